@@ -1,11 +1,14 @@
 """`global-dispatcher doctor`: each cluster's sources of live load as a table, then what is wrong and what to do."""
 
+import asyncio
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from dispatcher.cli.api_client import ApiClient
-from dispatcher.cli.diagnosis import PROBLEM, Finding, diagnose
+from dispatcher.cli.diagnosis import NOTE, PROBLEM, Finding, diagnose
+from dispatcher.cli.expiry import about_expiry
 from dispatcher.cli.output import Column, Output, print_advice, print_table, print_value
 from dispatcher.cli.tables import age
 from dispatcher.service.errors import CommandError, ExitCode
@@ -13,8 +16,8 @@ from dispatcher.service.errors import CommandError, ExitCode
 Row = Mapping[str, Any]
 
 
-def examine(client: ApiClient, cluster: str, output: Output) -> int:
-    """Ask, judge and print; the exit code says whether anything is wrong."""
+def examine(client: ApiClient, cluster: str, config: Path | None, output: Output) -> int:
+    """Ask, judge and print; the exit code says whether anything is wrong. `config`: ask the clusters, too."""
     clusters, fleet = _clusters(client)
     telemetry = client.rows("telemetry")
     if cluster:
@@ -23,13 +26,15 @@ def examine(client: ApiClient, cluster: str, output: Output) -> int:
             raise CommandError(f"no cluster {cluster}; known: {', '.join(known)}", ExitCode.NOT_FOUND)
         clusters = [row for row in clusters if row["name"] == cluster]
         telemetry = [row for row in telemetry if row["cluster"] == cluster]
-    findings = [*fleet, *diagnose(clusters, telemetry)]
+    opted = _opt_ins(config, cluster) if config is not None else []
+    gateway = about_expiry(client.content("/metrics").decode())
+    findings = [*fleet, *gateway, *diagnose(clusters, telemetry), *_about_opt_ins(opted)]
     wrong = [one for one in findings if one.level == PROBLEM]
     if output is not Output.TABLE:
         rows = [one.row() for one in findings]
-        print_value({"ok": not wrong, "findings": rows, "telemetry": telemetry}, output)
+        print_value({"ok": not wrong, "findings": rows, "telemetry": telemetry, "opt_in": opted}, output)
     else:
-        _print(telemetry, findings)
+        _print(telemetry, opted, findings)
     return int(ExitCode.FAILED if wrong else ExitCode.OK)
 
 
@@ -44,12 +49,33 @@ def _clusters(client: ApiClient) -> tuple[list[dict[str, Any]], list[Finding]]:
         return [], [Finding("", "dispatcher", PROBLEM, str(error), fix)]
 
 
-def _print(telemetry: list[dict[str, Any]], findings: list[Finding]) -> None:
+def _opt_ins(file: Path, only: str) -> list[dict[str, Any]]:
+    """What gives annotated pods our schedulerName, cluster by cluster, as their API servers say."""
+    from dispatcher.cli.joining.opt_in import all_in_force  # the plugin of kubectl does without
+    from dispatcher.service.run import read_config
+
+    found = asyncio.run(all_in_force(read_config(file)[0], only))
+    return [{"cluster": name, **one._asdict(), "text": str(one)} for name, one in found.items()]
+
+
+def _about_opt_ins(opted: list[dict[str, Any]]) -> list[Finding]:
+    fixes = {
+        None: "give the context of the cluster, and the right to create pods in `default`; nothing is stored there",
+        False: "install the agent's chart, or run `global-dispatcher install --context CONTEXT`",
+    }
+    wrong = (row for row in opted if not row["acts"])
+    return [Finding(row["cluster"], "opt-in", NOTE, row["text"], fixes[row["acts"]]) for row in wrong]
+
+
+def _print(telemetry: list[dict[str, Any]], opted: list[dict[str, Any]], findings: list[Finding]) -> None:
     rows = [
         {"cluster": row["cluster"], "all": row["nodes"], **source} for row in telemetry for source in row["sources"]
     ]
     if rows:
         print_table(SOURCES, rows)
+        sys.stdout.write("\n")
+    if opted:
+        print_table(OPT_INS, opted)
         sys.stdout.write("\n")
     if not findings:
         sys.stdout.write("nothing is wrong\n")
@@ -81,6 +107,7 @@ def _median(row: Row) -> float | None:
     return max((median for _, median, _ in row["ages"].values()), default=None)
 
 
+OPT_INS = (Column("CLUSTER", lambda row: row["cluster"]), Column("OPT-IN", lambda row: row["text"]))
 SOURCES = (
     Column("CLUSTER", lambda row: row["cluster"]),
     Column("SOURCE", lambda row: row["name"]),

@@ -11,6 +11,7 @@ import typer
 
 from dispatcher.cli.cluster import cluster_app
 from dispatcher.cli.command_group import Commands, list_only
+from dispatcher.cli.membership import certificates, install, join, revoke
 from dispatcher.cli.options import DEFAULT_SERVER, Config, Out, Server
 from dispatcher.cli.output import Output
 from dispatcher.cli.signals import signals_app
@@ -56,6 +57,8 @@ app.add_typer(plugin_app, name="plugin")
 app.add_typer(cluster_app, name="cluster")
 app.add_typer(top_app, name="top")
 app.add_typer(signals_app, name="signals")
+for _one in (join, revoke, certificates, install):
+    app.command()(_one)
 
 Level = Annotated[LogLevel, typer.Option("--log-level", help="What to log to stderr.")]
 
@@ -122,17 +125,17 @@ def run(
 
 
 @app.command()
-def join(
+def agent(
     config: Annotated[Path, typer.Option("--config", metavar="FILE", help="The agent's settings, agent.yaml.")],
     node_ip: Annotated[str, typer.Option("--node-ip", metavar="IP", help="Instead of ray.node_ip.")] = "",
 ) -> None:
-    """Join a cluster's agent to a fleet, and stay.
+    """Run the agent of a cluster, beside its API server, and stay.
 
     Exit codes: 0 stopped by a signal, 1 lost (to be started again), 2 wrong configuration.
     """
-    from agents.runtime.join.process import join as join_fleet
+    from agents.runtime.join.process import join
 
-    code = join_fleet(config, node_ip)
+    code = join(config, node_ip)
     sys.stderr.flush()
     os._exit(code)  # Ray's own exit handlers wait for a head that may be gone
 
@@ -156,27 +159,6 @@ def admit(
         serve(host, port, cert_file, key_file)
     except OSError as error:  # ssl.SSLError is one
         raise CommandError(f"cannot serve at {host}:{port} with {cert_file} and {key_file}: {error}") from None
-
-
-@app.command()
-def certificates(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the files are, or will be.")],
-    gateway: Annotated[
-        list[str] | None, typer.Option(metavar="HOST", help="Name or address that agents dial; several if given again.")
-    ] = None,
-    cluster: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A cluster that dials in; several if given again.")
-    ] = None,
-    output: Out = Output.TABLE,
-) -> None:
-    """Make certificates for the gateway and for the clusters that dial in.
-
-    The authority is made where FOLDER has none: keep its key, ca.key, and give it to nobody. Certificates are good for
-    90 days; run it again to renew those that have less than a third of that left, and for more clusters.
-    """
-    from dispatcher.cli.certificates import write_certificates
-
-    write_certificates(folder, gateway or (), cluster or (), output)
 
 
 @app.command()
@@ -274,17 +256,24 @@ def rebalance(output: Out = Output.TABLE, server: Server = DEFAULT_SERVER) -> No
 @app.command()
 def doctor(
     cluster: Annotated[str, typer.Option(help="Only of this cluster.")] = "",
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", "-c", help="Also ask each cluster, by the contexts of this dispatcher.yaml, for its opt-in."
+        ),
+    ] = None,
     output: Out = Output.TABLE,
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Say what is wrong with clusters and their sources of live load, and what to do about it.
 
-    Sources that fail or are stale, nodes of which nothing is told, series that mean no node or several. Exit code 1 if
-    anything is wrong.
+    Sources that fail or are stale, nodes of which nothing is told, series that mean no node or several; what of the
+    gateway's certificates and revocation lists ends soon. With --config also what gives pods our schedulerName in each
+    cluster, tried with a pod that is never stored. Exit code 1 if anything is wrong.
     """
     from dispatcher.cli.doctor import examine
 
-    raise typer.Exit(examine(_client(server), cluster, output))
+    raise typer.Exit(examine(_client(server), cluster, config, output))
 
 
 @config_app.command("check")

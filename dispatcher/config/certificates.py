@@ -1,15 +1,20 @@
 """Whether PEM files of TLS can be used: there, readable, of the right time, and the key that of the certificate."""
 
 import datetime as dt
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPublicKeyTypes
 
 URI = "spiffe://global-dispatcher.io/cluster/"  # and the cluster's name: https://spiffe.io/docs, "SPIFFE ID"
+SOON = dt.timedelta(days=14)  # before its end a file is worth a word
+_List = x509.CertificateRevocationList
 _DAY = "%Y-%m-%d %H:%M UTC"
+_LIST = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----\s*", re.DOTALL)
 
 
 class FileProblem(NamedTuple):
@@ -55,6 +60,78 @@ def authority_problems(key: str, file: str, now: dt.datetime | None) -> Iterator
     wrong = [list(_time_problems(one, file, now)) for one in certificates]
     if all(wrong):
         yield FileProblem(key, wrong[0][0])
+
+
+def revocation_lists(pem: bytes) -> list[_List]:
+    """The revocation lists of a PEM file. ValueError: one of them is none."""
+    return [x509.load_pem_x509_crl(found[0]) for found in _LIST.finditer(pem)]
+
+
+def lists_of(authority: x509.Certificate, lists: Iterable[_List]) -> list[_List]:
+    """Those that this authority has signed: two may have one name, as those of one fleet have."""
+    return [one for one in lists if one.issuer == authority.subject and _signed(one, authority)]
+
+
+def _signed(one: _List, authority: x509.Certificate) -> bool:
+    try:
+        return one.is_signature_valid(cast("CertificateIssuerPublicKeyTypes", authority.public_key()))
+    except TypeError:  # a kind of key that signs nothing
+        return False
+
+
+def without_lists(pem: bytes) -> bytes:
+    """The same file without them."""
+    return _LIST.sub(b"", pem)
+
+
+def list_problems(key: str, file: str, now: dt.datetime | None) -> Iterator[FileProblem]:
+    """Authorities whose clusters are all refused for want of a good revocation list, in a file that holds any."""
+    certificates, lists = _certificates(file), _lists(file)
+    if isinstance(lists, str):
+        yield FileProblem(key, lists)
+    elif lists and now is not None and not isinstance(certificates, str):
+        for one in certificates:
+            if not any(_until(found) > now for found in lists_of(one, lists)):
+                yield FileProblem(key, _no_list(file, one, lists))
+
+
+def _no_list(file: str, authority: x509.Certificate, lists: list[_List]) -> str:
+    ends = [_until(one) for one in lists_of(authority, lists)]
+    what = f"expired at {max(ends).strftime(_DAY)}" if ends else "is missing, though the file has one of another"
+    return (
+        f"{file}: the revocation list of {authority.subject.rfc4514_string()} {what}, so all its clusters are refused: "
+        "make a new one (`global-dispatcher certificates` does where it has the authority's key)"
+    )
+
+
+def expiring(key: str, file: str, now: dt.datetime) -> Iterator[FileProblem]:
+    """What of a file is good now, and ends soon."""
+    certificates, lists = _certificates(file), _lists(file)
+    ends = [] if isinstance(certificates, str) else [("a certificate", one.not_valid_after_utc) for one in certificates]
+    ends += [] if isinstance(lists, str) else [("a revocation list", _until(one)) for one in lists]
+    for what, until in ends:
+        if now < until <= now + SOON:
+            yield FileProblem(key, f"{what} in {file} expires at {until.strftime(_DAY)}: renew it")
+
+
+def list_end(file: str) -> dt.datetime | None:
+    """When the first of a file's revocation lists expires; None where there is none, or it cannot be read."""
+    lists = _lists(file)
+    return None if isinstance(lists, str) else min(map(_until, lists), default=None)
+
+
+def _until(one: _List) -> dt.datetime:
+    return one.next_update_utc or dt.datetime.max.replace(tzinfo=dt.UTC)
+
+
+def _lists(file: str) -> list[_List] | str:
+    data = _read(file)
+    if isinstance(data, str):
+        return []  # told of its certificates
+    try:
+        return revocation_lists(data)
+    except ValueError as error:
+        return f"{file} holds a revocation list that cannot be read: {error}"
 
 
 def uris_of(file: str) -> tuple[str, ...]:

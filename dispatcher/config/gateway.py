@@ -3,7 +3,14 @@
 import datetime as dt
 from collections.abc import Callable, Sequence
 
-from dispatcher.config.certificates import FileProblem, PairFiles, authority_problems, pair_problems
+from dispatcher.config.certificates import (
+    FileProblem,
+    PairFiles,
+    authority_problems,
+    expiring,
+    list_problems,
+    pair_problems,
+)
 from dispatcher.config.document import Document
 from dispatcher.config.problems import Problem
 from dispatcher.config.sections import ClusterSection, GatewaySection
@@ -47,4 +54,14 @@ def _file_problems(section: GatewaySection, expired_too: bool) -> list[FileProbl
     return [
         *pair_problems(PairFiles(section.cert_file, section.key_file), now),
         *authority_problems("client_ca_file", section.client_ca_file, now),
+        *list_problems("client_ca_file", section.client_ca_file, now),
     ]
+
+
+def gateway_notes(section: GatewaySection, clusters: Sequence[ClusterSection], document: Document) -> list[Problem]:
+    """What of the gateway's files is good, and ends soon."""
+    if len(here(clusters)) == len(clusters):
+        return []
+    now = dt.datetime.now(dt.UTC)
+    found = (one for key in ("cert_file", "client_ca_file") for one in expiring(key, getattr(section, key), now))
+    return [document.problem((GATEWAY, one.key), one.text) for one in found]

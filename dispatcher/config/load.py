@@ -10,7 +10,7 @@ from dispatcher.config.access import access_problems, lease_problems
 from dispatcher.config.agents import agent_file_problems, agent_problems, consent_problems, with_whole_paths
 from dispatcher.config.document import Document, read_document
 from dispatcher.config.entries import readable_clusters
-from dispatcher.config.gateway import gateway_problems, here, placed
+from dispatcher.config.gateway import gateway_notes, gateway_problems, here, placed
 from dispatcher.config.links import link_problems
 from dispatcher.config.plugin_files import with_plugin_files
 from dispatcher.config.problems import UNKNOWN_PLUGIN, ConfigError, Problem
@@ -117,6 +117,7 @@ def load_config(
     tenants = _referred(document, config, "tenants", problems, lambda file: read_tenants(file, names), nobody)
     if problems:
         raise ConfigError(_in_order(problems))
+    signals = _signal_notes(document, named, clusters)
     return DispatcherConfig(
         clusters=clusters,
         profiles=read.profiles,
@@ -134,7 +135,7 @@ def load_config(
         log=config.log,
         file=FilePath(path) if path is not None else None,
         registry=known,
-        notes=(*read.notes, *_signal_notes(document, named, clusters)),
+        notes=(*(gateway_notes(gateway, clusters, document) if reach else ()), *read.notes, *signals),
         policy_files=(*plugin_files, *(file for _, _, file in named)),
     )
 

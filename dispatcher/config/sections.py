@@ -50,7 +50,7 @@ class ClusterSection(Section):
     ] = ""
     via: Annotated[
         Literal["ray", "gateway"],
-        Field(description="ray: its agent is an actor; gateway: it dials in, with settings of its own (`join`)"),
+        Field(description="ray: its agent is an actor; gateway: it dials in, with settings of its own (`agent`)"),
     ] = "ray"
 
 

@@ -128,7 +128,7 @@ def _collectors(
     yield OwnerUseCollector(fleet)
     yield QuotaCollector(ledger, fleet)
     if any(entry.via == GATEWAY for entry in config.clusters):
-        yield CertificateCollector(config.gateway.cert_file)
+        yield CertificateCollector(config.gateway.cert_file, config.gateway.client_ca_file)
 
 
 def _policies(

@@ -35,7 +35,7 @@ def families() -> list[Metric]:
     metrics.watch(LinkCollector((), FleetState()))
     metrics.watch(OwnerUseCollector(FleetState()))
     metrics.watch(QuotaCollector(QuotaLedger(), FleetState()))
-    metrics.watch(CertificateCollector(""))
+    metrics.watch(CertificateCollector("", ""))
     metrics.watch(LeaderCollector(lambda: True))
     metrics.watch(ShardCollector(cast(Shards, SimpleNamespace(statuses=list))))
     found = sorted(metrics.registry.collect(), key=lambda family: family.name)

@@ -6,10 +6,11 @@ from typing import Any
 
 import yaml
 
+from agents.runtime import admission
 from dispatcher.model import names
 from localfleet.controlplane.api import Api
 
-MANIFEST = Path(__file__).with_name("opt_in.yaml")
+MANIFEST = Path(admission.__file__).with_name("opt_in.yaml")
 _PATH = "/apis/admissionregistration.k8s.io/v1"
 _PLURALS = {
     "MutatingAdmissionPolicy": "mutatingadmissionpolicies",

@@ -121,7 +121,7 @@ def test_metrics_are_served_on_a_port_of_their_own_where_they_are_wanted(helm: H
 
 def test_the_agent_reads_the_mounted_file_and_says_where_it_is(helm: Helm) -> None:
     (one,) = containers(of_kind(helm.template("agent"), "Deployment"))
-    start = ["global-dispatcher", "join", "--config", "/etc/global-dispatcher/agent.yaml"]
+    start = ["global-dispatcher", "agent", "--config", "/etc/global-dispatcher/agent.yaml"]
     assert one["command"] == [*start, "--node-ip", "$(POD_IP)"]
     assert {"RAY_AUTH_TOKEN", "POD_IP"} <= {env["name"] for env in one["env"]}
     assert [one[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")] == [

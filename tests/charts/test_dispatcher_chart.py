@@ -152,7 +152,7 @@ def test_the_notes_say_how_clusters_that_dial_in_get_certificates(helm: Helm, tm
     file.write_text(yaml.safe_dump(DIALLING))
     words = ("install", "gd", str(CHARTS / "dispatcher"), "-n", "fleet", "-f", str(file), "--dry-run=client")
     notes = helm(*words).partition("NOTES:")[2]
-    assert "global-dispatcher certificates FOLDER --gateway HOST --cluster east" in notes
+    assert "global-dispatcher join --context CONTEXT --cluster east --gateway HOST:7443 -n fleet" in notes
     assert "RAY" not in notes.upper().replace("GATEWAY", "")
 
 

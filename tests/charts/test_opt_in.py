@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import trustme
 
+from dispatcher.cli.joining.opt_in import OptIn, in_force
+from dispatcher.cli.joining.target import Place, reached
 from localfleet.controlplane.plane import ControlPlane
 from tests.agents.runtime.admission.cases import ASKS, CASES, pod
 from tests.charts.rendering import Helm, Object, of_kind, only
@@ -110,8 +112,15 @@ def test_a_webhook_that_is_gone_keeps_no_pod_out(plane: ControlPlane, helm: Helm
         plane.admin.delete(f"{path}/{hook['metadata']['name']}")
 
 
-def test_without_any_of_them_the_annotation_alone_is_not_enough(plane: ControlPlane) -> None:
+async def told(plane: ControlPlane) -> OptIn:
+    """As `doctor` and `install` ask it."""
+    async with reached(Place("east", str(plane.kubeconfig)), dry_run=True) as target:
+        return await in_force(target.member)
+
+
+async def test_without_any_of_them_the_annotation_alone_is_not_enough(plane: ControlPlane) -> None:
     assert not acts(plane)
+    assert (await told(plane)).acts is False
 
 
 @pytest.fixture(
@@ -134,3 +143,10 @@ def test_the_annotation_sets_the_scheduler_name_and_takes_no_pod_from_another(
     opted_in: ControlPlane, annotations: dict[str, str] | None, spec: dict[str, Any], expected: str
 ) -> None:
     assert scheduler_of(opted_in, pod(annotations, **spec)) == expected
+
+
+async def test_the_server_tells_what_is_in_force(opted_in: ControlPlane, request: pytest.FixtureRequest) -> None:
+    found = await told(opted_in)
+    # A server with both versions shows a policy of either in the better one.
+    does = "webhook (" if request.node.callspec.id == "webhook" else "MutatingAdmissionPolicy v1 ("
+    assert (found.acts, found.by.startswith(does)) == (True, True), found

@@ -54,7 +54,7 @@ def test_the_command_starts_without_anything_heavy() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_join_is_told_its_file_and_address_and_ends_without_the_exit_handlers_of_ray(
+def test_the_agent_is_told_its_file_and_address_and_ends_without_the_exit_handlers_of_ray(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told: list[Any] = []
@@ -69,7 +69,7 @@ def test_join_is_told_its_file_and_address_and_ends_without_the_exit_handlers_of
 
     monkeypatch.setattr("agents.runtime.join.process.join", join)
     monkeypatch.setattr("os._exit", ended)
-    assert run("join", "--config", "agent.yaml", "--node-ip", "10.1.2.3").exit_code == 2
+    assert run("agent", "--config", "agent.yaml", "--node-ip", "10.1.2.3").exit_code == 2
     assert told == [(Path("agent.yaml"), "10.1.2.3"), 2]
 
 
@@ -79,7 +79,10 @@ def test_help_names_every_command_and_the_exit_codes() -> None:
     commands = (
         "demo",
         "run",
+        "agent",
         "join",
+        "revoke",
+        "install",
         "explain",
         "journal",
         "clusters",

@@ -1,17 +1,26 @@
 """`doctor`: what it finds in what clusters and agents tell, and what it says to do."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from cryptography import x509
+from prometheus_client import CollectorRegistry, generate_latest
 from typer.testing import CliRunner, Result
 
 from dispatcher.cli.api_client import ApiClient
 from dispatcher.cli.diagnosis import NOTE, PROBLEM, diagnose
+from dispatcher.cli.expiry import SOON_S, about_expiry
 from dispatcher.cli.main import app
+from dispatcher.config.certificates import SOON
+from dispatcher.model import names
 from dispatcher.model.messages import SourceReport, UnreadSignal
 from dispatcher.service.errors import CommandError, ExitCode
+from dispatcher.service.gateway.authority import ensure, revoke
+from dispatcher.service.gateway.metrics import CertificateCollector
+from localfleet.embedded.fleet import EmbeddedFleet
 
 FRESH = {"cpu": (10, 3.0, 9.0), "memory": (10, 3.0, 9.0)}
 WELL = SourceReport("prometheus", "telemetry.prometheus[0]", asked=9, answered_s=2.0, lag_s=0.1, nodes=10, ages=FRESH)
@@ -136,9 +145,10 @@ def test_a_cluster_that_is_not_ready_and_an_agent_that_does_not_answer_are_found
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Rows of the API by kind, or the error."""
+    """Rows of the API by kind, or the error; and its page of metrics."""
     told: dict[str, Any] = {
         "clusters": [a_cluster(), a_cluster("west")],
+        "/metrics": "# no gateway\n",
         "telemetry": [telemetry(WELL), telemetry(but(problem="x: \x1b[31m refused", errors=1), cluster="west")],
     }
 
@@ -148,6 +158,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return told[kind]
 
     monkeypatch.setattr(ApiClient, "rows", rows)
+    monkeypatch.setattr(ApiClient, "content", lambda _self, path: told[path].encode())
     return told
 
 
@@ -197,3 +208,55 @@ def test_a_dispatcher_that_does_not_answer_is_one_line(answers: dict[str, Any]) 
     answers["clusters"] = CommandError("no dispatcher answers", ExitCode.UNREACHABLE)
     shown = doctor()
     assert (shown.exit_code, shown.stderr) == (ExitCode.UNREACHABLE, "error: no dispatcher answers\n")
+
+
+DAY_S = 86_400.0
+GATEWAY = {"gateway": {"cert_file": "a", "key_file": "b", "client_ca_file": "c"}, "leader_election": {"enabled": False}}
+
+
+@pytest.mark.parametrize(
+    ("days", "level", "words"),
+    [(-1, PROBLEM, "expired at"), (3, NOTE, "expires at"), (13, NOTE, "expires at"), (15, "", ""), (90, "", "")],
+)
+def test_what_of_the_gateway_ends_soon_is_told_by_its_metrics(
+    tmp_path: Path, days: int, level: str, words: str
+) -> None:
+    ensure(tmp_path, ["gw.example"], ["east"])
+    revoke(tmp_path, "east")
+    registry = CollectorRegistry()
+    registry.register(CertificateCollector(str(tmp_path / "gateway.crt"), str(tmp_path / "ca.crt")))
+    page = generate_latest(registry).decode()
+    ends = {
+        "the gateway's certificate": (tmp_path / "gateway.crt"),
+        "a revocation list in gateway.client_ca_file": (tmp_path / "ca.crt"),
+    }
+    for what, file in ends.items():
+        until = x509.load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc.timestamp()
+        told = [one for one in about_expiry(page, until - days * DAY_S) if one.text.startswith(what)]
+        assert [(one.about, one.level, words in one.text) for one in told] == (
+            [("gateway", level, True)] if level else []
+        )
+
+
+def test_the_plugin_of_kubectl_warns_as_early_as_config_check() -> None:
+    assert SOON.total_seconds() == SOON_S
+
+
+def test_with_a_configuration_it_asks_each_cluster_for_its_opt_in(
+    answers: dict[str, Any], monkeypatch: pytest.MonkeyPatch, fleet: EmbeddedFleet, tmp_path: Path
+) -> None:
+    file = tmp_path / "dispatcher.yaml"
+    rows = [{"name": name, "context": name, "kubeconfig": str(fleet.kubeconfig)} for name in ("east", "west")]
+    rows.append({"name": "north", "via": "gateway"})
+    rows[1]["uid"] = "00000000-0000-4000-8000-000000000000"
+    file.write_text(json.dumps({"clusters": rows, **GATEWAY}))
+    answers["telemetry"] = [telemetry(WELL), telemetry(WELL, cluster="west"), telemetry(WELL, cluster="north")]
+    shown = doctor("--config", str(file))
+    lines = [" ".join(line.split()) for line in shown.stdout.splitlines()]
+    assert "east in force, by what these rights do not show" in lines
+    assert "west not known: context 'west' reaches another cluster, as `uid` says" in lines
+    assert "north not known: the configuration has no `context` of it" in lines
+    monkeypatch.setattr(names, "SCHEDULER_NAME", "another")
+    told = json.loads(doctor("--config", str(file), "--cluster", "east", "-o", "json").stdout)
+    assert [(one["cluster"], one["acts"]) for one in told["opt_in"]] == [("east", False)]
+    assert [(one["about"], one["level"]) for one in told["findings"]] == [("opt-in", NOTE)]

@@ -45,5 +45,5 @@ def test_the_expiry_is_that_of_the_file(tmp_path: Path) -> None:
 
 def expiry(file: Path) -> float | None:
     registry = CollectorRegistry()
-    registry.register(CertificateCollector(str(file)))
+    registry.register(CertificateCollector(str(file), ""))
     return registry.get_sample_value(EXPIRY)

@@ -130,7 +130,7 @@ class Head(Process):
 
 
 class JoinedAgent(Process):
-    """`global-dispatcher join` at an address of its own."""
+    """`global-dispatcher agent` at an address of its own."""
 
     def __init__(
         self, folder: Path, settings: Mapping[str, Any], env: Mapping[str, str] | None = None, ip: str = AGENT_IP
@@ -138,7 +138,7 @@ class JoinedAgent(Process):
         (self.health,) = free_ports(1)
         file = folder / "agent.yaml"
         file.write_text(yaml.safe_dump({**settings, "health": {"port": self.health}}))
-        command = [sys.executable, "-m", "dispatcher.cli.main", "join", "--config", str(file), "--node-ip", ip]
+        command = [sys.executable, "-m", "dispatcher.cli.main", "agent", "--config", str(file), "--node-ip", ip]
         super().__init__(command, folder / f"agent-{self.health}.log", env or environment())
 
     def ready(self) -> bool:

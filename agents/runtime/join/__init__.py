@@ -1,1 +1,1 @@
-"""`global-dispatcher join`: the agent of a cluster as a process of its own, beside its API server."""
+"""`global-dispatcher agent`: the agent of a cluster as a process of its own, beside its API server."""

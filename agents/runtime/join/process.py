@@ -1,4 +1,4 @@
-"""The agent of a cluster as a process of its own: `global-dispatcher join --config FILE`.
+"""The agent of a cluster as a process of its own: `global-dispatcher agent --config FILE`.
 
 With `gateway` it dials out (`dial_out`). With `ray` it starts a Ray node that offers the cluster's resource, joins it
 to the fleet's Ray head, makes the cluster's actor on it with the settings of this file, and stays as long as node, head

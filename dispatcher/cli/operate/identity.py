@@ -33,12 +33,12 @@ async def check_contexts(file: Path, config: DispatcherConfig, members: Mapping[
 
 async def _seems(member: Member) -> str:
     """The name of the cluster whose API server this seems to be, as far as its own marks tell; '' if they do not."""
-    called = await _called(member)
-    return called or (_SOMEBODY if await _has_proxy_of_itself(member) else "")
+    name = await called(member)
+    return name or (_SOMEBODY if await _has_proxy_of_itself(member) else "")
 
 
-async def _called(member: Member) -> str:
-    """The name under which its executor serves it."""
+async def called(member: Member) -> str:
+    """The name under which its executor serves it; '' where none is told."""
     try:
         lease = await member.call("GET", PATH)
         return _VALUES.decode((lease["metadata"].get("annotations") or {}).get(VALUES, "{}")).get(CLUSTER, "")

@@ -16,8 +16,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from dispatcher.config.certificates import URI
-from dispatcher.service.errors import CommandError
+from dispatcher.config.certificates import URI, lists_of, revocation_lists
+from dispatcher.service.errors import CommandError, ExitCode
+from dispatcher.service.gateway.revocation import RECORD, issued, recorded, revoked_by, with_list
 
 AUTHORITY_DAYS, LEAF_DAYS = 3650, 90
 RENEW_AT = 1 / 3  # of the lifetime left
@@ -52,14 +53,68 @@ def ensure(folder: Path, hosts: Iterable[str], clusters: Iterable[str]) -> list[
     try:
         folder.mkdir(parents=True, exist_ok=True)
         authority, told = _authority(folder, now)
+        revoked = _keep_list(folder, authority, now)
         found = [told]
         hosts = tuple(hosts)
         if hosts:
-            found.append(_leaf(folder / "gateway", authority, [_host(one) for one in hosts], now))
-        found += [_leaf(folder / f"cluster-{cluster}", authority, [_uri(cluster)], now) for cluster in clusters]
+            found.append(_leaf(folder / "gateway", authority, [_host(one) for one in hosts], (now, revoked)))
+        found += [_leaf(folder / f"cluster-{one}", authority, [_uri(one)], (now, revoked)) for one in clusters]
     except (OSError, ValueError, TypeError) as error:
         raise CommandError(f"{folder}: {error}") from None
     return found
+
+
+@dataclass(frozen=True)
+class Revoked:
+    """Serial numbers of a cluster's certificates that would still be valid: taken back now, and before."""
+
+    now: tuple[int, ...]
+    before: tuple[int, ...]
+
+
+def revoke(folder: Path, cluster: str) -> Revoked:
+    """Put all certificates of a cluster that have not expired on the authority's list, which is in ca.crt.
+
+    A later `ensure` makes another one, which is good. CommandError: none is known, or a file cannot be used.
+    """
+    now, stem = dt.datetime.now(dt.UTC), folder / f"cluster-{cluster}"
+    try:
+        authority = _read(folder / "ca")
+        if authority is None:
+            raise CommandError(f"{folder} holds no authority (ca.crt, ca.key): name the folder that has it")
+        if (held := _read(stem)) is not None:
+            _record(stem, held.certificate)
+        known = issued(folder)
+        serials = [one for one, (name, until) in known.items() if name == stem.name and until > now]
+        if not any(name == stem.name for name, _ in known.values()):
+            names = sorted(name.removeprefix("cluster-") for name, _ in known.values() if name != "gateway")
+            text = f"{folder} has made no certificate of cluster {cluster!r}; known: {', '.join(dict.fromkeys(names))}"
+            raise CommandError(text, ExitCode.NOT_FOUND)
+        file = _file(folder / "ca", ".crt")
+        pem = file.read_bytes()
+        listed = revoked_by(authority.certificate, pem)
+        fresh = tuple(one for one in serials if one not in listed)
+        if fresh:
+            write_whole(file, with_list(pem, (authority.certificate, authority.key), fresh, now), 0o644)
+    except (OSError, ValueError, TypeError) as error:
+        raise CommandError(f"{folder}: {error}") from None
+    return Revoked(fresh, tuple(one for one in serials if one in listed))
+
+
+def _keep_list(folder: Path, authority: Pair, now: dt.datetime) -> frozenset[int]:
+    """Sign the authority's list anew where others made it to end soon; the serial numbers on it."""
+    file = _file(folder / "ca", ".crt")
+    pem = file.read_bytes()
+    mine = lists_of(authority.certificate, revocation_lists(pem))
+    ends = [one.next_update_utc for one in mine if one.next_update_utc is not None]
+    if ends and min(ends) < min(now + dt.timedelta(days=LEAF_DAYS), authority.certificate.not_valid_after_utc):
+        write_whole(file, with_list(pem, (authority.certificate, authority.key), (), now), 0o644)
+    return revoked_by(authority.certificate, pem)
+
+
+def _record(stem: Path, certificate: x509.Certificate) -> None:
+    if (text := recorded(stem.parent, stem.name, certificate)) is not None:
+        write_whole(stem.with_name(RECORD), text, 0o644)
 
 
 def _uri(cluster: str) -> x509.GeneralName:
@@ -100,11 +155,19 @@ def _authority(folder: Path, now: dt.datetime) -> tuple[Pair, Made]:
     return _written(stem, Pair(certificate, key))
 
 
-def _leaf(stem: Path, authority: Pair, names: list[x509.GeneralName], now: dt.datetime) -> Made:
+def _leaf(stem: Path, authority: Pair, names: list[x509.GeneralName], at: tuple[dt.datetime, frozenset[int]]) -> Made:
+    """`at`: the time, and the serial numbers that are revoked."""
+    now, revoked = at
     of_cluster = isinstance(names[0], x509.UniformResourceIdentifier)
     usage = ExtendedKeyUsageOID.CLIENT_AUTH if of_cluster else ExtendedKeyUsageOID.SERVER_AUTH
     pair = _read(stem)
-    if pair is not None and _good(pair, authority.certificate, names, now):
+    if pair is not None:
+        _record(stem, pair.certificate)  # an earlier build kept no record
+    if (
+        pair is not None
+        and pair.certificate.serial_number not in revoked
+        and _good(pair, authority.certificate, names, now)
+    ):
         return Made(_file(stem, ".crt"), made=False, until=pair.certificate.not_valid_after_utc)
     key = ec.generate_private_key(_CURVE)
     issuer = authority.certificate.subject
@@ -116,6 +179,7 @@ def _leaf(stem: Path, authority: Pair, names: list[x509.GeneralName], now: dt.da
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()), critical=False)
         .sign(authority.key, hashes.SHA256())
     )
+    _record(stem, certificate)
     return _written(stem, Pair(certificate, key))[1]
 
 
@@ -167,12 +231,12 @@ def _read(stem: Path) -> Pair | None:
 def _written(stem: Path, pair: Pair) -> tuple[Pair, Made]:
     pem = serialization.Encoding.PEM
     key = pair.key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    _replace(_file(stem, ".key"), key, 0o600)
-    _replace(_file(stem, ".crt"), pair.certificate.public_bytes(pem), 0o644)
+    write_whole(_file(stem, ".key"), key, 0o600)
+    write_whole(_file(stem, ".crt"), pair.certificate.public_bytes(pem), 0o644)
     return pair, Made(_file(stem, ".crt"), made=True, until=pair.certificate.not_valid_after_utc)
 
 
-def _replace(file: Path, data: bytes, mode: int) -> None:
+def write_whole(file: Path, data: bytes, mode: int) -> None:
     """Write a file as a whole: who reads it meanwhile sees the old one."""
     beside = file.with_name(f".{file.name}.new")
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)

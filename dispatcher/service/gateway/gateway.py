@@ -25,7 +25,7 @@ from dispatcher.service.gateway.splices import Objection, RelayLine
 log = structlog.get_logger("gateway")
 
 _PATH = f"{PATH}{{cluster}}"
-_REFRESH_S = 30.0
+_REFRESH_S = 5.0
 _CLOSE_S = 2.0
 _NEVER = "its agent has never connected to this gateway"
 

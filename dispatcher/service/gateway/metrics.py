@@ -1,4 +1,4 @@
-"""A metric of the gateway's certificate."""
+"""Metrics of the gateway's certificate and of the revocation list beside whom it trusts."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,12 +7,14 @@ from cryptography import x509
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from dispatcher.config.certificates import list_end
+
 
 class CertificateCollector(Collector):
-    """When the certificate in the gateway's file expires: the file is read at each scrape, and may be absent."""
+    """When what is in the gateway's files expires: they are read at each scrape, and may be absent."""
 
-    def __init__(self, cert_file: str) -> None:
-        self._file = cert_file
+    def __init__(self, cert_file: str, client_ca_file: str) -> None:
+        self._file, self._client_ca_file = cert_file, client_ca_file
 
     def collect(self) -> Iterator[Metric]:
         """One scrape."""
@@ -23,6 +25,13 @@ class CertificateCollector(Collector):
         if (until := self._until()) is not None:
             expiry.add_metric([], until)
         yield expiry
+        lists = GaugeMetricFamily(
+            "global_dispatcher_gateway_revocation_list_expiry_timestamp_seconds",
+            "When the first revocation list of client_ca_file expires, in Unix time; only where there is one.",
+        )
+        if (ends := list_end(self._client_ca_file)) is not None:
+            lists.add_metric([], ends.timestamp())
+        yield lists
 
     def _until(self) -> float | None:
         try:

@@ -1,0 +1,37 @@
+"""What of the gateway's files ends soon, or has ended: read from the metrics of a running dispatcher."""
+
+import datetime as dt
+import re
+import time
+
+from dispatcher.cli.diagnosis import NOTE, PROBLEM, Finding
+
+SOON_S = 14 * 86_400.0  # as SOON of dispatcher.config.certificates, which the plugin of kubectl cannot import
+_SAMPLE = re.compile(r"^(\w+) ([0-9.eE+]+)$", re.MULTILINE)
+# metric -> (what it is about, what follows when it has ended)
+_ENDS = {
+    "global_dispatcher_gateway_certificate_expiry_timestamp_seconds": (
+        "the gateway's certificate",
+        "no agent can connect",
+    ),
+    "global_dispatcher_gateway_revocation_list_expiry_timestamp_seconds": (
+        "a revocation list in gateway.client_ca_file",
+        "all clusters of its authority are refused",
+    ),
+}
+_FIX = "run `global-dispatcher certificates` where the authority is, and bring the files here (docs/connectivity.md)"
+
+
+def about_expiry(metrics: str, now: float | None = None) -> list[Finding]:
+    """Findings of a page of metrics in Prometheus' text format; `now` in Unix time."""
+    at, found = time.time() if now is None else now, []
+    for name, value in _SAMPLE.findall(metrics):
+        if name not in _ENDS:
+            continue
+        (what, then), left = _ENDS[name], float(value) - at
+        until = dt.datetime.fromtimestamp(float(value), dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
+        if left <= 0:
+            found.append(Finding("", "gateway", PROBLEM, f"{what} expired at {until}: {then}", _FIX))
+        elif left <= SOON_S:
+            found.append(Finding("", "gateway", NOTE, f"{what} expires at {until}; then {then}", _FIX))
+    return found

@@ -1,0 +1,52 @@
+"""The gateway's certificates in the dispatcher's cluster: the Secret, and its pods told to look at once."""
+
+from hashlib import sha256
+from pathlib import Path
+
+from agents.executor.http import MERGE_PATCH
+from dispatcher.cli.joining import objects
+from dispatcher.cli.joining.target import Place, Target, reached
+from dispatcher.cli.operate.members import MemberError
+from dispatcher.service.errors import CommandError
+
+# A kubelet brings a changed Secret with its next look at a pod, up to 90 s later; a changed pod it looks at at once.
+LOOKED = "checksum/gateway-certificates"
+_PODS = "app.kubernetes.io/part-of=global-dispatcher,app.kubernetes.io/component=dispatcher"
+
+
+async def bring(folder: Path, place: Place, namespace: str, *, dry_run: bool) -> list[str]:
+    """Make the Secret what the folder says; a line for each thing done. CommandError."""
+    try:
+        secret = objects.tls_secret(namespace, objects.GATEWAY_SECRET, folder, "gateway")
+    except OSError as error:
+        raise CommandError(f"{error.filename}: {error.strerror}: `global-dispatcher certificates` makes it") from None
+    async with reached(place, dry_run) as target:
+        space = objects.namespace(namespace)
+        if await target.found(space) is None:
+            await target.apply(space)
+        await target.apply(secret)
+        if not dry_run:
+            await _look_at_once(target, namespace, sha256("".join(secret["data"].values()).encode()).hexdigest()[:16])
+    return [f"dispatcher: {step}" for step in target.steps]
+
+
+async def _look_at_once(target: Target, namespace: str, mark: str) -> None:
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    try:
+        for pod in await target.member.items(pods, labelSelector=_PODS):
+            if (pod["metadata"].get("annotations") or {}).get(LOOKED) != mark:
+                change = {"metadata": {"annotations": {LOOKED: mark}}}
+                await target.member.call("PATCH", f"{pods}/{pod['metadata']['name']}", change, MERGE_PATCH)
+    except MemberError as error:
+        target.steps.append(f"its pods read the Secret within two minutes, as they cannot be told to look now: {error}")
+
+
+def left_to_do(folder: Path, namespace: str) -> list[str]:
+    """How to bring it by hand, or by the next command."""
+    files = f"--from-file=tls.crt={folder}/gateway.crt --from-file=tls.key={folder}/gateway.key"
+    return [
+        "Bring the gateway's certificates to the dispatcher: --dispatcher-context CONTEXT does it, or",
+        f"  kubectl --context CONTEXT -n {namespace} create secret generic {objects.GATEWAY_SECRET} {files} "
+        f"--from-file=ca.crt={folder}/ca.crt --dry-run=client -o yaml | kubectl --context CONTEXT apply -f -",
+        "A dispatcher that has the folder itself (gateway.client_ca_file and the like) reads them within seconds.",
+    ]

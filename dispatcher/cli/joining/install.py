@@ -1,0 +1,131 @@
+"""`global-dispatcher install`: what a cluster needs whose agent `run` starts, where no chart is installed."""
+
+import asyncio
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from agents.runtime import admission
+from dispatcher.cli.joining import opt_in
+from dispatcher.cli.joining.target import Place, Target, reached
+from dispatcher.cli.operate.members import MemberError
+from dispatcher.cli.output import Output, print_value
+from dispatcher.service.errors import CommandError, ExitCode
+
+Object = dict[str, Any]
+POLICY = Path(admission.__file__).with_name("opt_in.yaml")
+ROLES = Path(__file__).with_name("roles.yaml")
+_WAIT_S, _POLL_S = 30.0, 0.2
+_SERVICE_ACCOUNT = "system:serviceaccount:"
+_BETA = (
+    "start it with --feature-gates=MutatingAdmissionPolicy=true and "
+    "--runtime-config=admissionregistration.k8s.io/v1beta1=true, or "
+)
+
+
+@dataclass(frozen=True)
+class Installing:
+    """`user`: who is given the roles; empty: whom the context stands for."""
+
+    place: Place
+    user: str
+    uninstall: bool
+    dry_run: bool
+    output: Output
+
+
+def install(wish: Installing) -> int:
+    """Carry it out; the exit code. CommandError for what cannot be done."""
+    return int(asyncio.run(_install(wish)))
+
+
+async def _install(wish: Installing) -> ExitCode:
+    async with reached(wish.place, wish.dry_run) as target:
+        version = await _policy_version(target)
+        user = wish.user or await _user(target)
+        objects = [*roles(user), *(policy(version) if version else ())]
+        for one in reversed(objects) if wish.uninstall else objects:
+            await (target.delete(one) if wish.uninstall else target.apply(one))
+        problem = "" if version or wish.uninstall else _without_policy(target)
+        if version and not (wish.dry_run or wish.uninstall):
+            await _until_it_acts(target)
+        force = await opt_in.in_force(target.member)
+    problem = "" if force.acts else problem
+    if wish.output is Output.TABLE:
+        lines = [*target.steps, f"opt-in: {force}"]
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
+        sys.stderr.write(f"error: {problem}\n" if problem else "")
+    else:
+        row = {"user": user, "steps": target.steps, "opt_in": {**force._asdict(), "problem": problem or force.problem}}
+        print_value(row, wish.output)
+    return ExitCode.FAILED if problem else ExitCode.OK
+
+
+def policy(version: str) -> list[Object]:
+    """The admission policy of the agent's chart, for the version that a server has."""
+    return [
+        {**one, "apiVersion": f"admissionregistration.k8s.io/{version}"}
+        for one in yaml.safe_load_all(POLICY.read_text())
+    ]
+
+
+def roles(user: str) -> list[Object]:
+    """The rights that an agent which `run` starts uses, and the Lease by which a dispatcher leads, for one user."""
+    subject: Object = {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}
+    if user.startswith(_SERVICE_ACCOUNT):
+        namespace, _, name = user.removeprefix(_SERVICE_ACCOUNT).partition(":")
+        subject = {"kind": "ServiceAccount", "namespace": namespace, "name": name}
+    objects: list[Object] = list(yaml.safe_load_all(ROLES.read_text()))
+    return [*objects, *(_binding(one, subject) for one in objects)]
+
+
+def _binding(role: Object, subject: Object) -> Object:
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": role["kind"], "name": role["metadata"]["name"]}
+    return {
+        "apiVersion": role["apiVersion"],
+        "kind": f"{role['kind']}Binding",
+        "metadata": role["metadata"],
+        "roleRef": reference,
+        "subjects": [subject],
+    }
+
+
+async def _policy_version(target: Target) -> str:
+    try:
+        return await opt_in.served(target.member)
+    except MemberError as error:
+        raise CommandError(f"{target.where}: admissionregistration.k8s.io cannot be asked: {error}") from None
+
+
+async def _user(target: Target) -> str:
+    """Whom the context stands for, as its API server says."""
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    try:
+        answer = await target.member.call("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
+    except MemberError as error:
+        text = f"{target.where}: does not say who you are ({error}): name with --user who is given the roles"
+        raise CommandError(text) from None
+    return str(answer["status"]["userInfo"]["username"])
+
+
+def _without_policy(target: Target) -> str:
+    major, minor = target.version
+    beta = _BETA if minor >= 34 else ""
+    return (
+        f"{target.where}: Kubernetes {major}.{minor} has no MutatingAdmissionPolicy turned on: {beta}install the "
+        "agent's chart, which brings a webhook (docs/connectivity.md), or name our schedulerName in pods"
+    )
+
+
+async def _until_it_acts(target: Target) -> None:
+    """API servers read a new policy after a moment."""
+    with suppress(MemberError, TimeoutError):  # told as what is in force
+        async with asyncio.timeout(_WAIT_S):
+            while True:
+                if await opt_in.acts(target.member):
+                    return
+                await asyncio.sleep(_POLL_S)

@@ -1,0 +1,266 @@
+"""`global-dispatcher join`: a cluster gets identity, certificates and an entry; what is there already stays."""
+
+import asyncio
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import copytree
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import yaml
+from cryptography import x509
+
+from dispatcher.cli.joining import objects, opt_in
+from dispatcher.cli.joining.entry import entry_of, flow, with_entry
+from dispatcher.cli.joining.gateway_secret import bring, left_to_do
+from dispatcher.cli.joining.target import Place, Target, reached
+from dispatcher.cli.operate.executor_words import own_key
+from dispatcher.cli.operate.identity import called
+from dispatcher.cli.operate.members import MemberError
+from dispatcher.cli.output import Output, print_value
+from dispatcher.config.sections import CLUSTER_NAME
+from dispatcher.service.errors import CommandError, ExitCode
+from dispatcher.service.gateway.authority import Made, ensure, write_whole
+
+Object = dict[str, Any]
+PORT = 7443
+URL_FILE = "gateway.url"  # beside the certificates: what agents dial
+_URL = re.compile(r"(?:wss://)?(\[[0-9a-fA-F:]+\]|[A-Za-z0-9](?:[-A-Za-z0-9.]*[A-Za-z0-9])?)(?::([0-9]{1,5}))?/?")
+_OURS = "# Written by `global-dispatcher join`, and again by the next one: put what is yours into another file.\n"
+
+
+@dataclass(frozen=True)
+class Joining:
+    """What the command was told; empty: not given. `chart`: Helm runs; `dispatcher`: where the gateway's Secret is."""
+
+    cluster: str
+    place: Place
+    folder: Path
+    gateway: str
+    namespace: str
+    config: Path | None
+    values_out: Path | None
+    secrets_out: Path | None
+    chart: str
+    dispatcher: Place | None
+    dry_run: bool
+    output: Output
+
+    @property
+    def name(self) -> str:
+        """The cluster's name in the fleet: by default that of its context. CommandError."""
+        name = self.cluster or self.place.context
+        if not re.fullmatch(CLUSTER_NAME, name):
+            text = f"{name!r} is no name of a cluster (a-z, 0-9, '-', at most 42 characters): give one with --cluster"
+            raise CommandError(text, ExitCode.USAGE)
+        return name
+
+
+@dataclass
+class Told:
+    """What came of it, for people and for programs."""
+
+    target: Target
+    lines: list[str]
+    entry: dict[str, str]
+    values: Object
+    helm: list[str]
+    to_do: list[str]
+
+
+def join(wish: Joining) -> int:
+    """Carry it out; the exit code. CommandError for what cannot be done; repeating it is safe."""
+    name = wish.name
+    for file in (wish.values_out, wish.secrets_out):
+        _check_ours(file)
+    told = asyncio.run(_join(wish, name))
+    if wish.output is Output.TABLE:
+        sys.stdout.write(_text(wish, name, told))
+    else:
+        about = {"cluster": name, "uid": told.target.uid, "kubernetes": ".".join(map(str, told.target.version))}
+        row = {**about, "steps": told.lines, "entry": told.entry, "values": told.values, "helm": told.helm}
+        print_value({**row, "next": told.to_do}, wish.output)
+    if not wish.chart or wish.dry_run:
+        return int(ExitCode.OK)
+    sys.stdout.flush()
+    try:
+        code = subprocess.run(told.helm, check=False).returncode  # noqa: S603 - the command that was told
+    except OSError as error:
+        raise CommandError(f"helm cannot be run: {error.strerror}: {objects.as_typed(told.helm)}") from None
+    return int(ExitCode.FAILED if code else ExitCode.OK)
+
+
+async def _join(wish: Joining, name: str) -> Told:
+    async with reached(wish.place, wish.dry_run) as target:
+        await _check_identity(target, name)
+        await _check_rights(target, wish)
+        entry = entry_of(name, target.uid)
+        edited, change = with_entry(wish.config, entry) if wish.config else ("", "")
+        by = await opt_in.served(target.member) or "webhook"
+        with working_folder(wish.folder, dry_run=wish.dry_run) as folder:
+            url, hosts = _gateway(folder, wish.gateway)
+            made = ensure(folder, hosts, [name])
+            write_whole(folder / URL_FILE, f"{url}\n".encode(), 0o644)
+            lines = [_line(wish, one) for one in made]
+            own_key = await _secrets(wish, target, folder, name)
+            if wish.dispatcher is not None:
+                lines += await bring(folder, wish.dispatcher, wish.namespace, dry_run=wish.dry_run)
+            stale = any(one.made for one in made if one.file.stem in ("ca", "gateway"))
+            to_do = left_to_do(wish.folder, wish.namespace) if wish.dispatcher is None and stale else []
+    values = objects.values(name, url, by, own_key=own_key)
+    lines += [*target.steps, *_files(wish, edited, change, values)]
+    place = wish.place.context, wish.place.kubeconfig
+    helm = objects.helm_words(wish.chart or "helm/agent", wish.namespace, place, values, wish.values_out)
+    return Told(target, lines, entry, values, helm, to_do)
+
+
+async def _check_identity(target: Target, name: str) -> None:
+    """Refuse a cluster whose agent serves it under another name: its pods elsewhere carry that one."""
+    known = await called(target.member)
+    if known not in ("", name):
+        raise CommandError(
+            f"{target.where} is served by an agent as cluster {known!r}: join it with --cluster {known}, or give it "
+            "another name as docs/operations.md says"
+        )
+
+
+async def _check_rights(target: Target, wish: Joining) -> None:
+    """Before anything is made."""
+    writes = () if wish.secrets_out else (("create", "secrets"), ("patch", "secrets"))
+    await target.need(wish.namespace, ("get", "secrets"), *writes)
+    if not wish.secrets_out and await target.found(objects.namespace(wish.namespace)) is None:
+        await target.need("", ("create", "namespaces"), ("patch", "namespaces"))
+
+
+@contextmanager
+def working_folder(folder: Path, *, dry_run: bool) -> Iterator[Path]:
+    """The folder of the authority; a copy of it in a dry run."""
+    if not dry_run:
+        yield folder
+        return
+    with TemporaryDirectory() as other:
+        copied = Path(other) / "fleet"
+        try:
+            if folder.exists():
+                copytree(folder, copied)
+        except OSError as error:
+            raise CommandError(f"{folder} cannot be read: {error}") from None
+        yield copied
+
+
+def _gateway(folder: Path, given: str) -> tuple[str, list[str]]:
+    """(the URL that the agent dials, all hosts of the gateway's certificate: those it has, and that of the URL)."""
+    hosts, remembered = _hosts(folder / "gateway.crt"), folder / URL_FILE
+    known = remembered.read_text().strip() if remembered.exists() else ""
+    if not (given or known or hosts):
+        text = f"--gateway HOST[:PORT]: say where agents reach the gateway; {folder} does not tell yet"
+        raise CommandError(text, ExitCode.USAGE)
+    wanted = given or known or (f"[{hosts[0]}]" if ":" in hosts[0] else hosts[0])
+    found = _URL.fullmatch(wanted)
+    if found is None:
+        raise CommandError(f"--gateway {wanted!r} is no host: write HOST, HOST:PORT or wss://HOST:PORT", ExitCode.USAGE)
+    return f"wss://{found[1]}:{found[2] or PORT}", list(dict.fromkeys([*hosts, found[1].strip("[]")]))
+
+
+def _hosts(file: Path) -> list[str]:
+    """Names and addresses of a certificate; none where there is no such file."""
+    try:
+        certificate = x509.load_pem_x509_certificate(file.read_bytes())
+        named = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (OSError, ValueError, x509.ExtensionNotFound):
+        return []
+    return [str(one.value) for one in named if isinstance(one, x509.DNSName | x509.IPAddress)]
+
+
+async def _secrets(wish: Joining, target: Target, folder: Path, name: str) -> bool:
+    """Bring or write what the agent mounts; whether its key is in the Secret that is ours to name."""
+    tls = objects.tls_secret(wish.namespace, objects.TLS_SECRET, folder, f"cluster-{name}")
+    here = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": objects.KEY_SECRET, "namespace": wish.namespace}}
+    key = await target.found(here)
+    elsewhere = key is None and await _signs(target)
+    if wish.secrets_out is None:
+        space = objects.namespace(wish.namespace)
+        if await target.found(space) is None:
+            await target.apply(space)
+        await target.apply(tls)
+        if key is None and not elsewhere:
+            await target.create(objects.key_secret(wish.namespace))
+        return not elsewhere
+    if key is not None:
+        key = {**here, "data": key["data"]}
+    elif not elsewhere:
+        key = _key_of(wish.secrets_out) or objects.key_secret(wish.namespace)
+    if not wish.dry_run:
+        text = _OURS + yaml.safe_dump_all([tls, *([key] if key else [])], sort_keys=False)
+        write_whole(wish.secrets_out, text.encode(), 0o600)
+    target.steps.append(f"{wish.secrets_out}: {'would be written' if wish.dry_run else 'written'}: private keys")
+    return not elsewhere
+
+
+async def _signs(target: Target) -> bool:
+    """Whether an agent has served the cluster before: then its key is in another Secret, and another is refused."""
+    try:
+        return bool(await own_key(target.member))
+    except MemberError as error:
+        if error.status == 404:
+            return False
+        raise CommandError(f"{target.where}: Lease kube-node-lease/global-dispatcher-agent.state: {error}") from None
+
+
+def _key_of(file: Path) -> Object | None:
+    """The cluster's key of manifests that were written before."""
+    written = yaml.safe_load_all(file.read_text()) if file.exists() else ()
+    return next((one for one in written if one["metadata"]["name"] == objects.KEY_SECRET), None)
+
+
+def _check_ours(file: Path | None) -> None:
+    try:
+        if file is not None and file.exists() and not file.read_text().startswith(_OURS):
+            raise CommandError(f"{file} was not written by `global-dispatcher join`: name another file", ExitCode.USAGE)
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"{file} cannot be read: {error}") from None
+
+
+def _files(wish: Joining, edited: str, change: str, values: Object) -> list[str]:
+    """Write what was asked for; a line each."""
+    lines = []
+    try:
+        if wish.config is not None:
+            if change and not wish.dry_run:
+                wish.config.write_text(edited)
+            lines.append(f"{wish.config}: {'would have ' if change and wish.dry_run else ''}{change or 'lists it'}")
+        if wish.values_out is not None:
+            if not wish.dry_run:
+                wish.values_out.write_text(_OURS + yaml.safe_dump(values, sort_keys=False))
+            lines.append(f"{wish.values_out}: {'would be written' if wish.dry_run else 'written'}")
+    except OSError as error:
+        raise CommandError(f"{error.filename} cannot be written: {error.strerror}") from None
+    return lines
+
+
+def _line(wish: Joining, one: Made) -> str:
+    did = ("would be made" if wish.dry_run else "made") if one.made else "is good"
+    return f"{wish.folder / one.file.name}: {did}, until {one.until:%Y-%m-%d}"
+
+
+def _text(wish: Joining, name: str, told: Told) -> str:
+    version = ".".join(map(str, told.target.version))
+    lines = [f"cluster {name}: Kubernetes {version}, uid {told.target.uid}, {told.target.where}", *told.lines, ""]
+    if wish.config is None:
+        lines += ["Tell the dispatcher, in `clusters` of dispatcher.yaml or `config.clusters` of its chart's values:"]
+        lines += [f"  - {flow(told.entry)}", ""]
+    lines += ["The dispatcher reads a changed list of clusters when it starts again.", *told.to_do]
+    if not wish.chart:
+        lines += ["Install the agent, or upgrade it:", f"  {objects.as_typed(told.helm)}"]
+    lines += [f"Run this again before {_first_end(told)}, from a timer, to renew what needs it."]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _first_end(told: Told) -> str:
+    dates: list[str] = re.findall(r"until (\d{4}-\d\d-\d\d)", "\n".join(told.lines))
+    return min(dates)

@@ -1,0 +1,79 @@
+"""What a cluster is given: Secrets, the values of its agent's chart, and the command that installs that."""
+
+import shlex
+from base64 import b64encode
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+Object = dict[str, Any]
+TLS_SECRET, KEY_SECRET, GATEWAY_SECRET = "global-dispatcher-agent", "global-dispatcher-key", "global-dispatcher-gateway"
+KEY_FILE = "key.pem"
+RELEASE = "agent"
+_LABELS = {"app.kubernetes.io/part-of": "global-dispatcher"}
+
+
+def namespace(name: str) -> Object:
+    """A namespace."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def secret(where: str, name: str, data: Mapping[str, bytes]) -> Object:
+    """A Secret without a type, so that one that is there keeps its own."""
+    encoded = {key: b64encode(value).decode() for key, value in data.items()}
+    meta = {"name": name, "namespace": where, "labels": dict(_LABELS)}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": encoded}
+
+
+def tls_secret(where: str, name: str, folder: Path, stem: str) -> Object:
+    """The Secret that a chart mounts: certificate, key, and whom to trust. OSError."""
+    files = {"tls.crt": f"{stem}.crt", "tls.key": f"{stem}.key", "ca.crt": "ca.crt"}
+    return secret(where, name, {key: (folder / file).read_bytes() for key, file in files.items()})
+
+
+def key_secret(where: str) -> Object:
+    """A new private key, with which the cluster signs what it gives away and what it runs for others."""
+    key = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return secret(where, KEY_SECRET, {KEY_FILE: key})
+
+
+def values(cluster: str, url: str, opt_in: str, *, own_key: bool) -> Object:
+    """Of the agent's chart. `own_key`: KEY_SECRET has the cluster's key, else the chart knows where it is."""
+    return {
+        "cluster": cluster,
+        "gateway": {"urls": [url], "tlsSecret": TLS_SECRET},
+        **({"keySecret": KEY_SECRET} if own_key else {}),
+        "admissionPolicy": {"by": opt_in},
+    }
+
+
+def helm_words(chart: str, where: str, place: tuple[str, str], given: Object, file: Path | None) -> list[str]:
+    """The command that installs the agent, or upgrades it. `place`: context and kubeconfig, which may be empty."""
+    context, kubeconfig = place
+    words = ["helm", "upgrade", "--install", RELEASE, chart, "--namespace", where]
+    words += ["--kube-context", context] if context else []
+    words += ["--kubeconfig", kubeconfig] if kubeconfig else []
+    if file is not None:
+        return [*words, "--values", str(file)]
+    return [*words, *(word for line in _lines(given, "") for word in ("--set", line))]
+
+
+def _lines(given: Mapping[str, Any], before: str) -> list[str]:
+    """A nested map as KEY=VALUE of --set."""
+    found: list[str] = []
+    for key, value in given.items():
+        if isinstance(value, Mapping):
+            found += _lines(value, f"{before}{key}.")
+        elif isinstance(value, list):
+            found += [f"{before}{key}[{at}]={one}" for at, one in enumerate(value)]
+        else:
+            found.append(f"{before}{key}={value}")
+    return found
+
+
+def as_typed(words: list[str]) -> str:
+    """A command as one types it."""
+    return " ".join(map(shlex.quote, words))

@@ -1,0 +1,153 @@
+"""Commands by which a cluster becomes a member of a fleet, or is no more: join, revoke, certificates, install."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dispatcher.cli.options import Out
+from dispatcher.cli.output import Output
+
+if TYPE_CHECKING:
+    from dispatcher.cli.joining.target import Place
+
+_FLEET = Path("fleet")
+_NAMESPACE = "global-dispatcher"
+
+Context = Annotated[str, typer.Option("--context", metavar="CONTEXT", help="Kubeconfig context of the cluster.")]
+Kubeconfig = Annotated[
+    str, typer.Option("--kubeconfig", metavar="FILE", help="Default: $KUBECONFIG, or ~/.kube/config.")
+]
+Folder = Annotated[Path, typer.Option("--folder", help="Where the fleet's authority is (ca.crt, ca.key), or will be.")]
+Namespace = Annotated[str, typer.Option("-n", "--namespace", help="Namespace of Secrets and charts.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Check and show everything, and change nothing.")]
+Dispatcher = Annotated[
+    str,
+    typer.Option(
+        "--dispatcher-context",
+        metavar="CONTEXT",
+        help="Context of the dispatcher's cluster: brings the gateway's Secret there.",
+    ),
+]
+
+
+def join(  # noqa: PLR0913 - an option is an argument
+    context: Context,
+    cluster: Annotated[
+        str, typer.Option(metavar="NAME", help="Its name in the fleet; default: that of the context.")
+    ] = "",
+    gateway: Annotated[
+        str, typer.Option(metavar="HOST[:PORT]", help="Where agents reach the gateway; remembered in the folder.")
+    ] = "",
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", "-c", help="dispatcher.yaml, or values of the dispatcher's chart: the cluster is added there."
+        ),
+    ] = None,
+    values_out: Annotated[
+        Path | None, typer.Option("--values-out", metavar="FILE", help="Write the values of the agent's chart.")
+    ] = None,
+    secrets_out: Annotated[
+        Path | None,
+        typer.Option(
+            "--secrets-out", metavar="FILE", help="Write the Secrets as manifests; nothing is written to the cluster."
+        ),
+    ] = None,
+    chart: Annotated[
+        str, typer.Option("--helm", metavar="CHART", help="Run Helm with the agent's chart, such as helm/agent.")
+    ] = "",
+    dispatcher_context: Dispatcher = "",
+    folder: Folder = _FLEET,
+    namespace: Namespace = _NAMESPACE,
+    kubeconfig: Kubeconfig = "",
+    dry_run: DryRun = False,
+    output: Out = Output.TABLE,
+) -> None:
+    """Join a cluster to a fleet: identity, certificates, Secrets, and the values of its agent's chart.
+
+    Run it again to renew certificates that have less than a third of their 90 days left, or after `revoke`. What is
+    good stays. It needs the rights to get namespaces and Secrets, and to patch and create them.
+    """
+    from dispatcher.cli.joining.join import Joining
+    from dispatcher.cli.joining.join import join as carry_out
+    from dispatcher.cli.joining.target import Place
+
+    place, other = Place(context, kubeconfig), _dispatcher(dispatcher_context, kubeconfig)
+    files = config, values_out, secrets_out
+    wish = Joining(cluster, place, folder, gateway, namespace, *files, chart, other, dry_run, output)
+    raise typer.Exit(carry_out(wish))
+
+
+def revoke(  # noqa: PLR0913 - an option is an argument
+    cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="Its name in the fleet.")],
+    dispatcher_context: Dispatcher = "",
+    folder: Folder = _FLEET,
+    namespace: Namespace = _NAMESPACE,
+    kubeconfig: Kubeconfig = "",
+    dry_run: DryRun = False,
+    output: Out = Output.TABLE,
+) -> None:
+    """Take back all certificates of a cluster, as of one that was captured: the gateway drops it within a minute.
+
+    They go on the authority's revocation list, in ca.crt of the folder, and never work again. What runs in the cluster
+    stays: see `cluster leave`. Another `join` makes a new certificate, which works.
+    """
+    from dispatcher.cli.joining.revoke import Revoking
+    from dispatcher.cli.joining.revoke import revoke as carry_out
+
+    other = _dispatcher(dispatcher_context, kubeconfig)
+    raise typer.Exit(carry_out(Revoking(cluster, folder, namespace, other, dry_run, output)))
+
+
+def certificates(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the files are, or will be.")],
+    gateway: Annotated[
+        list[str] | None, typer.Option(metavar="HOST", help="Name or address that agents dial; several if given again.")
+    ] = None,
+    cluster: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A cluster that dials in; several if given again.")
+    ] = None,
+    output: Out = Output.TABLE,
+) -> None:
+    """Make certificates for the gateway and for clusters that dial in, where `join` cannot reach their API servers.
+
+    The authority is made where FOLDER has none: keep its key, ca.key, and give it to nobody. Certificates are good for
+    90 days; run it again to renew those that have less than a third of that left, and for more clusters.
+    """
+    from dispatcher.cli.certificates import write_certificates
+
+    write_certificates(folder, gateway or (), cluster or (), output)
+
+
+def install(
+    context: Context,
+    user: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Who is given the roles; default: whom the context stands for. system:serviceaccount:NAMESPACE:NAME "
+            "for a service account.",
+        ),
+    ] = "",
+    uninstall: Annotated[bool, typer.Option("--uninstall", help="Remove what it has made.")] = False,
+    kubeconfig: Kubeconfig = "",
+    dry_run: DryRun = False,
+    output: Out = Output.TABLE,
+) -> None:
+    """Give a cluster without our charts what `run` needs there: the roles of an agent, and the opt-in by annotation.
+
+    The opt-in is the admission policy of the agent's chart, for the version of Kubernetes that answers. Repeating it is
+    safe. Exit code 1 where the cluster has no such policy: the annotation alone is not enough there.
+    """
+    from dispatcher.cli.joining.install import Installing
+    from dispatcher.cli.joining.install import install as carry_out
+    from dispatcher.cli.joining.target import Place
+
+    raise typer.Exit(carry_out(Installing(Place(context, kubeconfig), user, uninstall, dry_run, output)))
+
+
+def _dispatcher(context: str, kubeconfig: str) -> "Place | None":
+    from dispatcher.cli.joining.target import Place
+
+    return Place(context, kubeconfig) if context else None

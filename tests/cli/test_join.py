@@ -1,0 +1,251 @@
+"""`join` of an embedded cluster: what is made there, in the folder and in the dispatcher's files; what is refused."""
+
+import json
+from base64 import b64decode
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cryptography import x509
+from typer.testing import CliRunner, Result
+
+from agents.executor.state import PATH as STATE
+from agents.executor.state import VALUES
+from dispatcher.cli.joining import target
+from dispatcher.cli.joining.opt_in import WEBHOOK
+from dispatcher.cli.main import app
+from dispatcher.config import check_config
+from dispatcher.service.errors import ExitCode
+from localfleet.embedded.fleet import EmbeddedFleet
+from tests.system.cluster_api import ClusterApi
+
+NAMESPACE = "/api/v1/namespaces/global-dispatcher"
+SECRETS = f"{NAMESPACE}/secrets"
+TLS, KEY, GATEWAY = (f"{SECRETS}/global-dispatcher-{name}" for name in ("agent", "key", "gateway"))
+
+
+class World:
+    """East, a folder without an authority, and a dispatcher.yaml without clusters."""
+
+    def __init__(self, fleet: EmbeddedFleet, folder: Path) -> None:
+        self.folder, self.kubeconfig, self.fleet = folder, fleet.kubeconfig, folder / "fleet"
+        self.api = ClusterApi(fleet.kubeconfig, "east")
+        self.config = folder / "dispatcher.yaml"
+        self.config.write_text("# ours\nclusters: []\n")
+        self.wipe()
+
+    def wipe(self) -> None:
+        for path in (TLS, KEY, GATEWAY):
+            self.api.delete(path)
+        self.api.delete(STATE)
+
+    def run(self, *said: str) -> Result:
+        words = ["--kubeconfig", str(self.kubeconfig), "--folder", str(self.fleet), *said]
+        return CliRunner().invoke(app, ["join", "--context", "east", *words])
+
+    def joined(self, *said: str) -> dict[str, Any]:
+        result = self.run(*said, "-o", "json")
+        assert result.exit_code == 0, result.output
+        found: dict[str, Any] = json.loads(result.stdout)
+        return found
+
+    def data(self, path: str) -> dict[str, bytes]:
+        return {key: b64decode(value) for key, value in self.api.get(path)["data"].items()}
+
+    def there(self, path: str) -> bool:
+        folder, _, name = path.rpartition("/")
+        return name in [one["metadata"]["name"] for one in self.api.get(folder)["items"]]
+
+    def revoke(self, *said: str) -> Result:
+        words = ["--kubeconfig", str(self.kubeconfig), "--folder", str(self.fleet), *said]
+        return CliRunner().invoke(app, ["revoke", *words])
+
+
+@pytest.fixture
+def world(fleet: EmbeddedFleet, tmp_path: Path) -> Iterator[World]:
+    made = World(fleet, tmp_path)
+    yield made
+    made.wipe()
+    made.api.close()
+
+
+def test_one_command_makes_identity_certificates_and_values(world: World) -> None:
+    values = world.folder / "east.yaml"
+    told = world.joined("--gateway", "gw.example:443", "--config", str(world.config), "--values-out", str(values))
+    uid = world.api.get("/api/v1/namespaces/kube-system")["metadata"]["uid"]
+    assert told["entry"] == {"name": "east", "via": "gateway", "uid": uid}
+    tls, key = world.data(TLS), world.data(KEY)
+    assert tls == {
+        "tls.crt": (world.fleet / "cluster-east.crt").read_bytes(),
+        "tls.key": (world.fleet / "cluster-east.key").read_bytes(),
+        "ca.crt": (world.fleet / "ca.crt").read_bytes(),
+    }
+    assert key["key.pem"].startswith(b"-----BEGIN PRIVATE KEY-----")
+    assert yaml.safe_load(values.read_text()) == {
+        "cluster": "east",
+        "gateway": {"urls": ["wss://gw.example:443"], "tlsSecret": "global-dispatcher-agent"},
+        "keySecret": "global-dispatcher-key",
+        "admissionPolicy": {"by": "webhook"},
+    }
+    assert world.config.read_text().startswith("# ours\n")
+    assert yaml.safe_load(world.config.read_text())["clusters"] == [told["entry"]]
+    assert told["helm"][-2:] == ["--values", str(values)]
+
+
+def test_what_it_writes_is_a_configuration_that_a_dispatcher_takes(world: World) -> None:
+    files = f"cert_file: {world.fleet}/gateway.crt, key_file: {world.fleet}/gateway.key"
+    world.config.write_text(
+        f"clusters: []\ngateway: {{{files}, client_ca_file: {world.fleet}/ca.crt}}\n"
+        "leader_election: {enabled: false}\n"
+    )
+    world.joined("--gateway", "gw.example", "--config", str(world.config))
+    assert check_config(world.config, reach=True) == []
+
+
+def test_a_second_run_changes_nothing_and_needs_no_gateway(world: World) -> None:
+    first = world.joined("--gateway", "gw.example:443", "--config", str(world.config))
+    before = {path: world.data(path) for path in (TLS, KEY)}, world.config.read_text()
+    again = world.joined("--config", str(world.config))
+    assert again["values"] == first["values"]
+    assert ({path: world.data(path) for path in (TLS, KEY)}, world.config.read_text()) == before
+    assert not [line for line in again["steps"] if "made" in line or "changed" in line], again["steps"]
+
+
+def test_what_was_changed_by_hand_is_mended(world: World) -> None:
+    world.joined("--gateway", "gw.example")
+    world.api.merge(TLS, {"data": {"tls.crt": "bm9uZQ=="}})
+    assert "Secret global-dispatcher/global-dispatcher-agent: changed" in world.joined()["steps"]
+    assert world.data(TLS)["tls.crt"] == (world.fleet / "cluster-east.crt").read_bytes()
+
+
+def test_a_dry_run_shows_all_of_it_and_changes_nothing(world: World) -> None:
+    values = world.folder / "east.yaml"
+    before = world.config.read_text()
+    said = ("--gateway", "gw.example", "--config", str(world.config), "--values-out", str(values))
+    steps = world.joined(*said, "--dry-run")["steps"]
+    assert f"{world.fleet}/cluster-east.crt: would be made, until" in "\n".join(steps)
+    assert "Secret global-dispatcher/global-dispatcher-agent: would be made" in steps
+    assert f"{world.config}: would have cluster east added" in steps
+    assert not world.fleet.exists()
+    assert not values.exists()
+    assert world.config.read_text() == before
+    assert not world.there(TLS)
+
+
+def test_a_key_that_an_agent_signs_with_already_is_left_alone(world: World) -> None:
+    lease = {
+        "metadata": {
+            "name": STATE.rpartition("/")[2],
+            "annotations": {VALUES: json.dumps({"cluster": "east", "own_keys": "abcd"})},
+        }
+    }
+    assert world.api.create(STATE.rpartition("/")[0], lease).is_success
+    told = world.joined("--gateway", "gw.example")
+    assert "keySecret" not in told["values"]
+    assert not world.there(KEY)
+
+
+def test_for_git_the_secrets_are_written_as_manifests_and_the_cluster_stays_as_it_is(world: World) -> None:
+    secrets = world.folder / "secrets.yaml"
+    world.joined("--gateway", "gw.example", "--secrets-out", str(secrets))
+    tls, key = yaml.safe_load_all(secrets.read_text())
+    assert not world.there(TLS)
+    assert not world.there(KEY)
+    assert secrets.stat().st_mode & 0o077 == 0
+    assert [one["metadata"]["name"] for one in (tls, key)] == ["global-dispatcher-agent", "global-dispatcher-key"]
+    world.joined("--secrets-out", str(secrets))
+    assert list(yaml.safe_load_all(secrets.read_text())) == [tls, key]
+
+
+def test_the_gateways_secret_is_brought_to_the_dispatchers_cluster_and_its_pods_look_at_once(world: World) -> None:
+    world.joined("--gateway", "gw.example")
+    labels = {"app.kubernetes.io/part-of": "global-dispatcher", "app.kubernetes.io/component": "dispatcher"}
+    pod = {
+        "metadata": {"name": "dispatcher", "labels": labels},
+        "spec": {"containers": [{"name": "main", "image": "busybox"}]},
+    }
+    assert world.api.create(f"{NAMESPACE}/pods", pod).is_success
+    try:
+        done = world.revoke("east", "--dispatcher-context", "east")
+        assert done.exit_code == 0, done.output
+        assert world.data(GATEWAY)["ca.crt"] == (world.fleet / "ca.crt").read_bytes()
+        assert b"X509 CRL" in world.data(GATEWAY)["ca.crt"]
+        annotations = world.api.get(f"{NAMESPACE}/pods/dispatcher")["metadata"]["annotations"]
+        assert "checksum/gateway-certificates" in annotations
+    finally:
+        world.api.delete(f"{NAMESPACE}/pods/dispatcher", gracePeriodSeconds="0")
+
+
+def test_a_join_after_a_revocation_brings_another_certificate(world: World) -> None:
+    world.joined("--gateway", "gw.example")
+    before = x509.load_pem_x509_certificate(world.data(TLS)["tls.crt"])
+    assert world.revoke("east").exit_code == 0
+    assert "Secret global-dispatcher/global-dispatcher-agent: changed" in world.joined()["steps"]
+    after = x509.load_pem_x509_certificate(world.data(TLS)["tls.crt"])
+    assert before.serial_number != after.serial_number
+
+
+def test_a_dry_run_of_a_revocation_names_the_certificate_and_changes_nothing(world: World) -> None:
+    world.joined("--gateway", "gw.example")
+    before = (world.fleet / "ca.crt").read_bytes()
+    done = world.revoke("east", "--dry-run")
+    serial = x509.load_pem_x509_certificate((world.fleet / "cluster-east.crt").read_bytes()).serial_number
+    assert f"certificate {serial:x} of cluster east would be revoked" in done.output
+    assert (world.fleet / "ca.crt").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("clusters", "words"),
+    [
+        ("[{name: east, via: gateway, uid: 00000000-0000-4000-8000-000000000000}]", "clusters[0].uid is '00000000-"),
+        ("[{name: east, via: ray}]", "clusters[0].via is 'ray', and this is 'gateway'"),
+        ("[{name: other, uid: UID}]", "clusters[0] is this very cluster"),
+    ],
+)
+def test_an_entry_that_says_otherwise_is_refused_before_anything_is_made(
+    world: World, clusters: str, words: str
+) -> None:
+    uid = world.api.get("/api/v1/namespaces/kube-system")["metadata"]["uid"]
+    world.config.write_text(f"clusters: {clusters.replace('UID', uid)}\n")
+    done = world.run("--gateway", "gw.example", "--config", str(world.config))
+    assert done.exit_code == ExitCode.FAILED
+    assert words in done.stderr
+    assert not world.fleet.exists()
+    assert not world.there(TLS)
+
+
+def test_a_cluster_that_an_agent_serves_under_another_name_is_refused(world: World) -> None:
+    lease = {"metadata": {"name": STATE.rpartition("/")[2], "annotations": {VALUES: json.dumps({"cluster": "west"})}}}
+    assert world.api.create(STATE.rpartition("/")[0], lease).is_success
+    done = world.run("--gateway", "gw.example")
+    assert "is served by an agent as cluster 'west'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "words"),
+    [
+        ((), ExitCode.USAGE, "--gateway HOST[:PORT]: say where agents reach the gateway"),
+        (("--gateway", "http://gw"), ExitCode.USAGE, "--gateway 'http://gw' is no host"),
+        (("--gateway", "gw", "--cluster", "East_1"), ExitCode.USAGE, "'East_1' is no name of a cluster"),
+        (("--gateway", "gw", "--context", "none"), ExitCode.UNREACHABLE, "context 'none' of"),
+        (("--gateway", "gw", "--config", "none.yaml"), ExitCode.FAILED, "none.yaml: No such file"),
+        (("--gateway", "gw", "--values-out", __file__), ExitCode.USAGE, "was not written by `global-dispatcher join`"),
+    ],
+)
+def test_what_cannot_be_done_is_told_with_the_fix(
+    world: World, said: tuple[str, ...], code: ExitCode, words: str
+) -> None:
+    done = world.run(*said)
+    assert (done.exit_code, words in done.stderr) == (code, True), done.output
+
+
+def test_an_old_kubernetes_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, "OLDEST_MINOR", 37)
+    assert "is older than 1.37: upgrade it first" in world.run("--gateway", "gw").stderr
+
+
+def test_the_webhook_of_the_chart_has_the_name_that_is_looked_for() -> None:
+    chart = Path(__file__).parents[2] / "helm" / "agent" / "templates" / "webhook.yaml"
+    assert f"- name: {WEBHOOK}\n" in chart.read_text()
