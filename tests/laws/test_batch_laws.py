@@ -119,9 +119,9 @@ def test_a_new_app_is_looked_at_once_in_full_and_its_first_pod_not_looked_past(m
         ahead.append(len(items))
         return run(eq_class, items, deferred=deferred)
 
-    def filling(self: RowTable, placed: Placed) -> None:
+    def filling(self: RowTable) -> None:
         full.append(len(ahead))
-        fill(self, placed)
+        fill(self)
 
     state = some_fleet(np.random.default_rng(11))
     scheduler = scheduler_of(state)
