@@ -24,6 +24,7 @@ _OWN = (
 )
 _SECONDS = {
     "half_a_million_nodes": 60,
+    "costs_of_a_pass": 30,
     "list_and_decode": 40,
     "fragmentation": 60,
     "closed_loop": 40,
