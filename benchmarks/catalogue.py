@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks import beside_kube_scheduler, decisions, fragmentation, listing, mixed, scheduler_perf, shards
+from benchmarks import beside_kube_scheduler, decisions, fragmentation, listing, mixed, scheduler_perf
 from benchmarks.closed_loop import case as closed_loop
 from benchmarks.end_to_end import cases as end_to_end
 from benchmarks.fleet import case as fleet
@@ -14,7 +14,6 @@ from benchmarks.report.rows import Row
 
 _OWN = (
     *decisions.CASES,
-    *shards.CASES,
     *listing.CASES,
     *fragmentation.CASES,
     *closed_loop.CASES,
@@ -25,9 +24,7 @@ _OWN = (
 )
 _SECONDS = {
     "half_a_million_nodes": 60,
-    "costs_of_shards": 45,
-    "half_a_million_nodes_in_shards": 60,
-    "a_million_nodes_in_shards": 120,
+    "costs_of_a_pass": 30,
     "list_and_decode": 40,
     "fragmentation": 60,
     "closed_loop": 40,

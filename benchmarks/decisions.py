@@ -5,7 +5,8 @@ import resource
 import tracemalloc
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from time import perf_counter, process_time
+from statistics import median
+from time import perf_counter, process_time, thread_time
 
 import msgspec
 
@@ -17,7 +18,7 @@ from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Placed
 
-BATCH, ODD = 1000, 500
+BATCH, ODD, LONE = 1000, 500, 140  # LONE: half of it so that classes use memory again
 SIZES = ((250, 2**28), (1000, 2**31), (2000, 2**32), (4000, 2**33))  # milli-CPU, bytes
 PER_BATCH, PER_POD = "core, batches of 1,000, by CPU time", "core, one by one, by CPU time"
 
@@ -64,6 +65,41 @@ def half_a_million_nodes(share: int) -> list[Row]:
         Row("memory_per_node", nodes, 0, node_kib, "KiB", 1, None, "resident, columns, labels and readings"),
         Row("memory_of_fleet", nodes, 2 * nodes, fleet_gib, "GiB", None, None, "resident, nodes and running pods"),
     ]
+
+
+def costs_of_a_pass(share: int) -> list[Row]:
+    """What a decision costs for a node, 100 clusters x 5,000 nodes. Pods without labels are not spread by default."""
+    fleet = fleet_of(100, 5000 // share)
+    scheduler = scheduler_of(fleet)
+    kinds = (
+        ("glance_cost", different_pods, False, 0.0, "a new class, not spread: at a glance"),
+        ("changed_rows_cost", same_pods, False, 0.0, "a template, not spread, in the same second"),
+        ("pass_decision_cost", same_pods, False, 1.0, "the same in the next second: a pass"),
+        ("spread_again_cost", same_pods, True, 0.0, "a template of an app, in the same second"),
+        ("spread_decision_cost", different_pods, True, 0.0, "a new class of an app"),
+    )
+    rows = []
+    for name, pods, spreads, step, text in kinds:
+        cost = _median_cost(scheduler, [one if spreads else _bare(one) for one in pods(LONE)], step)
+        rows.append(Row(name, fleet.n, LONE, 1e9 * cost / fleet.n, "ns", None, None, text))
+    return rows
+
+
+def _bare(one: Placed) -> Placed:
+    return Placed(msgspec.structs.replace(one.pod, labels={}), one.home)
+
+
+def _median_cost(scheduler: Scheduler, pods: Sequence[Placed], step: float) -> float:
+    """CPU seconds of a decision, one pod after the other, `step` seconds apart; then they end."""
+    spent = []
+    for one in pods:
+        scheduler.fleet.now += step
+        started = thread_time()
+        scheduler.schedule(one, ("c000", one.pod.uid))
+        spent.append(thread_time() - started)
+    for one in pods:
+        scheduler.forget(("c000", one.pod.uid))
+    return median(spent[LONE // 2 :])
 
 
 def _run_pods(fleet: FleetState, count: int) -> None:
@@ -128,4 +164,4 @@ def _rss_kib() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() // 1024
 
 
-CASES = (one_template, all_different, half_a_million_nodes, memory_per_pod)
+CASES = (one_template, all_different, half_a_million_nodes, costs_of_a_pass, memory_per_pod)

@@ -148,15 +148,9 @@ async def _ready(request: web.Request) -> web.Response:
     if standby:
         return web.Response(text=standby, status=503)
     if service.ready:
-        return web.Response(text="\n".join(("ok", *_shards_away(service))))
+        return web.Response(text="ok")
     waiting = sorted(name for name, view in service.core.clusters.items() if not view.heard)
     return web.Response(text=f"waiting for the first report of: {', '.join(waiting)}", status=503)
-
-
-def _shards_away(service: Service) -> list[str]:
-    """A word about each shard that does not answer: decisions are as right without it, and slower."""
-    shards = enumerate(service.shards.statuses() if service.shards else ())
-    return [f"shard {number}: {one.state}" for number, one in shards if one.state != "up"]
 
 
 async def _metrics(request: web.Request) -> web.Response:

@@ -30,7 +30,6 @@ from dispatcher.config.sections import (
     QuotaSection,
     RaySection,
     RebalancingSection,
-    SchedulingSection,
     TimingSection,
 )
 from dispatcher.config.signal_names import known_signals, signal_notes
@@ -62,7 +61,6 @@ class DispatcherConfig:
     journal: JournalSection = field(default_factory=JournalSection)
     quota: QuotaSection = field(default_factory=QuotaSection)
     leader_election: LeaderElectionSection = field(default_factory=LeaderElectionSection)
-    scheduling: SchedulingSection = field(default_factory=SchedulingSection)
     rebalancing: RebalancingSection = field(default_factory=RebalancingSection)
     links: LinksSection = field(default_factory=LinksSection)
     timing: TimingSection = field(default_factory=TimingSection)
@@ -128,7 +126,6 @@ def load_config(
         journal=config.journal.model_copy(update={"path": _whole(document, config.journal.path)}),
         quota=config.quota.model_copy(update={"ledger": _whole(document, config.quota.ledger)}),
         leader_election=election,
-        scheduling=config.scheduling,
         rebalancing=config.rebalancing,
         links=config.links,
         timing=timing,

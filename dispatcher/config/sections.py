@@ -142,12 +142,6 @@ class LeaderElectionSection(Section):
     retry_s: Annotated[Seconds, Field(description="between two renewals, or attempts")] = 2.0
 
 
-class SchedulingSection(Section):
-    """How decisions are made, beside profiles."""
-
-    shards: Annotated[int, Field(ge=0, le=256, description="Ray actors that share the work of large fleets")] = 0
-
-
 class LinkRow(Section):
     """The way between two clusters, in both directions."""
 
@@ -272,7 +266,6 @@ class ConfigFile(BaseSettings):
     journal: JournalSection = JournalSection()
     quota: QuotaSection = QuotaSection()
     leader_election: LeaderElectionSection = LeaderElectionSection()
-    scheduling: SchedulingSection = SchedulingSection()
     rebalancing: RebalancingSection = RebalancingSection()
     links: LinksSection = LinksSection()
     timing: TimingSection = TimingSection()

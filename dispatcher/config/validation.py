@@ -16,6 +16,7 @@ from dispatcher.scheduling.framework.plugin_args import did_you_mean, shown
 
 M = TypeVar("M", bound=BaseModel)
 _SHOWN_KEYS = 4
+_GONE: Mapping[Path, str] = {("scheduling",): "remove it, as there are no shards any more"}
 _NUMBER, _WHOLE, _CHOICE, _MAP, _LIST = "a number", "a whole number", "true or false", "a map of keys", "a list"
 # pydantic's types of errors -> what a value must be; in braces what pydantic says of the limit.
 _MUST_BE = {
@@ -108,6 +109,8 @@ def _problem(model: type[BaseModel], document: Document, error: Any, prefix: Pat
 
 def _text(model: type[BaseModel], path: Path, error: Any) -> str:
     if error["type"] == "extra_forbidden":
+        if path in _GONE:
+            return f"unknown key: {_GONE[path]}"
         return f"unknown key{did_you_mean(str(path[-1]), keys_at(model, path[:-1]))}"
     if error["type"] == "missing":
         return "is missing"

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
-from typing import Protocol
 
 from prometheus_client.registry import Collector
 
@@ -21,7 +19,6 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import QueueSort
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.quota import QuotaLedger
-from dispatcher.scheduling.shards.coordinator import ShardLink, Shards
 from dispatcher.scheduling.unsynced_usage import UnsyncedUsage
 from dispatcher.service.clock import Clock
 from dispatcher.service.collectors import ServiceCollector
@@ -36,18 +33,8 @@ from dispatcher.service.owner_metrics import OwnerUseCollector
 from dispatcher.service.quota_file import QuotaFile, read_quota
 from dispatcher.service.quota_metrics import QuotaCollector
 from dispatcher.service.service import Service
-from dispatcher.service.shards.metrics import ShardCollector
-from dispatcher.service.shards.policy import name_of, policy_of
 from dispatcher.service.term import Term
 from dispatcher.service.timing import ServiceTiming
-
-
-class ConfiguredShard(ShardLink, Protocol):
-    """A link to a shard that is told of profiles, too."""
-
-    def configure(self, policy: bytes) -> None:
-        """Answer by other profiles (see `policy_of`) from the next question on."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -62,7 +49,6 @@ class Dispatcher:
 def assemble(
     links: Sequence[AgentLink],
     config: DispatcherConfig,
-    shard_links: Sequence[ConfiguredShard] = (),
     term: Term | None = None,
     obeyed: ObeyedEpochs | None = None,
 ) -> Dispatcher:
@@ -74,9 +60,7 @@ def assemble(
     clock, metrics, fleet = Clock(), Metrics(), FleetState()
     fleet.links.configure({row.clusters: row.rtt_ms for row in config.links.between}, config.links.stale_s)
     ledger, quota_file = _quota(config, fleet)
-    policy = name_of(policy_of(config))
-    shards = Shards(fleet, shard_links, policy=policy, timer=perf_counter) if shard_links else None
-    profiles, sort = _policies(config, fleet, ledger, shards)
+    profiles, sort = _policies(config, fleet, ledger)
     timing = config.timing
     queue = _queue(profiles, sort, timing)
     clusters = [link.cluster for link in links]
@@ -105,17 +89,9 @@ def assemble(
     service.quota_file = quota_file
     for collector in _collectors(config, service, fleet, ledger):
         metrics.watch(collector)
-    if shards is not None:
-        service.shards = shards
-        metrics.watch(ShardCollector(shards))
 
     def take_policies(changed: DispatcherConfig) -> None:
-        take_profiles(core, *_policies(changed, fleet, ledger, shards), clock())
-        if shards is not None:
-            policy = policy_of(changed)
-            shards.take_policy(name_of(policy))
-            for link in shard_links:
-                link.configure(policy)
+        take_profiles(core, *_policies(changed, fleet, ledger), clock())
 
     return Dispatcher(service, CoreViews(core, ledger), take_policies)
 
@@ -131,17 +107,9 @@ def _collectors(
         yield CertificateCollector(config.gateway.cert_file, config.gateway.client_ca_file)
 
 
-def _policies(
-    config: DispatcherConfig, fleet: FleetState, ledger: QuotaLedger, shards: Shards | None
-) -> tuple[Profiles, QueueSort]:
+def _policies(config: DispatcherConfig, fleet: FleetState, ledger: QuotaLedger) -> tuple[Profiles, QueueSort]:
     built = [(profile, build(profile, PluginContext(quota=ledger), config.registry)) for profile in config.profiles]
-    schedulers = [
-        Scheduler(
-            profile, plugins, fleet, parallel_scan=shards.parallel_scan(profile.scheduler_name) if shards else None
-        )
-        for profile, plugins in built
-    ]
-    return Profiles(schedulers), shared_queue_sort(built)
+    return Profiles([Scheduler(profile, plugins, fleet) for profile, plugins in built]), shared_queue_sort(built)
 
 
 def _queue(profiles: Profiles, sort: QueueSort, timing: TimingSection) -> SchedulingQueue:

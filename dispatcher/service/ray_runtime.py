@@ -24,27 +24,22 @@ from dispatcher.service.errors import CommandError
 
 if TYPE_CHECKING:
     from dispatcher.service.ray_link import RayLink
-    from dispatcher.service.shards.link import RayShard
 
 log = structlog.get_logger("ray")
 
 NAMESPACE = "global-dispatcher"
 _PROBE_S = 3.0
 _END_S = 1.0
-SHARD = "shard"  # one of this Ray resource a shard: a Ray node that offers it takes so many
 _VITAL = ("gcs_server", "raylet")  # without one of these Ray does not come back
 
 
 @dataclass(frozen=True)
 class RayOptions:
-    """`address` empty: start Ray here, with `num_cpus`, `object_store_bytes` and room for `shards`; else join the
-    cluster at host:port.
-    """
+    """`address` empty: start Ray here, with `num_cpus` and `object_store_bytes`; else join the cluster at host:port."""
 
     address: str = ""
     num_cpus: int = 1
     object_store_bytes: int = 80_000_000
-    shards: int = 0
 
 
 class RayRuntime:
@@ -80,7 +75,7 @@ class RayRuntime:
             return
         ray.init(
             "local",
-            resources={**{resource_of(name): 1 for name in clusters}, **_shards(options.shards)},
+            resources={resource_of(name): 1 for name in clusters},
             include_dashboard=False,
             num_cpus=options.num_cpus,
             object_store_memory=options.object_store_bytes,
@@ -114,13 +109,6 @@ class RayRuntime:
 
         return RayLink(settings.cluster, open_actor)
 
-    def shards(self, count: int, policy: bytes) -> "list[RayShard]":
-        """Links to that many shards, whose actors are made where a Ray node offers room for them."""
-        from dispatcher.service.shards.actor import create_shard
-        from dispatcher.service.shards.link import RayShard
-
-        return [RayShard(number, lambda: create_shard(SHARD), policy) for number in range(count)]
-
     def stop(self) -> None:
         """Leave Ray; a Ray that was started here ends, and its folder goes."""
         import ray
@@ -143,10 +131,6 @@ def _prepare_environment(*, local: bool) -> None:
     if local and "ray" not in sys.modules and "RAY_AUTH_TOKEN_PATH" not in os.environ:
         os.environ.setdefault("RAY_AUTH_MODE", "token")
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-
-
-def _shards(count: int) -> dict[str, int]:
-    return {SHARD: count} if count else {}
 
 
 def _remove(folder: Path) -> None:

@@ -26,7 +26,6 @@ from dispatcher.service.link import AgentLink
 from dispatcher.service.logs import configure_logging
 from dispatcher.service.ray_runtime import RayOptions, RayRuntime
 from dispatcher.service.reload import Reloader
-from dispatcher.service.shards.policy import policy_of
 from dispatcher.service.term_runner import TermRunner
 from dispatcher.service.warm_up import collect_less_often, compile_when_large
 
@@ -50,8 +49,7 @@ def run_dispatcher(file: Path, level: str | None, listen: Listen) -> int:
         log.warning("something in the configuration has no known meaning", detail=str(note))
     try:
         with interruptible(), ExitStack() as cleanup:
-            needed = here(config.clusters) or config.scheduling.shards
-            ray = _start_ray(config, cleanup) if needed else None
+            ray = _start_ray(config, cleanup) if here(config.clusters) else None
             return run(_serve(config, registry, ray, listen))
     except (KeyboardInterrupt, SystemExit):
         return int(ExitCode.OK)
@@ -72,7 +70,7 @@ def read_config(file: Path | None, *, reach: bool = False) -> Configured:
 
 def _start_ray(config: DispatcherConfig, cleanup: ExitStack) -> RayRuntime:
     store = config.ray.object_store_mib * 1024 * 1024
-    options = RayOptions(config.ray.address, object_store_bytes=store, shards=config.scheduling.shards)
+    options = RayOptions(config.ray.address, object_store_bytes=store)
     with uninterrupted():
         ray = RayRuntime.start([cluster.name for cluster in here(config.clusters)], options)
         cleanup.callback(ray.stop)
@@ -84,13 +82,12 @@ async def _serve(
 ) -> int:
     if here(config.clusters) and not config.ray.address:
         log.info("agents write their own logs", files=str(log_path("*")))
-    count = config.scheduling.shards
     async with AsyncExitStack() as stack:
         gateway = Gateway(config.gateway, _dialling(config, ray))
         links = await _links(config, ray, gateway, stack)
         one = await stack.enter_async_context(candidate(config.leader_election, here(config.clusters)))
         leadership = Leadership(one, links)
-        terms = TermRunner(links, config, leadership, lambda: ray.shards(count, policy_of(config)) if ray else ())
+        terms = TermRunner(links, config, leadership)
         gateway.objection = terms.relay_objection
         reloader = Reloader(config, registry, terms.take_policies)
         serve_http = partial(listen, terms, config.http.host, config.http.port, config.http.login)

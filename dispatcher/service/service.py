@@ -29,7 +29,6 @@ from dispatcher.scheduling.events import (
     Tick,
 )
 from dispatcher.scheduling.records.decision import tables_of
-from dispatcher.scheduling.shards.coordinator import Shards
 from dispatcher.service.clock import Clock
 from dispatcher.service.intent_sender import IntentSender
 from dispatcher.service.journal import Journal
@@ -109,7 +108,6 @@ class Service:
         obeyed: ObeyedEpochs | None = None,
     ) -> None:
         self.core, self.metrics, self.clock, self.links = core, metrics, clock, tuple(links)
-        self.shards: Shards | None = None  # to be told between two rounds what has changed
         self.quota_file: QuotaFile | None = None  # to be brought up to date before orders leave
         self.timing, self.term = timing or ServiceTiming(), term or Term()
         self.obeyed = obeyed or ObeyedEpochs([link.cluster for link in links])
@@ -195,7 +193,6 @@ class Service:
             self._take_in()
             if self._tick_due():
                 self._tick()
-                self._tell_shards()
             self._work_left()
             await asyncio.sleep(0)
 
@@ -224,16 +221,6 @@ class Service:
             return event if event.cluster in self.core.folding else None
         cluster = event.changes.cluster if isinstance(event, ClusterChanged) else ""
         return FoldOn(cluster) if cluster in self.core.folding else None
-
-    def _tell_shards(self) -> None:
-        if self.shards is None:
-            return
-        try:
-            self.shards.follow()
-            for text in self.shards.take_news():
-                log.info("shards leave some decisions to the dispatcher alone", reason=text)
-        except Exception:
-            log.exception("shards could not be told what has changed; decisions go on without them")
 
     def _tick_due(self) -> bool:
         return not self._inbox or self._active() > 0 or self.clock() - self._tick_at >= self.timing.tick_s

@@ -1,10 +1,10 @@
 """Runs one leader term after the other: stand by, lead, stand by again. Each term begins with an empty core."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from dispatcher.config import DispatcherConfig
-from dispatcher.service.assembly import ConfiguredShard, Dispatcher, assemble
+from dispatcher.service.assembly import Dispatcher, assemble
 from dispatcher.service.collectors import LeaderCollector
 from dispatcher.service.fleet_views import FleetViews
 from dispatcher.service.leadership import Leadership, LeaderStatus
@@ -16,20 +16,11 @@ NOBODY = Term("", 0, lambda: False)  # before the first term: nothing may be sen
 
 
 class TermRunner:
-    """The dispatcher of this term, or of the last one: the HTTP API, metrics and reloads ask here.
+    """The dispatcher of this term, or of the last one: the HTTP API, metrics and reloads ask here."""
 
-    `shards` makes links to shards for a term.
-    """
-
-    def __init__(
-        self,
-        links: Sequence[AgentLink],
-        config: DispatcherConfig,
-        leadership: Leadership,
-        shards: Callable[[], Sequence[ConfiguredShard]] = tuple,
-    ) -> None:
-        self._links, self._config, self._leadership, self._shards = links, config, leadership, shards
-        self.dispatcher: Dispatcher = self._assembled(NOBODY, ())
+    def __init__(self, links: Sequence[AgentLink], config: DispatcherConfig, leadership: Leadership) -> None:
+        self._links, self._config, self._leadership = links, config, leadership
+        self.dispatcher: Dispatcher = self._assembled(NOBODY)
 
     @property
     def service(self) -> Service:
@@ -62,7 +53,7 @@ class TermRunner:
         try:
             while True:
                 term = await self._leadership.lead()
-                self.dispatcher = self._assembled(term, self._shards())
+                self.dispatcher = self._assembled(term)
                 await self._serve(self.dispatcher.service)
                 self._leadership.end()
                 if self.service.deposed is not None:
@@ -85,7 +76,7 @@ class TermRunner:
             holding.cancel()
             await asyncio.gather(serving, holding, return_exceptions=True)
 
-    def _assembled(self, term: Term, shards: Sequence[ConfiguredShard]) -> Dispatcher:
-        made = assemble(self._links, self._config, shards, term, self._leadership.obeyed)
+    def _assembled(self, term: Term) -> Dispatcher:
+        made = assemble(self._links, self._config, term, self._leadership.obeyed)
         made.service.metrics.watch(LeaderCollector(lambda: self.leader_status.leads))
         return made

@@ -9,14 +9,12 @@ from prometheus_client.metrics import MetricWrapperBase
 from agents.runtime.metrics import AgentCollector, Told
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.quota import QuotaLedger
-from dispatcher.scheduling.shards.coordinator import Shards
 from dispatcher.service.collectors import LeaderCollector, ServiceCollector
 from dispatcher.service.gateway.metrics import CertificateCollector
 from dispatcher.service.link_metrics import LinkCollector
 from dispatcher.service.metrics import Metrics
 from dispatcher.service.owner_metrics import OwnerUseCollector
 from dispatcher.service.quota_metrics import QuotaCollector
-from dispatcher.service.shards.metrics import ShardCollector
 from docs.generate.markdown import code, page, table
 
 
@@ -37,7 +35,6 @@ def families() -> list[Metric]:
     metrics.watch(QuotaCollector(QuotaLedger(), FleetState()))
     metrics.watch(CertificateCollector("", ""))
     metrics.watch(LeaderCollector(lambda: True))
-    metrics.watch(ShardCollector(cast(Shards, SimpleNamespace(statuses=list))))
     found = sorted(metrics.registry.collect(), key=lambda family: family.name)
     for family in found:
         if family.name in labels:  # without a sample the library does not tell them

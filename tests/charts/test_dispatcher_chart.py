@@ -82,8 +82,7 @@ def meant(file: Path) -> tuple[str, list[Any]]:
         pytest.param({"profiles": OWN_PROFILE, "config": {"profile": "profiles/mine.yaml"}}, id="an own profile"),
         pytest.param({"tenants": {**QUOTA, "default": {"nominal": {"cpu": "20%"}}}}, id="quota"),
         pytest.param({"config": {"journal": None, "timing": {"tick_s": None}}}, id="keys left out"),
-        pytest.param({"config": {"scheduling": None}}, id="a section left out"),
-        pytest.param({"config": {"scheduling": {"shards": 3}}}, id="shards"),
+        pytest.param({"config": {"rebalancing": None}}, id="a section left out"),
         pytest.param({"profiles": {"kube": KUBE}, "config": {"profile": "profiles/kube.yaml"}}, id="kube-scheduler's"),
         pytest.param(OWN_PLUGIN, id="an own plugin"),
     ],
@@ -238,16 +237,6 @@ def test_its_role_is_leases_of_its_own_namespace_alone(helm: Helm) -> None:
 def test_the_test_pod_asks_the_service(helm: Helm) -> None:
     (one,) = containers([only(helm.template("dispatcher"), "Pod")])
     assert one["command"] == ["global-dispatcher", "clusters", "--server=http://dispatcher:7480"]
-
-
-@pytest.mark.parametrize(
-    ("shards", "offered"), [pytest.param(0, [], id="none"), pytest.param(3, ['--resources={"shard": 3}'], id="some")]
-)
-def test_the_ray_head_offers_room_for_the_shards_that_are_wanted(helm: Helm, shards: int, offered: list[str]) -> None:
-    rendered = helm.template("dispatcher", {"config": {"scheduling": {"shards": shards}}})
-    head, _ = containers(of_kind(rendered, "Deployment"))
-    assert [word for word in head["command"] if word.startswith("--resources")] == offered
-    assert any(mount["name"] == "config" for mount in head["volumeMounts"]) == bool(shards)
 
 
 TOKENS = {"httpTokens": {"existingSecret": "readers", "key": "all", "ownKey": "prometheus"}}

@@ -44,7 +44,7 @@ def test_without_a_file_the_defaults_hold() -> None:
 
 def test_the_shipped_file_says_the_defaults() -> None:
     written, default = load_config(CONFIGS / "dispatcher.yaml"), load_config(None)
-    names = "clusters profiles tenants ray http journal quota leader_election scheduling timing log"
+    names = "clusters profiles tenants ray http journal quota leader_election timing log"
     for section in names.split():
         assert getattr(written, section) == getattr(default, section), section
 
@@ -177,8 +177,8 @@ def test_a_bad_variable_is_named(
             "dispatcher.yaml:1: clusters[0].agent.context: is set by `context` of the cluster: remove it here",
         ),
         (
-            "scheduling: {shards: -1}",
-            "dispatcher.yaml:1: scheduling.shards: must be at least 0, not -1",
+            "scheduling:\n  shards: 2",
+            "dispatcher.yaml:1: scheduling: unknown key: remove it, as there are no shards any more",
         ),
         ("profile: gone.yaml", f"dispatcher.yaml:1: profile: {MISSING.format('gone.yaml')}"),
         ("http: {}\nprofiles: [gone.yaml]", f"dispatcher.yaml:2: profiles[0]: {MISSING.format('gone.yaml')}"),
@@ -212,7 +212,7 @@ def test_a_bad_variable_is_named(
         "agent key",
         "word of an agent's policy",
         "agent key set elsewhere",
-        "shards",
+        "shards, which are gone",
         "missing profile",
         "missing one of the profiles",
         "missing tenants",

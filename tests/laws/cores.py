@@ -1,13 +1,12 @@
 """A real core on the default profile, for laws about the whole."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from dispatcher.plugins.registry import PluginContext, build, queue_sort
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
 from dispatcher.scheduling.core.rebalancing import Mode
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.cycle.profiles import Profiles
-from dispatcher.scheduling.equivalence.rows import ParallelScan
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.queue import SchedulingQueue
@@ -20,17 +19,13 @@ def make_core(
     *,
     boot_epoch: int = 1,
     timing: CoreTiming | None = None,
-    parallel_scan: Callable[[FleetState], ParallelScan] | None = None,
     ledger: QuotaLedger | None = None,
     rebalancing: tuple[RebalancingRules, Mode] = (RebalancingRules(), Mode.OFF),
 ) -> SchedulerCore:
-    """As the runtime makes it, with no tenants but those of `ledger`. `parallel_scan`: who else may scan rows."""
+    """As the runtime makes it, with no tenants but those of `ledger`."""
     fleet = FleetState()
     plugins = build(DEFAULT_PROFILE, PluginContext(quota=ledger or QuotaLedger(())))
-    scheduler = Scheduler(
-        DEFAULT_PROFILE, plugins, fleet, parallel_scan=parallel_scan(fleet) if parallel_scan else None
-    )
-    profiles = Profiles([scheduler])
+    profiles = Profiles([Scheduler(DEFAULT_PROFILE, plugins, fleet)])
     queue = SchedulingQueue(queue_sort(plugins), profiles.classify, gates=profiles)
     return SchedulerCore(
         clusters, fleet, queue, profiles, boot_epoch=boot_epoch, timing=timing, rebalancing=rebalancing

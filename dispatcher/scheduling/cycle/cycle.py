@@ -18,7 +18,6 @@ from dispatcher.scheduling.cycle.booking import Booking
 from dispatcher.scheduling.cycle.post_filter import PostFilters
 from dispatcher.scheduling.cycle.second_pass import SecondPass, leans_on_pods
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
-from dispatcher.scheduling.equivalence.rows import ParallelScan
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations
 from dispatcher.scheduling.framework import CycleState, Placed, Plugin, Profile, Refuse, Skip
@@ -40,11 +39,10 @@ class Scheduler(Booking):
     """Decides pods under one profile, and books what it decides in the fleet and with the Reserve plugins.
 
     `class_bytes` bounds the memory of kept classes; the one unused for longest goes first. From `large` nodes on, pods
-    of classes that are not kept look at few of them. `faults` counts the errors of each plugin. `parallel_scan`: who
-    else may scan all rows for it (see `shards`).
+    of classes that are not kept look at few of them. `faults` counts the errors of each plugin.
     """
 
-    def __init__(  # noqa: PLR0913 - limits and what a driver shares have defaults
+    def __init__(
         self,
         profile: Profile,
         plugins: Sequence[Plugin],
@@ -52,7 +50,6 @@ class Scheduler(Booking):
         *,
         nominations: Nominations | None = None,
         class_bytes: int = 512 * 2**20,
-        parallel_scan: ParallelScan | None = None,
         large: int = LARGE,
     ) -> None:
         self._faults = Faults()
@@ -61,7 +58,7 @@ class Scheduler(Booking):
         self.nominations = nominations or Nominations(fleet)
         self.post_filters = PostFilters(self.plan, fleet, self.nominations, self._faults.note)
         self.faults = self._faults.counts
-        self._classes = EquivalenceCache(self.plan, fleet, class_bytes, parallel_scan)
+        self._classes = EquivalenceCache(self.plan, fleet, class_bytes)
         self._searches = PrunedSearches(self.plan, fleet, self._classes, large)
         self._batches = Batches(self, self._classes, self._ask)
         self._told: OrderedDict[ClassKey, Unschedulable] = OrderedDict()

@@ -4,7 +4,7 @@ from collections import OrderedDict
 
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.fleet_scoped import LastAsked
-from dispatcher.scheduling.equivalence.rows import ParallelScan, RowTable
+from dispatcher.scheduling.equivalence.rows import RowTable
 from dispatcher.scheduling.equivalence.static_answers import StaticAnswersCache
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework.class_keys import ClassKey
@@ -20,11 +20,11 @@ class EquivalenceCache:
     """Classes by key; the least recently used one makes room for the next.
 
     `limit`: bytes for the rows of all classes. The columns and the parts that classes share (`static_answers`) may each
-    use a further quarter of it. `parallel_scan`: who else may scan all rows.
+    use a further quarter of it.
     """
 
-    def __init__(self, plan: Plan, fleet: FleetState, limit: int, parallel_scan: ParallelScan | None = None) -> None:
-        self._plan, self._fleet, self._limit, self._parallel_scan = plan, fleet, limit, parallel_scan
+    def __init__(self, plan: Plan, fleet: FleetState, limit: int) -> None:
+        self._plan, self._fleet, self._limit = plan, fleet, limit
         self.roles = roles_of(plan)
         self.static_answers = StaticAnswersCache(self.roles, fleet, limit // 4)
         self._classes: OrderedDict[ClassKey, EquivalenceClass] = OrderedDict()
@@ -44,7 +44,7 @@ class EquivalenceCache:
         while len(self._classes) >= most:
             rows = self._classes.popitem(last=False)[1].rows
         if rows is None:  # fresh memory costs more than the answers that go into it
-            rows = RowTable(self._fleet, self._parallel_scan)
+            rows = RowTable(self._fleet)
         made = EquivalenceClass(self._plan, self.roles, self._fleet, self.static_answers, key, rows)
         made.last_asked = self._last_asked
         self._classes[key] = made

@@ -148,7 +148,7 @@ class EquivalenceClass(Selector):
         return others
 
     def _answer(self, placed: Placed, rows: RowList | None, *, nodes_changed: bool, cross_row: bool) -> None:
-        feasibility_changed = self.rows.update(rows, placed, nodes_changed=nodes_changed)
+        feasibility_changed = self.rows.update(rows, nodes_changed=nodes_changed)
         if cross_row:
             partition = self.group_scores.partition if self.group_scores else None
             self.group_scores = self._group_scores()

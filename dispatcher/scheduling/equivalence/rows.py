@@ -4,9 +4,7 @@ Two columns are cached, not one a plugin: what a single plugin answered is asked
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,7 +13,7 @@ from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator, 
 from dispatcher.scheduling.equivalence.static_answers import NO_NODE, StaticColumn, StaticFilters, count_codes
 from dispatcher.scheduling.fleet.columns import RowList, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Bools, Codes, Floats, Placed, Rows
+from dispatcher.scheduling.framework import Bools, Codes, Floats, Rows
 from dispatcher.scheduling.framework.kernels import kernel
 
 _FEW = 32
@@ -46,30 +44,6 @@ def _close(first, grid, total):  # type: ignore[no-untyped-def]
 _NO_FILTERS = StaticFilters(())
 
 
-@dataclass(frozen=True)
-class FullScan:
-    """All rows, evaluated anew: `static_filters`, then `filters` in order; `evaluators` and `points` score.
-
-    `first` and `total` [n] are where the answers belong (see RowTable).
-    """
-
-    placed: Placed
-    static_filters: StaticFilters
-    filters: Sequence[Answers]
-    evaluators: Sequence[PluginEvaluator]
-    points: Sequence[StaticColumn]
-    first: Codes
-    total: Floats
-
-
-class ParallelScan(Protocol):
-    """Others who may scan rows in the place of this process, with the same answers (see `shards`)."""
-
-    def fill(self, asked: FullScan, alone: Callable[[slice], None]) -> None:
-        """Write what they answer; `alone` works out the rows that nobody answered for."""
-        ...
-
-
 def add_score(raw: Floats, weight: float, total: Floats) -> None:
     """Add weighted scores to totals in units of 1 / GRID."""
     if _add.fast is not None and raw.dtype == np.float64 and raw.flags.c_contiguous:
@@ -95,8 +69,8 @@ class RowTable:
     `rejected`: (reason code, cluster index) -> rows; `feasible` + rejected rows = `evaluated`, all live rows.
     """
 
-    def __init__(self, fleet: FleetState, parallel_scan: ParallelScan | None = None) -> None:
-        self._fleet, self._parallel_scan = fleet, parallel_scan
+    def __init__(self, fleet: FleetState) -> None:
+        self._fleet = fleet
         self._static_filters = _NO_FILTERS
         self._filters: Sequence[Answers] = ()
         self._points: Sequence[StaticColumn] = ()
@@ -124,15 +98,12 @@ class RowTable:
             evaluators,
         )
 
-    def update(self, rows: RowList | None, placed: Placed, *, nodes_changed: bool) -> RowList | None:
-        """Ask again about `rows` (None: all); returns those whose being feasible has changed, None: any may have.
-
-        `placed` is any pod of the class.
-        """
+    def update(self, rows: RowList | None, *, nodes_changed: bool) -> RowList | None:
+        """Ask again about `rows` (None: all); returns those whose being feasible has changed, None: any may have."""
         n = self._fleet.n
         self._last_scores = {}
         if rows is None or 2 * len(rows) > n:
-            self.fill_all(placed)
+            self.fill_all()
             self._count_all()
             return None
         self.first, self.total = grown(self.first, n, NO_NODE), grown(self.total, n, INFEASIBLE)
@@ -150,18 +121,11 @@ class RowTable:
         feasibility_changed: RowList = rows[(before == 0) != (after == 0)]
         return feasibility_changed
 
-    def fill_all(self, placed: Placed) -> None:
+    def fill_all(self) -> None:
         """Ask about all rows, without counting."""
         n = self._fleet.n
         self.first, self.total = grown(self.first, n, NO_NODE), grown(self.total, n, INFEASIBLE)
-        if self._parallel_scan is None:
-            self._fill_alone(slice(0, n))
-        else:
-            active = self._static_filters, self._filters, self._evaluators, self._points
-            self._parallel_scan.fill(FullScan(placed, *active, self.first[:n], self.total[:n]), self._fill_alone)
-
-    def _fill_alone(self, rows: slice) -> None:
-        for block in blocks(rows):
+        for block in blocks(slice(0, n)):
             self._fill(block)
 
     def _fill(self, where: Rows) -> None:

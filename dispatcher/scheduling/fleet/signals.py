@@ -1,4 +1,4 @@
-"""Live load by signal, as plugins read it: views of the columns that the fleet, one row of it or a shard holds."""
+"""Live load by signal, as plugins read it: views of the columns of the fleet, or of one row of it."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -29,7 +29,7 @@ class SignalColumns(NamedTuple):
 
     @classmethod
     def of(cls, columns: NodeColumns) -> "SignalColumns":
-        """Those of the fleet, or of what holds a part of it."""
+        """Those of the fleet."""
         told = columns.used, columns.used_at, columns.used_mean, columns.usual, columns.used_variance
         return cls(*told, columns.forecast, columns.forecast_error, columns.last_error, columns.hot)
 

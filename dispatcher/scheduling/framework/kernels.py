@@ -30,8 +30,7 @@ class Kernel:
     `formulas`: functions that it calls and that stand for the NumPy form as well (`least`, `most`, `choose`).
 
     Kinds: `ints`, `floats`, `shares` (float32), `marks` (uint16) and `wholes` (int32) are columns that are read, `out`
-    (float64), `out_shares`, `out_ints`, `marks_out` and `wholes_out` are such that are written, `int` and `float` are
-    plain numbers.
+    (float64), `out_shares` and `out_ints` are such that are written, `int` and `float` are plain numbers.
     """
 
     def __init__(
@@ -59,8 +58,6 @@ class Kernel:
             "marks": types.Array(types.uint16, 1, "C", readonly=True),
             "wholes": types.Array(types.int32, 1, "C", readonly=True),
             "out": types.Array(types.float64, 1, "C"),
-            "marks_out": types.Array(types.uint16, 1, "C"),
-            "wholes_out": types.Array(types.int32, 1, "C"),
             "out_shares": types.Array(types.float32, 1, "C"),
             "out_ints": types.Array(types.int64, 1, "C"),
         }

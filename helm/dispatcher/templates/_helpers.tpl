@@ -60,14 +60,13 @@ seccompProfile: {type: RuntimeDefault}
 {{- end }}
 {{- end -}}
 
-{{- /* Whether some cluster dials in, and whether some cluster's agent is a Ray node or there are shards. */ -}}
+{{- /* Whether some cluster dials in, and whether some cluster's agent is a Ray node. */ -}}
 {{- define "dispatcher.dialledIn" -}}
 {{- range .Values.config.clusters }}{{ if eq (.via | default "ray") "gateway" }}yes{{ end }}{{ end -}}
 {{- end -}}
 
 {{- define "dispatcher.needsRay" -}}
 {{- range .Values.config.clusters }}{{ if ne (.via | default "ray") "gateway" }}yes{{ end }}{{ end -}}
-{{- if gt ((.Values.config.scheduling | default dict).shards | default 0 | int) 0 }}yes{{ end -}}
 {{- end -}}
 
 {{- define "dispatcher.mounts" -}}

@@ -1,1 +1,0 @@
-"""Shards of the fleet as Ray actors."""
