@@ -22,7 +22,6 @@ from dispatcher.scheduling.framework import QueueSort
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.shards.coordinator import ShardLink, Shards
-from dispatcher.scheduling.unsynced_usage import UnsyncedUsage
 from dispatcher.service.clock import Clock
 from dispatcher.service.collectors import ServiceCollector
 from dispatcher.service.fleet_views import CoreViews
@@ -38,7 +37,7 @@ from dispatcher.service.quota_metrics import QuotaCollector
 from dispatcher.service.service import Service
 from dispatcher.service.shards.metrics import ShardCollector
 from dispatcher.service.shards.policy import name_of, policy_of
-from dispatcher.service.term import Term
+from dispatcher.service.term import NOBODY, Term
 from dispatcher.service.timing import ServiceTiming
 
 
@@ -52,11 +51,15 @@ class ConfiguredShard(ShardLink, Protocol):
 
 @dataclass(frozen=True)
 class Dispatcher:
-    """A service, what can be asked of it, and how it takes over the profiles of a changed configuration."""
+    """A service, what can be asked of it, and how it takes over the profiles of a changed configuration.
+
+    `lead`: of one that follows, once its service has stopped: a dispatcher for a term, with the fleet that this one has.
+    """
 
     service: Service
     views: CoreViews
     take_policies: Callable[[DispatcherConfig], None]
+    lead: Callable[[Term], "Dispatcher"]
 
 
 def assemble(
@@ -68,46 +71,15 @@ def assemble(
 ) -> Dispatcher:
     """A dispatcher over these links, one a cluster, by the profiles, quotas and times of `config`, for one term.
 
-    `obeyed` is what agents have said in earlier terms.
+    `obeyed` is what agents have said in earlier terms. In the term NOBODY it follows the fleet, until it is to lead.
     """
     term = term or Term()
-    clock, metrics, fleet = Clock(), Metrics(), FleetState()
+    clock, fleet = Clock(), FleetState()
     fleet.links.configure({row.clusters: row.rtt_ms for row in config.links.between}, config.links.stale_s)
-    ledger, quota_file = _quota(config, fleet)
+    ledger = QuotaLedger(config.tenants)
     policy = name_of(policy_of(config))
     shards = Shards(fleet, shard_links, policy=policy, timer=perf_counter) if shard_links else None
-    profiles, sort = _policies(config, fleet, ledger, shards)
-    timing = config.timing
-    queue = _queue(profiles, sort, timing)
-    clusters = [link.cluster for link in links]
-    core = SchedulerCore(
-        clusters,
-        fleet,
-        queue,
-        profiles,
-        boot_epoch=term.first_attempt,
-        timing=_core_timing(config.timing),
-        rebalancing=(config.rebalancing.rules, Mode(config.rebalancing.mode)),
-    )
-    for section in config.clusters:
-        if section.name in core.clusters:
-            core.pin(section.name, section.uid)
-    service = Service(
-        core,
-        links,
-        clock=clock,
-        metrics=metrics,
-        journal=_journal(config.journal),
-        timing=_service_timing(timing),
-        term=term,
-        obeyed=obeyed,
-    )
-    service.quota_file = quota_file
-    for collector in _collectors(config, service, fleet, ledger):
-        metrics.watch(collector)
-    if shards is not None:
-        service.shards = shards
-        metrics.watch(ShardCollector(shards))
+    core = _core(links, config, fleet, _policies(config, fleet, ledger, shards), term)
 
     def take_policies(changed: DispatcherConfig) -> None:
         take_profiles(core, *_policies(changed, fleet, ledger, shards), clock())
@@ -117,7 +89,56 @@ def assemble(
             for link in shard_links:
                 link.configure(policy)
 
-    return Dispatcher(service, CoreViews(core, ledger), take_policies)
+    def serving(term: Term, before: Service | None = None) -> Dispatcher:
+        service = Service(
+            core,
+            links,
+            clock=clock,
+            metrics=Metrics(),
+            journal=_journal(config.journal) if term is not NOBODY else None,
+            timing=_service_timing(config.timing),
+            term=term,
+            obeyed=obeyed,
+            before=before,
+        )
+        service.shards = shards
+        service.quota_file = _quota_file(config, ledger, fleet) if term is not NOBODY else None
+        for collector in _collectors(config, service, fleet, ledger):
+            service.metrics.watch(collector)
+        if shards is not None:
+            service.metrics.watch(ShardCollector(shards))
+        return Dispatcher(service, CoreViews(core, ledger), take_policies, lambda term: lead(term, service))
+
+    def lead(term: Term, before: Service) -> Dispatcher:
+        core.take_over(term.first_attempt)
+        return serving(term, before)
+
+    return serving(term)
+
+
+def _core(
+    links: Sequence[AgentLink],
+    config: DispatcherConfig,
+    fleet: FleetState,
+    policies: tuple[Profiles, QueueSort],
+    term: Term,
+) -> SchedulerCore:
+    profiles, sort = policies
+    core = SchedulerCore(
+        [link.cluster for link in links],
+        fleet,
+        _queue(profiles, sort, config.timing),
+        profiles,
+        boot_epoch=term.first_attempt,
+        timing=_core_timing(config.timing),
+        rebalancing=(config.rebalancing.rules, Mode(config.rebalancing.mode)),
+    )
+    for section in config.clusters:
+        if section.name in core.clusters:
+            core.pin(section.name, section.uid)
+    if term is NOBODY:
+        core.follow()
+    return core
 
 
 def _collectors(
@@ -155,13 +176,13 @@ def _queue(profiles: Profiles, sort: QueueSort, timing: TimingSection) -> Schedu
     )
 
 
-def _quota(config: DispatcherConfig, fleet: FleetState) -> tuple[QuotaLedger, QuotaFile | None]:
-    """The ledger with what the file remembers, and the file if one is kept."""
+def _quota_file(config: DispatcherConfig, ledger: QuotaLedger, fleet: FleetState) -> QuotaFile | None:
+    """Clusters that are not heard in this term are charged as the file says now; it is kept from here on."""
     section = config.quota
     path = Path(section.ledger).expanduser() if section.ledger and config.tenants else None
     remembered = read_quota(path, config.tenants) if path else None
-    ledger = QuotaLedger(config.tenants, UnsyncedUsage(remembered, wait=section.unheard == "wait"))
-    return ledger, QuotaFile(path, ledger, fleet.clusters, remembered) if path else None
+    ledger.unsynced.begin(remembered, wait=section.unheard == "wait")
+    return QuotaFile(path, ledger, fleet.clusters, remembered) if path else None
 
 
 def _core_timing(timing: TimingSection) -> CoreTiming:

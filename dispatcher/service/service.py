@@ -38,7 +38,7 @@ from dispatcher.service.metrics import Metrics
 from dispatcher.service.obeyed_epochs import ObeyedEpochs
 from dispatcher.service.poller import Poller
 from dispatcher.service.quota_file import QuotaFile
-from dispatcher.service.term import Deposed, Term
+from dispatcher.service.term import NOBODY, Deposed, Term
 from dispatcher.service.timing import ServiceTiming
 
 log = structlog.get_logger("service")
@@ -107,7 +107,9 @@ class Service:
         timing: ServiceTiming | None = None,
         term: Term | None = None,
         obeyed: ObeyedEpochs | None = None,
+        before: "Service | None" = None,
     ) -> None:
+        """`before` has followed the fleet into `core`, has stopped, and is gone on from."""
         self.core, self.metrics, self.clock, self.links = core, metrics, clock, tuple(links)
         self.shards: Shards | None = None  # to be told between two rounds what has changed
         self.quota_file: QuotaFile | None = None  # to be brought up to date before orders leave
@@ -132,6 +134,9 @@ class Service:
             )
             for link in links
         }
+        for name, follower in before.pollers.items() if before is not None else ():
+            view = core.clusters[name]
+            self.pollers[name].go_on_from(follower, view.incarnation, view.revision)
         self._stopping = asyncio.Event()
         self._effects: dict[type[Effect], Callable[[Any], None]] = {
             SendIntents: self._send_intents,
@@ -179,6 +184,8 @@ class Service:
 
     def depose(self, by: Deposed) -> None:
         """A newer dispatcher is obeyed: if that is believed, not a word more, and end `run` soon."""
+        if self.term is NOBODY:
+            return
         if self.deposed is None and self.obeyed.believes(by, self.term.epoch, lease_holds=self.term.valid()):
             self.deposed = by
             self.stop_sending()

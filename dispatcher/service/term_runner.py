@@ -1,4 +1,8 @@
-"""Runs one leader term after the other: stand by, lead, stand by again. Each term begins with an empty core."""
+"""Runs one leader term after the other: stand by, lead, stand by again.
+
+A term begins with the fleet that its dispatcher has followed while it stood by, or with an empty core if it did not
+(`leader_election.warm`). What an earlier term of ours knew is never gone on with.
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -10,9 +14,7 @@ from dispatcher.service.fleet_views import FleetViews
 from dispatcher.service.leadership import Leadership, LeaderStatus
 from dispatcher.service.link import AgentLink
 from dispatcher.service.service import Service
-from dispatcher.service.term import Term
-
-NOBODY = Term("", 0, lambda: False)  # before the first term: nothing may be sent
+from dispatcher.service.term import NOBODY, Term
 
 
 class TermRunner:
@@ -61,14 +63,32 @@ class TermRunner:
         """One term after the other, until cancelled; raises what ends a service but the loss of its term."""
         try:
             while True:
-                term = await self._leadership.lead()
-                self.dispatcher = self._assembled(term, self._shards())
+                self.dispatcher = await self._leading()
                 await self._serve(self.dispatcher.service)
                 self._leadership.end()
                 if self.service.deposed is not None:
                     await self._leadership.deposed(self.service.deposed)
         finally:
             await self._leadership.release()
+
+    async def _leading(self) -> Dispatcher:
+        """Stand by until this dispatcher leads; the one that does."""
+        section = self._config.leader_election
+        if not (section.enabled and section.warm) or self._config.scheduling.shards:
+            return self._assembled(await self._leadership.lead(), self._shards())
+        self.dispatcher = standby = self._assembled(NOBODY, ())
+        leading = asyncio.create_task(self._leadership.lead(), name="lead")
+        following = asyncio.create_task(standby.service.run(), name="follow")
+        try:
+            await asyncio.wait({leading, following}, return_when=asyncio.FIRST_COMPLETED)
+            if not leading.done():
+                following.result()
+        finally:
+            standby.service.stop()
+            for task in (leading, following):
+                task.cancel()
+            await asyncio.gather(leading, following, return_exceptions=True)
+        return self._watched(standby.lead(leading.result()))
 
     async def _serve(self, service: Service) -> None:
         """Until the term ends; nothing is under way any more then."""
@@ -86,6 +106,8 @@ class TermRunner:
             await asyncio.gather(serving, holding, return_exceptions=True)
 
     def _assembled(self, term: Term, shards: Sequence[ConfiguredShard]) -> Dispatcher:
-        made = assemble(self._links, self._config, shards, term, self._leadership.obeyed)
+        return self._watched(assemble(self._links, self._config, shards, term, self._leadership.obeyed))
+
+    def _watched(self, made: Dispatcher) -> Dispatcher:
         made.service.metrics.watch(LeaderCollector(lambda: self.leader_status.leads))
         return made

@@ -226,20 +226,24 @@ async def test_without_an_election_the_epoch_grows_with_what_agents_obeyed() -> 
     assert it.leader_status.leads
 
 
-async def test_a_standby_keeps_agents_up_and_sends_them_nothing() -> None:
+COLD = DispatcherConfig(leader_election=LeaderElectionSection(warm=False))
+
+
+@pytest.mark.parametrize(("config", "asked"), [(COLD, {"hello"}), (DispatcherConfig(), {"hello", "changes"})])
+async def test_a_standby_keeps_agents_up_and_sends_them_nothing(config: DispatcherConfig, asked: set[str]) -> None:
     office, link = Office(), ScriptedLink("east", hello=lambda: Hello("east", "uid", "one"))
     office.leader = "other"
-    stage = TermRunner([link], DispatcherConfig(), leadership(office, link))
+    stage = TermRunner([link], config, leadership(office, link))
     async with playing(stage):
         await until(lambda: link.called["hello"] > 3)
-        assert set(link.called) == {"hello"}
+        assert set(link.called) == asked
         assert (stage.service.term, stage.leader_status.words) == (NOBODY, "standby: dispatcher other leads")
 
 
 async def test_a_lost_lease_ends_the_term_and_the_next_one_begins_empty_with_a_higher_epoch() -> None:
     office, agent = Office(), Obedient("east")
     link = LocalLink("east", agent)
-    stage = TermRunner([link], DispatcherConfig(), leadership(office, link))
+    stage = TermRunner([link], COLD, leadership(office, link))
     async with playing(stage):
         office.give()
         await until(lambda: stage.service.ready)
