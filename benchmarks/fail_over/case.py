@@ -48,28 +48,21 @@ def fail_over_of_100_clusters(share: int) -> list[Row]:
 
 @dataclass
 class Taken:
-    """Seconds: from the end of the leader to the first decision of the next, and of these, since that one leads."""
+    """Seconds from the end of the leader to the first decision of the next; bytes of the standby before."""
 
     undecided: list[float] = field(default_factory=list)
-    since_lead: list[float] = field(default_factory=list)
-    resident: list[int] = field(default_factory=list)  # bytes of the standby before
+    resident: list[int] = field(default_factory=list)
 
     def p(self, share: float) -> float:
-        """A quantile of the first."""
+        """A quantile of the seconds."""
         return float(np.quantile(self.undecided, share))
 
 
 class One:
     """A dispatcher's process, and the agents' socket that it alone uses."""
 
-    def __init__(self, process: Any, pipe: Any, server: asyncio.Server) -> None:
-        self.process, self.pipe, self._server = process, pipe, server
-
-    async def leads_since(self) -> float:
-        """Monotonic seconds; waits until it does."""
-        if not await asyncio.to_thread(self.pipe.poll, _PATIENCE_S):
-            raise TooSlow("no dispatcher leads")
-        return float(self.pipe.recv())
+    def __init__(self, process: Any, server: asyncio.Server) -> None:
+        self.process, self._server = process, server
 
     async def settled(self) -> None:
         """Until it has nothing left to do."""
@@ -114,11 +107,10 @@ class Pair:
         path = f"{self._folder}/{self._started}"
         server = await serve(path, self._answer)
         context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
         wanted = dispatcher.Wanted(path, self.load.names, self._kubeconfig, warm)
-        process = context.Process(target=dispatcher.run, args=(theirs, wanted), daemon=True)
+        process = context.Process(target=dispatcher.run, args=(wanted,), daemon=True)
         process.start()
-        return One(process, ours, server)
+        return One(process, server)
 
     async def _answer(self, name: str, what: int, body: bytes) -> bytes:
         cluster = self.clusters[name]
@@ -167,7 +159,6 @@ async def measure(load: Load, kills: int, stops: int) -> list[Row]:
     taken = {(number, warm): Taken() for number in set(order) for warm in (True, False)}
     async with pair(load) as two:
         leader = await two.start(warm=True)
-        await leader.leads_since()
         await two.until_decided()
         for number in order:
             for warm in (True, False):
@@ -186,9 +177,7 @@ async def measure(load: Load, kills: int, stops: int) -> list[Row]:
 async def _one(two: Pair, leader: One, standby: One, number: int, taken: Taken) -> None:
     taken.resident.append(resident(standby.process.pid))
     ended = await leader.end(number)
-    decided = await two.until_decided()
-    taken.undecided.append(decided - ended)
-    taken.since_lead.append(decided - await standby.leads_since())
+    taken.undecided.append(await two.until_decided() - ended)
 
 
 def _rows(load: Load, taken: dict[tuple[int, bool], Taken]) -> Iterator[Row]:
@@ -202,9 +191,6 @@ def _rows(load: Load, taken: dict[tuple[int, bool], Taken]) -> Iterator[Row]:
         for share, target in ((0.5, None), (0.99, 5.0)):
             key = f"fail_over_{name}_p{100 * share:.0f}"
             yield Row(key, n, load.all_pods, warm.p(share), "s", target, cold.p(share), text, beside)
-        text = f"of that, from the moment that it holds the Lease, median of {count}"
-        since = [float(np.median(one.since_lead)) for one in (warm, cold)]
-        yield Row(f"fail_over_{name}_since_lead", n, load.all_pods, since[0], "s", 1.0, since[1], text, beside)
     warm, cold = (taken[signal.SIGKILL, one] for one in (True, False))
     memory = [float(np.median(one.resident)) / 2**20 for one in (warm, cold)]
     text = "resident memory of the standby"

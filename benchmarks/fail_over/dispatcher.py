@@ -2,8 +2,6 @@
 
 import asyncio
 import signal
-from multiprocessing.connection import Connection
-from time import monotonic
 from typing import NamedTuple
 
 import structlog
@@ -18,7 +16,6 @@ from dispatcher.service.leadership import Leadership
 from dispatcher.service.term_runner import TermRunner
 from dispatcher.service.warm_up import collect_less_often
 
-_LOOK_S = 0.005
 QUICK = {"lease_s": 3.0, "renew_deadline_s": 2.0, "retry_s": 0.4}
 
 
@@ -31,15 +28,15 @@ class Wanted(NamedTuple):
     warm: bool
 
 
-def run(parent: Connection, wanted: Wanted) -> None:
-    """Until SIGTERM or SIGKILL; says when it leads (monotonic seconds)."""
+def run(wanted: Wanted) -> None:
+    """Until SIGTERM or SIGKILL."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
     compile_all()
     collect_less_often()
-    event_loop.run(_main(parent, wanted))
+    event_loop.run(_main(wanted))
 
 
-async def _main(parent: Connection, wanted: Wanted) -> None:
+async def _main(wanted: Wanted) -> None:
     election = LeaderElectionSection(kubeconfig=wanted.kubeconfig, warm=wanted.warm, **QUICK)
     config = DispatcherConfig(leader_election=election, timing=TimingSection(first_sync_s=60.0))
     links = [SocketLink(name, wanted.path) for name in wanted.clusters]
@@ -49,14 +46,7 @@ async def _main(parent: Connection, wanted: Wanted) -> None:
         terms = TermRunner(links, config, Leadership(one, links))
         running = asyncio.create_task(terms.run())
         stopped = asyncio.create_task(stop.wait())
-        telling = asyncio.create_task(_tell(parent, terms))
         await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (telling, running):
+        for task in (running, stopped):
             task.cancel()
-        await asyncio.gather(running, telling, return_exceptions=True)
-
-
-async def _tell(parent: Connection, terms: TermRunner) -> None:
-    while not terms.leader_status.leads:
-        await asyncio.sleep(_LOOK_S)
-    parent.send(monotonic())
+        await asyncio.gather(running, stopped, return_exceptions=True)

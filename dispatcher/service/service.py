@@ -151,6 +151,11 @@ class Service:
         """Whether every configured cluster was heard of or given up for now, so that decisions are taken."""
         return self.core.open
 
+    @property
+    def could_lead(self) -> bool:
+        """Whether it follows every configured cluster, or knows that it is away, while another dispatcher leads."""
+        return self.term is NOBODY and all(view.heard for view in self.core.clusters.values())
+
     def emit(self, event: Event) -> None:
         """Hand an event to the core; returns at once."""
         self._inbox.append((event, None))

@@ -5,6 +5,7 @@ A term begins with the fleet that its dispatcher has followed while it stood by,
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 
 from dispatcher.config import DispatcherConfig
@@ -15,6 +16,9 @@ from dispatcher.service.leadership import Leadership, LeaderStatus
 from dispatcher.service.link import AgentLink
 from dispatcher.service.service import Service
 from dispatcher.service.term import NOBODY, Term
+
+
+_HOST = re.compile(r"[A-Za-z0-9]([-.A-Za-z0-9]{0,252}[A-Za-z0-9])?")
 
 
 class TermRunner:
@@ -47,6 +51,12 @@ class TermRunner:
     def leader_status(self) -> LeaderStatus:
         """Whether this process leads."""
         return self._leadership.leader_status
+
+    @property
+    def leader_url(self) -> str:
+        """Where the HTTP API of the dispatcher that leads is, '' if that is not known."""
+        url, host = self._config.leader_election.leader_url, self.leader_status.leader.rpartition("_")[0]
+        return url.replace("{host}", host) if _HOST.fullmatch(host) else ""
 
     def take_policies(self, changed: DispatcherConfig) -> None:
         """Decide by a changed configuration, in this term and in later ones."""
