@@ -131,7 +131,8 @@ class Pair:
         before, homes, until = self._epoch, cycle(self.clusters.values()), monotonic() + _PATIENCE_S
         while monotonic() < until:
             self._bound.clear()
-            next(homes).submit(templates=1)
+            home = next(homes)
+            home.submit(f"r{home.number}", templates=1)  # for its own cluster: a remote pod waits for two answers
             try:
                 async with asyncio.timeout(_PROBE_S):
                     await self._bound.wait()

@@ -153,8 +153,11 @@ class Service:
 
     @property
     def could_lead(self) -> bool:
-        """Whether it follows every configured cluster, or knows that it is away, while another dispatcher leads."""
-        return self.term is NOBODY and all(view.heard for view in self.core.clusters.values())
+        """Whether it follows the fleet while another dispatcher leads: each cluster was heard of or given up for now,
+        and not all of them are silent.
+        """
+        views = self.core.clusters.values()
+        return self.term is NOBODY and all(view.heard for view in views) and any(not view.silent for view in views)
 
     def emit(self, event: Event) -> None:
         """Hand an event to the core; returns at once."""
