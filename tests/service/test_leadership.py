@@ -221,6 +221,17 @@ async def test_an_agent_that_does_not_answer_holds_up_nobody() -> None:
     assert term.epoch == 6
 
 
+async def test_an_agent_that_was_silent_while_it_stood_by_holds_up_no_term(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "GREET_S", 60.0)
+    office, silent = Office(), ScriptedLink("east")
+    leading = asyncio.create_task(leadership(office, silent, LocalLink("west", Obedient("west", obeys=5))).lead())
+    await until(lambda: silent.called["hello"] == 1)
+    await asyncio.sleep(0.05)
+    office.give()
+    assert (await leading).epoch == 6
+    assert silent.called["hello"] == 1
+
+
 async def test_an_absurd_word_of_one_agent_is_not_believed() -> None:
     office = Office()
     office.give()
