@@ -156,8 +156,8 @@ async def pair(load: Load) -> AsyncIterator[Pair]:
 
 async def measure(load: Load, kills: int, stops: int) -> list[Row]:
     """So many fail-overs of each kind."""
-    order = [signal.SIGKILL] * kills + [signal.SIGTERM] * stops
-    taken = {(number, warm): Taken() for number in set(order) for warm in (True, False)}
+    order: list[int] = [*[signal.SIGKILL] * kills, *[signal.SIGTERM] * stops]
+    taken: dict[tuple[int, bool], Taken] = {(number, warm): Taken() for number in set(order) for warm in (True, False)}
     async with pair(load) as two:
         leader = await two.start(warm=True)
         await two.until_decided()
@@ -182,7 +182,7 @@ async def _one(two: Pair, leader: One, standby: One, number: int, taken: Taken) 
 
 
 def _rows(load: Load, taken: dict[tuple[int, bool], Taken]) -> Iterator[Row]:
-    lease = f"Lease of {dispatcher.QUICK['lease_s']:g} s"
+    lease = f"Lease of {dispatcher.QUICK.lease_s:g} s"
     for number, name, what in ((signal.SIGKILL, "kill", "kill -9 of the leader"), (signal.SIGTERM, "stop", "SIGTERM")):
         warm, cold = taken.get((number, True)), taken.get((number, False))
         if warm is None or cold is None:

@@ -16,7 +16,7 @@ from dispatcher.service.leadership import Leadership
 from dispatcher.service.term_runner import TermRunner
 from dispatcher.service.warm_up import collect_less_often
 
-QUICK = {"lease_s": 3.0, "renew_deadline_s": 2.0, "retry_s": 0.4}
+QUICK = LeaderElectionSection(lease_s=3.0, renew_deadline_s=2.0, retry_s=0.4)
 
 
 class Wanted(NamedTuple):
@@ -37,7 +37,7 @@ def run(wanted: Wanted) -> None:
 
 
 async def _main(wanted: Wanted) -> None:
-    election = LeaderElectionSection(kubeconfig=wanted.kubeconfig, warm=wanted.warm, **QUICK)
+    election = QUICK.model_copy(update={"kubeconfig": wanted.kubeconfig, "warm": wanted.warm})
     config = DispatcherConfig(leader_election=election, timing=TimingSection(first_sync_s=60.0))
     links = [SocketLink(name, wanted.path) for name in wanted.clusters]
     stop = asyncio.Event()

@@ -147,7 +147,9 @@ class LeaderElectionSection(Section):
             description="where a standby asks what only the leader knows; {host}: its host name; empty: it answers 503",
         ),
     ] = ""
-    warm: Annotated[bool, Field(description="a standby follows the fleet, and leads without asking for all of it")] = True
+    warm: Annotated[bool, Field(description="a standby follows the fleet, and leads without asking for all of it")] = (
+        True
+    )
 
 
 class SchedulingSection(Section):

@@ -53,7 +53,7 @@ class ConfiguredShard(ShardLink, Protocol):
 class Dispatcher:
     """A service, what can be asked of it, and how it takes over the profiles of a changed configuration.
 
-    `lead`: of one that follows, once its service has stopped: a dispatcher for a term, with the fleet that this one has.
+    `lead`: of one that follows, once its service has stopped: a dispatcher for a term, with the same fleet.
     """
 
     service: Service

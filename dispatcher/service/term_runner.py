@@ -17,7 +17,6 @@ from dispatcher.service.link import AgentLink
 from dispatcher.service.service import Service
 from dispatcher.service.term import NOBODY, Term
 
-
 _HOST = re.compile(r"[A-Za-z0-9]([-.A-Za-z0-9]{0,252}[A-Za-z0-9])?")
 
 

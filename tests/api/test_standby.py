@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from dispatcher.api.http_api import OnlyOne, make_app
@@ -17,6 +18,7 @@ from dispatcher.service.term_runner import TermRunner
 from tests.service.fakes import FakeAgent, ScriptedLink
 from tests.service.test_leadership import Office, leadership, playing, until
 
+Client = TestClient[web.Request, web.Application]
 TOKEN = "a-token-of-more-than-16-characters"
 LEADS = {"error": "standby: dispatcher 127.0.0.1_uuid leads"}
 
@@ -35,7 +37,7 @@ def leading_app(login: Login | None = None) -> TestServer:
 @asynccontextmanager
 async def standing_by(
     url: str, login: Login | None = None, link: AgentLink | None = None, *, warm: bool = True
-) -> AsyncIterator[TestClient]:
+) -> AsyncIterator[Client]:
     office, link = Office(), link or LocalLink("east", FakeAgent("east"))
     office.leader = "127.0.0.1_uuid"
     config = DispatcherConfig(leader_election=LeaderElectionSection(leader_url=url, warm=warm))
@@ -80,6 +82,6 @@ async def test_two_standbys_do_not_ask_each_other_for_ever() -> None:
     ],
     ids=["it follows all clusters", "a cluster is not heard yet", "it follows none"],
 )
-async def test_a_standby_is_ready_once_it_could_lead(link: AgentLink, warm: bool, status: int) -> None:  # noqa: FBT001
+async def test_a_standby_is_ready_once_it_could_lead(link: AgentLink, warm: bool, status: int) -> None:
     async with standing_by("", link=link, warm=warm) as client:
         assert (await client.get("/readyz")).status == status

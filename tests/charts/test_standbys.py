@@ -1,4 +1,4 @@
-"""Several replicas of the dispatcher: each has a name and an address, one at a time may go, and one replica is as before."""
+"""Several replicas of the dispatcher: each has a name and an address, and one at a time may go."""
 
 from typing import Any
 

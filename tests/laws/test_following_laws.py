@@ -47,7 +47,7 @@ def _follower() -> SchedulerCore:
     silent_before=st.booleans(),
     now=st.sampled_from(("nothing", "silent", "anew")),
 )
-def test_it_is_as_one_that_began_then(followed: list[Changes], silent_before: bool, now: str) -> None:  # noqa: FBT001
+def test_it_is_as_one_that_began_then(followed: list[Changes], silent_before: bool, now: str) -> None:
     warm, cold = _follower(), make_core(("east", "west"))
     for at, report in enumerate(followed):
         for told in (WEST, report):
@@ -56,19 +56,20 @@ def test_it_is_as_one_that_began_then(followed: list[Changes], silent_before: bo
     if silent_before:
         warm.handle(events.ClusterSilent("east", "no answer"), 20.0)
     warm.take_over(1)
-    assert not warm.open
-    east = {
+    opened = [warm.open]
+    east: dict[str, events.Event] = {
         "nothing": events.ClusterChanged(Changes("east", "east-uid", "life", 9, 9)),
         "silent": events.ClusterSilent("east", "no answer"),
         "anew": events.ClusterChanged(followed[0]),
     }
     full = {**east, "nothing": events.ClusterChanged(followed[-1])}
     warm.handle(events.ClusterChanged(Changes("west", "west-uid", "life", 1, 1)), 50.0)
-    assert not warm.open
+    opened.append(warm.open)
     warm.handle(east[now], 50.0)
+    opened.append(warm.open)
     for event in (events.ClusterChanged(WEST), full[now]):
         cold.handle(event, 50.0)
-    assert warm.open
+    assert opened == [False, False, True]
     assert _state(warm, acted=True) == _state(cold, acted=True)
 
 

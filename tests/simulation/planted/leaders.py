@@ -63,7 +63,10 @@ def lease_by_the_wall_clock(patches: Patches) -> None:
     patches.set(Elector, "_anothers", anothers)
 
 
-@plant("a standby leads by what it last knew of each cluster", hint=Hint(stories.a_standby_that_missed_some, stories.SCARCE))
+@plant(
+    "a standby leads by what it last knew of each cluster",
+    hint=Hint(stories.a_standby_that_missed_some, stories.SCARCE),
+)
 def led_by_old_news(patches: Patches) -> None:
     from dispatcher.scheduling.core.follower import Follower
 
