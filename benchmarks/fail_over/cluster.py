@@ -44,6 +44,10 @@ class SharedCluster(FakeCluster):
         who = (self.name, self.uid, self._incarnation, 0, self._revision)
         return Changes(*who, full=True, nodes=self._nodes, pods=tuple(self.pods.values()))
 
+    def latest(self) -> Changes:
+        """Nothing new."""
+        return self._since(self._revision)
+
     def _since(self, since: int) -> Changes:
         later = self._changed[bisect_right(self._changed, since, key=lambda one: one[0]) :]
         pods = tuple({uid: self.pods[uid] for _, uid in later}.values())
