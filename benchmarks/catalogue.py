@@ -8,6 +8,8 @@ from pathlib import Path
 from benchmarks import beside_kube_scheduler, decisions, fragmentation, listing, mixed, scheduler_perf
 from benchmarks.closed_loop import case as closed_loop
 from benchmarks.end_to_end import cases as end_to_end
+from benchmarks.fail_over import case as fail_over
+from benchmarks.fail_over import take_over
 from benchmarks.fleet import case as fleet
 from benchmarks.prometheus import case as prometheus
 from benchmarks.report.rows import Row
@@ -18,6 +20,8 @@ _OWN = (
     *fragmentation.CASES,
     *closed_loop.CASES,
     *fleet.CASES,
+    *fail_over.CASES,
+    *take_over.CASES,
     *prometheus.CASES,
     *beside_kube_scheduler.CASES,
     *mixed.CASES,
@@ -30,6 +34,9 @@ _SECONDS = {
     "closed_loop": 40,
     "fleet_of_agents": 240,
     "fleet_of_a_million": 180,
+    "fail_over": 600,
+    "take_over": 60,
+    "fail_over_of_100_clusters": 900,
     "prometheus_of_5000_nodes": 120,
     "beside_kube_scheduler": 840,
     "perf_SchedulingCSIPVs": 90,

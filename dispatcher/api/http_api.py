@@ -8,6 +8,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
+from dispatcher.api.forward import forward
 from dispatcher.api.login import Login
 from dispatcher.api.page import render_page
 from dispatcher.model import names
@@ -38,6 +39,11 @@ class Shown(Protocol):
         """Whether it leads; None where nobody else could."""
         ...
 
+    @property
+    def leader_url(self) -> str:
+        """Where the HTTP API of the one that leads is; '' if that is not known."""
+        ...
+
 
 @dataclass(frozen=True)
 class OnlyOne:
@@ -46,6 +52,7 @@ class OnlyOne:
     service: Service
     views: FleetViews
     leader_status: None = None
+    leader_url: str = ""
 
 
 SHOWN: web.AppKey[Shown] = web.AppKey("shown")
@@ -54,7 +61,7 @@ Row = dict[str, Any]
 
 _LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
 _OF_THE_LEADER = frozenset(
-    ("/v1/clusters", "/v1/links", "/v1/nodes", "/v1/usage", "/v1/pods", "/v1/tenants", "/v1/rebalancing")
+    ("/", "/v1/clusters", "/v1/links", "/v1/nodes", "/v1/usage", "/v1/pods", "/v1/tenants", "/v1/rebalancing")
 )
 _ENCODER = msgspec.json.Encoder(enc_hook=str)
 
@@ -115,7 +122,7 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.path in _OF_THE_LEADER or request.path.startswith("/v1/explain/"):
             standby = _standby(request)
             if standby:
-                return _error(503, standby)
+                return await forward(request, request.app[SHOWN].leader_url) or _error(503, standby)
         return await handler(request)
     except web.HTTPException as error:
         return _error(error.status, f"{request.path[:200]}: {error.reason}")
@@ -143,10 +150,12 @@ async def _alive(_request: web.Request) -> web.Response:
 
 
 async def _ready(request: web.Request) -> web.Response:
-    """Ready: it leads, and every configured cluster was heard of or given up for now, so that decisions are taken."""
+    """Ready: it leads, and every configured cluster was heard of or given up for now, so that decisions are taken; or
+    it could lead now: it stands by, and follows all of them.
+    """
     service, standby = request.app[SHOWN].service, _standby(request)
     if standby:
-        return web.Response(text=standby, status=503)
+        return web.Response(text=standby, status=200 if service.could_lead else 503)
     if service.ready:
         return web.Response(text="ok")
     waiting = sorted(name for name, view in service.core.clusters.items() if not view.heard)

@@ -37,8 +37,12 @@ def join(  # noqa: PLR0913 - an option is an argument
         str, typer.Option(metavar="NAME", help="Its name in the fleet; default: that of the context.")
     ] = "",
     gateway: Annotated[
-        str, typer.Option(metavar="HOST[:PORT]", help="Where agents reach the gateway; remembered in the folder.")
-    ] = "",
+        list[str] | None,
+        typer.Option(
+            metavar="HOST[:PORT]",
+            help="Where agents reach the gateway, once for each dispatcher; remembered in the folder.",
+        ),
+    ] = None,
     config: Annotated[
         Path | None,
         typer.Option(
@@ -75,7 +79,7 @@ def join(  # noqa: PLR0913 - an option is an argument
 
     place, other = Place(context, kubeconfig), _dispatcher(dispatcher_context, kubeconfig)
     files = config, values_out, secrets_out
-    wish = Joining(cluster, place, folder, gateway, namespace, *files, chart, other, dry_run, output)
+    wish = Joining(cluster, place, folder, tuple(gateway or ()), namespace, *files, chart, other, dry_run, output)
     raise typer.Exit(carry_out(wish))
 
 

@@ -140,6 +140,16 @@ class LeaderElectionSection(Section):
     lease_s: Annotated[Seconds, Field(ge=1, description="others wait for that long after the last renewal")] = 15.0
     renew_deadline_s: Annotated[Seconds, Field(description="not renewed for that long: the leader stops")] = 10.0
     retry_s: Annotated[Seconds, Field(description="between two renewals, or attempts")] = 2.0
+    leader_url: Annotated[
+        str,
+        Field(
+            pattern=r"^(https?://[^/?#@\s]+)?$",
+            description="where a standby asks what only the leader knows; {host}: its host name; empty: it answers 503",
+        ),
+    ] = ""
+    warm: Annotated[bool, Field(description="a standby follows the fleet, and leads without asking for all of it")] = (
+        True
+    )
 
 
 class LinkRow(Section):

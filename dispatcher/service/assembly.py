@@ -19,7 +19,6 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import QueueSort
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.quota import QuotaLedger
-from dispatcher.scheduling.unsynced_usage import UnsyncedUsage
 from dispatcher.service.clock import Clock
 from dispatcher.service.collectors import ServiceCollector
 from dispatcher.service.fleet_views import CoreViews
@@ -33,17 +32,21 @@ from dispatcher.service.owner_metrics import OwnerUseCollector
 from dispatcher.service.quota_file import QuotaFile, read_quota
 from dispatcher.service.quota_metrics import QuotaCollector
 from dispatcher.service.service import Service
-from dispatcher.service.term import Term
+from dispatcher.service.term import NOBODY, Term
 from dispatcher.service.timing import ServiceTiming
 
 
 @dataclass(frozen=True)
 class Dispatcher:
-    """A service, what can be asked of it, and how it takes over the profiles of a changed configuration."""
+    """A service, what can be asked of it, and how it takes over the profiles of a changed configuration.
+
+    `lead`: of one that follows, once its service has stopped: a dispatcher for a term, with the same fleet.
+    """
 
     service: Service
     views: CoreViews
     take_policies: Callable[[DispatcherConfig], None]
+    lead: Callable[[Term], "Dispatcher"]
 
 
 def assemble(
@@ -54,20 +57,53 @@ def assemble(
 ) -> Dispatcher:
     """A dispatcher over these links, one a cluster, by the profiles, quotas and times of `config`, for one term.
 
-    `obeyed` is what agents have said in earlier terms.
+    `obeyed` is what agents have said in earlier terms. In the term NOBODY it follows the fleet, until it is to lead.
     """
     term = term or Term()
-    clock, metrics, fleet = Clock(), Metrics(), FleetState()
+    clock, fleet = Clock(), FleetState()
     fleet.links.configure({row.clusters: row.rtt_ms for row in config.links.between}, config.links.stale_s)
-    ledger, quota_file = _quota(config, fleet)
-    profiles, sort = _policies(config, fleet, ledger)
-    timing = config.timing
-    queue = _queue(profiles, sort, timing)
-    clusters = [link.cluster for link in links]
+    ledger = QuotaLedger(config.tenants)
+    core = _core(links, config, fleet, _policies(config, fleet, ledger), term)
+
+    def take_policies(changed: DispatcherConfig) -> None:
+        take_profiles(core, *_policies(changed, fleet, ledger), clock())
+
+    def serving(term: Term, before: Service | None = None) -> Dispatcher:
+        service = Service(
+            core,
+            links,
+            clock=clock,
+            metrics=Metrics(),
+            journal=_journal(config.journal) if term is not NOBODY else None,
+            timing=_service_timing(config.timing),
+            term=term,
+            obeyed=obeyed,
+            before=before,
+        )
+        service.quota_file = _quota_file(config, ledger, fleet) if term is not NOBODY else None
+        for collector in _collectors(config, service, fleet, ledger):
+            service.metrics.watch(collector)
+        return Dispatcher(service, CoreViews(core, ledger), take_policies, lambda term: lead(term, service))
+
+    def lead(term: Term, before: Service) -> Dispatcher:
+        core.take_over(term.first_attempt)
+        return serving(term, before)
+
+    return serving(term)
+
+
+def _core(
+    links: Sequence[AgentLink],
+    config: DispatcherConfig,
+    fleet: FleetState,
+    policies: tuple[Profiles, QueueSort],
+    term: Term,
+) -> SchedulerCore:
+    profiles, sort = policies
     core = SchedulerCore(
-        clusters,
+        [link.cluster for link in links],
         fleet,
-        queue,
+        _queue(profiles, sort, config.timing),
         profiles,
         boot_epoch=term.first_attempt,
         timing=_core_timing(config.timing),
@@ -76,24 +112,9 @@ def assemble(
     for section in config.clusters:
         if section.name in core.clusters:
             core.pin(section.name, section.uid)
-    service = Service(
-        core,
-        links,
-        clock=clock,
-        metrics=metrics,
-        journal=_journal(config.journal),
-        timing=_service_timing(timing),
-        term=term,
-        obeyed=obeyed,
-    )
-    service.quota_file = quota_file
-    for collector in _collectors(config, service, fleet, ledger):
-        metrics.watch(collector)
-
-    def take_policies(changed: DispatcherConfig) -> None:
-        take_profiles(core, *_policies(changed, fleet, ledger), clock())
-
-    return Dispatcher(service, CoreViews(core, ledger), take_policies)
+    if term is NOBODY:
+        core.follow()
+    return core
 
 
 def _collectors(
@@ -123,13 +144,13 @@ def _queue(profiles: Profiles, sort: QueueSort, timing: TimingSection) -> Schedu
     )
 
 
-def _quota(config: DispatcherConfig, fleet: FleetState) -> tuple[QuotaLedger, QuotaFile | None]:
-    """The ledger with what the file remembers, and the file if one is kept."""
+def _quota_file(config: DispatcherConfig, ledger: QuotaLedger, fleet: FleetState) -> QuotaFile | None:
+    """Clusters that are not heard in this term are charged as the file says now; it is kept from here on."""
     section = config.quota
     path = Path(section.ledger).expanduser() if section.ledger and config.tenants else None
     remembered = read_quota(path, config.tenants) if path else None
-    ledger = QuotaLedger(config.tenants, UnsyncedUsage(remembered, wait=section.unheard == "wait"))
-    return ledger, QuotaFile(path, ledger, fleet.clusters, remembered) if path else None
+    ledger.unsynced.begin(remembered, wait=section.unheard == "wait")
+    return QuotaFile(path, ledger, fleet.clusters, remembered) if path else None
 
 
 def _core_timing(timing: TimingSection) -> CoreTiming:

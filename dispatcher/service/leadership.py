@@ -80,6 +80,7 @@ class Leadership:
         self.obeyed = ObeyedEpochs([link.cluster for link in links])
         self._floor = 0
         self._deposals = 0
+        self._mute: set[str] = set()  # clusters whose agents did not answer the last greeting
         self.term: Term | None = None
 
     @property
@@ -95,7 +96,8 @@ class Leadership:
         while True:
             async with self._greeting():
                 await self._candidate.acquire()
-            await asyncio.gather(*map(self._greet, self._links))
+            # Who was silent all the while is not waited for once more: what it obeys is found out when it answers.
+            await asyncio.gather(*(self._greet(link) for link in self._links if link.cluster not in self._mute))
             # Above all that was ever obeyed: the Lease may have been deleted, or restored from a backup.
             before = self._candidate.transitions
             least = max(self._floor, self.obeyed.highest(max(self._floor, before - 1))) + 1
@@ -156,6 +158,10 @@ class Leadership:
             await asyncio.sleep(GREET_S)
 
     async def _greet(self, link: AgentLink) -> None:
-        with contextlib.suppress(LinkError):  # it is told of when it is needed
+        try:
             hello = await link.hello(timeout_s=GREET_S)
+        except LinkError:  # it is told of when it is needed
+            self._mute.add(link.cluster)
+        else:
+            self._mute.discard(link.cluster)
             self.obeyed.hear(link.cluster, hello.obeys)

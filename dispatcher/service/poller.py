@@ -42,10 +42,19 @@ class Poller:
         self._term, self._depose, self._turns, self._distrust = term, depose, turns, distrust
         self._incarnation, self._since = "", 0
         self._heard = False
+        self._asked = self._told = False  # an answer came to a question of this one; it told of everything listed
+        self._given_up = False  # it is known to be silent, and nobody waits for it
         self._started = clock()
+
+    def go_on_from(self, before: "Poller", incarnation: str, since: int) -> None:
+        """Another reader has brought all up to there. What came since is asked for anew, and at once."""
+        self._incarnation, self._since = incarnation, since
+        self._started, self._given_up = before._started, before._heard and before.silent
 
     async def run(self) -> None:
         """Follow the agent until cancelled."""
+        if self._given_up:
+            await self._fail("it did not answer before this dispatcher led", wait=False)
         while True:
             try:
                 await self._greet()
@@ -85,9 +94,8 @@ class Poller:
     async def _poll(self) -> bool:
         """Ask once. False: a gap, or a report that the core could not fold: begin anew, and not at once."""
         timing = self._timing
-        changes = await self._link.changes(
-            self._incarnation, self._since, timing.poll_wait_s, timeout_s=timing.silent_s
-        )
+        wait_s = timing.poll_wait_s if self._asked else 0.0
+        changes = await self._link.changes(self._incarnation, self._since, wait_s, timeout_s=timing.silent_s)
         self._check_trust()
         if self._continues(changes) and await self._deliver(ClusterChanged(changes)):
             self._took(changes)
@@ -105,6 +113,7 @@ class Poller:
         if self.silent:
             log.info("cluster answers", cluster=self.cluster, nodes=len(changes.nodes), api_ok=changes.api_ok)
         self.silent, self.failures = False, 0
+        self._asked, self._told = True, self._told or changes.synced
 
     async def _note_first_sync(self, changes: Changes) -> None:
         """A cluster that cannot be listed must not hold up the start of all the others for ever."""
@@ -113,7 +122,12 @@ class Poller:
             self._heard = True
             problem = changes.problem or "its API server has not been listed yet"
             log.warning("going on without cluster", cluster=self.cluster, problem=problem)
-            await self._deliver(ClusterSilent(self.cluster, problem))
+            await self._tell_silent(problem)
+
+    async def _tell_silent(self, problem: str) -> None:
+        if not self._told:  # what another reader has brought is not gone on with
+            self._incarnation, self._since = "", 0
+        await self._deliver(ClusterSilent(self.cluster, problem))
 
     async def _fail(self, problem: str, *, wait: bool) -> None:
         """`wait`: one that was never heard may only be slow to start, so it is waited for."""
@@ -123,7 +137,7 @@ class Poller:
         wait = wait and not self._heard and self.silent
         if not wait or self._clock() - self._started > self._timing.first_sync_s:
             self._heard = True
-            await self._deliver(ClusterSilent(self.cluster, problem))
+            await self._tell_silent(problem)
         self.silent = True
 
     def _backoff(self) -> float:

@@ -37,7 +37,7 @@ from dispatcher.service.metrics import Metrics
 from dispatcher.service.obeyed_epochs import ObeyedEpochs
 from dispatcher.service.poller import Poller
 from dispatcher.service.quota_file import QuotaFile
-from dispatcher.service.term import Deposed, Term
+from dispatcher.service.term import NOBODY, Deposed, Term
 from dispatcher.service.timing import ServiceTiming
 
 log = structlog.get_logger("service")
@@ -106,7 +106,9 @@ class Service:
         timing: ServiceTiming | None = None,
         term: Term | None = None,
         obeyed: ObeyedEpochs | None = None,
+        before: "Service | None" = None,
     ) -> None:
+        """`before` has followed the fleet into `core`, has stopped, and is gone on from."""
         self.core, self.metrics, self.clock, self.links = core, metrics, clock, tuple(links)
         self.quota_file: QuotaFile | None = None  # to be brought up to date before orders leave
         self.timing, self.term = timing or ServiceTiming(), term or Term()
@@ -130,6 +132,9 @@ class Service:
             )
             for link in links
         }
+        for name, follower in before.pollers.items() if before is not None else ():
+            view = core.clusters[name]
+            self.pollers[name].go_on_from(follower, view.incarnation, view.revision)
         self._stopping = asyncio.Event()
         self._effects: dict[type[Effect], Callable[[Any], None]] = {
             SendIntents: self._send_intents,
@@ -143,6 +148,14 @@ class Service:
     def ready(self) -> bool:
         """Whether every configured cluster was heard of or given up for now, so that decisions are taken."""
         return self.core.open
+
+    @property
+    def could_lead(self) -> bool:
+        """Whether it follows the fleet while another dispatcher leads: each cluster was heard of or given up for now,
+        and not all of them are silent.
+        """
+        views = self.core.clusters.values()
+        return self.term is NOBODY and all(view.heard for view in views) and any(not view.silent for view in views)
 
     def emit(self, event: Event) -> None:
         """Hand an event to the core; returns at once."""
@@ -177,6 +190,8 @@ class Service:
 
     def depose(self, by: Deposed) -> None:
         """A newer dispatcher is obeyed: if that is believed, not a word more, and end `run` soon."""
+        if self.term is NOBODY:
+            return
         if self.deposed is None and self.obeyed.believes(by, self.term.epoch, lease_holds=self.term.valid()):
             self.deposed = by
             self.stop_sending()

@@ -30,6 +30,9 @@ class Term:
         return _BEFORE + self.epoch * _A_TERM
 
 
+NOBODY = Term("", 0, lambda: False)  # of a dispatcher that does not lead: nothing may be sent
+
+
 @dataclass(frozen=True)
 class Deposed:
     """Why a term is to end before its lease does: the executor of a cluster obeys a dispatcher of this epoch."""

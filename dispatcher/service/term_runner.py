@@ -1,6 +1,11 @@
-"""Runs one leader term after the other: stand by, lead, stand by again. Each term begins with an empty core."""
+"""Runs one leader term after the other: stand by, lead, stand by again.
+
+A term begins with the fleet that its dispatcher has followed while it stood by, or with an empty core if it did not
+(`leader_election.warm`). What an earlier term of ours knew is never gone on with.
+"""
 
 import asyncio
+import re
 from collections.abc import Sequence
 
 from dispatcher.config import DispatcherConfig
@@ -10,9 +15,9 @@ from dispatcher.service.fleet_views import FleetViews
 from dispatcher.service.leadership import Leadership, LeaderStatus
 from dispatcher.service.link import AgentLink
 from dispatcher.service.service import Service
-from dispatcher.service.term import Term
+from dispatcher.service.term import NOBODY, Term
 
-NOBODY = Term("", 0, lambda: False)  # before the first term: nothing may be sent
+_HOST = re.compile(r"[A-Za-z0-9]([-.A-Za-z0-9]{0,252}[A-Za-z0-9])?")
 
 
 class TermRunner:
@@ -37,6 +42,12 @@ class TermRunner:
         """Whether this process leads."""
         return self._leadership.leader_status
 
+    @property
+    def leader_url(self) -> str:
+        """Where the HTTP API of the dispatcher that leads is, '' if that is not known."""
+        url, host = self._config.leader_election.leader_url, self.leader_status.leader.rpartition("_")[0]
+        return url.replace("{host}", host) if _HOST.fullmatch(host) else ""
+
     def take_policies(self, changed: DispatcherConfig) -> None:
         """Decide by a changed configuration, in this term and in later ones."""
         self.dispatcher.take_policies(changed)
@@ -52,14 +63,32 @@ class TermRunner:
         """One term after the other, until cancelled; raises what ends a service but the loss of its term."""
         try:
             while True:
-                term = await self._leadership.lead()
-                self.dispatcher = self._assembled(term)
+                self.dispatcher = await self._leading()
                 await self._serve(self.dispatcher.service)
                 self._leadership.end()
                 if self.service.deposed is not None:
                     await self._leadership.deposed(self.service.deposed)
         finally:
             await self._leadership.release()
+
+    async def _leading(self) -> Dispatcher:
+        """Stand by until this dispatcher leads; the one that does."""
+        section = self._config.leader_election
+        if not (section.enabled and section.warm):
+            return self._assembled(await self._leadership.lead())
+        self.dispatcher = standby = self._assembled(NOBODY)
+        leading = asyncio.create_task(self._leadership.lead(), name="lead")
+        following = asyncio.create_task(standby.service.run(), name="follow")
+        try:
+            await asyncio.wait({leading, following}, return_when=asyncio.FIRST_COMPLETED)
+            if not leading.done():
+                following.result()
+        finally:
+            standby.service.stop()
+            for task in (leading, following):
+                task.cancel()
+            await asyncio.gather(leading, following, return_exceptions=True)
+        return self._watched(standby.lead(leading.result()))
 
     async def _serve(self, service: Service) -> None:
         """Until the term ends; nothing is under way any more then."""
@@ -77,6 +106,8 @@ class TermRunner:
             await asyncio.gather(serving, holding, return_exceptions=True)
 
     def _assembled(self, term: Term) -> Dispatcher:
-        made = assemble(self._links, self._config, term, self._leadership.obeyed)
+        return self._watched(assemble(self._links, self._config, term, self._leadership.obeyed))
+
+    def _watched(self, made: Dispatcher) -> Dispatcher:
         made.service.metrics.watch(LeaderCollector(lambda: self.leader_status.leads))
         return made

@@ -31,7 +31,7 @@ DIFFERS: dict[str, Any] = {
         "client_ca_file": "/run/secrets/gateway/ca.crt",
     },
     "http": {"host": "0.0.0.0", "port": 7480, "login": {"token_file": "", "user_header": "", "proxies": []}},
-    "leader_election": {"enabled": True, "lease_s": 15, "renew_deadline_s": 10, "retry_s": 2},
+    "leader_election": {"enabled": True, "lease_s": 15, "renew_deadline_s": 10, "retry_s": 2, "warm": True},
 }
 OWN_PROFILE = {"mine": {"plugins": [{"name": "PrioritySort"}, {"name": "NodeResourcesFit"}]}, "packing": None}
 KUBE = {
@@ -50,6 +50,7 @@ QUOTA = {"tenants": [{"name": "team", "namespaces": ["team-*"], "nominal": {"cpu
 def test_the_rendered_settings_are_the_commented_defaults(helm: Helm, tmp_path: Path) -> None:
     folder = write_mounted(helm.template("dispatcher"), tmp_path)
     expected = {**yaml.safe_load((CONFIGS / "dispatcher.yaml").read_text()), **DIFFERS}
+    # kubeconfig, namespace, name and leader_url come by variables, as they depend on the release.
     del expected["ray"]  # its address is the pod's, by GLOBAL_DISPATCHER_RAY__ADDRESS
     assert yaml.safe_load((folder / "dispatcher.yaml").read_text()) == expected
 

@@ -145,7 +145,7 @@ def test_no_secret_but_the_agents_key_is_made_and_none_is_read(helm: Helm, chart
 @pytest.mark.parametrize(
     ("chart", "values", "words"),
     [
-        pytest.param("dispatcher", {"replicas": 2}, "'replicas' not allowed", id="dispatcher: unknown"),
+        pytest.param("dispatcher", {"replica": 2}, "'replica' not allowed", id="dispatcher: unknown"),
         pytest.param("dispatcher", {"config": {"timing": {"tick": 1}}}, "'tick' not allowed", id="unknown timing"),
         pytest.param("dispatcher", {"config": {"timing": {"tick_s": 0}}}, "/config/timing/tick_s", id="zero seconds"),
         pytest.param("dispatcher", {"config": {"clusters": [{"name": "East"}]}}, "/config/clusters/0/name", id="name"),

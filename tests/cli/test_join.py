@@ -104,6 +104,13 @@ def test_what_it_writes_is_a_configuration_that_a_dispatcher_takes(world: World)
     assert check_config(world.config, reach=True) == []
 
 
+def test_an_agent_dials_each_of_several_dispatchers(world: World) -> None:
+    said = ("--gateway", "gw.example:443", "--gateway", "gw1.example")
+    urls = ["wss://gw.example:443", "wss://gw1.example:7443"]
+    assert world.joined(*said)["values"]["gateway"]["urls"] == urls
+    assert world.joined()["values"]["gateway"]["urls"] == urls
+
+
 def test_a_second_run_changes_nothing_and_needs_no_gateway(world: World) -> None:
     first = world.joined("--gateway", "gw.example:443", "--config", str(world.config))
     before = {path: world.data(path) for path in (TLS, KEY)}, world.config.read_text()

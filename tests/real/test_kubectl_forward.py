@@ -26,8 +26,8 @@ SCRIPT = (
 
 
 def pod(name: str, node: str) -> Object:
-    main = {"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "command": ["sh", "-c", SCRIPT]}
-    main["ports"] = [{"name": "http", "containerPort": 7480}]
+    main: Object = {"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "command": ["sh", "-c", SCRIPT]}
+    main = {**main, "ports": [{"name": "http", "containerPort": 7480}]}
     spec = {"nodeName": node, "schedulerName": "nobody", "terminationGracePeriodSeconds": 1, "containers": [main]}
     return {"metadata": {"name": name, "labels": {"app": name}}, "spec": {key: one for key, one in spec.items() if one}}
 

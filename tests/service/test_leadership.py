@@ -1,9 +1,11 @@
 """Terms: a dispatcher says nothing outside of one, and each term's epoch is above all that agents ever obeyed."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
@@ -11,11 +13,18 @@ from aiohttp.test_utils import TestClient, TestServer
 from agents.kube.marks import claim_of
 from dispatcher.api.http_api import make_app
 from dispatcher.config import DispatcherConfig
-from dispatcher.config.sections import ClusterSection, LeaderElectionSection
+from dispatcher.config.sections import (
+    ClusterSection,
+    JournalSection,
+    LeaderElectionSection,
+    QuotaSection,
+    TimingSection,
+)
 from dispatcher.model import names
 from dispatcher.model.messages import BOUND, Hello, IntentBatch, Outcome, OutcomeBatch, Peer
 from dispatcher.model.pod import SourceRef
 from dispatcher.model.signatures import SignedClaim
+from dispatcher.model.tenant import Share, Tenant
 from dispatcher.scheduling.events import Answered, SendIntents, SendPeers
 from dispatcher.service import leadership as subject
 from dispatcher.service.assembly import assemble
@@ -25,8 +34,8 @@ from dispatcher.service.leadership import Leadership, NoElection
 from dispatcher.service.link import AgentLink, LocalLink
 from dispatcher.service.metrics import Metrics
 from dispatcher.service.service import Service
-from dispatcher.service.term import MOST_EPOCHS, Term
-from dispatcher.service.term_runner import NOBODY, TermRunner
+from dispatcher.service.term import MOST_EPOCHS, NOBODY, Term
+from dispatcher.service.term_runner import TermRunner
 from tests.agents.executor.world import keys_of
 from tests.service.fakes import FAST, FakeAgent, FakeCore, ScriptedLink, bind
 
@@ -213,6 +222,17 @@ async def test_an_agent_that_does_not_answer_holds_up_nobody() -> None:
     assert term.epoch == 6
 
 
+async def test_an_agent_that_was_silent_while_it_stood_by_holds_up_no_term(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "GREET_S", 60.0)
+    office, silent = Office(), ScriptedLink("east")
+    leading = asyncio.create_task(leadership(office, silent, LocalLink("west", Obedient("west", obeys=5))).lead())
+    await until(lambda: silent.called["hello"] == 1)
+    await asyncio.sleep(0.05)
+    office.give()
+    assert (await leading).epoch == 6
+    assert silent.called["hello"] == 1
+
+
 async def test_an_absurd_word_of_one_agent_is_not_believed() -> None:
     office = Office()
     office.give()
@@ -226,20 +246,24 @@ async def test_without_an_election_the_epoch_grows_with_what_agents_obeyed() -> 
     assert it.leader_status.leads
 
 
-async def test_a_standby_keeps_agents_up_and_sends_them_nothing() -> None:
+COLD = DispatcherConfig(leader_election=LeaderElectionSection(warm=False))
+
+
+@pytest.mark.parametrize(("config", "asked"), [(COLD, {"hello"}), (DispatcherConfig(), {"hello", "changes"})])
+async def test_a_standby_keeps_agents_up_and_sends_them_nothing(config: DispatcherConfig, asked: set[str]) -> None:
     office, link = Office(), ScriptedLink("east", hello=lambda: Hello("east", "uid", "one"))
     office.leader = "other"
-    stage = TermRunner([link], DispatcherConfig(), leadership(office, link))
+    stage = TermRunner([link], config, leadership(office, link))
     async with playing(stage):
         await until(lambda: link.called["hello"] > 3)
-        assert set(link.called) == {"hello"}
+        assert set(link.called) == asked
         assert (stage.service.term, stage.leader_status.words) == (NOBODY, "standby: dispatcher other leads")
 
 
 async def test_a_lost_lease_ends_the_term_and_the_next_one_begins_empty_with_a_higher_epoch() -> None:
     office, agent = Office(), Obedient("east")
     link = LocalLink("east", agent)
-    stage = TermRunner([link], DispatcherConfig(), leadership(office, link))
+    stage = TermRunner([link], COLD, leadership(office, link))
     async with playing(stage):
         office.give()
         await until(lambda: stage.service.ready)
@@ -272,7 +296,7 @@ async def test_a_dispatcher_that_an_agent_deposed_comes_back_above_it() -> None:
 async def test_who_leads_is_told_over_http() -> None:
     office, link = Office(), LocalLink("east", Obedient("east"))
     office.leader = "other"
-    stage = TermRunner([link], DispatcherConfig(), leadership(office, link))
+    stage = TermRunner([link], COLD, leadership(office, link))
     async with playing(stage), TestClient(TestServer(make_app(stage))) as client:
         ready = await client.get("/readyz")
         assert (ready.status, await ready.text()) == (503, "standby: dispatcher other leads")
@@ -315,3 +339,56 @@ def test_a_core_begins_with_the_attempts_of_its_term() -> None:
     service = assemble([ScriptedLink("east")], DispatcherConfig(), term=term).service
     core = service.core
     assert core.outbox.next_epoch() == term.first_attempt + 1  # type: ignore[attr-defined]  # the real core has one
+
+
+# --- warm standbys ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_standby_that_has_followed_asks_only_for_what_has_changed_since() -> None:
+    office, agents = Office(), [Obedient("east"), Obedient("west")]
+    office.leader = "other"
+    links = [LocalLink(one.cluster, one) for one in agents]
+    stage = TermRunner(links, DispatcherConfig(), leadership(office, *links))
+    async with playing(stage):
+        await until(lambda: stage.service.could_lead)
+        followed = stage.service.core
+        for one in agents:
+            assert (one.batches, one.peers) == ([], [])
+            one.asked.clear()
+        office.give()
+        await until(lambda: stage.service.ready)
+        assert stage.service.core is followed
+        assert {asked for one in agents for asked in one.asked} == {("one", 1)}
+        await until(lambda: all(one.peers for one in agents))
+        assert {peers.dispatcher_epoch for one in agents for peers in one.peers} == {stage.service.term.epoch}
+
+
+async def test_a_cluster_that_a_standby_knows_to_be_silent_holds_up_no_takeover() -> None:
+    office, east, west = Office(), Obedient("east"), ScriptedLink("west")
+    office.leader = "other"
+    timing = TimingSection(first_sync_s=1.0, cluster_silent_s=0.5, poll_wait_s=0.1)
+    links: list[AgentLink] = [LocalLink("east", east), west]
+    stage = TermRunner(links, DispatcherConfig(timing=timing), leadership(office, *links))
+    async with playing(stage):
+        await until(lambda: stage.service.could_lead)
+        east.asked.clear()
+        office.give()
+        await until(lambda: stage.service.ready)
+        assert set(east.asked) == {("one", 1)}
+        assert not stage.service.core.clusters["west"].ready
+
+
+async def test_a_standby_keeps_no_journal_and_no_file_of_quota(tmp_path: Path) -> None:
+    office, link = Office(), LocalLink("east", Obedient("east"))
+    office.leader = "other"
+    config = DispatcherConfig(
+        journal=JournalSection(path=str(tmp_path / "journal")),
+        quota=QuotaSection(ledger=str(tmp_path / "quota")),
+        tenants=(Tenant("team", ("team",), {"cpu": Share(absolute=600)}),),
+    )
+    stage = TermRunner([link], config, leadership(office, link))
+    async with playing(stage):
+        await until(lambda: stage.service.could_lead)
+        assert os.listdir(tmp_path) == []
+        office.give()
+        await until((tmp_path / "quota").exists)

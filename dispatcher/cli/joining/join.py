@@ -4,7 +4,7 @@ import asyncio
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ from dispatcher.service.gateway.authority import Made, ensure, write_whole
 
 Object = dict[str, Any]
 PORT = 7443
-URL_FILE = "gateway.url"  # beside the certificates: what agents dial
+URL_FILE = "gateway.url"  # beside the certificates: what agents dial, a URL a line
 _URL = re.compile(r"(?:wss://)?(\[[0-9a-fA-F:]+\]|[A-Za-z0-9](?:[-A-Za-z0-9.]*[A-Za-z0-9])?)(?::([0-9]{1,5}))?/?")
 _OURS = "# Written by `global-dispatcher join`, and again by the next one: put what is yours into another file.\n"
 
@@ -41,7 +41,7 @@ class Joining:
     cluster: str
     place: Place
     folder: Path
-    gateway: str
+    gateway: tuple[str, ...]
     namespace: str
     config: Path | None
     values_out: Path | None
@@ -103,16 +103,16 @@ async def _join(wish: Joining, name: str) -> Told:
         edited, change = with_entry(wish.config, entry) if wish.config else ("", "")
         by = await opt_in.served(target.member) or "webhook"
         with working_folder(wish.folder, dry_run=wish.dry_run) as folder:
-            url, hosts = _gateway(folder, wish.gateway)
+            urls, hosts = _gateways(folder, wish.gateway)
             made = ensure(folder, hosts, [name])
-            write_whole(folder / URL_FILE, f"{url}\n".encode(), 0o644)
+            write_whole(folder / URL_FILE, "".join(f"{url}\n" for url in urls).encode(), 0o644)
             lines = [_line(wish, one) for one in made]
             own_key = await _secrets(wish, target, folder, name)
             if wish.dispatcher is not None:
                 lines += await bring(folder, wish.dispatcher, wish.namespace, dry_run=wish.dry_run)
             stale = any(one.made for one in made if one.file.stem in ("ca", "gateway"))
             to_do = left_to_do(wish.folder, wish.namespace) if wish.dispatcher is None and stale else []
-    values = objects.values(name, url, by, own_key=own_key)
+    values = objects.values(name, urls, by, own_key=own_key)
     lines += [*target.steps, *_files(wish, edited, change, values)]
     place = wish.place.context, wish.place.kubeconfig
     helm = objects.helm_words(wish.chart or "helm/agent", wish.namespace, place, values, wish.values_out)
@@ -153,18 +153,24 @@ def working_folder(folder: Path, *, dry_run: bool) -> Iterator[Path]:
         yield copied
 
 
-def _gateway(folder: Path, given: str) -> tuple[str, list[str]]:
-    """(the URL that the agent dials, all hosts of the gateway's certificate: those it has, and that of the URL)."""
+def _gateways(folder: Path, given: Sequence[str]) -> tuple[list[str], list[str]]:
+    """(the URLs that the agent dials, all hosts of the gateway's certificate: those it has, and those of the URLs)."""
     hosts, remembered = _hosts(folder / "gateway.crt"), folder / URL_FILE
-    known = remembered.read_text().strip() if remembered.exists() else ""
+    known = remembered.read_text().split() if remembered.exists() else []
     if not (given or known or hosts):
         text = f"--gateway HOST[:PORT]: say where agents reach the gateway; {folder} does not tell yet"
         raise CommandError(text, ExitCode.USAGE)
-    wanted = given or known or (f"[{hosts[0]}]" if ":" in hosts[0] else hosts[0])
+    wanted = given or known or [f"[{hosts[0]}]" if ":" in hosts[0] else hosts[0]]
+    dialled = [_host_and_port(one) for one in wanted]
+    urls = [f"wss://{host}:{port}" for host, port in dialled]
+    return urls, list(dict.fromkeys([*hosts, *(host.strip("[]") for host, _ in dialled)]))
+
+
+def _host_and_port(wanted: str) -> tuple[str, str]:
     found = _URL.fullmatch(wanted)
     if found is None:
         raise CommandError(f"--gateway {wanted!r} is no host: write HOST, HOST:PORT or wss://HOST:PORT", ExitCode.USAGE)
-    return f"wss://{found[1]}:{found[2] or PORT}", list(dict.fromkeys([*hosts, found[1].strip("[]")]))
+    return found[1], found[2] or str(PORT)
 
 
 def _hosts(file: Path) -> list[str]:

@@ -40,11 +40,11 @@ def key_secret(where: str) -> Object:
     return secret(where, KEY_SECRET, {KEY_FILE: key})
 
 
-def values(cluster: str, url: str, opt_in: str, *, own_key: bool) -> Object:
+def values(cluster: str, urls: list[str], opt_in: str, *, own_key: bool) -> Object:
     """Of the agent's chart. `own_key`: KEY_SECRET has the cluster's key, else the chart knows where it is."""
     return {
         "cluster": cluster,
-        "gateway": {"urls": [url], "tlsSecret": TLS_SECRET},
+        "gateway": {"urls": urls, "tlsSecret": TLS_SECRET},
         **({"keySecret": KEY_SECRET} if own_key else {}),
         "admissionPolicy": {"by": opt_in},
     }

@@ -12,6 +12,7 @@ from typing import Any
 from dispatcher.model.probe_address import published
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core.deciding import Deciding
+from dispatcher.scheduling.core.follower import Follower
 from dispatcher.scheduling.core.outcomes import Outcomes
 from dispatcher.scheduling.core.rebalancing import Mode, Rebalancing
 from dispatcher.scheduling.core.reconciler import Reconciler
@@ -54,6 +55,7 @@ class SchedulerCore:
         self.uncounted_budgets = self._telling.uncounted_budgets
         self._reconciler = Reconciler(state, self._deciding)
         reports = self._reports = Reports(state, self._deciding.retries, self._deciding.evictions, self._telling)
+        self._follower = Follower(state, reports, self._reconciler)
         self._strangers_at = float("-inf")
         self._handlers: dict[type[events.Event], Callable[[Any, float], None]] = {
             events.ClusterChanged: reports.changed,
@@ -73,6 +75,8 @@ class SchedulerCore:
         Raises GapError for a report that does not continue what is known: ask that agent for a full one.
         """
         self.fleet.now = now
+        if self._follower.on:
+            return self._follower.handle(event, now)
         self._handlers[type(event)](event, now)
         self._reconciler.look(now)
         effects, self._state.effects = self._state.effects, []
@@ -92,10 +96,18 @@ class SchedulerCore:
         """A cluster is the one whose kube-system namespace has this UID, and no other name is ("": not known)."""
         self.clusters[cluster].pinned_uid = uid
 
+    def follow(self) -> None:
+        """Another dispatcher leads: only take reports in, until `take_over`. To be said before any event."""
+        self._follower.on = True
+
+    def take_over(self, boot_epoch: int) -> None:
+        """Lead with what is known, once each cluster has reported what has changed since or is silent."""
+        self._follower.take_over(boot_epoch)
+
     @property
     def open(self) -> bool:
-        """Whether decisions are taken: every cluster was heard of once."""
-        return all(view.heard for view in self.clusters.values())
+        """Whether decisions are taken: it leads, and every cluster was heard of once."""
+        return not self._follower.on and all(view.heard for view in self.clusters.values())
 
     @property
     def folding(self) -> Collection[str]:

@@ -52,6 +52,20 @@ class Reconciler:
                     except Exception as error:  # a fault of ours about one pod must not stop the others
                         self._look_later(tracked, error, now)
 
+    def occupy_due(self, now: float) -> None:
+        """Make the fleet hold the pods that are due where they are, and do nothing about them: another leads."""
+        due, self._state.due = sorted(self._state.due), set()
+        for pod_id in due:
+            tracked = self._state.tracked.get(pod_id)
+            if tracked is None:
+                continue
+            try:
+                self._occupy(tracked, now)
+            except Exception as error:  # a fault of ours about one pod must not stop the others
+                self._look_later(tracked, error, now)
+            if tracked.forgotten:
+                self._state.forget(pod_id)
+
     def _look_later(self, tracked: Tracked, error: Exception, now: float) -> None:
         self._state.counters["faults", type(error).__name__] += 1
         self._state.trouble(f"pod {tracked.pod_id}: {type(error).__name__}: {error}")

@@ -144,6 +144,15 @@ class Reports:
         view.silent, view.problem, view.heard = True, event.problem, True
         self._note_readiness(view, was_ready, now)
 
+    def forget(self, cluster: str) -> None:
+        """It is as if it had never reported in this life; it is known to be silent."""
+        view = self._state.clusters[cluster]
+        for _ in self._steps(view, Changes(cluster, view.uid, view.incarnation, 0, view.revision, full=True)):
+            pass
+        blank = ClusterView(cluster, pinned_uid=view.pinned_uid, problem=view.problem, heard=True)
+        self._state.clusters[cluster] = blank
+        self._state.fleet.set_cluster(cluster, ready=False, synced=False)
+
     def _note_readiness(self, view: ClusterView, was_ready: bool, now: float) -> None:
         if not views.note_readiness(view, was_ready, now):
             return

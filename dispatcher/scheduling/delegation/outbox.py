@@ -28,6 +28,10 @@ class Outbox:
         self._settling: list[tuple[float, PodId]] = []  # since when, oldest first; some are over
         self._batches: dict[str, list[AnyIntent]] = {}
 
+    def begin(self, boot_epoch: int) -> None:
+        """A leader term begins: epochs are above this one."""
+        self._epoch = boot_epoch
+
     def next_epoch(self) -> int:
         """A number never used before."""
         self._epoch += 1

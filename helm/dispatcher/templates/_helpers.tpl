@@ -60,6 +60,11 @@ seccompProfile: {type: RuntimeDefault}
 {{- end }}
 {{- end -}}
 
+{{- /* Whether there are standbys: then each pod has a name and Services of its own. */ -}}
+{{- define "dispatcher.several" -}}
+{{- if gt (int .Values.replicas) 1 }}yes{{ end -}}
+{{- end -}}
+
 {{- /* Whether some cluster dials in, and whether some cluster's agent is a Ray node. */ -}}
 {{- define "dispatcher.dialledIn" -}}
 {{- range .Values.config.clusters }}{{ if eq (.via | default "ray") "gateway" }}yes{{ end }}{{ end -}}
@@ -81,6 +86,18 @@ seccompProfile: {type: RuntimeDefault}
 {{- define "dispatcher.check" -}}
 {{- if not .Values.config.clusters -}}
 {{- fail "config.clusters: name the member clusters, for example --set 'config.clusters[0].name=east'" -}}
+{{- end -}}
+{{- if gt (int .Values.replicas) 1 -}}
+{{- $election := .Values.config.leader_election | default dict -}}
+{{- if include "dispatcher.needsRay" . -}}
+{{- fail "replicas: more than 1 needs `via: gateway` for all of config.clusters: a fleet has one Ray head" -}}
+{{- end -}}
+{{- if not (and $election.enabled (dig "warm" true $election)) -}}
+{{- fail "replicas: more than 1 needs config.leader_election.enabled and warm: one leads, and the others are ready" -}}
+{{- end -}}
+{{- if (.Values.config.quota | default dict).ledger -}}
+{{- fail "replicas: more than 1 needs an empty config.quota.ledger: the file of one knows nothing of what another charged" -}}
+{{- end -}}
 {{- end -}}
 {{- $known := list -}}
 {{- range $name, $profile := .Values.profiles -}}

@@ -52,6 +52,29 @@ def _second(stage: Stage, fault: Fault, cluster: Cluster, dice: random.Random) -
     second.kill()
 
 
+@act("fail-over")
+def _fail_over(stage: Stage, fault: Fault, cluster: Cluster, dice: random.Random) -> Act:
+    """A second dispatcher stands by for a while, then the first dies; it stands by in its next life."""
+    second = stage.fleet.dispatchers.get("second") or stage.fleet.add_dispatcher("second")
+    if second.dispatcher is None:
+        second.start()
+    yield
+    first = stage.fleet.dispatchers["dispatcher"]
+    first.kill()
+    first.start()
+
+
+@act("standby-cut")
+def _standby_cut(stage: Stage, fault: Fault, cluster: Cluster, dice: random.Random) -> Act:
+    """The second dispatcher alone does not reach a cluster."""
+    weather = stage.fleet.weathers.get(("second", cluster.name))
+    if weather is None:
+        return
+    weather.cut_there = True
+    yield
+    weather.cut_there = False
+
+
 @act("clock-jumps")
 def _clock(stage: Stage, fault: Fault, cluster: Cluster, dice: random.Random) -> Act:
     offset = dice.choice((-86400.0 * 365, -60.0, 60.0, 86400.0))

@@ -61,3 +61,21 @@ def lease_by_the_wall_clock(patches: Patches) -> None:
         return found.holder not in ("", self.identity) and self._world.wall() < renewed + found.duration_s
 
     patches.set(Elector, "_anothers", anothers)
+
+
+@plant(
+    "a standby leads by what it last knew of each cluster",
+    hint=Hint(stories.a_standby_that_missed_some, stories.SCARCE),
+)
+def led_by_old_news(patches: Patches) -> None:
+    from dispatcher.scheduling.core.follower import Follower
+
+    real = Follower.take_over
+
+    def take_over(self: Any, boot_epoch: int) -> None:
+        real(self, boot_epoch)
+        self._reported.update(self._state.clusters)
+        for view in self._state.clusters.values():
+            view.heard = True
+
+    patches.set(Follower, "take_over", take_over)

@@ -148,6 +148,22 @@ def two_dispatchers(at: Scene) -> Iterator[Wait]:
         yield 4.0
 
 
+def a_standby_that_missed_some(at: Scene) -> Iterator[Wait]:
+    """A cluster is cut off from the standby alone; pods there take up a quota, then the leader dies."""
+    at.fleet.add_dispatcher("second").start()
+    yield 10.0
+    cut = at.fleet.weathers["second", "north"]
+    cut.cut_there = True
+    yield 10.0
+    at.submit("a", "north", namespace="team")
+    at.submit("b", "north", namespace="team")
+    yield at.shows("Running", "a", "b", namespace="team")
+    at.dispatcher.kill()
+    at.submit("c", "east", home="east", namespace="team")
+    yield 50.0
+    cut.cut_there = False
+
+
 def a_rival_by_another_clock(at: Scene) -> Iterator[Wait]:
     """The second dispatcher's clock is a day ahead."""
     second = at.fleet.add_dispatcher("second")
