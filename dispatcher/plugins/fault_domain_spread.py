@@ -32,6 +32,7 @@ from dispatcher.scheduling.framework import (
     DomainPlugin,
     FleetView,
     Floats,
+    Ints,
     Part,
     Placed,
     Refuse,
@@ -197,15 +198,11 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
 
     def pre_score_domains(self, state: _Ground, fleet: FleetView, rows: Rows) -> _Ground:
         """Give the soft constraints their weights by the domains of the feasible rows."""
-        ground = state
-        if not ground.soft:
-            return ground
-        found = [one.area.domain[rows] for one in ground.soft]
-        if ground.strict:
-            whole = np.logical_and.reduce([codes >= 0 for codes in found])
-            found = [codes[whole] for codes in found]
-        sizes = (_size(one.area, codes) for one, codes in zip(ground.soft, found, strict=True))
-        return replace(ground, weights=tuple(map(_weight, sizes)))
+        return _weighed(state, rows, None)
+
+    def pre_score_groups(self, state: _Ground, fleet: FleetView, rows: Rows, alike: Ints) -> _Ground:
+        """The same; of hosts only their number counts."""
+        return _weighed(state, rows, alike)
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
@@ -304,14 +301,26 @@ def _counted(areas: Sequence[Area], pod: Pod, fleet: FleetView) -> tuple[Spread,
     return tuple(Spread.of(area, pod, fleet) for area in areas)
 
 
+def _weighed(ground: _Ground, rows: Rows, alike: Ints | None) -> _Ground:
+    if not ground.soft:
+        return ground
+    found = [one.area.domain[rows] for one in ground.soft]
+    if ground.strict:
+        whole = np.logical_and.reduce([codes >= 0 for codes in found])
+        found, alike = [codes[whole] for codes in found], None if alike is None else alike[whole]
+    hosts = len(found[0]) if alike is None else int(alike.sum())
+    sizes = (_size(one.area, codes, hosts) for one, codes in zip(ground.soft, found, strict=True))
+    return replace(ground, weights=tuple(map(_weight, sizes)))
+
+
 def _weight(size: int) -> float:
     return float(LN.up_to(size)[size])
 
 
-def _size(area: Area, codes: np.ndarray[Any, np.dtype[np.int32]]) -> int:
-    """How many domains there are among `codes`; rows without one are together one more."""
+def _size(area: Area, codes: np.ndarray[Any, np.dtype[np.int32]], hosts: int) -> int:
+    """How many domains there are among `codes`, of as many `hosts`; rows without one are together one more."""
     if area.level == HOST_LEVEL:
-        return len(codes)
+        return hosts
     seen = np.zeros(len(area.present) + 1, dtype=np.bool_)
     seen[codes] = True
     return int(np.count_nonzero(seen))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispatcher.scheduling.framework.domain_counts import CountRules, ExplainPods
-from dispatcher.scheduling.framework.fleet_view import Codes, FleetView, Floats, Rows, SmallInts
+from dispatcher.scheduling.framework.fleet_view import Codes, FleetView, Floats, Ints, Rows, SmallInts
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.placed import Placed
 from dispatcher.scheduling.framework.plugin import Depends, Filter, S, S_contra, Score
@@ -72,6 +72,12 @@ class DomainPlugin(Filter[S], Score[S]):
         parts made of the answer must be about the same arrays of domains as those made of `state`.
         """
         return state
+
+    def pre_score_groups(self, state: S, fleet: FleetView, rows: Rows, alike: Ints) -> S | None:
+        """The same where hosts are not told one by one: `alike` [len(rows)]: how many feasible rows, on as many hosts,
+        are in the domains of each of `rows`. None: it has to know all rows.
+        """
+        return None
 
     def count_rules(self, state: S, placed: Placed, fleet: FleetView) -> CountRules | None:
         """The parts as rules that go on to hold as pods of the class come (see `domain_counts`); None: ask after each.

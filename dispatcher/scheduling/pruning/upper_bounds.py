@@ -172,20 +172,20 @@ class UpperBounds:
             self._columns[at : at + 2, rows] = _together(falls)
         return True
 
-    def row_bounds(self, static: Readings, milli: int, size: int) -> RowBounds:
-        """For a pod that is expected to use `milli` CPU and `size` bytes, without `loose` rows. `static` [n]: points
-        that rest on nodes alone, -inf where refused. What is answered holds until the next call.
+    def row_bounds(self, static: Readings, milli: int, size: int, left_out: RowList) -> RowBounds:
+        """For a pod that is expected to use `milli` CPU and `size` bytes, without rows that are `left_out`. `static`
+        [n]: points that are known, -inf where refused. What is answered holds until the next call.
         """
         n = len(static)
         base, cpu, most_cpu, memory, most_memory = self._columns[:, :n]
         if _reach.fast is None:
             reach = static + base - np.minimum(cpu * milli, most_cpu) - np.minimum(memory * size, most_memory)
-            return RowBounds(reach, reach, self.loose)
+            return RowBounds(reach, reach, left_out)
         if len(self._scratch[0]) < n:
             self._scratch = np.zeros(2 * n, dtype=np.float32), np.zeros(2 * n // _BLOCK + 1, dtype=np.float32)
         reach, best = self._scratch[0][:n], self._scratch[1][: -(-n // _BLOCK)]
         _reach.fast(static, base, cpu, most_cpu, memory, most_memory, float(milli), float(size), reach, best)
-        return RowBounds(reach, best, self.loose)
+        return RowBounds(reach, best, left_out)
 
 
 def _together(falls: Sequence[tuple[Floats, Floats, float]]) -> tuple[Floats, Floats]:
