@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -14,17 +15,41 @@ from dispatcher.scheduling.framework.placed import Placed
 from dispatcher.scheduling.framework.plugin import Depends, Filter, S, S_contra, Score
 
 
+@dataclass(frozen=True, eq=False)
+class FewAnswers:
+    """Answers about so many domains of which nearly all are alike, as of hosts: `usual`, but `values` for the codes of
+    `others` (ascending), and `absent` for code -1. It is indexed by codes, as an array of answers is.
+    """
+
+    size: int
+    usual: float
+    others: NDArray[np.intp]
+    values: Floats
+    absent: float
+
+    def __getitem__(self, codes: NDArray[Any]) -> Floats:
+        found: Floats = self.whole[codes]
+        return found
+
+    @cached_property
+    def whole(self) -> Floats:
+        """[size + 1] the same as an array."""
+        found = np.full(self.size + 1, self.usual)
+        found[self.others], found[-1] = self.values, self.absent
+        return found
+
+
 @dataclass(frozen=True)
 class Part:
     """One term of a policy that looks at nothing of a node but its fault domain of one topology key.
 
     `domain`: [n] the row's domain code, -1 unknown (`fleet.topology.domain(key)`). `answers`: [domains + 1] by code;
     the last entry is what code -1 gets. For a filter: uint16, 0 or a code of `fleet.reasons`. For a score:
-    float64 raw score.
+    float64 raw score, or FewAnswers.
     """
 
     domain: SmallInts
-    answers: NDArray[Any]
+    answers: NDArray[Any] | FewAnswers
 
 
 @kernel("wholes floats out")
@@ -96,7 +121,8 @@ class DomainPlugin(Filter[S], Score[S]):
         """[len(rows)] the sum of the parts."""
         raw = np.zeros(len(fleet.nodes.live[rows]))
         for part in self.score_parts(state, fleet):
-            add_answers(part.answers, part.domain[rows], raw)
+            answers = part.answers.whole if isinstance(part.answers, FewAnswers) else part.answers
+            add_answers(answers, part.domain[rows], raw)
         return raw
 
 

@@ -19,6 +19,7 @@ from dispatcher.scheduling.equivalence.static_answers import StaticFilters
 from dispatcher.scheduling.fleet.columns import RowList, distinct
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Bools, Codes, Floats, Ints, Part, Readings, Rows, SmallInts
+from dispatcher.scheduling.framework.domains import FewAnswers
 from dispatcher.scheduling.framework.points import guarded
 from dispatcher.scheduling.pruning.fitting_rows import Fitting, FittingRows
 
@@ -130,14 +131,13 @@ def domain_terms(
 
 
 def _alone(parts: Sequence[Part], fleet: FleetState) -> RowList | None:
-    """The hosts that a part tells from most hosts, ascending; None if these are too many."""
+    """The hosts that a part tells from the others, ascending; None if these are too many, or it does not say which."""
     hosts, found = fleet.domain(HOST_LEVEL), [_NO_ROWS]
     for part in parts:
         if part.domain is hosts:
-            if np.shape(part.answers) != (fleet.n + 1,):
+            if not isinstance(part.answers, FewAnswers) or part.answers.size != fleet.n:
                 return None
-            answers = part.answers[: fleet.n]
-            found.append(np.flatnonzero(answers != answers.max(initial=-np.inf)))
+            found.append(part.answers.others)
             if len(found[-1]) * _MOST_SHARE > fleet.n:
                 return None
     return distinct(*found)
@@ -172,10 +172,10 @@ class _Terms:
             return True
         raw = np.zeros(len(open_))
         for part in parts:
-            if part.domain is hosts:
-                answers = part.answers[: self._fleet.n]
-                usual = np.full(self._partition.size, answers.max(initial=-np.inf))
-                told = np.concatenate([usual, answers[self.terms.alone]])
+            if part.domain is hosts and isinstance(part.answers, FewAnswers):
+                told = np.full(len(open_), part.answers.usual)
+                at = self._partition.size + np.searchsorted(self.terms.alone, part.answers.others)
+                told[at] = part.answers.values
             elif id(part.domain) in self._codes:
                 told = one.answers(part, self._codes[id(part.domain)])
             else:
