@@ -24,7 +24,7 @@ from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.framework.roles import roles_of
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.pruning.pruned_search import PrunedSearch
-from dispatcher.scheduling.pruning.upper_bounds import UpperBounds
+from dispatcher.scheduling.pruning.upper_bounds import GroupPoints, UpperBounds
 from dispatcher.scheduling.rules.requests import least_expected
 from tests.builders import NodeBuilder, PodBuilder, fleet, node, pod, put, reading
 
@@ -181,7 +181,9 @@ def test_no_row_scores_higher_than_its_bound(
     state.now += later
     asked = pod("p").cpu(f"{milli}m").memory(f"{mebi}Mi").placed("a")
     placed = msgspec.structs.replace(asked, counts_as=(counted, 2**20 * counted) if counted else None)
-    bounds = table.row_bounds(np.zeros(state.n, dtype=np.float32), *least_expected(placed), table.loose)
+    nothing = GroupPoints(np.zeros(1, dtype=np.float32), np.zeros(state.n, dtype=np.int32))
+    static = np.zeros(state.n, dtype=np.float32)
+    bounds = table.row_bounds(static, nothing, least_expected(placed), table.loose)
     total = np.zeros(state.n)
     for role in roles:
         view = view_of(state)

@@ -18,10 +18,11 @@ from dispatcher.scheduling.equivalence.partitions import Partition
 from dispatcher.scheduling.equivalence.static_answers import StaticFilters
 from dispatcher.scheduling.fleet.columns import RowList, distinct
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Bools, Codes, Floats, Ints, Part, Readings, Rows, SmallInts
+from dispatcher.scheduling.framework import Bools, Codes, Floats, Ints, Part, Rows, SmallInts
 from dispatcher.scheduling.framework.domains import FewAnswers
 from dispatcher.scheduling.framework.points import guarded
 from dispatcher.scheduling.pruning.fitting_rows import Fitting, FittingRows
+from dispatcher.scheduling.pruning.upper_bounds import GroupPoints
 
 _MOST_SHARE = 8  # if more than an eighth of all hosts differ, going by groups saves nothing
 _SLACK = 2.0**-15  # single precision errs less
@@ -78,13 +79,11 @@ class DomainTerms:
             found[hit] = size + at[hit]
         return found
 
-    def upper_bounds(self, static: Readings) -> Readings:
-        """`static` [n] with the points of each row's group, rounded up; of rows that stand alone it means nothing."""
+    def upper_bounds(self) -> GroupPoints:
+        """The points, rounded up; of rows that stand alone they mean nothing."""
         points = self.points[: self._partition.size]
         slack = (1.0 + np.abs(points, where=np.isfinite(points), out=np.zeros(len(points)))) * _SLACK
-        found: Readings = (points + slack).astype(np.float32)[self._partition.group]
-        found += static
-        return found
+        return GroupPoints((points + slack).astype(np.float32), self._partition.group)
 
 
 def domain_terms(

@@ -32,7 +32,7 @@ from dispatcher.scheduling.framework.roles import Role
 from dispatcher.scheduling.pruning.domain_terms import ClusterAnswers, DomainTerms, domain_terms
 from dispatcher.scheduling.pruning.fitting_rows import FittingRows
 from dispatcher.scheduling.pruning.low_capacity import LowCapacityIndex
-from dispatcher.scheduling.pruning.upper_bounds import RowBounds, UpperBounds
+from dispatcher.scheduling.pruning.upper_bounds import GroupPoints, RowBounds, UpperBounds
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, Scores, merged
 from dispatcher.scheduling.rules.requests import least_expected
@@ -259,10 +259,11 @@ class PrunedSearch(Selector):
     def _row_bounds(self, placed: Placed, bounds: UpperBounds) -> tuple[RowBounds, RowList]:
         """And the rows that these leave out, ascending: they may reach anything."""
         static, loose, terms = self._setup.static.upper_bounds(), bounds.loose, self._terms
-        if terms is not None:
-            static = terms.upper_bounds(static)
-            loose = distinct(loose, terms.alone)
-        return bounds.row_bounds(static, *least_expected(placed), loose), loose
+        if terms is None:
+            known = GroupPoints(np.zeros(1, dtype=np.float32), np.zeros(len(static), dtype=np.int32))
+        else:
+            known, loose = terms.upper_bounds(), distinct(loose, terms.alone)
+        return bounds.row_bounds(static, known, least_expected(placed), loose), loose
 
     def _best_two(self, placed: Placed, bounds: UpperBounds, *, refuses: bool) -> _Found | None:
         """Rows among which are the two best of all; None if too many may be."""

@@ -15,6 +15,7 @@ from dispatcher.model.pod import Pod, SpreadConstraint
 from dispatcher.model.topology import HOST_LEVEL
 from dispatcher.scheduling.framework import Bools, FleetView, Ints, SmallInts
 from dispatcher.scheduling.framework.domain_counts import MaxCount, RuleCount
+from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.lifecycle import RowList
 from dispatcher.scheduling.framework.pod_sets import selector_key
 from dispatcher.scheduling.framework.value_columns import Column, Same, fields, numbers, picked
@@ -22,6 +23,7 @@ from dispatcher.scheduling.rules.eligibility import topology_key
 
 _SHOWN_DOMAINS = 16
 _MOST_AREAS = 32
+_MANY_DOMAINS = 4096
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ class Spread:
     def of(cls, area: Area, pod: Pod, fleet: FleetView) -> "Spread":
         """Count anew."""
         counts = area.counts(pod, fleet)
-        held = np.flatnonzero(counts)
+        held = _held(counts)
         return cls(area, counts, held, _least(area, counts, held, []) if area.enough else 0)
 
     @property
@@ -149,6 +151,28 @@ class Spread:
         if self.area.level == HOST_LEVEL:
             return "/".join(fleet.nodes.name_of(code))
         return fleet.topology.domain_values(self.area.level)[code]
+
+
+@kernel("ints out_ints")
+def _find_held(counts, found):  # type: ignore[no-untyped-def]
+    """How many domains hold any; these are found, as far as there is room for them."""
+    held = 0
+    for domain in range(len(counts)):
+        if counts[domain] != 0:
+            if held < len(found):
+                found[held] = domain
+            held += 1
+    return held
+
+
+def _held(counts: Ints) -> RowList:
+    """The domains that hold any, ascending."""
+    if _find_held.fast is not None and len(counts) >= _MANY_DOMAINS:
+        found = np.empty(_MANY_DOMAINS, dtype=np.intp)
+        held = _find_held.fast(np.ascontiguousarray(counts), found)
+        if held <= len(found):
+            return found[:held]
+    return np.flatnonzero(counts)
 
 
 def _least(area: Area, counts: Ints, held: RowList, left_out: list[int]) -> int:
