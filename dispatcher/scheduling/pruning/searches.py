@@ -58,6 +58,7 @@ class PrunedSearches:
         self._others = [role for role in by_class if not _bounded(role)]
         self._by_cluster = [role for role in roles if role.by_cluster]
         self._known: dict[tuple[Role, Hashable], PluginEvaluator] = {}  # of those
+        self._silent: ClusterAnswers | None = None
         self._room = LowCapacityIndex(fleet)
         self._skipped: dict[tuple[Hashable, ...], _Skipped] = {}
         self._bounds: dict[tuple[Role, ...], UpperBounds] = {}
@@ -137,6 +138,10 @@ class PrunedSearches:
 
     def _of_clusters(self, key: ClassKey, placed: Placed, roles: Sequence[Role]) -> ClusterAnswers | None:
         """What `roles` say, which rest on clusters alone; None if one of these refuses the pod."""
+        if not roles:
+            if self._silent is None or len(self._silent.closed) != len(self._fleet.clusters):
+                self._silent = ClusterAnswers.ask(self._fitting, ())
+            return self._silent
         heard = []
         for role in roles:
             name = role, key[role.key_at]
