@@ -119,7 +119,7 @@ class OfNodes(Harmless):
     by_cluster = True
 
     def score(self, state: Any, fleet: FleetView, rows: Rows) -> Floats:
-        return fleet.nodes.rank[rows] % 7 * 1.0
+        return (fleet.nodes.rank[rows] % 7).astype(np.float64)
 
 
 # what is broken: (method, what it does instead, words of the finding)
