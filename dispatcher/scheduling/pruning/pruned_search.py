@@ -167,7 +167,8 @@ class PrunedSearch(Selector):
 
     def answer_of(self, plugin: str) -> object:
         """What a plugin answered in PreFilter; SKIP if it was not asked."""
-        active = (*self._on_nodes(), *self._evaluators, *self._by_domain)
+        columns = (column.evaluator for column in self._setup.static.active)
+        active = (*columns, *self._clusters.evaluators, *self._evaluators, *self._by_domain)
         return next((one.state for one in active if one.role.name == plugin), SKIP)
 
     def select(self, pod_id: PodId, placed: Placed) -> Decision | None:
@@ -328,7 +329,7 @@ class PrunedSearch(Selector):
                 row, setup = found.row(at), self._setup
                 raw = [self._raw(one, found, at, row) for one in setup.scored]
                 normal = raw.copy()
-                for place, one in enumerate(setup.scored):
+                for place, one in enumerate(setup.scored if self._terms is not None else ()):
                     if isinstance(one, Role) and self._terms is not None:
                         normal[place] = self._terms.normal[one.score_at].item(self._group(row))
                 for place, scores, normalized in setup.common:
@@ -355,7 +356,8 @@ class PrunedSearch(Selector):
     def _on_nodes(self) -> list[PluginEvaluator]:
         """Those that look at nodes or clusters alone, in profile order."""
         columns = [column.evaluator for column in self._setup.static.active]
-        return sorted([*columns, *self._clusters.evaluators], key=lambda one: one.role.key_at)
+        beside = self._clusters.evaluators
+        return sorted([*columns, *beside], key=lambda one: one.role.key_at) if beside else columns
 
     def _later(self) -> Explainers:
         active = (*self._on_nodes(), *self._evaluators)
