@@ -3,7 +3,8 @@
 it answers for all rows as it does row by row, in the types and lengths that the framework says;
 scores are finite, and 0..100 once normalised; reasons are codes of the fleet's table;
 a placement changes no more of its answers than `depends` says;
-pods with equal class keys get equal answers; a key can be hashed, and is as `keyed_by_template` says;
+pods with equal class keys get equal answers, and nodes of a cluster if it says `by_cluster`;
+a key can be hashed, and is as `keyed_by_template` says;
 what is reserved and given back leaves no trace: the next pod is answered as before;
 it raises for no pod, and an explanation is plain JSON;
 at PreEnqueue, Permit and PreBind it answers what these points know;
@@ -20,6 +21,7 @@ from types import FunctionType
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dispatcher.kit.asking import prepared_for_score
 from dispatcher.kit.bounds import bound_laws
@@ -142,6 +144,13 @@ def _filter_laws(plugin: Filter, state: object, fleet: FleetView) -> Iterator[st
     rows = [plugin.filter(state, fleet, np.asarray([row]))[0] for row in range(fleet.n)]
     if codes.tolist() != [int(code) for code in rows]:
         yield "filter answers differently for all rows than row by row"
+    yield from _cluster_laws(plugin, codes, fleet)
+
+
+def _cluster_laws(plugin: Plugin, answers: NDArray[Any], fleet: FleetView) -> Iterator[str]:
+    cluster = fleet.nodes.cluster
+    if plugin.by_cluster and any(len(set(answers[cluster == one].tolist())) > 1 for one in set(cluster.tolist())):
+        yield "it tells nodes of one cluster apart: by_cluster must not be True"
 
 
 def _score_laws(plugin: Score, state: object, fleet: FleetView) -> Iterator[str]:
@@ -156,6 +165,7 @@ def _score_laws(plugin: Score, state: object, fleet: FleetView) -> Iterator[str]
     rows = [plugin.score(state, fleet, np.asarray([row]))[0] for row in range(fleet.n)]
     if raw.tolist() != [float(value) for value in rows]:
         yield "score answers differently for all rows than row by row"
+    yield from _cluster_laws(plugin, raw, fleet)
     if plugin.normalizes:
         yield from _normalize_laws(plugin, raw)
     elif (raw < -_SLACK).any() or (raw > MAX_SCORE + _SLACK).any():

@@ -37,6 +37,7 @@ class ClusterAllowed(Filter[tuple[Bools, Reason, Codes]]):
 
     name: ClassVar[str] = "ClusterAllowed"
     keyed_by_template = True
+    by_cluster = True
     depends: ClassVar[Depends] = Depends.STATIC
 
     def class_key(self, placed: Placed) -> Hashable:

@@ -21,6 +21,7 @@ class ClusterRefused(Filter[Bools]):
 
     name: ClassVar[str] = "ClusterRefused"
     keyed_by_template = True
+    by_cluster = True
     depends: ClassVar[Depends] = Depends.STATIC
 
     def class_key(self, placed: Placed) -> Hashable:

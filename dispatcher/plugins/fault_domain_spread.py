@@ -32,6 +32,7 @@ from dispatcher.scheduling.framework import (
     DomainPlugin,
     FleetView,
     Floats,
+    Ints,
     Part,
     Placed,
     Refuse,
@@ -39,6 +40,7 @@ from dispatcher.scheduling.framework import (
     Skip,
 )
 from dispatcher.scheduling.framework.domain_counts import LN, CountRules, ExplainPods, Scale, ScoreTerm
+from dispatcher.scheduling.framework.domains import FewAnswers
 from dispatcher.scheduling.framework.lifecycle import RowList
 from dispatcher.scheduling.framework.plugin_args import Args, read_by
 from dispatcher.scheduling.framework.value_columns import fields
@@ -52,7 +54,7 @@ from dispatcher.scheduling.rules.eligibility import (
     tolerations_key,
     topology_key,
 )
-from dispatcher.scheduling.rules.spread import Area, Spread, area_of, spread_key
+from dispatcher.scheduling.rules.spread import Area, Spread, WholeAreas, area_of, spread_key
 from dispatcher.scheduling.rules.spread_args import (
     APP,
     APP_DEFAULTS,
@@ -120,7 +122,7 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         self._defaults, self._defaulting = APP_DEFAULTS if defaulting == APP else defaults, defaulting
         self._system = defaulting == SYSTEM
         self._by_app = bool(self._defaults) and all(one.selector is None for one in self._defaults)
-        self._masks = LabelMasks()
+        self._masks, self._whole = LabelMasks(), WholeAreas()
 
     def _rules(self, placed: Placed, fleet: FleetView) -> tuple[SpreadConstraint, ...]:
         if placed.pod.spread or not self._system:
@@ -174,14 +176,19 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
     ) -> tuple[Area, ...]:
         pod, base = placed.pod, _open_rows(placed, fleet)
         for rule in rules if strict else ():
-            base = base & (fleet.topology.domain(topology_key(rule.key, pod)) >= 0)
-        return tuple(area_of(rule, pod, fleet, self._policies(rule, placed, fleet, base)) for rule in rules)
+            whole = fleet.topology.domain(topology_key(rule.key, pod)) >= 0
+            base = whole & (fleet.nodes.live if base is None else base)
+        found = [(rule, self._policies(rule, placed, fleet, base)) for rule in rules]
+        return tuple(
+            self._whole.area_of(rule, pod, fleet) if open_ is None else area_of(rule, pod, fleet, open_)
+            for rule, open_ in found
+        )
 
-    def _policies(self, rule: SpreadConstraint, placed: Placed, fleet: FleetView, base: Bools) -> Bools:
-        pod = placed.pod
+    def _policies(self, rule: SpreadConstraint, placed: Placed, fleet: FleetView, base: Bools | None) -> Bools | None:
+        pod, live = placed.pod, fleet.nodes.live
         if rule.honor_affinity and selection_key(pod) is not None:
-            base = base & self._masks.selected(pod, fleet, slice(0, fleet.n))
-        return base & tolerated(placed, fleet) if rule.honor_taints else base
+            base = (live if base is None else base) & self._masks.selected(pod, fleet, slice(0, fleet.n))
+        return (live if base is None else base) & tolerated(placed, fleet) if rule.honor_taints else base
 
     def refresh(self, state: _Ground | Refuse | Skip, placed: Placed, fleet: FleetView) -> _Ground | Refuse | Skip:
         """Count anew on the same ground."""
@@ -197,15 +204,11 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
 
     def pre_score_domains(self, state: _Ground, fleet: FleetView, rows: Rows) -> _Ground:
         """Give the soft constraints their weights by the domains of the feasible rows."""
-        ground = state
-        if not ground.soft:
-            return ground
-        found = [one.area.domain[rows] for one in ground.soft]
-        if ground.strict:
-            whole = np.logical_and.reduce([codes >= 0 for codes in found])
-            found = [codes[whole] for codes in found]
-        sizes = (_size(one.area, codes) for one, codes in zip(ground.soft, found, strict=True))
-        return replace(ground, weights=tuple(map(_weight, sizes)))
+        return _weighed(state, rows, None)
+
+    def pre_score_groups(self, state: _Ground, fleet: FleetView, rows: Rows, alike: Ints) -> _Ground:
+        """The same; of hosts only their number counts."""
+        return _weighed(state, rows, alike)
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
@@ -224,10 +227,7 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         ground = state
         parts: list[Part] = []
         for rule, weight in zip(ground.soft, ground.weights, strict=True):
-            answers = np.full(len(rule.counts) + 1, ground.elsewhere(rule))
-            answers[:-1] = -(rule.counts * weight + (rule.area.constraint.max_skew - 1))
-            answers -= 0.0 if parts else _HEARD
-            parts.append(Part(rule.area.domain, answers))
+            parts.append(Part(rule.area.domain, _answers(ground, rule, weight, 0.0 if parts else _HEARD)))
         return parts
 
     def count_rules(self, state: _Ground, placed: Placed, fleet: FleetView) -> CountRules:
@@ -291,27 +291,52 @@ def _key_of_ground(placed: Placed, rules: Sequence[SpreadConstraint]) -> tuple[H
     return selection_key(placed.pod), clusters_key(placed), taints
 
 
-def _open_rows(placed: Placed, fleet: FleetView) -> Bools:
-    """[n] live rows of clusters that the pod allows."""
+def _open_rows(placed: Placed, fleet: FleetView) -> Bools | None:
+    """[n] live rows of clusters that the pod allows; None if these are all live rows."""
     try:
         allowed = allowed_clusters(placed, fleet)
     except ClusterChoiceError:  # ClusterAllowed says so where that plugin is on
         allowed = None
-    return fleet.nodes.live if allowed is None else fleet.nodes.live & allowed[fleet.nodes.cluster]
+    return None if allowed is None else fleet.nodes.live & allowed[fleet.nodes.cluster]
 
 
 def _counted(areas: Sequence[Area], pod: Pod, fleet: FleetView) -> tuple[Spread, ...]:
     return tuple(Spread.of(area, pod, fleet) for area in areas)
 
 
+def _answers(ground: _Ground, rule: Spread, weight: float, heard: float) -> Floats | FewAnswers:
+    """Minus the cost of each domain, and `heard`."""
+    free, absent = rule.area.constraint.max_skew - 1, ground.elsewhere(rule) - heard
+    if rule.area.level == HOST_LEVEL:
+        held: Floats = rule.counts[rule.held].astype(np.float64)
+        return FewAnswers(
+            len(rule.counts), -(0 * weight + free) - heard, rule.held, -(held * weight + free) - heard, absent
+        )
+    answers = np.full(len(rule.counts) + 1, absent)
+    answers[:-1] = -(rule.counts * weight + free) - heard
+    return answers
+
+
+def _weighed(ground: _Ground, rows: Rows, alike: Ints | None) -> _Ground:
+    if not ground.soft:
+        return ground
+    found = [one.area.domain[rows] for one in ground.soft]
+    if ground.strict:
+        whole = np.logical_and.reduce([codes >= 0 for codes in found])
+        found, alike = [codes[whole] for codes in found], None if alike is None else alike[whole]
+    hosts = len(found[0]) if alike is None else int(alike.sum())
+    sizes = (_size(one.area, codes, hosts) for one, codes in zip(ground.soft, found, strict=True))
+    return replace(ground, weights=tuple(map(_weight, sizes)))
+
+
 def _weight(size: int) -> float:
     return float(LN.up_to(size)[size])
 
 
-def _size(area: Area, codes: np.ndarray[Any, np.dtype[np.int32]]) -> int:
-    """How many domains there are among `codes`; rows without one are together one more."""
+def _size(area: Area, codes: np.ndarray[Any, np.dtype[np.int32]], hosts: int) -> int:
+    """How many domains there are among `codes`, of as many `hosts`; rows without one are together one more."""
     if area.level == HOST_LEVEL:
-        return len(codes)
+        return hosts
     seen = np.zeros(len(area.present) + 1, dtype=np.bool_)
     seen[codes] = True
     return int(np.count_nonzero(seen))

@@ -17,6 +17,7 @@ class HomeCluster(Score[int]):
 
     name: ClassVar[str] = "HomeCluster"
     keyed_by_template = True
+    by_cluster = True
     depends: ClassVar[Depends] = Depends.STATIC
 
     def class_key(self, placed: Placed) -> Hashable:

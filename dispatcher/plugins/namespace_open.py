@@ -25,6 +25,7 @@ class NamespaceOpen(Filter[Codes]):
 
     name: ClassVar[str] = "NamespaceOpen"
     keyed_by_template = True
+    by_cluster = True
     depends: ClassVar[Depends] = Depends.STATIC
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = dict.fromkeys(
         (Reason.NAMESPACE_ABSENT, Reason.NAMESPACE_CLOSED), WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED

@@ -113,6 +113,15 @@ class Named(Harmless):
         return placed.pod.name
 
 
+class OfNodes(Harmless):
+    """It looks at single nodes, though it says that it goes by cluster."""
+
+    by_cluster = True
+
+    def score(self, state: Any, fleet: FleetView, rows: Rows) -> Floats:
+        return (fleet.nodes.rank[rows] % 7).astype(np.float64)
+
+
 # what is broken: (method, what it does instead, words of the finding)
 BREAKS: dict[str, tuple[str, Callable[..., Any], str]] = {
     "an unhashable key": ("class_key", lambda placed: [placed.pod.name], "cannot be hashed"),
@@ -171,8 +180,9 @@ def test_a_broken_law_is_told(what: str) -> None:
         (Restless(), "differently when asked again"),
         (Unequal(), "has the class key of another pod but"),
         (Named(), "tells pods of one template apart"),
+        (OfNodes(), "tells nodes of one cluster apart"),
     ],
-    ids=["key", "answer", "template"],
+    ids=["key", "answer", "template", "cluster"],
 )
 def test_a_broken_class_is_told(plugin: Plugin, want: str) -> None:
     assert any(want in text for text in broken_laws(plugin)), broken_laws(plugin)

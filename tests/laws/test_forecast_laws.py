@@ -19,7 +19,7 @@ from dispatcher.scheduling.framework.bounds import BoundedScore
 from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.framework.roles import roles_of
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
-from dispatcher.scheduling.pruning.upper_bounds import UpperBounds
+from dispatcher.scheduling.pruning.upper_bounds import GroupPoints, UpperBounds
 from dispatcher.scheduling.rules.requests import nonzero_request
 from tests.builders import fleet, node, pod, put
 from tests.laws.test_pruning_laws import some_fleet
@@ -70,7 +70,9 @@ def test_no_row_scores_higher_than_its_bound(form: None, number: int, milli: int
     assert table.refresh()
     state.now += later
     placed = pod("p").cpu(f"{milli}m").memory(f"{mebi}Mi").placed("a")
-    bounds = table.row_bounds(np.zeros(state.n, dtype=np.float32), *nonzero_request(placed.pod))
+    nothing = GroupPoints(np.zeros(1, dtype=np.float32), np.zeros(state.n, dtype=np.int32))
+    static = np.zeros(state.n, dtype=np.float32)
+    bounds = table.row_bounds(static, nothing, nonzero_request(placed.pod), table.loose)
     total = np.zeros(state.n)
     for role in roles:
         view = view_of(state)

@@ -1,7 +1,7 @@
 """Pods that are decided by bound and prune go where their class would send them, with the very same record."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -10,7 +10,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from dispatcher.model.labels import LabelSelector
+from dispatcher.model.names import ACCEPT
 from dispatcher.model.node import NO_SCHEDULE
+from dispatcher.model.objects import Namespace
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Result, Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -21,12 +24,25 @@ from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.framework.roles import roles_of
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.pruning.pruned_search import PrunedSearch
-from dispatcher.scheduling.pruning.upper_bounds import UpperBounds
+from dispatcher.scheduling.pruning.upper_bounds import GroupPoints, UpperBounds
 from dispatcher.scheduling.rules.requests import least_expected
-from tests.builders import NodeBuilder, fleet, node, pod, put, reading
+from tests.builders import NodeBuilder, PodBuilder, fleet, node, pod, put, reading
 
 NODES = 400
 seeds = st.integers(0, 2**32)
+OF_AN_APP: tuple[Callable[[PodBuilder], PodBuilder], ...] = (
+    lambda one: one,
+    lambda one: one,
+    lambda one: one.labels(app="u"),
+    lambda one: one.labels(app="u").cpu("500m").memory("1Gi"),
+    lambda one: one.labels(app="v").cpu("500m").memory("1Gi"),
+    lambda one: one.labels(app="v").namespace("other"),
+    lambda one: one.labels(app="u").spread("host", hard=False),
+    lambda one: one.labels(app="u").spread("zone", 2, hard=False).spread("host", 3, hard=False),
+    lambda one: one.labels(app="v").spread("zone", hard=False),
+    lambda one: one.labels(app="v").spread("zone", 3),
+    lambda one: one.labels(app="u").away("host", LabelSelector({"app": "w"}), weight=5),
+)
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)  # no seed is simpler than another
 FIXTURE = HealthCheck.function_scoped_fixture
 
@@ -42,7 +58,7 @@ def form(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def some_node(seed: np.random.Generator, at: int) -> NodeBuilder:
     built = node(f"n{at}").cpu(int(seed.choice((2, 8, 32)))).memory(f"{int(seed.choice((4, 16, 128)))}Gi")
-    built = built.pods(int(seed.choice((3, 110)))).labels(zone="xy"[at % 2])
+    built = built.pods(int(seed.choice((3, 110)))).labels(**({"zone": "xy"[at % 2]} if at % 20 else {}))
     odd = int(seed.integers(0, 40))
     if odd == 0:
         return built.cordoned()
@@ -78,13 +94,14 @@ def some_pod(seed: np.random.Generator, at: int) -> Placed:
         built = built.cpu(int(seed.choice((9, 31, 64))))
     elif kind == 3:
         built = pod(f"p{at}")
+    built = OF_AN_APP[int(seed.integers(0, len(OF_AN_APP)))](built)
     counts_as = (None, (1, 2**20), (9000, 2**33))[int(seed.integers(0, 3))]
     return msgspec.structs.replace(built.placed(str(seed.choice(("a", "b")))), counts_as=counts_as)
 
 
 def event(state: FleetState, scheduler: Scheduler, seed: np.random.Generator, at: int) -> None:
     """What happens between decisions."""
-    what, cluster, name = int(seed.integers(0, 8)), str(seed.choice(("a", "b"))), f"n{int(seed.integers(0, 200))}"
+    what, cluster, name = int(seed.integers(0, 11)), str(seed.choice(("a", "b"))), f"n{int(seed.integers(0, 200))}"
     if what == 0:
         state.now += float(seed.choice((0.5, 15.0, 60.0)))
     elif what == 1:
@@ -96,6 +113,13 @@ def event(state: FleetState, scheduler: Scheduler, seed: np.random.Generator, at
         state.remove_node(cluster, name)
     elif what == 4:
         scheduler.forget(("a", f"uid-p{int(seed.integers(0, at + 1))}"))
+    elif what == 5:
+        accepts = {ACCEPT: str(seed.choice(("true", "false")))}
+        state.kept.put(cluster, Namespace(str(seed.choice(("other", "else"))), accepts))
+    elif what == 6:
+        state.set_closed("a", "b", closed=bool(seed.integers(0, 2)))
+    elif what == 7:
+        state.set_cluster("b", ready=bool(seed.integers(0, 4)), synced=True)
 
 
 def run(number: int, *, large: int, pruned: bool, count: int = 16) -> list[Result]:
@@ -157,7 +181,9 @@ def test_no_row_scores_higher_than_its_bound(
     state.now += later
     asked = pod("p").cpu(f"{milli}m").memory(f"{mebi}Mi").placed("a")
     placed = msgspec.structs.replace(asked, counts_as=(counted, 2**20 * counted) if counted else None)
-    bounds = table.row_bounds(np.zeros(state.n, dtype=np.float32), *least_expected(placed))
+    nothing = GroupPoints(np.zeros(1, dtype=np.float32), np.zeros(state.n, dtype=np.int32))
+    static = np.zeros(state.n, dtype=np.float32)
+    bounds = table.row_bounds(static, nothing, least_expected(placed), table.loose)
     total = np.zeros(state.n)
     for role in roles:
         view = view_of(state)

@@ -11,7 +11,7 @@ from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.static_answers import distinct_values
 from dispatcher.scheduling.framework import Placed, kernels
-from dispatcher.scheduling.framework.domains import Part, add_answers
+from dispatcher.scheduling.framework.domains import add_answers
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.records.decision import Decision
 from tests.builders import fleet, node, pod
@@ -50,12 +50,12 @@ def test_a_domain_without_an_answer_is_an_error_and_no_number(compiled: bool) ->
     if compiled:
         pytest.importorskip("numba")
         kernels.compile_all()
-    part = Part(np.asarray([0, -1, 1, 2], dtype=np.int32), np.asarray([1.0, 2.0, 0.5]))
+    domain, answers = np.asarray([0, -1, 1, 2], dtype=np.int32), np.asarray([1.0, 2.0, 0.5])
     raw = np.zeros(3)
-    add_answers(part.answers, part.domain[:3], raw)
+    add_answers(answers, domain[:3], raw)
     assert raw.tolist() == [1.0, 0.5, 2.0]
     with pytest.raises(IndexError):
-        add_answers(part.answers[:2], part.domain, np.zeros(4))
+        add_answers(answers[:2], domain, np.zeros(4))
     kernels.use_numpy()
 
 

@@ -277,18 +277,20 @@ class StaticAnswersCache:
         self.partitions = Partitions(fleet)
         self._fleet, self._limit = fleet, limit
         self._roles = [role for role in roles if role.scope is AnswerScope.SHARED]
+        self._by_node = [role for role in self._roles if not role.by_cluster]
         others = [role.key_at for role in roles if role.scope is not AnswerScope.SHARED and role.filter_at is not None]
         self._leading = min(others, default=len(roles) + max((role.key_at for role in roles), default=0))
         self._columns: OrderedDict[tuple[Role, Hashable], StaticColumn] = OrderedDict()
         self._parts: OrderedDict[tuple[Hashable, ...], StaticAnswers] = OrderedDict()
 
-    def part(self, key: ClassKey) -> StaticAnswers:
-        """The shared part of the class of a key."""
-        keys = tuple([key[role.key_at] for role in self._roles])
+    def part(self, key: ClassKey, *, by_node: bool = False) -> StaticAnswers:
+        """The shared part of the class of a key; `by_node`: without what rests on clusters alone."""
+        roles = self._by_node if by_node else self._roles
+        keys = (by_node, *[key[role.key_at] for role in roles])
         found = self._parts.get(keys)
         if found is None:
             self._make_room(self._parts, _PART_BYTES_PER_ROW + _COLUMN_BYTES_PER_ROW)  # it holds its columns
-            columns = [self._column(role, one) for role, one in zip(self._roles, keys, strict=True)]
+            columns = [self._column(role, one) for role, one in zip(roles, keys[1:], strict=True)]
             found = self._parts[keys] = StaticAnswers(columns, self._leading, self._fleet, self.partitions)
         else:
             self._parts.move_to_end(keys)

@@ -2,16 +2,41 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dispatcher.scheduling.framework.domain_counts import CountRules, ExplainPods
-from dispatcher.scheduling.framework.fleet_view import Codes, FleetView, Floats, Rows, SmallInts
+from dispatcher.scheduling.framework.fleet_view import Codes, FleetView, Floats, Ints, Rows, SmallInts
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.placed import Placed
 from dispatcher.scheduling.framework.plugin import Depends, Filter, S, S_contra, Score
+
+
+@dataclass(frozen=True, eq=False)
+class FewAnswers:
+    """Answers about so many domains of which nearly all are alike, as of hosts: `usual`, but `values` for the codes of
+    `others` (ascending), and `absent` for code -1. It is indexed by codes, as an array of answers is.
+    """
+
+    size: int
+    usual: float
+    others: NDArray[np.intp]
+    values: Floats
+    absent: float
+
+    def __getitem__(self, codes: NDArray[Any]) -> Floats:
+        found: Floats = self.whole[codes]
+        return found
+
+    @cached_property
+    def whole(self) -> Floats:
+        """[size + 1] the same as an array."""
+        found = np.full(self.size + 1, self.usual)
+        found[self.others], found[-1] = self.values, self.absent
+        return found
 
 
 @dataclass(frozen=True)
@@ -20,11 +45,11 @@ class Part:
 
     `domain`: [n] the row's domain code, -1 unknown (`fleet.topology.domain(key)`). `answers`: [domains + 1] by code;
     the last entry is what code -1 gets. For a filter: uint16, 0 or a code of `fleet.reasons`. For a score:
-    float64 raw score.
+    float64 raw score, or FewAnswers.
     """
 
     domain: SmallInts
-    answers: NDArray[Any]
+    answers: NDArray[Any] | FewAnswers
 
 
 @kernel("wholes floats out")
@@ -73,6 +98,12 @@ class DomainPlugin(Filter[S], Score[S]):
         """
         return state
 
+    def pre_score_groups(self, state: S, fleet: FleetView, rows: Rows, alike: Ints) -> S | None:
+        """The same where hosts are not told one by one: `alike` [len(rows)]: how many feasible rows, on as many hosts,
+        are in the domains of each of `rows`. None: it has to know all rows.
+        """
+        return None
+
     def count_rules(self, state: S, placed: Placed, fleet: FleetView) -> CountRules | None:
         """The parts as rules that go on to hold as pods of the class come (see `domain_counts`); None: ask after each.
         A policy that tells them and has `explain` is BatchExplained, too: registration refuses it otherwise.
@@ -90,7 +121,8 @@ class DomainPlugin(Filter[S], Score[S]):
         """[len(rows)] the sum of the parts."""
         raw = np.zeros(len(fleet.nodes.live[rows]))
         for part in self.score_parts(state, fleet):
-            add_answers(part.answers, part.domain[rows], raw)
+            answers = part.answers.whole if isinstance(part.answers, FewAnswers) else part.answers
+            add_answers(answers, part.domain[rows], raw)
         return raw
 
 

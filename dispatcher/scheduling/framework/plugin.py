@@ -80,6 +80,7 @@ class Plugin(ABC, Generic[S]):
     # Whether `class_key` is the same for pods that differ in `model.pod.OWN_FIELDS` alone, as long as the plugin lives:
     # asked once for a template then, else of every pod.
     keyed_by_template: bool = False
+    by_cluster: bool = False  # of a STATIC Filter or Score: all nodes of a cluster get the same answer
     forecasts: bool = False  # whether it reads `fleet.signals.forecast`
     # Which events may help a pod that this plugin refused, by reason; `hints.HELPED_BY` for reasons that are not here.
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {}

@@ -37,6 +37,11 @@ class Role:
         return name
 
     @property
+    def by_cluster(self) -> bool:
+        """All nodes of a cluster get the same answer, and it rests on nodes alone."""
+        return self.scope is AnswerScope.SHARED and bool(self.plugin.by_cluster)
+
+    @property
     def normalizes(self) -> bool:
         """Its scores mean something only beside those of all feasible rows."""
         return self.score_at is not None and bool(self.plugin.normalizes)

@@ -6,8 +6,9 @@ row score (`upper_bounds`), and is enough free (`low_capacity`). The rows with t
 the score of the second best of them is the bar, and every row whose bound reaches the bar is scored, too. So the best
 row, the runner-up and the counts of refusals are those of all rows. docs/algorithms/bound-and-prune.md has an example.
 
-Not here: pods whose plugins look further than one row, and pods without a place; their class decides. `searches` says
-which pods are decided here.
+Policies by fault domain add the same points to many rows (`domain_terms`). Not here: pods of which other plugins look
+further than one row, or which domains refuse, and pods without a place; their class decides. `searches` says which
+pods are decided here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,8 +29,10 @@ from dispatcher.scheduling.fleet.row import RowFacts
 from dispatcher.scheduling.framework import SKIP, Codes, Floats, Placed, Rows
 from dispatcher.scheduling.framework.points import PluginError
 from dispatcher.scheduling.framework.roles import Role
+from dispatcher.scheduling.pruning.domain_terms import ClusterAnswers, DomainTerms, domain_terms
+from dispatcher.scheduling.pruning.fitting_rows import FittingRows
 from dispatcher.scheduling.pruning.low_capacity import LowCapacityIndex
-from dispatcher.scheduling.pruning.upper_bounds import RowBounds, UpperBounds
+from dispatcher.scheduling.pruning.upper_bounds import GroupPoints, RowBounds, UpperBounds
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, Scores, merged
 from dispatcher.scheduling.rules.requests import least_expected
@@ -39,15 +42,26 @@ _FIRST = 48  # rows that are asked at once
 _MOST_SHARE = 4  # if more than a fourth of all rows may win, looking at all of them is as good
 
 
+_NOTHING: Mapping[tuple[int, int], int] = {}
+
+
 class SearchSetup:
     """What searches have in common whose pods share static answers and are evaluated by row by the same plugins.
 
-    `scored`: who scores, in profile order, a column or a place in the evaluators that score. `common_score`: what all
+    `scored`: who scores, in profile order, a column, a role by domain or a place in the evaluators by row that score.
+    `common_score`: what all
     rows have in common, `common` (place in `scored`, raw, normalised) the scores behind it. Without `bounds` all rows
     are scored.
     """
 
-    def __init__(self, profile: str, static: StaticAnswers, roles: Sequence[Role], bounds: UpperBounds | None) -> None:
+    def __init__(
+        self,
+        profile: str,
+        static: StaticAnswers,
+        roles: Sequence[Role],
+        by_domain: Sequence[Role],
+        bounds: UpperBounds | None,
+    ) -> None:
         self.static, self.version, self.source, self.bounds, self._profile = (
             static,
             static.version,
@@ -57,8 +71,9 @@ class SearchSetup:
         )
         by_row = [role for role in roles if role.score_at is not None]
         columns = [one for one in static.active if one.role.score_at is not None]
-        scored: list[tuple[Role, StaticColumn | int]] = [(one.role, one) for one in columns]
+        scored: list[tuple[Role, StaticColumn | Role | int]] = [(one.role, one) for one in columns]
         scored += [(role, at) for at, role in enumerate(by_row)]
+        scored += [(role, role) for role in by_domain if role.score_at is not None]
         scored.sort(key=lambda one: one[0].score_at or 0)
         self.scored = tuple(one for _, one in scored)
         places = [role.score_at for role, _ in scored]
@@ -74,9 +89,21 @@ class SearchSetup:
         """Whether it is about its part as that is now."""
         return self.version == self.static.version and self.source is self.static.group_scores
 
-    def context(self, fleet: FleetState, refused: Mapping[tuple[int, int], int]) -> DecisionContext:
-        """What a decision stands on when rows are `refused` beside those that the shared filters refuse."""
+    def context(
+        self,
+        fleet: FleetState,
+        refused: Mapping[tuple[int, int], int],
+        shut: Mapping[tuple[int, int], int] = _NOTHING,
+    ) -> DecisionContext:
+        """What a decision stands on when rows are `refused` beside those that the shared filters refuse; `shut`: all
+        nodes of clusters that are refused before anybody looks at nodes.
+        """
         static_filters = self.static.static_filters
+        if shut:
+            away = {cluster for _, cluster in shut}
+            told = merged(static_filters.rejected, refused)
+            told = {**shut, **{why: rows for why, rows in told.items() if why[1] not in away}}
+            return self._make(fleet, told, static_filters.evaluated - sum(told.values()))
         if refused:
             feasible = fleet.n - static_filters.refused - sum(refused.values())
             return self._make(fleet, merged(static_filters.rejected, refused), feasible)
@@ -119,18 +146,29 @@ class _Found:
 
 
 class PrunedSearch(Selector):
-    """The search for one pod: `evaluators` are its row-scoped plugins."""
+    """The search for one pod: `evaluators` are its row-scoped plugins; `domains`: what rests on clusters alone, and its
+    policies by fault domain.
+    """
 
     def __init__(
-        self, fleet: FleetState, setup: SearchSetup, evaluators: Sequence[PluginEvaluator], room: LowCapacityIndex
+        self,
+        setup: SearchSetup,
+        evaluators: Sequence[PluginEvaluator],
+        room: LowCapacityIndex,
+        fitting: FittingRows,
+        domains: tuple[ClusterAnswers, Sequence[PluginEvaluator]],
     ) -> None:
-        self._fleet, self._setup, self._evaluators, self._room = fleet, setup, evaluators, room
+        self._fleet, self._setup, self._evaluators, self._room = fitting.fleet, setup, evaluators, room
+        self._fitting, (self._clusters, self._by_domain) = fitting, domains
+        self._terms: DomainTerms | None = None
+        self.by_host = False  # whether it found a place, and what domains say rests on hosts
         self._filters = [one for one in evaluators if one.role.filter_at is not None]
         self._scorers = [one for one in evaluators if one.role.score_at is not None]
 
     def answer_of(self, plugin: str) -> object:
         """What a plugin answered in PreFilter; SKIP if it was not asked."""
-        active = (*(column.evaluator for column in self._setup.static.active), *self._evaluators)
+        columns = (column.evaluator for column in self._setup.static.active)
+        active = (*columns, *self._clusters.evaluators, *self._evaluators, *self._by_domain)
         return next((one.state for one in active if one.role.name == plugin), SKIP)
 
     def select(self, pod_id: PodId, placed: Placed) -> Decision | None:
@@ -148,17 +186,22 @@ class PrunedSearch(Selector):
         if short is None or setup.common_score == INFEASIBLE:
             return None
         rows, codes = self._refusals(short)
+        filters, clusters = setup.static.static_filters, self._clusters
+        if clusters.evaluators or self._by_domain:
+            self._terms = domain_terms(self._fitting, filters, clusters, self._by_domain, rows[codes != 0])
+            if self._terms is None:
+                return None
         if setup.bounds is None:
             found: _Found | None = self._all(rows, codes)
         else:
-            row_bounds = setup.bounds.row_bounds(setup.static.upper_bounds(), *least_expected(placed))
-            found = self._best_two(row_bounds, setup.bounds, refuses=len(rows) > 0)
+            found = self._best_two(placed, setup.bounds, refuses=len(rows) > 0)
         if found is None or found.best[0] < 0:
             return None
         first, rival = found.best
         row = found.row(first)
+        self.by_host = self._terms is not None and self._terms.by_host
         why = RowRecord(
-            setup.context(fleet, count_codes(codes, fleet, rows) if len(rows) else {}),
+            self._context(rows, codes),
             fleet.now,
             fleet,
             self._later(),
@@ -186,6 +229,16 @@ class PrunedSearch(Selector):
         rows = short[self._setup.static.static_filters.first[short] == 0] if len(short) else short
         return rows, self._codes(rows)
 
+    def _context(self, rows: RowList, codes: Codes) -> DecisionContext:
+        """What the decision stands on; `codes`: why the filters by row refuse `rows`."""
+        fleet, closed = self._fleet, self._clusters.closed
+        refused = count_codes(codes, fleet, rows) if len(rows) else {}
+        if not closed.any():
+            return self._setup.context(fleet, refused)
+        nodes = self._fitting.nodes()
+        shut = {(int(closed[at]), at): int(nodes[at]) for at in np.flatnonzero(closed).tolist() if nodes[at]}
+        return self._setup.context(fleet, refused, shut)
+
     def _codes(self, rows: RowList) -> Codes:
         codes = np.zeros(len(rows), dtype=np.uint16)
         if len(rows):
@@ -204,12 +257,25 @@ class PrunedSearch(Selector):
             first[rows] = codes
         return self._ask(slice(0, n), first)
 
-    def _best_two(self, row_bounds: RowBounds, bounds: UpperBounds, *, refuses: bool) -> _Found | None:
+    def _row_bounds(self, placed: Placed, bounds: UpperBounds) -> tuple[RowBounds, RowList]:
+        """And the rows that these leave out, ascending: they may reach anything."""
+        static, loose, terms = self._setup.static.upper_bounds(), bounds.loose, self._terms
+        if terms is None:
+            known = GroupPoints(np.zeros(1, dtype=np.float32), np.zeros(len(static), dtype=np.int32))
+        else:
+            known, loose = terms.upper_bounds(), distinct(loose, terms.alone)
+        return bounds.row_bounds(static, known, least_expected(placed), loose), loose
+
+    def _best_two(self, placed: Placed, bounds: UpperBounds, *, refuses: bool) -> _Found | None:
         """Rows among which are the two best of all; None if too many may be."""
+        row_bounds, loose = self._row_bounds(placed, bounds)
         most = max(_FIRST * 2, self._fleet.n // _MOST_SHARE)
         usual, bounds.usual = bounds.usual, None
         bar = row_bounds.enough(_FIRST) if usual is None else row_bounds.top - usual
-        rows, loose = row_bounds.between(bar, np.inf, most), bounds.loose
+        rows = row_bounds.between(bar, np.inf, most)
+        if rows is None and usual is not None:
+            bar = row_bounds.enough(_FIRST)
+            rows = row_bounds.between(bar, np.inf, most)
         if rows is None:
             return None
         found = self._ask_some(np.sort(np.concatenate([rows, loose])) if len(loose) else rows, refuses=refuses)
@@ -242,6 +308,8 @@ class PrunedSearch(Selector):
         if not close_totals(first, total):
             for evaluator, scores in zip(self._scorers, raw, strict=True):
                 finite(evaluator.role.plugin, scores[first == 0])
+        if self._terms is not None:
+            total += self._terms.points[self._terms.groups(rows)]
         return _Found(None if isinstance(rows, slice) else rows, total, raw, two_best(total, fleet.rank[rows]))
 
     def _joined(self, one: _Found, other: _Found) -> _Found:
@@ -259,15 +327,39 @@ class PrunedSearch(Selector):
         for at in found.best:
             if at >= 0:
                 row, setup = found.row(at), self._setup
-                raw = [found.raw[one].item(at) if isinstance(one, int) else one.raw.item(row) for one in setup.scored]
+                raw = [self._raw(one, found, at, row) for one in setup.scored]
                 normal = raw.copy()
+                for place, one in enumerate(setup.scored if self._terms is not None else ()):
+                    if isinstance(one, Role) and self._terms is not None:
+                        normal[place] = self._terms.normal[one.score_at].item(self._group(row))
                 for place, scores, normalized in setup.common:
                     raw[place], normal[place] = scores, normalized
                 raws.append(raw)
                 normals.append(normal)
         return Scores(*self._setup.names, raws[0], normals[0], normals[1] if len(normals) > 1 else None)
 
+    def _raw(self, one: StaticColumn | Role | int, found: _Found, at: int, row: int) -> float:
+        if isinstance(one, int):
+            return found.raw[one].item(at)
+        if isinstance(one, Role):
+            return 0.0 if self._terms is None else self._terms.raw[one.score_at].item(self._group(row))
+        return one.raw.item(row)
+
+    def _group(self, row: int) -> int:
+        return 0 if self._terms is None else self._terms.groups(np.asarray([row])).item()
+
+    def explainers(self) -> Explainers:
+        """Policies by fault domain."""
+        told = ((evaluator.role.explainer, evaluator.state) for evaluator in self._by_domain)
+        return tuple([(plugin, state) for plugin, state in told if plugin is not None])
+
+    def _on_nodes(self) -> list[PluginEvaluator]:
+        """Those that look at nodes or clusters alone, in profile order."""
+        columns = [column.evaluator for column in self._setup.static.active]
+        beside = self._clusters.evaluators
+        return sorted([*columns, *beside], key=lambda one: one.role.key_at) if beside else columns
+
     def _later(self) -> Explainers:
-        active = (*(column.evaluator for column in self._setup.static.active), *self._evaluators)
+        active = (*self._on_nodes(), *self._evaluators)
         told = ((evaluator.role.explainer, evaluator.state) for evaluator in active)
         return tuple([(plugin, state) for plugin, state in told if plugin is not None])

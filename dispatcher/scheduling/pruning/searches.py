@@ -1,7 +1,7 @@
 """Which pods are decided by a pruned search: those whose classes are not cached (yet), where all plugins allow it."""
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
@@ -13,6 +13,8 @@ from dispatcher.scheduling.framework.bounds import BoundedScore, RoomFilter
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.points import Plan, PluginError
 from dispatcher.scheduling.framework.roles import AnswerScope, Role
+from dispatcher.scheduling.pruning.domain_terms import ClusterAnswers
+from dispatcher.scheduling.pruning.fitting_rows import FittingRows
 from dispatcher.scheduling.pruning.low_capacity import LowCapacityIndex
 from dispatcher.scheduling.pruning.pruned_search import PrunedSearch, SearchSetup
 from dispatcher.scheduling.pruning.upper_bounds import UpperBounds
@@ -54,18 +56,37 @@ class PrunedSearches:
             PluginEvaluator(role, self._fleet) for role in by_class if _bounded(role)
         ]  # asked anew for each pod
         self._others = [role for role in by_class if not _bounded(role)]
+        self._by_cluster = [role for role in roles if role.by_cluster]
+        self._known: dict[tuple[Role, Hashable], PluginEvaluator] = {}  # of those
+        self._silent: ClusterAnswers | None = None
         self._room = LowCapacityIndex(fleet)
         self._skipped: dict[tuple[Hashable, ...], _Skipped] = {}
         self._bounds: dict[tuple[Role, ...], UpperBounds] = {}
+        self._fitting = FittingRows(fleet, classes.static_answers.partitions)
+        self._last: tuple[ClassKey, PrunedSearch] | None = None
+        self._by_host: OrderedDict[ClassKey, bool] = OrderedDict()
 
     def search_for(self, key: ClassKey, placed: Placed) -> PrunedSearch | None:
         """The search for a pod of the class of a key; None if its class has to decide, or to say which plugin fails."""
-        if key in self._classes or self._is_worth_caching(key):
-            return None
-        try:
-            return self._made(key, placed)
-        except PluginError:
-            return None
+        last, self._last = self._last, None
+        if last is not None and last[1].by_host:
+            self._note(last[0])
+        if self._by_host.pop(key, False) or not (key in self._classes or self._is_worth_caching(key)):
+            try:
+                found = self._made(key, placed)
+            except PluginError:
+                return None
+            if found is not None:
+                self._last = key, found
+            return found
+        return None
+
+    def _note(self, key: ClassKey) -> None:
+        """In a large fleet, what a class would keep is stale with each of its pods that is spread over hosts."""
+        if self._fleet.n >= self._large:
+            self._by_host[key] = True
+            if len(self._by_host) > _MOST_MET:
+                self._by_host.popitem(last=False)
 
     def _is_worth_caching(self, key: ClassKey) -> bool:
         met = self._met.pop(key, 0) + 1
@@ -77,7 +98,8 @@ class PrunedSearches:
         return False
 
     def _made(self, key: ClassKey, placed: Placed) -> PrunedSearch | None:
-        static = self._classes.static_answers.part(key)
+        large = self._fleet.n >= self._large
+        static = self._classes.static_answers.part(key, by_node=large)
         if (
             not self._fleet.n
             or not self._able
@@ -85,7 +107,11 @@ class PrunedSearches:
             or not static.uniform
         ):
             return None
-        if not self._are_skipped(key, placed):
+        by_domain, clusters = (
+            self._by_domain(key, placed),
+            self._of_clusters(key, placed, self._by_cluster if large else ()),
+        )
+        if by_domain is None or clusters is None or (clusters.closed.any() and not self._clusters_first(static)):
             return None
         evaluators: list[PluginEvaluator] = []
         for evaluator in self._bounded:
@@ -93,42 +119,83 @@ class PrunedSearches:
                 return None
             if not evaluator.skipped:
                 evaluators.append(evaluator)
-        setup = self._setup(static, tuple([evaluator.role for evaluator in evaluators]))
+        setup = self._setup(
+            static,
+            tuple([evaluator.role for evaluator in evaluators]),
+            tuple([evaluator.role for evaluator in (*clusters.evaluators, *by_domain)]),
+        )
         if setup is None or (setup.bounds is not None and not setup.bounds.refresh()):
             return None
         self._room.refresh()
-        return PrunedSearch(self._fleet, setup, evaluators, self._room)
+        return PrunedSearch(setup, evaluators, self._room, self._fitting, (clusters, by_domain))
 
-    def _are_skipped(self, key: ClassKey, placed: Placed) -> bool:
-        """Whether all those that would have to be asked about every row have nothing to say."""
+    def _clusters_first(self, static: StaticAnswers) -> bool:
+        """Whether those that go by cluster refuse before all others do, so that theirs are the reasons."""
+        last = max([role.key_at for role in self._by_cluster if role.filter_at is not None], default=-1)
+        filters = [one.role.key_at for one in static.active if one.role.filter_at is not None]
+        filters += [one.role.key_at for one in self._bounded if one.role.filter_at is not None]
+        return last < min(filters, default=last + 1)
+
+    def _of_clusters(self, key: ClassKey, placed: Placed, roles: Sequence[Role]) -> ClusterAnswers | None:
+        """What `roles` say, which rest on clusters alone; None if one of these refuses the pod."""
+        if not roles:
+            if self._silent is None or len(self._silent.closed) != len(self._fleet.clusters):
+                self._silent = ClusterAnswers.ask(self._fitting, ())
+            return self._silent
+        heard = []
+        for role in roles:
+            name = role, key[role.key_at]
+            evaluator = self._known.get(name)
+            if evaluator is None:
+                if len(self._known) >= _MOST_MET:
+                    self._known.clear()
+                evaluator = self._known[name] = PluginEvaluator(role, self._fleet)
+            changed = evaluator.nodes_at != self._fleet.changes.position
+            if changed or evaluator.is_stale(changed=changed, touched=False):
+                if evaluator.pre_filter(placed) is not None:
+                    evaluator.known = False
+                    return None
+                evaluator.record_dependencies()
+            if not evaluator.skipped:
+                heard.append(evaluator)
+        return ClusterAnswers.ask(self._fitting, heard)
+
+    def _by_domain(self, key: ClassKey, placed: Placed) -> list[PluginEvaluator] | None:
+        """Of those that cannot be bounded, who has something to say: policies by domains; None if others have, too."""
         fleet, name = self._fleet, tuple([key[role.key_at] for role in self._others])
         known = self._skipped.get(name)
         if known is not None and known.holds(fleet):
-            return True
-        volatile: list[PluginEvaluator] = []
+            return []
+        volatile, heard = list[PluginEvaluator](), list[PluginEvaluator]()
         for role in self._others:
             evaluator = PluginEvaluator(role, self._fleet)
-            if evaluator.pre_filter(placed) is not None or not evaluator.skipped:
-                return False
+            if evaluator.pre_filter(placed) is not None:
+                return None
+            if not evaluator.skipped:
+                if role.scope is not AnswerScope.DOMAIN:
+                    return None
+                heard.append(evaluator)
             evaluator.record_dependencies()
             seen = evaluator.observed
             if seen.now or seen.counts or seen.kinds or evaluator.is_stale(changed=False, touched=True):
                 volatile.append(evaluator)
+        if heard:
+            return heard
         if len(self._skipped) >= _MOST_SKIPPED:
             self._skipped.clear()
         self._skipped[name] = _Skipped(fleet.changes.position, volatile)
-        return True
+        return heard
 
-    def _setup(self, static: StaticAnswers, roles: tuple[Role, ...]) -> SearchSetup | None:
+    def _setup(self, static: StaticAnswers, roles: tuple[Role, ...], by_domain: tuple[Role, ...]) -> SearchSetup | None:
         large = self._fleet.n >= self._large
-        known = static.search_setups.get((roles, large))
+        known = static.search_setups.get((roles, by_domain, large))
         if isinstance(known, SearchSetup) and known.current:
             return known
         by_row = tuple(role for role in roles if role.score_at is not None)
         if not by_row:
             return None
-        made = SearchSetup(self._profile, static, roles, self._bounds_of(by_row) if large else None)
-        static.search_setups[roles, large] = made
+        made = SearchSetup(self._profile, static, roles, by_domain, self._bounds_of(by_row) if large else None)
+        static.search_setups[roles, by_domain, large] = made
         return made
 
     def _bounds_of(self, roles: tuple[Role, ...]) -> UpperBounds:

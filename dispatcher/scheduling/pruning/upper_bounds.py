@@ -5,6 +5,7 @@ answers that rest on nodes alone it gives the bound of every row for one pod: a 
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from dispatcher.scheduling.equivalence.evaluators import blocks
 from dispatcher.scheduling.fleet.columns import RowList, distinct, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import Floats, Readings, Rows
+from dispatcher.scheduling.framework import Floats, Readings, Rows, SmallInts
 from dispatcher.scheduling.framework.bounds import BoundedScore, UpperBound
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.points import guarded
@@ -25,8 +26,8 @@ _SLACK = 2.0**-15  # of the highest points: single precision errs less
 _NEVER = -1
 
 
-@kernel("shares shares shares shares shares shares float float out_shares out_shares")
-def _reach(static, base, cpu, most_cpu, memory, most_memory, milli, size, reach, best):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
+@kernel("shares wholes shares shares shares shares shares shares float float out_shares out_shares")
+def _reach(points, group, static, base, cpu, most_cpu, memory, most_memory, milli, size, reach, best):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
     """The reach of each row, and the highest of each block of rows."""
     milli, size = np.float32(milli), np.float32(size)
     for block in range(len(best)):
@@ -35,7 +36,7 @@ def _reach(static, base, cpu, most_cpu, memory, most_memory, milli, size, reach,
             less_cpu, less_memory = cpu[row] * milli, memory[row] * size
             less_cpu = most_cpu[row] if less_cpu > most_cpu[row] else less_cpu
             less_memory = most_memory[row] if less_memory > most_memory[row] else less_memory
-            reach[row] = static[row] + base[row] - less_cpu - less_memory
+            reach[row] = points[group[row]] + static[row] + base[row] - less_cpu - less_memory
         top = reach[start]
         for row in range(start, end):
             top = max(top, reach[row])
@@ -63,6 +64,13 @@ def _add(fall, most, weight, slope, end):  # type: ignore[no-untyped-def]
         if fall[row] > 0.0:
             slope[row] += fall[row] * weight
             end[row] = min(end[row], most[row] / fall[row])
+
+
+class GroupPoints(NamedTuple):
+    """Points that all rows of a group have in common, rounded up, by group; and the group of each row, [n]."""
+
+    points: Readings
+    group: SmallInts
 
 
 class RowBounds:
@@ -172,20 +180,39 @@ class UpperBounds:
             self._columns[at : at + 2, rows] = _together(falls)
         return True
 
-    def row_bounds(self, static: Readings, milli: int, size: int) -> RowBounds:
-        """For a pod that is expected to use `milli` CPU and `size` bytes, without `loose` rows. `static` [n]: points
-        that rest on nodes alone, -inf where refused. What is answered holds until the next call.
+    def row_bounds(self, static: Readings, known: GroupPoints, uses: tuple[int, int], left_out: RowList) -> RowBounds:
+        """For a pod that is expected to use so much (milli-CPU, bytes), without rows that are `left_out`. `static` [n]:
+        points that rest on nodes alone, -inf where refused. What is answered holds until the next call.
         """
-        n = len(static)
+        n, (milli, size) = len(static), uses
         base, cpu, most_cpu, memory, most_memory = self._columns[:, :n]
         if _reach.fast is None:
-            reach = static + base - np.minimum(cpu * milli, most_cpu) - np.minimum(memory * size, most_memory)
-            return RowBounds(reach, reach, self.loose)
+            reach = (
+                known.points[known.group]
+                + static
+                + base
+                - np.minimum(cpu * milli, most_cpu)
+                - np.minimum(memory * size, most_memory)
+            )
+            return RowBounds(reach, reach, left_out)
         if len(self._scratch[0]) < n:
             self._scratch = np.zeros(2 * n, dtype=np.float32), np.zeros(2 * n // _BLOCK + 1, dtype=np.float32)
         reach, best = self._scratch[0][:n], self._scratch[1][: -(-n // _BLOCK)]
-        _reach.fast(static, base, cpu, most_cpu, memory, most_memory, float(milli), float(size), reach, best)
-        return RowBounds(reach, best, self.loose)
+        _reach.fast(
+            known.points,
+            known.group,
+            static,
+            base,
+            cpu,
+            most_cpu,
+            memory,
+            most_memory,
+            float(milli),
+            float(size),
+            reach,
+            best,
+        )
+        return RowBounds(reach, best, left_out)
 
 
 def _together(falls: Sequence[tuple[Floats, Floats, float]]) -> tuple[Floats, Floats]:

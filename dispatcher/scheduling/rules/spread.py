@@ -15,12 +15,15 @@ from dispatcher.model.pod import Pod, SpreadConstraint
 from dispatcher.model.topology import HOST_LEVEL
 from dispatcher.scheduling.framework import Bools, FleetView, Ints, SmallInts
 from dispatcher.scheduling.framework.domain_counts import MaxCount, RuleCount
+from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.lifecycle import RowList
 from dispatcher.scheduling.framework.pod_sets import selector_key
 from dispatcher.scheduling.framework.value_columns import Column, Same, fields, numbers, picked
 from dispatcher.scheduling.rules.eligibility import topology_key
 
 _SHOWN_DOMAINS = 16
+_MOST_AREAS = 32
+_MANY_DOMAINS = 4096
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,17 @@ class Area:
     @cached_property
     def enough(self) -> bool:
         """Whether there are `min_domains` eligible domains."""
-        return int(np.count_nonzero(self.present)) >= max(self.constraint.min_domains, 1)
+        return self.size >= max(self.constraint.min_domains, 1)
+
+    @cached_property
+    def size(self) -> int:
+        """How many domains are eligible."""
+        return int(np.count_nonzero(self.present))
+
+    @cached_property
+    def shown(self) -> RowList:
+        """The first of these."""
+        return np.flatnonzero(self.present)[:_SHOWN_DOMAINS]
 
     @property
     def vain(self) -> bool:
@@ -73,20 +86,22 @@ class Area:
 
 @dataclass(frozen=True)
 class Spread:
-    """One constraint as things stand: [domains] matching pods.
+    """One constraint as things stand: [domains] matching pods, and the domains that hold any, ascending.
 
     `least` is the least count over the eligible domains, 0 while there are fewer than `min_domains`.
     """
 
     area: Area
     counts: Ints
+    held: RowList
     least: int
 
     @classmethod
     def of(cls, area: Area, pod: Pod, fleet: FleetView) -> "Spread":
         """Count anew."""
         counts = area.counts(pod, fleet)
-        return cls(area, counts, int(counts[area.present].min()) if area.enough else 0)
+        held = _held(counts)
+        return cls(area, counts, held, _least(area, counts, held, []) if area.enough else 0)
 
     @property
     def domain_count(self) -> RuleCount:
@@ -114,23 +129,20 @@ class Spread:
     def story(self, rows: RowList, fleet: FleetView) -> "SpreadStory":
         """The records of pods of the class that go to `rows`, one after the other."""
         area, more = self.area, self.domain_count.more
-        chosen, eligible = area.domain[rows], np.flatnonzero(area.present)
+        chosen = area.domain[rows]
         met = np.unique(chosen[chosen >= 0])
-        others = area.present.copy()
-        others[met] = False
-        codes = np.concatenate([met, eligible[:_SHOWN_DOMAINS]])
-        by_code = codes.tolist()
-        beside = self.counts[others]
+        codes = np.concatenate([met, area.shown])
+        by_code, met = codes.tolist(), met[area.present[met]].tolist()
         return SpreadStory(
             area.constraint,
             chosen,
             np.where(chosen >= 0, more if area.counting is None else area.counting[rows] * more, 0),
             dict(zip(by_code, self.counts[codes].tolist(), strict=True)),
             {code: self._name(code, fleet) for code in by_code},
-            eligible[:_SHOWN_DOMAINS].tolist(),
-            len(eligible),
-            met[area.present[met]].tolist(),
-            int(beside.min()) if len(beside) else None,
+            area.shown.tolist(),
+            area.size,
+            met,
+            _least(area, self.counts, self.held, met) if len(met) < area.size else None,
             enough=area.enough,
         )
 
@@ -139,6 +151,37 @@ class Spread:
         if self.area.level == HOST_LEVEL:
             return "/".join(fleet.nodes.name_of(code))
         return fleet.topology.domain_values(self.area.level)[code]
+
+
+@kernel("ints out_ints")
+def _find_held(counts, found):  # type: ignore[no-untyped-def]
+    """How many domains hold any; these are found, as far as there is room for them."""
+    held = 0
+    for domain in range(len(counts)):
+        if counts[domain] != 0:
+            if held < len(found):
+                found[held] = domain
+            held += 1
+    return held
+
+
+def _held(counts: Ints) -> RowList:
+    """The domains that hold any, ascending."""
+    if _find_held.fast is not None and len(counts) >= _MANY_DOMAINS:
+        found = np.empty(_MANY_DOMAINS, dtype=np.intp)
+        held = _find_held.fast(np.ascontiguousarray(counts), found)
+        if held <= len(found):
+            return found[:held]
+    return np.flatnonzero(counts)
+
+
+def _least(area: Area, counts: Ints, held: RowList, left_out: list[int]) -> int:
+    """The least count over the eligible domains but these eligible ones, which must leave some."""
+    if len(held) < area.size - len(left_out):  # fewer than these domains hold any
+        return 0
+    others = area.present.copy()
+    others[left_out] = False
+    return int(counts[others].min())
 
 
 @dataclass(frozen=True)
@@ -223,6 +266,25 @@ def area_of(one: SpreadConstraint, pod: Pod, fleet: FleetView, eligible: Bools) 
         present = np.zeros(len(fleet.topology.domain_values(level)), dtype=np.bool_)
         present[domain[eligible]] = True
     return Area(one, level, domain, present, counted, int(counts_itself(one, pod)))
+
+
+class WholeAreas:
+    """The areas of constraints that are about all live rows: found once, until a node changes."""
+
+    def __init__(self) -> None:
+        self._at: SmallInts | None = None
+        self._known: dict[tuple[int, str, int], Area] = {}
+
+    def area_of(self, one: SpreadConstraint, pod: Pod, fleet: FleetView) -> Area:
+        """A constraint of `pod` on the nodes."""
+        hosts = fleet.topology.domain(HOST_LEVEL)
+        if hosts is not self._at or len(self._known) >= _MOST_AREAS:  # while no node changes, it is the very same array
+            self._at, self._known = hosts, {}
+        name = id(one), topology_key(one.key, pod), int(counts_itself(one, pod))
+        found = self._known.get(name)
+        if found is None:  # it keeps its constraint, so that no other can come to have the same id
+            found = self._known[name] = area_of(one, pod, fleet, fleet.nodes.live)
+        return found
 
 
 def counts_itself(one: SpreadConstraint, pod: Pod) -> bool:

@@ -1,0 +1,91 @@
+"""Pods spread by default, of several apps and homes, go where the naive oracle sends them, by looking at few nodes."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dispatcher.model.names import ACCEPT
+from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from dispatcher.scheduling.pruning.pruned_search import PrunedSearch
+from tests.builders import NodeBuilder, PodBuilder, node, pod
+from tests.laws.examples import examples
+from tests.laws.pairs import CLUSTERS, Pair
+from tests.laws.test_placement_laws import clusters, real
+
+NODES = 24  # of each cluster
+names = st.integers(0, NODES - 1).map("n{}".format)
+namespaces = st.sampled_from(("default", "other"))
+
+
+def built(name: str, zone: str) -> NodeBuilder:
+    one = node(name).cpu("4").memory("8Gi")
+    return one.labels(zone=zone) if zone else one
+
+
+@st.composite
+def pods(draw: st.DrawFn) -> Placed:
+    one: PodBuilder = pod("p").namespace(draw(namespaces)).labels(app=draw(st.sampled_from("uv")))
+    one = one.cpu(draw(st.sampled_from(("100m", "100m", "250m", "5"))))
+    kind = draw(st.integers(0, 6))
+    if kind == 4:
+        one = one.spread("host", 2, hard=False)
+    elif kind == 5:
+        one = one.spread("zone", 2, hard=False).spread("host", hard=False)
+    elif kind == 6:
+        one = one.spread("zone", 3)
+    return one.placed(draw(clusters))
+
+
+events = st.one_of(
+    st.tuples(st.just("pods"), pods(), st.integers(1, 6)),
+    st.tuples(st.just("pods"), pods(), st.integers(1, 6)),
+    st.tuples(st.just("end"), st.integers(0, 30)),
+    st.tuples(
+        st.just("node"),
+        clusters,
+        st.builds(lambda name, zone: built(name, zone).build(), names, st.sampled_from(("", "x", "z"))),
+    ),
+    st.tuples(st.just("gone"), clusters, names),
+    st.tuples(st.just("cluster"), clusters, st.booleans()),
+    st.tuples(st.just("namespace"), clusters, namespaces, st.sampled_from(({}, {ACCEPT: "false"}))),
+    st.tuples(st.just("reading"), clusters, names, st.floats(0, 1), st.floats(0, 90)),
+    st.tuples(st.just("later"), st.floats(0, 30)),
+)
+scripts = st.lists(events, min_size=4, max_size=14)
+
+
+def decided(script: list[tuple[Any, ...]], large: int) -> list[dict[str, Any]]:
+    """The records, each place being the oracle's."""
+    pair = Pair(DEFAULT_PROFILE, real, batched=False, large=large)
+    for cluster in CLUSTERS:
+        for at in range(NODES):
+            pair.node(cluster, built(f"n{at}", "xyz"[at % 3]).build())
+    for event in script:
+        pair.apply(event)
+    return [one.record() for one in pair.results]
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(script=scripts)
+def test_few_nodes_looked_at_give_the_places_and_records_that_all_nodes_give(script: list[tuple[Any, ...]]) -> None:
+    assert decided(script, large=0) == decided(script, large=10**9)
+
+
+def test_pods_of_one_app_from_all_homes_are_decided_by_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[bool] = []
+    select = PrunedSearch._select
+
+    def noted(self: PrunedSearch, *told: Any) -> Any:
+        decision = select(self, *told)
+        found.append(decision is not None)
+        return decision
+
+    monkeypatch.setattr(PrunedSearch, "_select", noted)
+    one = pod("p").labels(app="u").cpu("100m").placed("a")
+    homes = [msgspec.structs.replace(one, home=home) for home in CLUSTERS]
+    decided([("pods", placed, 1) for _ in range(3) for placed in homes], large=0)
+    assert found == [True] * 9
