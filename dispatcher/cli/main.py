@@ -122,6 +122,9 @@ def run(
 def join(
     config: Annotated[Path, typer.Option("--config", metavar="FILE", help="The agent's settings, agent.yaml.")],
     node_ip: Annotated[str, typer.Option("--node-ip", metavar="IP", help="Instead of ray.node_ip.")] = "",
+    role: Annotated[
+        str, typer.Option("--role", metavar="observer|executor|both", help="Instead of role: one half of the agent.")
+    ] = "",
 ) -> None:
     """Join a cluster's agent to a fleet, and stay.
 
@@ -129,7 +132,7 @@ def join(
     """
     from agents.runtime.join.process import join as join_fleet
 
-    code = join_fleet(config, node_ip)
+    code = join_fleet(config, node_ip, role)
     sys.stderr.flush()
     os._exit(code)  # Ray's own exit handlers wait for a head that may be gone
 

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-URI = "spiffe://global-dispatcher.io/cluster/"  # and the cluster's name: https://spiffe.io/docs, "SPIFFE ID"
+URI = "spiffe://global-dispatcher.io/cluster/"  # https://spiffe.io/docs, "SPIFFE ID"
+ROLES = ("observer", "executor")  # whose processes may have a certificate of their own
 _DAY = "%Y-%m-%d %H:%M UTC"
 
 
@@ -24,6 +25,11 @@ class PairFiles(NamedTuple):
 
     cert_file: str
     key_file: str
+
+
+def uri_of(cluster: str, role: str = "") -> str:
+    """Of the certificate of a cluster's agent; with one of ROLES, of that half of it."""
+    return f"{URI}{cluster}/{role}" if role in ROLES else URI + cluster
 
 
 def pair_problems(files: PairFiles, now: dt.datetime | None) -> Iterator[FileProblem]:

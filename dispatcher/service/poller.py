@@ -89,7 +89,7 @@ class Poller:
             self._incarnation, self._since, timing.poll_wait_s, timeout_s=timing.silent_s
         )
         self._check_trust()
-        if self._continues(changes) and await self._deliver(ClusterChanged(changes)):
+        if self._continues(changes) and await self._deliver(ClusterChanged(changes, self._link.executor_apart)):
             self._took(changes)
             await self._note_first_sync(changes)
             return True
@@ -123,7 +123,8 @@ class Poller:
         wait = wait and not self._heard and self.silent
         if not wait or self._clock() - self._started > self._timing.first_sync_s:
             self._heard = True
-            await self._deliver(ClusterSilent(self.cluster, problem))
+            trusted = not self._distrust(self.cluster)
+            await self._deliver(ClusterSilent(self.cluster, problem, self._link.executor_apart if trusted else None))
         self.silent = True
 
     def _backoff(self) -> float:

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from dispatcher.config.certificates import URI
+from dispatcher.config.certificates import ROLES, uri_of
 from dispatcher.service.errors import CommandError
 
 AUTHORITY_DAYS, LEAF_DAYS = 3650, 90
@@ -44,7 +44,8 @@ class Made:
 
 
 def ensure(folder: Path, hosts: Iterable[str], clusters: Iterable[str]) -> list[Made]:
-    """Make what is missing or soon expires: ca, gateway (for `hosts`) and cluster-NAME, each as .crt and .key.
+    """Make what is missing or soon expires, each as .crt and .key: ca, gateway (for `hosts`), cluster-NAME for an agent
+    that is one process, cluster-NAME.observer and cluster-NAME.executor for one that is two.
 
     CommandError: a file cannot be read or written.
     """
@@ -56,14 +57,18 @@ def ensure(folder: Path, hosts: Iterable[str], clusters: Iterable[str]) -> list[
         hosts = tuple(hosts)
         if hosts:
             found.append(_leaf(folder / "gateway", authority, [_host(one) for one in hosts], now))
-        found += [_leaf(folder / f"cluster-{cluster}", authority, [_uri(cluster)], now) for cluster in clusters]
+        found += [
+            _leaf(folder / f"cluster-{cluster}{'.' * bool(role)}{role}", authority, [_uri(cluster, role)], now)
+            for cluster in clusters
+            for role in ("", *ROLES)
+        ]
     except (OSError, ValueError, TypeError) as error:
         raise CommandError(f"{folder}: {error}") from None
     return found
 
 
-def _uri(cluster: str) -> x509.GeneralName:
-    return x509.UniformResourceIdentifier(URI + cluster)
+def _uri(cluster: str, role: str) -> x509.GeneralName:
+    return x509.UniformResourceIdentifier(uri_of(cluster, role))
 
 
 def _host(name: str) -> x509.GeneralName:
