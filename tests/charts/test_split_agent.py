@@ -136,6 +136,13 @@ def test_policies_budgets_and_certificates_are_each_roles_own(helm: Helm) -> Non
     assert certificates == {f"global-dispatcher-agent-{role}": [f"{uri}/{role}"] for role in ("observer", "executor")}
 
 
+def test_one_monitor_finds_both(helm: Helm) -> None:
+    objects = helm.template("agent", {**SPLIT, "metrics": {"enabled": True}, "podMonitor": {"enabled": True}})
+    selector = only(objects, "PodMonitor")["spec"]["selector"]["matchLabels"].items()
+    for role in ("observer", "executor"):
+        assert selector <= of_role(objects, role)["spec"]["template"]["metadata"]["labels"].items()
+
+
 def test_both_read_one_file(objects: list[Object]) -> None:
     told = yaml.safe_load(only(objects, "ConfigMap")["data"]["agent.yaml"])
     assert "role" not in told
