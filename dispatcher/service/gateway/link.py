@@ -54,6 +54,8 @@ class GatewayLink:
         if self.executor_apart is None:
             return told
         executor = await self._executor()
+        if isinstance(away := self._find(EXECUTOR), str):
+            told = msgspec.structs.replace(told, problem=told.problem or f"takes no orders: its executor: {away}")
         if executor is None:
             return msgspec.structs.replace(told, keys=())
         if executor.cluster_uid and told.cluster_uid and executor.cluster_uid != told.cluster_uid:

@@ -88,7 +88,9 @@ async def test_without_its_executor_a_cluster_reports_and_takes_no_orders(site: 
     async with half(site, observer):
         await there(link, "observer")
         assert link.executor_apart is False
-        assert (await link.changes("", 0, 0.1, timeout_s=WAIT_S)).keys == ()
+        changes = await link.changes("", 0, 0.1, timeout_s=WAIT_S)
+        assert (changes.keys, changes.api_ok) == ((), True)
+        assert "takes no orders: its executor: its agent has never connected" in changes.problem
         for call in (link.execute(BATCH, timeout_s=WAIT_S), link.set_peers(PEERS, timeout_s=WAIT_S)):
             with pytest.raises(AgentMissing, match="executor of cluster east is not connected"):
                 await call
