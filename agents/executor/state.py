@@ -30,6 +30,7 @@ KEYS = "keys"  # the value with the keys of other clusters
 OWN_KEYS = (
     "own_keys"  # the value with the public keys of this one, the one it signs with first; compared, never believed
 )
+CONFIRMED = "confirmed"  # the value with the time (seconds since 1970) at which an operator last confirmed a restore
 MAX_VALUES = 224 * 1024  # bytes of JSON; the API server takes 256 KiB of annotations
 ASKS = "answer "  # before a question
 _UNREADABLE = "what this executor has obeyed cannot be read"

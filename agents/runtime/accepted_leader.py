@@ -12,7 +12,7 @@ import structlog
 from agents.executor.http import Procedure
 from agents.executor.keys import FORGET
 from agents.executor.local import Local, Moment
-from agents.executor.state import ASKS, CLUSTER, KEYS, OWN_KEYS, other_name
+from agents.executor.state import ASKS, CLUSTER, CONFIRMED, KEYS, OWN_KEYS, other_name
 from dispatcher.model.names import CONFIRM_RESTORED, FORGET_KEYS
 
 LOG = structlog.get_logger("agent.accepted_leader")
@@ -108,6 +108,8 @@ class AcceptedLeader:
             LOG.info("an operator says so", cluster=self._local.cluster, word=word)
             if word == CONFIRM_RESTORED:
                 self.confirm_restored()
+                # An observer in a process of its own reads it there.
+                problem = await self._drive(state.remember(CONFIRMED, repr(self._clock().wall))) or problem
             else:
                 trusted.forget(word.removeprefix(FORGET_KEYS))
         if words:

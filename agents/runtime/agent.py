@@ -1,6 +1,7 @@
 """One agent: the observer and the executor of one cluster in one event loop. Knows no Ray."""
 
 import asyncio
+import dataclasses
 import time
 import uuid
 from collections import Counter
@@ -13,94 +14,90 @@ import structlog
 
 from agents.executor.policy import Accept, ExecutorPolicy
 from agents.kube.client import KubeClient, Patience
-from agents.kube.convert import pod_seen
-from agents.kube.listwatch import ListWatch, Pace
-from agents.kube.nodes import node_seen
-from agents.kube.objects import KINDS
 from agents.kube.session import Access
-from agents.observer.cache import ClusterCache
-from agents.observer.change_feed import ChangeFeed, Health, Identity
-from agents.observer.changes import ChangeLog
-from agents.observer.loads import Loads
+from agents.observer.change_feed import Health, Identity
 from agents.observer.mark_verifier import MarkVerifier
-from agents.observer.owner_uses import OwnerUses
 from agents.observer.seen import NODES, PODS, WrongSchedulerName
-from agents.runtime.coalescing import coalesce_changes
 from agents.runtime.executor_loop import ExecutorLoop, ExecutorSettings
-from agents.runtime.health import HealthMonitor
+from agents.runtime.executor_record import ExecutorRecord
 from agents.runtime.keyfile import load_keys
 from agents.runtime.metrics import MetricsServer, Told
+from agents.runtime.observing import Observing
 from agents.runtime.probing import PeerProbes
-from agents.runtime.readings import Readings
 from agents.runtime.relay.near_end import OpenStreams
 from agents.runtime.relay.relaying import far_end, serve_endpoint
 from agents.runtime.relay.settings import RelaySettings
-from agents.runtime.settings import AgentSettings, ApiSettings
-from agents.runtime.telemetry_report import report
-from agents.runtime.watch_handler import WatchHandler
-from agents.runtime.watch_verifier import WatchVerifier
+from agents.runtime.settings import EXECUTOR, OBSERVER, AgentSettings
+from agents.runtime.watching import Watching
 from agents.telemetry.source import Status
 from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, PodRef, Telemetry
 
 LOG = structlog.get_logger("agent")
-MAX_WAIT_S = 60.0
 CANCEL_AGAIN_S = 0.5
 HOUSEKEEPING_S = 1.0
 RECALL_S = 5.0  # between two looks at what the executor has stored, while that is not known or wrong
 HELLO_S = 1.0  # how long a greeting waits for it
 
 
+class WrongRole(RuntimeError):  # noqa: N818 - reads as what happened
+    """This process was asked for what only the cluster's other one does."""
+
+
 class Agent:
-    """Serves one cluster. `start` returns at once: hello and changes answer from then on, synced or not."""
+    """Serves one cluster, or one half of it (`settings.role`): its observer, which holds no key and writes nothing, or
+    its executor. `start` returns at once: hello and changes answer from then on, synced or not.
+    """
 
     def __init__(self, settings: AgentSettings) -> None:
-        self.settings = settings
+        self.settings, api = settings, settings.api
         self.incarnation = uuid.uuid4().hex
         self._news = asyncio.Event()
-        self._telemetry: asyncio.Task[Telemetry] | None = None  # the last report of sources, or the one in the making
-        self._log = ChangeLog(max_graves=settings.max_graves, on_change=self._news.set)
-        self.cache = ClusterCache(self._log, (kind.name for kind in KINDS))
-        self._loads = Loads(
-            self._log,
-            tau_s=settings.kubelet.smoothing_s,
-            signals=settings.all_signals(),
-            preference=settings.telemetry.preference(),
-        )
-        self._uses = OwnerUses(self._log, self.cache.pod_by_name)
-        self._loads.on_pods = self._uses.add
-        self._follow = ChangeFeed(self.cache, self._loads, self._uses)
-        api = settings.api
         self._client = KubeClient(Access(settings.kubeconfig, settings.context), Patience(api.connect_s, api.request_s))
-        keys = load_keys(settings.key_file, settings.cluster)
-        self._keys = keys.endorsed_keys()
-        self._watch_handler = watch_handler = WatchHandler(
-            self.cache, settings.kubelet.bandwidth, MarkVerifier(keys.public)
-        )
-        pace = _pace(api)
-        self._watches = (
-            ListWatch(self._client, NODES, "/api/v1/nodes", node_seen, watch_handler, pace),
-            ListWatch(self._client, PODS, "/api/v1/pods", pod_seen, watch_handler, pace),
-            *(
-                ListWatch(self._client, kind.name, kind.path, kind.seen, watch_handler, pace, optional=True)
-                for kind in KINDS
-            ),
-        )
-        self._health = HealthMonitor(self._client, self._watches, api, self._log.bump, self._rewatch)
-        self._watch_verifier = WatchVerifier(self._client, self._watches, api, self._reopen, self._went_back)
-        self._readings = Readings(self._client, self.cache.targets, self._loads, settings)
+        keys = load_keys(settings.key_file, settings.cluster) if settings.role != OBSERVER else None
+        self._keys = keys.endorsed_keys() if keys is not None else ()
+        self._marks = MarkVerifier(keys.public if keys is not None else ())
+        self._watching = Watching(self._client, settings, self._marks, self._news.set)
+        self.cache, self._health = self._watching.cache, self._watching.health
+        options = executor_settings(settings)
+        self._policy = options.policy
+        self._executing: ExecutorLoop | None = None
+        if keys is not None:
+            self._executing = self._executor_of(
+                ExecutorLoop(self._client, self.cache, settings.cluster, settings=options, keys=keys)
+            )
+        self._record: ExecutorRecord | None = None
+        if settings.role == OBSERVER:
+            self._record = ExecutorRecord(settings.cluster, self._take_keys, self.confirm_restored)
+            self._watching.on_went_back = self._record.went_back
+        self._observing: Observing | None = None
+        if settings.role != EXECUTOR:
+            observed = (self._client, self._watching, settings, self._news, self._who, lambda: self.health)
+            self._observing = Observing(*observed)
         self._probes = PeerProbes(settings.links, lambda: self._health.cluster_uid)
-        executor = executor_settings(settings)
-        self._policy = executor.policy
-        self._executor = ExecutorLoop(self._client, self.cache, settings.cluster, settings=executor, keys=keys)
-        self.far_end = far_end(self._executor, self._client)
-        self.cache.on_bound = self._executor.shown
-        self._executor.accepted_leader.remote_pods = self._remote_pods
-        self._executor.accepted_leader.confirm_restored = self.confirm_restored
-        self._heard_at: float | None = None
         self._outcomes: Counter[str] = Counter()
         self.metrics = MetricsServer(settings.metrics, self._told)
-        self._watching: dict[str, asyncio.Task[None]] = {}
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _executor_of(self, executor: ExecutorLoop) -> ExecutorLoop:
+        """Joined to what is watched."""
+        self.far_end = far_end(executor, self._client)
+        self.cache.on_bound = executor.shown
+        self._watching.on_went_back = executor.server_went_back
+        executor.accepted_leader.remote_pods = self._remote_pods
+        executor.accepted_leader.confirm_restored = self.confirm_restored
+        return executor
+
+    @property
+    def _executor(self) -> ExecutorLoop:
+        if self._executing is None:
+            raise WrongRole("this is the cluster's observer: orders are its executor's")
+        return self._executing
+
+    @property
+    def _observer(self) -> Observing:
+        if self._observing is None:
+            raise WrongRole("this is the cluster's executor: reports are its observer's")
+        return self._observing
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -109,41 +106,41 @@ class Agent:
         # Tasks take over the context: every log line of this agent names its cluster.
         with structlog.contextvars.bound_contextvars(cluster=self.settings.cluster):
             LOG.info("agent starts", incarnation=self.incarnation)
-            self._rewatch()
+            if self._record is None:  # else once it is known whose marks are whose
+                self._watching.open(self._spawn)
             self._tasks = [
                 self._spawn(self._health.run(), "health"),
-                self._spawn(self._watch_verifier.run(), "watch_verifier"),
-                self._spawn(self._readings.run(), "readings"),
-                self._spawn(self._probes.run(), "probes"),
-                self._spawn(self._executor.run(), "executor"),
-                self._spawn(self._keep_house(), "housekeeping"),
+                self._spawn(self._watching.verifier.run(), "watch_verifier"),
                 self._spawn(self._keep_memory(), "memory"),
                 self._spawn(self.metrics.run(), "metrics"),
             ]
+            if self._observing is not None:
+                self._tasks += [self._spawn(*self._observing.work()), self._spawn(self._probes.run(), "probes")]
+            if self._executing is not None:
+                self._tasks += [
+                    self._spawn(self._executing.run(), "executor"),
+                    self._spawn(self._keep_house(self._executing), "housekeeping"),
+                ]
 
     async def stop(self) -> None:
         """End everything; calls still waiting are answered as they stand."""
-        await self._executor.stop()
+        if self._executing is not None:
+            await self._executing.stop()
         await _end(self._tasks)
-        await _end(self._watching.values())
-        await self._readings.close()
+        await _end(self._watching.tasks.values())
+        if self._observing is not None:
+            await self._observing.close()
         await self._client.close()
         LOG.info("agent stopped", cluster=self.settings.cluster)
 
-    def _went_back(self, known: int, found: int) -> None:
-        """The API server shows an older version than it did."""
-        self._executor.server_went_back()
-        self._health.went_back(known, found)
-
-    def _rewatch(self) -> None:
-        """(Re)open the watches; each resumes where it was."""
-        for watch in self._watches:
-            self._reopen(watch)
-
-    def _reopen(self, watch: ListWatch) -> None:
-        if watch.kind in self._watching:
-            self._watching[watch.kind].cancel()
-        self._watching[watch.kind] = self._spawn(watch.run(), f"watch {watch.kind}")
+    def _take_keys(self, keys: tuple[str, ...]) -> None:
+        """The public keys of this cluster, of which an observer alone learns from what the executor has stored."""
+        LOG.info("marks are verified by the keys that the executor has stored", keys=keys)
+        first, self._marks.keys = not self._marks.keys, keys
+        if first:
+            self._watching.open(self._spawn)
+        else:
+            self._watching.start_over()
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=name)
@@ -155,25 +152,30 @@ class Agent:
         served = serve_endpoint(self._executor, self._client, settings, streams)
         self._tasks.append(self._spawn(served, "kubelet endpoint"))
 
-    async def _keep_house(self) -> None:
-        """Hand over what the executor learns from the observer: the cluster's UID, pods to warn about."""
+    async def _keep_house(self, executor: ExecutorLoop) -> None:
+        """Hand over what the executor learns from the watches: the cluster's UID, pods to warn about."""
         while True:
-            self._executor.cluster_uid = self._health.cluster_uid
+            executor.cluster_uid = self._health.cluster_uid
             for pod in self.cache.take_warnings(self.settings.cluster):
                 ref = PodRef(pod.namespace, pod.name, pod.uid)
                 if isinstance(pod, WrongSchedulerName):
-                    self._executor.warn_foreign(ref, pod.scheduler_name)
+                    executor.warn_foreign(ref, pod.scheduler_name)
                 else:
-                    self._executor.warn_invalid_annotation(ref, pod.reason, pod.text)
-            forged = self._watch_handler.take_forged()
-            for ref, text in () if self._executor.accepted_leader.wrong_key else forged:
-                self._executor.warn_invalid_annotation(ref, "UnverifiedMark", text)
+                    executor.warn_invalid_annotation(ref, pod.reason, pod.text)
+            forged = self._watching.handler.take_forged()
+            for ref, text in () if executor.accepted_leader.wrong_key else forged:
+                executor.warn_invalid_annotation(ref, "UnverifiedMark", text)
             await asyncio.sleep(HOUSEKEEPING_S)
 
     async def _keep_memory(self) -> None:
         """Know whom the executor has obeyed, and under which name its cluster is served."""
         while True:
-            await self._executor.accepted_leader.recall()
+            if self._record is not None:
+                await self._record.read(self._client)
+                self.cache.take_warnings()  # they are the executor's to tell
+                self._watching.handler.take_forged()
+            else:
+                await self._executor.accepted_leader.recall()
             await asyncio.sleep(RECALL_S)
 
     def _remote_pods(self) -> int | None:
@@ -187,36 +189,45 @@ class Agent:
     @property
     def health(self) -> Health:
         """Whether the API server answers and is the right one, and why not."""
-        problem = self._executor.accepted_leader.not_ours
+        problem = self._not_ours or (self._record.problem if self._record is not None and not self._marks.keys else "")
         return Health(problem=problem) if problem else self._health.now
+
+    @property
+    def _not_ours(self) -> str:
+        if self._record is not None:
+            return self._record.not_ours
+        return self._executor.accepted_leader.not_ours
 
     @property
     def sources(self) -> dict[str, Status]:
         """How each source of readings does."""
-        return self._readings.status
+        return self._observer.sources
 
     async def telemetry(self) -> Telemetry:
         """The same for whoever asks from afar, with what each source tells of which nodes."""
-        if self._telemetry is None or self._telemetry.done():  # one at a time, however many ask: it takes a while
-            made = report(self.settings, self.sources, self._loads, self.cache.targets.keys(), time.monotonic())
-            self._telemetry = asyncio.create_task(made)
-        return await asyncio.shield(self._telemetry)
+        return await self._observer.telemetry()
 
     async def _told(self) -> Told:
         """For metrics."""
-        return Told(
+        told = Told(
             time.monotonic(),
             api_up=self.health.api_ok,
             synced=self.cache.synced,
             nodes=self.cache.count(NODES),
             pods=self.cache.count(PODS),
-            heard_at=self._heard_at,
-            epoch=self._executor.obeys,
-            watches=self._watches,
+            epoch=self._obeys,
+            watches=self._watching.watches,
             outcomes=self._outcomes,
-            telemetry=await self.telemetry(),
-            owner_uses=len(self._uses),
-            owner_uses_dropped=self._uses.dropped,
+        )
+        if self._observing is None:
+            return told
+        uses = self._observing.uses
+        return dataclasses.replace(
+            told,
+            heard_at=self._observing.heard_at,
+            telemetry=await self._observing.telemetry(),
+            owner_uses=len(uses),
+            owner_uses_dropped=uses.dropped,
         )
 
     def confirm_restored(self) -> None:
@@ -229,37 +240,32 @@ class Agent:
 
     def remember_highest(self, seen: Mapping[str, int]) -> None:
         """What an earlier life saw; at any time. A server that is behind it went back in between."""
-        self._watch_verifier.remember(seen)
+        self._watching.verifier.remember(seen)
 
     def _who(self) -> Identity:
         """Nobody's, as far as a dispatcher may know, where the cluster is another agent's, by its name or its keys."""
-        uid = "" if self._executor.accepted_leader.not_ours else self._health.cluster_uid
+        uid = "" if self._not_ours else self._health.cluster_uid
         policy = self._policy
         return Identity(self.settings.cluster, uid, self.incarnation, policy.evict_foreign, self._keys, policy.openings)
 
+    @property
+    def _obeys(self) -> int:
+        return self._record.epoch if self._record is not None else self._executor.obeys
+
     async def hello(self) -> Hello:
         """Who this is. `cluster_uid` is empty until the API server has answered."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(HELLO_S):
-                await self._executor.accepted_leader.recall()
-        who, server, obeys = self._who(), self._health.server_version, self._executor.obeys
-        return Hello(who.cluster, who.cluster_uid, who.incarnation, server_version=server, keys=self._keys, obeys=obeys)
+        if self._executing is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(HELLO_S):
+                    await self._executing.accepted_leader.recall()
+        who, server = self._who(), self._health.server_version
+        return Hello(
+            who.cluster, who.cluster_uid, who.incarnation, server_version=server, keys=self._keys, obeys=self._obeys
+        )
 
     async def changes(self, incarnation: str, since: int, wait_s: float) -> Changes:
         """Long poll: what changed after `since` as soon as there is any, else nothing new after `wait_s` seconds."""
-        self._heard_at = time.monotonic()
-        deadline = self._heard_at + max(0.0, min(wait_s, MAX_WAIT_S))
-        with suppress(TimeoutError):
-            async with asyncio.timeout(deadline - time.monotonic()):
-                while not self._follow.has_news(self._who(), incarnation, since):
-                    self._news.clear()
-                    await self._news.wait()
-                    await coalesce_changes(
-                        lambda: self._log.revision,
-                        lambda: asyncio.sleep(self.settings.coalesce_s),
-                        lambda: self._log.urgent > since,
-                    )
-        return self._follow.since(self._who(), incarnation, since, self.health, time.monotonic())
+        return await self._observer.changes(incarnation, since, wait_s)
 
     async def execute(self, batch: IntentBatch) -> OutcomeBatch:
         """Carry out intents; one outcome each, in their order."""
@@ -269,9 +275,17 @@ class Agent:
         return answer
 
     async def set_peers(self, peers: Peers) -> PeersAck:
-        """What the proxy nodes of this cluster shall show; and whom to probe, unless a newer dispatcher is obeyed."""
-        heard = await self._executor.set_peers(peers)
-        if peers.dispatcher_epoch >= self._executor.obeys:
+        """What the proxy nodes of this cluster shall show; and whom to probe, unless a newer dispatcher is obeyed.
+
+        An observer alone only probes, and has no word that could renew a lease.
+        """
+        if self._executing is not None:
+            heard = await self._executing.set_peers(peers)
+        else:
+            heard = PeersAck(self.settings.cluster)
+        if self._observing is None:
+            return heard
+        if peers.dispatcher_epoch >= self._obeys:
             self._probes.follow(peers.peers)
         return msgspec.structs.replace(heard, probe=self._probes.address, links=self._probes.readings())
 
@@ -286,17 +300,6 @@ def executor_settings(settings: AgentSettings) -> ExecutorSettings:
         peer_ttl_s=options.peer_ttl_s,
         policy=ExecutorPolicy(rows, evict_foreign=options.evict_foreign, closed=options.closed, relay=options.relay),
         rename_from=settings.rename_from,
-    )
-
-
-def _pace(api: ApiSettings) -> Pace:
-    return Pace(
-        silence_s=api.silence_s,
-        watch_s=api.watch_s,
-        list_s=api.list_s,
-        backoff_s=api.backoff_s,
-        max_backoff_s=api.max_backoff_s,
-        page=api.page,
     )
 
 

@@ -11,6 +11,8 @@ from agents.runtime.link_settings import LinkSettings
 from agents.runtime.telemetry_settings import TelemetrySettings
 from dispatcher.model.signals import MAX_SIGNALS, NAME_PATTERN
 
+BOTH, OBSERVER, EXECUTOR = "both", "observer", "executor"
+
 
 class KubeletSettings(BaseModel):
     """How node readings are taken."""
@@ -164,6 +166,10 @@ class AgentSettings(BaseModel):
         default="",
         pattern=r"^([a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?)?$",
         description="Name under which the cluster was served before: taken over once no remote pod is there.",
+    )
+    role: Literal["both", "observer", "executor"] = Field(
+        default="both",
+        description="What this process is: the observer, which reads and reports; the executor, which writes; or both.",
     )
     kubeconfig: str = Field(default="", description="File with the credentials; empty: the pod's own service account.")
     context: str = Field(default="", description="Context of that file; empty: its current one.")

@@ -59,6 +59,8 @@ async def serve(path: str, answer: Answer) -> asyncio.Server:
 class SocketLink:
     """A `service.link.AgentLink` to a fake agent in another process."""
 
+    executor_apart: bool | None = None
+
     def __init__(self, cluster: str, path: str) -> None:
         self.cluster, self._path = cluster, path
         self._numbers = count()

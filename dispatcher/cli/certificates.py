@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dispatcher.cli.output import Output, print_value
+from dispatcher.config.certificates import ROLES
 from dispatcher.config.sections import CLUSTER_NAME
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.gateway.authority import Made, ensure
@@ -39,7 +40,11 @@ def _row(one: Made) -> dict[str, object]:
 def _next(folder: Path, hosts: Sequence[str], clusters: Sequence[str]) -> list[str]:
     """The commands that bring the files where they are needed, or replace those that are there."""
     dispatcher = [("gateway", "the dispatcher's cluster", "CONTEXT", "global-dispatcher-gateway")] if hosts else []
-    agents = [(f"cluster-{name}", f"cluster {name}", name, "global-dispatcher-agent") for name in clusters]
+    agents = [
+        (f"cluster-{name}.{role}", f"cluster {name}, for its {role}", name, f"global-dispatcher-agent-{role}")
+        for name in clusters
+        for role in ROLES
+    ]
     return [
         f"In {where} (again after each renewal; pods see it within about a minute):\n"
         f"  kubectl --context {context} create namespace {_NAMESPACE} --dry-run=client -o yaml "

@@ -128,6 +128,9 @@ def run(
 def agent(
     config: Annotated[Path, typer.Option("--config", metavar="FILE", help="The agent's settings, agent.yaml.")],
     node_ip: Annotated[str, typer.Option("--node-ip", metavar="IP", help="Instead of ray.node_ip.")] = "",
+    role: Annotated[
+        str, typer.Option("--role", metavar="observer|executor|both", help="Instead of role: one half of the agent.")
+    ] = "",
 ) -> None:
     """Run the agent of a cluster, beside its API server, and stay.
 
@@ -135,7 +138,7 @@ def agent(
     """
     from agents.runtime.join.process import join
 
-    code = join(config, node_ip)
+    code = join(config, node_ip, role)
     sys.stderr.flush()
     os._exit(code)  # Ray's own exit handlers wait for a head that may be gone
 

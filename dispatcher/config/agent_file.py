@@ -9,7 +9,8 @@ from pydantic import ValidationError
 from agents.runtime.join.settings import JoinSettings
 from agents.runtime.keyfile import KeyFileError, default_path, read_keys
 from agents.runtime.outbound.settings import GatewaySettings
-from dispatcher.config.certificates import URI, PairFiles, authority_problems, pair_problems, uris_of
+from agents.runtime.settings import OBSERVER
+from dispatcher.config.certificates import PairFiles, authority_problems, pair_problems, uri_of, uris_of
 from dispatcher.config.document import Document
 from dispatcher.config.problems import Problem
 from dispatcher.config.validation import findings
@@ -27,12 +28,12 @@ def agent_yaml_problems(document: Document, now: dt.datetime | None = None) -> l
         settings = JoinSettings.model_validate(document.data)
     except ValidationError as error:
         return findings(JoinSettings, document, error, ())
-    problems = [*_key_problems(settings, document)]
+    problems = [*_key_problems(settings, document)] if settings.role != OBSERVER else []  # which signs nothing
     ca_file = settings.kubelet.ca_file
     if ca_file and not FilePath(ca_file).is_file():
         problems.append(document.problem(("kubelet", "ca_file"), f"there is no file {ca_file}"))
     if settings.gateway is not None:
-        problems += _gateway_problems(settings.gateway, settings.cluster, document, now or dt.datetime.now(dt.UTC))
+        problems += _gateway_problems(settings.gateway, settings, document, now or dt.datetime.now(dt.UTC))
     return problems
 
 
@@ -46,13 +47,15 @@ def _key_problems(settings: JoinSettings, document: Document) -> Iterator[Proble
 
 
 def _gateway_problems(
-    gateway: GatewaySettings, cluster: str, document: Document, now: dt.datetime
+    gateway: GatewaySettings, settings: JoinSettings, document: Document, now: dt.datetime
 ) -> Iterator[Problem]:
     found = [
         *authority_problems("ca_file", gateway.ca_file, now),
         *pair_problems(PairFiles(gateway.cert_file, gateway.key_file), now),
     ]
     yield from (document.problem(("gateway", one.key), one.text) for one in found)
-    if not any(one.key == "cert_file" for one in found) and (uris := uris_of(gateway.cert_file)) != (URI + cluster,):
-        text = f"{gateway.cert_file} is not of cluster {cluster}: its URIs are {shown(list(uris))}, not {URI}{cluster}"
+    own, uris = uri_of(settings.cluster, settings.role), uris_of(gateway.cert_file)
+    good = (own,), (uri_of(settings.cluster),)
+    if not any(one.key == "cert_file" for one in found) and uris not in good:
+        text = f"{gateway.cert_file} is not of cluster {settings.cluster}: its URIs are {shown(list(uris))}, not {own}"
         yield document.problem(("gateway", "cert_file"), text)

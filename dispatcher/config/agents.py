@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from agents.runtime.keyfile import KeyFileError, default_path, read_keys
-from agents.runtime.settings import AgentSettings
+from agents.runtime.settings import BOTH, AgentSettings
 from dispatcher.config.access import usual_kubeconfig
 from dispatcher.config.document import Document
 from dispatcher.config.problems import Path, Problem
@@ -16,7 +16,8 @@ from dispatcher.config.sections import ClusterSection
 from dispatcher.config.validation import findings
 from dispatcher.scheduling.framework.plugin_args import did_you_mean, shown
 
-_BESIDE = {"cluster": "name", "kubeconfig": "kubeconfig", "context": "context"}  # set by keys of the cluster itself
+# Set by keys of the cluster itself.
+_BESIDE = {"cluster": "name", "kubeconfig": "kubeconfig", "context": "context", "role": "via"}
 
 
 _FILES = (("key_file",), ("log_file",), ("kubelet", "ca_file"))  # keys of an agent that name files
@@ -108,6 +109,7 @@ def agent_settings(cluster: ClusterSection) -> AgentSettings:
         "cluster": cluster.name,
         "kubeconfig": cluster.kubeconfig or usual_kubeconfig(),
         "context": cluster.context,
+        "role": BOTH,  # on Ray there is one process
     }
     return AgentSettings.model_validate(given)
 

@@ -10,7 +10,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPublicKeyTypes
 
-URI = "spiffe://global-dispatcher.io/cluster/"  # and the cluster's name: https://spiffe.io/docs, "SPIFFE ID"
+URI = "spiffe://global-dispatcher.io/cluster/"  # https://spiffe.io/docs, "SPIFFE ID"
+ROLES = ("observer", "executor")  # whose processes may have a certificate of their own
 SOON = dt.timedelta(days=14)  # before its end a file is worth a word
 _List = x509.CertificateRevocationList
 _DAY = "%Y-%m-%d %H:%M UTC"
@@ -29,6 +30,11 @@ class PairFiles(NamedTuple):
 
     cert_file: str
     key_file: str
+
+
+def uri_of(cluster: str, role: str = "") -> str:
+    """Of the certificate of a cluster's agent; with one of ROLES, of that half of it."""
+    return f"{URI}{cluster}/{role}" if role in ROLES else URI + cluster
 
 
 def pair_problems(files: PairFiles, now: dt.datetime | None) -> Iterator[FileProblem]:

@@ -57,6 +57,7 @@ class ClusterView:
     synced: bool = False
     api_ok: bool = False
     silent: bool = True
+    executor: bool | None = None  # whether the executor is there, where it is a process apart from who reports
     problem: str = "has not reported yet"
     restored: bool = False  # it went back in time and is not reconciled: what is missing there proves nothing
     confirmed: int = 0  # as in Changes
@@ -78,6 +79,11 @@ class ClusterView:
     def ready(self) -> bool:
         """Whether new pods may go there and absence of a pod there means something."""
         return self.synced and self.api_ok and not self.silent
+
+    @property
+    def takes_orders(self) -> bool:
+        """Whether its executor is there."""
+        return not self.silent if self.executor is None else self.executor
 
     def unrenewed_s(self, now: float) -> float:
         """For how long none of its leases can have been renewed, 0 while it is ready.

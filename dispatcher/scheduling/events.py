@@ -10,9 +10,10 @@ from dispatcher.scheduling.records.decision import Decision
 
 @dataclass(frozen=True)
 class ClusterChanged:
-    """An agent reported; an empty report still proves that it lives."""
+    """An agent reported; an empty report still proves that it lives. `executor`: as of ClusterView."""
 
     changes: Changes
+    executor: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -24,10 +25,13 @@ class FoldOn:
 
 @dataclass(frozen=True)
 class ClusterSilent:
-    """An agent did not answer in time or died: nothing new goes there until it reports again."""
+    """An agent did not answer in time or died: nothing new goes there until it reports again. `executor`: as of
+    ClusterView.
+    """
 
     cluster: str
     problem: str
+    executor: bool | None = None
 
 
 @dataclass(frozen=True)

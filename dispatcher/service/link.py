@@ -62,6 +62,11 @@ class AgentLink(Protocol):
         """The cluster that this agent must be of."""
         ...
 
+    @property
+    def executor_apart(self) -> bool | None:
+        """Whether an executor is connected that is not the observer's process; None: both are one process."""
+        ...
+
     async def hello(self, *, timeout_s: float) -> Hello:
         """Who the agent is."""
         ...
@@ -106,6 +111,8 @@ async def within(call: Awaitable[T], timeout_s: float, cluster: str, what: str) 
 
 class LocalLink:
     """An agent in this process, through the same bytes that would cross to another one."""
+
+    executor_apart: bool | None = None
 
     def __init__(self, cluster: str, agent: Called) -> None:
         self.cluster = cluster

@@ -97,7 +97,7 @@ class Poller:
         wait_s = timing.poll_wait_s if self._asked else 0.0
         changes = await self._link.changes(self._incarnation, self._since, wait_s, timeout_s=timing.silent_s)
         self._check_trust()
-        if self._continues(changes) and await self._deliver(ClusterChanged(changes)):
+        if self._continues(changes) and await self._deliver(ClusterChanged(changes, self._link.executor_apart)):
             self._took(changes)
             await self._note_first_sync(changes)
             return True
@@ -127,7 +127,8 @@ class Poller:
     async def _tell_silent(self, problem: str) -> None:
         if not self._told:  # what another reader has brought is not gone on with
             self._incarnation, self._since = "", 0
-        await self._deliver(ClusterSilent(self.cluster, problem))
+        trusted = not self._distrust(self.cluster)
+        await self._deliver(ClusterSilent(self.cluster, problem, self._link.executor_apart if trusted else None))
 
     async def _fail(self, problem: str, *, wait: bool) -> None:
         """`wait`: one that was never heard may only be slow to start, so it is waited for."""

@@ -28,6 +28,8 @@ _OPEN_TIMEOUT_S = 10.0
 class RayLink:
     """The actor of one cluster. `open_actor` finds or creates it; it may block, with a dead Ray for ever."""
 
+    executor_apart: bool | None = None
+
     def __init__(self, cluster: str, open_actor: Callable[[], Any]) -> None:
         self.cluster = cluster
         self._open = open_actor

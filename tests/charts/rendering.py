@@ -83,7 +83,7 @@ def containers(objects: list[Object]) -> Iterator[Object]:
 def write_mounted(objects: list[Object], folder: Path) -> Path:
     """The files of the pod's ConfigMap, where the pod would see them."""
     data = only(objects, "ConfigMap")["data"]
-    spec = only(objects, "Deployment")["spec"]["template"]["spec"]
+    spec = of_kind(objects, "Deployment")[0]["spec"]["template"]["spec"]
     (volume,) = [one for one in spec["volumes"] if one["name"] == "config"]
     items = volume["configMap"].get("items") or [{"key": key, "path": key} for key in data]
     for item in items:

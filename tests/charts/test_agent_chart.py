@@ -132,8 +132,8 @@ def test_the_agent_reads_the_mounted_file_and_says_where_it_is(helm: Helm) -> No
 
 
 def test_an_agent_that_dials_out_has_certificates_and_nothing_of_ray(helm: Helm, tmp_path: Path) -> None:
-    values = {"ray": {"address": ""}, "gateway": {"urls": ["wss://gateway.example:7443"], "tlsSecret": "mine"}}
-    objects = helm.template("agent", values)
+    gateway = {"urls": ["wss://gateway.example:7443"], "tlsSecret": "mine", "split": False}
+    objects = helm.template("agent", {"ray": {"address": ""}, "gateway": gateway})
     settings = join.read_settings(write_mounted(objects, tmp_path) / "agent.yaml")
     assert settings.gateway == GatewaySettings(
         urls=("wss://gateway.example:7443",),
@@ -413,14 +413,15 @@ def test_who_serves_as_the_kubelet_of_proxy_nodes_may_review_its_callers(helm: H
     settings = join.read_settings(write_mounted(objects, tmp_path) / "agent.yaml")
     files = {"cert_file": "/run/secrets/relay/tls.crt", "key_file": "/run/secrets/relay/tls.key"}
     assert settings.relay == RelaySettings(**files)  # type: ignore[arg-type]
-    (one,) = containers(of_kind(objects, "Deployment"))
-    assert {"name": "kubelet", "containerPort": 10250} in one["ports"]
-    assert {"name": "relay", "mountPath": "/run/secrets/relay", "readOnly": True} in one["volumeMounts"]
+    for one in containers(of_kind(objects, "Deployment")):
+        serves = one["command"][-1] == "executor"
+        assert ({"name": "kubelet", "containerPort": 10250} in one["ports"]) == serves
+        assert ({"name": "relay", "mountPath": "/run/secrets/relay", "readOnly": True} in one["volumeMounts"]) == serves
 
 
 def test_without_it_nothing_of_that_is_there(helm: Helm) -> None:
     for values in ({}, {**DIALS_OUT, "relay": {"enabled": False}}):
         objects = helm.template("agent", values)
         assert not [one for one in objects if one["metadata"]["name"] == f"{PREFIX}-relay"]
-        (one,) = containers(of_kind(objects, "Deployment"))
-        assert [port["name"] for port in one["ports"]] == ["health"]
+        for one in containers(of_kind(objects, "Deployment")):
+            assert [port["name"] for port in one["ports"]] == ["health"]

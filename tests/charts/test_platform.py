@@ -21,7 +21,11 @@ VALUES: dict[str, dict[str, Any]] = {
         "metrics": {"enabled": True},
         "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
         "ray": {"address": ""},
-        "gateway": {"urls": ["wss://gateway.example:8443/x", "wss://other.example"], "certManager": CERTIFICATES},
+        "gateway": {
+            "urls": ["wss://gateway.example:8443/x", "wss://other.example"],
+            "split": False,
+            "certManager": CERTIFICATES,
+        },
     },
 }
 

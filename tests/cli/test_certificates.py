@@ -16,8 +16,12 @@ def run(*words: str) -> str:
 
 def test_it_makes_the_files_and_says_where_each_belongs(tmp_path: Path) -> None:
     told = run(str(tmp_path), "--gateway", "gateway.example", "--cluster", "east", "--cluster", "west")
-    assert {file.stem for file in tmp_path.glob("*.crt")} == {"ca", "gateway", "cluster-east", "cluster-west"}
-    assert "kubectl --context east -n global-dispatcher create secret generic global-dispatcher-agent" in told
+    halves = {f"cluster-{name}{role}" for name in ("east", "west") for role in ("", ".observer", ".executor")}
+    assert {file.stem for file in tmp_path.glob("*.crt")} == {"ca", "gateway", *halves}
+    for role in ("observer", "executor"):
+        create = f"kubectl --context east -n global-dispatcher create secret generic global-dispatcher-agent-{role} "
+        assert create in told
+        assert f"--from-file=tls.key={tmp_path / f'cluster-east.{role}.key'}" in told
     assert "kubectl --context CONTEXT -n global-dispatcher create secret generic global-dispatcher-gateway" in told
 
 

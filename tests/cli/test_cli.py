@@ -69,8 +69,9 @@ def test_the_agent_is_told_its_file_and_address_and_ends_without_the_exit_handle
 
     monkeypatch.setattr("agents.runtime.join.process.join", join)
     monkeypatch.setattr("os._exit", ended)
-    assert run("agent", "--config", "agent.yaml", "--node-ip", "10.1.2.3").exit_code == 2
-    assert told == [(Path("agent.yaml"), "10.1.2.3"), 2]
+    options = ("--node-ip", "10.1.2.3", "--role", "observer")
+    assert run("agent", "--config", "agent.yaml", *options).exit_code == 2
+    assert told == [(Path("agent.yaml"), "10.1.2.3", "observer"), 2]
 
 
 def test_help_names_every_command_and_the_exit_codes() -> None:

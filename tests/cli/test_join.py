@@ -23,7 +23,8 @@ from tests.system.cluster_api import ClusterApi
 
 NAMESPACE = "/api/v1/namespaces/global-dispatcher"
 SECRETS = f"{NAMESPACE}/secrets"
-TLS, KEY, GATEWAY = (f"{SECRETS}/global-dispatcher-{name}" for name in ("agent", "key", "gateway"))
+TLS, KEY, GATEWAY = (f"{SECRETS}/global-dispatcher-{name}" for name in ("agent-executor", "key", "gateway"))
+OBSERVER = f"{SECRETS}/global-dispatcher-agent-observer"
 
 
 class World:
@@ -37,7 +38,7 @@ class World:
         self.wipe()
 
     def wipe(self) -> None:
-        for path in (TLS, KEY, GATEWAY):
+        for path in (TLS, OBSERVER, KEY, GATEWAY):
             self.api.delete(path)
         self.api.delete(STATE)
 
@@ -76,12 +77,13 @@ def test_one_command_makes_identity_certificates_and_values(world: World) -> Non
     told = world.joined("--gateway", "gw.example:443", "--config", str(world.config), "--values-out", str(values))
     uid = world.api.get("/api/v1/namespaces/kube-system")["metadata"]["uid"]
     assert told["entry"] == {"name": "east", "via": "gateway", "uid": uid}
-    tls, key = world.data(TLS), world.data(KEY)
-    assert tls == {
-        "tls.crt": (world.fleet / "cluster-east.crt").read_bytes(),
-        "tls.key": (world.fleet / "cluster-east.key").read_bytes(),
-        "ca.crt": (world.fleet / "ca.crt").read_bytes(),
-    }
+    for path, role in ((TLS, "executor"), (OBSERVER, "observer")):
+        assert world.data(path) == {
+            "tls.crt": (world.fleet / f"cluster-east.{role}.crt").read_bytes(),
+            "tls.key": (world.fleet / f"cluster-east.{role}.key").read_bytes(),
+            "ca.crt": (world.fleet / "ca.crt").read_bytes(),
+        }
+    key = world.data(KEY)
     assert key["key.pem"].startswith(b"-----BEGIN PRIVATE KEY-----")
     assert yaml.safe_load(values.read_text()) == {
         "cluster": "east",
@@ -123,8 +125,8 @@ def test_a_second_run_changes_nothing_and_needs_no_gateway(world: World) -> None
 def test_what_was_changed_by_hand_is_mended(world: World) -> None:
     world.joined("--gateway", "gw.example")
     world.api.merge(TLS, {"data": {"tls.crt": "bm9uZQ=="}})
-    assert "Secret global-dispatcher/global-dispatcher-agent: changed" in world.joined()["steps"]
-    assert world.data(TLS)["tls.crt"] == (world.fleet / "cluster-east.crt").read_bytes()
+    assert "Secret global-dispatcher/global-dispatcher-agent-executor: changed" in world.joined()["steps"]
+    assert world.data(TLS)["tls.crt"] == (world.fleet / "cluster-east.executor.crt").read_bytes()
 
 
 def test_a_dry_run_shows_all_of_it_and_changes_nothing(world: World) -> None:
@@ -133,7 +135,7 @@ def test_a_dry_run_shows_all_of_it_and_changes_nothing(world: World) -> None:
     said = ("--gateway", "gw.example", "--config", str(world.config), "--values-out", str(values))
     steps = world.joined(*said, "--dry-run")["steps"]
     assert f"{world.fleet}/cluster-east.crt: would be made, until" in "\n".join(steps)
-    assert "Secret global-dispatcher/global-dispatcher-agent: would be made" in steps
+    assert "Secret global-dispatcher/global-dispatcher-agent-executor: would be made" in steps
     assert f"{world.config}: would have cluster east added" in steps
     assert not world.fleet.exists()
     assert not values.exists()
@@ -157,13 +159,14 @@ def test_a_key_that_an_agent_signs_with_already_is_left_alone(world: World) -> N
 def test_for_git_the_secrets_are_written_as_manifests_and_the_cluster_stays_as_it_is(world: World) -> None:
     secrets = world.folder / "secrets.yaml"
     world.joined("--gateway", "gw.example", "--secrets-out", str(secrets))
-    tls, key = yaml.safe_load_all(secrets.read_text())
+    written = list(yaml.safe_load_all(secrets.read_text()))
     assert not world.there(TLS)
     assert not world.there(KEY)
     assert secrets.stat().st_mode & 0o077 == 0
-    assert [one["metadata"]["name"] for one in (tls, key)] == ["global-dispatcher-agent", "global-dispatcher-key"]
+    names = [f"global-dispatcher-{name}" for name in ("agent-observer", "agent-executor", "key")]
+    assert [one["metadata"]["name"] for one in written] == names
     world.joined("--secrets-out", str(secrets))
-    assert list(yaml.safe_load_all(secrets.read_text())) == [tls, key]
+    assert list(yaml.safe_load_all(secrets.read_text())) == written
 
 
 def test_the_gateways_secret_is_brought_to_the_dispatchers_cluster_and_its_pods_look_at_once(world: World) -> None:
@@ -189,7 +192,7 @@ def test_a_join_after_a_revocation_brings_another_certificate(world: World) -> N
     world.joined("--gateway", "gw.example")
     before = x509.load_pem_x509_certificate(world.data(TLS)["tls.crt"])
     assert world.revoke("east").exit_code == 0
-    assert "Secret global-dispatcher/global-dispatcher-agent: changed" in world.joined()["steps"]
+    assert "Secret global-dispatcher/global-dispatcher-agent-executor: changed" in world.joined()["steps"]
     after = x509.load_pem_x509_certificate(world.data(TLS)["tls.crt"])
     assert before.serial_number != after.serial_number
 

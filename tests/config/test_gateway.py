@@ -113,6 +113,7 @@ def test_a_file_that_may_not_be_read_is_named(folder: Path) -> None:
 
 AGENT = "cluster: {cluster}\ngateway:\n  urls: ['wss://gateway.example:7443']\n  ca_file: {folder}/ca.crt\n"
 PAIR = "  cert_file: {folder}/cluster-east.crt\n  key_file: {folder}/cluster-{key}.key\n"
+HALF = "  cert_file: {folder}/cluster-east.{key}.crt\n  key_file: {folder}/cluster-east.{key}.key\n"
 
 
 def agent_yaml(folder: Path, text: str, cluster: str = "east", key: str = "east") -> Path:
@@ -136,9 +137,26 @@ def no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (AGENT + PAIR + "  serer_name: x\n", "east", "east", ["7: gateway.serer_name: unknown key; did you mean"]),
         (AGENT + PAIR + "kubelet: {{ca_file: none.crt}}\n", "east", "east", ["7: kubelet.ca_file: there is no file"]),
         (AGENT + PAIR + "key_file: none.pem\n", "east", "east", ["7: key_file: none.pem: the keys of cluster 'east'"]),
+        (AGENT + HALF + "role: observer\nkey_file: none.pem\n", "east", "observer", []),
+        (
+            AGENT + HALF + "role: executor\n",
+            "east",
+            "observer",
+            ["5: gateway.cert_file: cluster-east.observer.crt is not"],
+        ),
         ("cluster: east\n", "east", "east", ["1: give either gateway (the agent dials out) or ray"]),
     ],
-    ids=["good", "no key", "of another cluster", "a key misspelt", "no CA of kubelets", "no keys", "no way"],
+    ids=[
+        "good",
+        "no key",
+        "of another cluster",
+        "a key misspelt",
+        "no CA of kubelets",
+        "no keys",
+        "observer",
+        "of another role",
+        "no way",
+    ],
 )
 def test_config_check_looks_into_agent_yaml(folder: Path, text: str, cluster: str, key: str, want: list[str]) -> None:
     file = agent_yaml(folder, text, cluster, key)

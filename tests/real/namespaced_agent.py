@@ -76,6 +76,8 @@ async def _received(reader: asyncio.StreamReader) -> bytes:
 class SocketLink:
     """The dispatcher's way to such an agent."""
 
+    executor_apart: bool | None = None
+
     def __init__(self, cluster: str, path: Path) -> None:
         self.cluster, self._path = cluster, path
 

@@ -3,12 +3,14 @@
 The agent and the dispatcher are processes as the charts deploy them, with the files that the commands have made.
 """
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import time
 from base64 import b64decode
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +18,7 @@ import httpx
 import pytest
 import yaml
 
+from dispatcher.config.certificates import ROLES
 from localfleet.controlplane.components import PlaneSpec
 from localfleet.controlplane.plane import ControlPlane, KubectlError
 from tests.agents.runtime.admission.cases import ASKS, CASES, pod
@@ -142,24 +145,34 @@ class Site:
         helm = str(Path(self.helm.program).parent)
         done = command("join", "--context", "east", *kubeconfig, *where, *out, path=helm)
         assert done.returncode == 0, done.stderr + done.stdout
-        for name in ("global-dispatcher-agent", "global-dispatcher-key"):
-            for key, text in self.plane.admin.get(f"{SECRETS}/{name}")["data"].items():
-                (self.folder / key).write_bytes(b64decode(text))
+        for role in ROLES:
+            (self.folder / role).mkdir(exist_ok=True)
+            for name in (f"global-dispatcher-agent-{role}", "global-dispatcher-key"):
+                for key, text in self.plane.admin.get(f"{SECRETS}/{name}")["data"].items():
+                    (self.folder / role / key).write_bytes(b64decode(text))
 
-    def agent(self) -> JoinedAgent:
-        """Its process, with the values, the Secrets and the rights that it has in the cluster."""
-        values = yaml.safe_load(self.values.read_text())
+    @contextlib.contextmanager
+    def agent(self) -> Iterator[Callable[[], str]]:
+        """Its two processes, with the values, the Secrets and the rights that they have in the cluster; their logs."""
+        with contextlib.ExitStack() as stack:
+            running = [stack.enter_context(self.half(role)) for role in ROLES]
+            yield lambda: "\n".join(one.tail() for one in running)
+
+    def half(self, role: str) -> JoinedAgent:
+        """One of them."""
+        values, folder = yaml.safe_load(self.values.read_text()), self.folder / role
         files = {"cert_file": "tls.crt", "key_file": "tls.key", "ca_file": "ca.crt"}
-        gateway = {key: str(self.folder / file) for key, file in files.items()}
+        gateway = {key: str(folder / file) for key, file in files.items()}
         settings = {
             "cluster": values["cluster"],
-            "kubeconfig": str(self.plane.kubeconfig_for("agent", NAMESPACE, 3600)),
+            "role": role,
+            "kubeconfig": str(self.plane.kubeconfig_for(f"agent-{role}", NAMESPACE, 3600)),
             "context": "east",
-            "key_file": str(self.folder / "key.pem"),
+            **({"key_file": str(folder / "key.pem")} if role == "executor" else {}),
             "kubelet": {"interval_s": 60},
             "gateway": {"urls": values["gateway"]["urls"], "longest_pause_s": 1, **gateway},
         }
-        return JoinedAgent(self.folder, settings, ip="127.0.0.1")
+        return JoinedAgent(folder, settings, ip="127.0.0.1")
 
 
 @pytest.fixture
@@ -171,18 +184,18 @@ def test_a_cluster_joins_by_one_command_and_a_revoked_one_is_cut_and_kept_out_un
     site.join()
     assert told("config", "check", str(site.config))["ok"]
     with Dispatcher(site.folder, site.config, site.port) as dispatcher:
-        with site.agent() as agent:
-            eventually(lambda: dispatcher.ready() == [True], WAIT_S, lambda: dispatcher.tail() + agent.tail())
+        with site.agent() as tails:
+            eventually(lambda: dispatcher.ready() == [True], WAIT_S, lambda: dispatcher.tail() + tails())
             revoked = told("revoke", "east", "--folder", str(site.fleet))
-            assert len(revoked["revoked"]) == 1
+            assert len(revoked["revoked"]) == 3  # of the whole agent, and of its two halves
             begun = time.monotonic()
             eventually(lambda: dispatcher.ready() == [False], CUT_S, dispatcher.tail)
             print(f"cut after {time.monotonic() - begun:.1f} s")
-        with site.agent() as agent:  # with the certificate of before
+        with site.agent() as tails:  # with the certificate of before
             until = time.monotonic() + OUT_S
             while time.monotonic() < until:
                 assert dispatcher.ready() == [False], dispatcher.tail()
                 time.sleep(0.5)
             site.join()
-            eventually(lambda: dispatcher.ready() == [True], WAIT_S, lambda: dispatcher.tail() + agent.tail())
+            eventually(lambda: dispatcher.ready() == [True], WAIT_S, lambda: dispatcher.tail() + tails())
     assert site.config.read_text().count("east") == 1

@@ -27,8 +27,8 @@ from tests.controlplane.realnode_config import IMAGE
 from tests.controlplane.realnode_fixtures import RealNodes, real_node
 from tests.real.fleet import _RIGHTS
 from tests.system.cluster_api import eventually
+from tests.system.dialled import CLUSTERS, Dispatcher
 from tests.system.ray_fleet import JoinedAgent, free_ports
-from tests.system.test_gateway import CLUSTERS, Dispatcher
 
 __all__ = ["real_node"]
 Object = dict[str, Any]

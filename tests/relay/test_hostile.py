@@ -16,6 +16,7 @@ from agents.runtime.relay.far_end import FarEnd
 from dispatcher.model.messages.relay import RelayAsk, RelayHead, encode_relay
 from dispatcher.model.streams import Kind, Message, ProtocolError
 from dispatcher.model.streams.frames import STREAM_WINDOW, amount
+from dispatcher.service.gateway.certificates import Named
 from tests.relay.fake_api import Asked
 from tests.relay.world import HOME, TARGET, World, world
 
@@ -127,11 +128,11 @@ async def test_a_log_in_small_pieces_is_put_together_so_that_the_connection_stay
         await asked.chunk(b"")
 
     fleet.target.api.script = script
-    line = fleet.gateway._lines[TARGET][0]
+    line = fleet.gateway._lines[Named(TARGET, "executor")][0]
     before = line._connection._streams.little
     assert await told(fleet, f"{LOGS}?follow=true") == (200, "x" * pieces)
     assert line._connection._streams.little - before < pieces / 100
-    assert HOME in fleet.gateway._lines
+    assert Named(HOME, "executor") in fleet.gateway._lines
 
 
 def test_a_gateway_that_grants_without_end_ends_the_connection() -> None:
@@ -141,7 +142,7 @@ def test_a_gateway_that_grants_without_end_ends_the_connection() -> None:
 
 
 async def test_an_agent_whose_words_are_no_text_is_cut(fleet: World, caplog: pytest.LogCaptureFixture) -> None:
-    relayed = fleet.gateway._lines[TARGET][0].relayed
+    relayed = fleet.gateway._lines[Named(TARGET, "executor")][0].relayed
     for body in (b"\x92\xa1\xff\xa1x", msgspec.msgpack.encode("x"), b"\x93\xa1x\xa1x" + b"\x91" * 10_000):
         with pytest.raises(ProtocolError, match="cannot be read"):
             relayed.take(Message(Kind.OPEN, 0xC000_0000, body))

@@ -80,6 +80,8 @@ class FakeAgent:
 class ScriptedLink:
     """A link whose calls are plain functions; by default it is silent: every call times out at once."""
 
+    executor_apart: bool | None = None
+
     def __init__(self, cluster: str, **calls: Callable[..., Any]) -> None:
         self.cluster, self._calls = cluster, calls
         self.called: Counter[str] = Counter()

@@ -11,9 +11,10 @@ from agents.runtime.join.health import serving
 from agents.runtime.join.settings import JoinSettings
 from agents.runtime.keyfile import KeyFileError
 from agents.runtime.limits import allow_open_files, collect_less_often
-from agents.runtime.outbound.answering import answers_of
+from agents.runtime.outbound.answering import answers_of, serve_none
 from agents.runtime.outbound.dialling import Dialler
 from agents.runtime.outbound.settings import GatewaySettings
+from agents.runtime.settings import OBSERVER
 
 LOG = structlog.get_logger("join")
 _LOOK_S = 0.2
@@ -51,9 +52,12 @@ def dial_out(settings: JoinSettings, stop: threading.Event) -> int:
 async def _work(settings: JoinSettings, outbound: Outbound, stop: threading.Event) -> None:
     agent = Agent(settings.agent)
     await agent.start()
-    dialler = outbound.dialler = Dialler(_gateway(settings), settings.cluster, answers_of(agent), agent.far_end.serve)
+    role = settings.role
+    serve = serve_none if role == OBSERVER else agent.far_end.serve
+    dialler = Dialler(_gateway(settings), settings.cluster, answers_of(agent, role), serve, role)
+    outbound.dialler = dialler
     dialling = asyncio.create_task(dialler.run(), name="dialler")
-    if settings.relay is not None and settings.relay.address:
+    if settings.relay is not None and settings.relay.address and role != OBSERVER:
         agent.serve_kubelet_endpoint(settings.relay, dialler.open_streams)
     try:
         while not stop.is_set() and not dialling.done():

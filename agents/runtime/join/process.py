@@ -24,13 +24,13 @@ LOG = structlog.get_logger("join")
 STOPPED, LOST, WRONG = 0, 1, 2
 
 
-def join(file: Path, node_ip: str = "") -> int:
-    """Join with the settings of a file and stay; the exit code. `node_ip` takes the place of ray.node_ip.
+def join(file: Path, node_ip: str = "", role: str = "") -> int:
+    """Join with the settings of a file and stay; the exit code. `node_ip` and `role` take the place of those there.
 
     0 stopped by a signal, 1 lost (to be started again), 2 wrong configuration. Main thread only.
     """
     try:
-        settings = read_settings(file)
+        settings = read_settings(file, {"role": role} if role else {})
         if settings.ray:
             prepare_environment()
     except WrongConfiguration as error:

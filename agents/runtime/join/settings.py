@@ -1,5 +1,6 @@
 """agent.yaml: what a joining agent is told, and what is wrong with it."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
@@ -7,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from agents.runtime.outbound.settings import GatewaySettings
 from agents.runtime.relay.settings import RelaySettings
-from agents.runtime.settings import AgentSettings
+from agents.runtime.settings import BOTH, AgentSettings
 
 MAX_FILE = 2**20
 
@@ -75,6 +76,8 @@ class JoinSettings(AgentSettings):
     def _one_way(self) -> "JoinSettings":
         if (self.ray is None) == (self.gateway is None):
             raise ValueError("give either gateway (the agent dials out) or ray (the agent joins a Ray cluster)")
+        if self.role != BOTH and self.gateway is None:
+            raise ValueError("role needs gateway: an agent that is a Ray node is one process, observer and executor")
         if self.relay is not None and self.gateway is None:
             raise ValueError("relay needs gateway: streams between clusters go over the gateway alone")
         return self
@@ -96,19 +99,20 @@ class WrongConfiguration(ValueError):  # noqa: N818 - reads as what happened
     """What is wrong with the file or the environment; a line each."""
 
 
-def read_settings(path: Path) -> JoinSettings:
-    """The settings of a file; WrongConfiguration names file, key and problem."""
+def read_settings(path: Path, instead: Mapping[str, object] | None = None) -> JoinSettings:
+    """The settings of a file, with others `instead` of some; WrongConfiguration names file, key and problem."""
     try:
         with path.open("rb") as stream:
             raw = stream.read(MAX_FILE + 1)
         if len(raw) > MAX_FILE:
             raise WrongConfiguration(f"{path}: is larger than {MAX_FILE} bytes")
-        return JoinSettings.model_validate(yaml.safe_load(raw) or {})
+        found = yaml.safe_load(raw) or {}
+        return JoinSettings.model_validate({**found, **instead} if instead and isinstance(found, dict) else found)
     except OSError as error:
         raise WrongConfiguration(f"{path}: cannot be read: {error.strerror or error}") from None
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)
-        lines = [f"{path}: {'.'.join(map(str, one['loc'])) or 'file'}: {one['msg']}" for one in found]
+        wrong = error.errors(include_url=False, include_input=False)
+        lines = [f"{path}: {'.'.join(map(str, one['loc'])) or 'file'}: {one['msg']}" for one in wrong]
         raise WrongConfiguration("\n".join(lines)) from None
     except WrongConfiguration:
         raise

@@ -19,6 +19,7 @@ from agents.runtime.outbound.calls import (
 )
 from agents.runtime.outbound.connection import Connection
 from agents.runtime.outbound.relayed import Stream, StreamReset, Streams
+from agents.runtime.settings import BOTH, EXECUTOR, OBSERVER
 from dispatcher.model.messages import (
     Changes,
     Hello,
@@ -68,8 +69,15 @@ class Called(Protocol):
         ...
 
 
-def answers_of(agent: Called) -> Mapping[str, Answer]:
-    """What an agent says to each call, as bytes."""
+_SERVED = {
+    OBSERVER: frozenset((HELLO, CHANGES, SET_PEERS, TELEMETRY)),
+    EXECUTOR: frozenset((HELLO, EXECUTE, SET_PEERS)),
+    BOTH: frozenset(PRIORITIES),
+}
+
+
+def answers_of(agent: Called, role: str = BOTH) -> Mapping[str, Answer]:
+    """What an agent, or one half of it, says to each call that it serves, as bytes."""
 
     async def hello(_: Call) -> bytes:
         return encode(await agent.hello())
@@ -86,7 +94,8 @@ def answers_of(agent: Called) -> Mapping[str, Answer]:
     async def telemetry(_: Call) -> bytes:
         return encode(await agent.telemetry())
 
-    return {HELLO: hello, CHANGES: changes, EXECUTE: execute, SET_PEERS: set_peers, TELEMETRY: telemetry}
+    every = {HELLO: hello, CHANGES: changes, EXECUTE: execute, SET_PEERS: set_peers, TELEMETRY: telemetry}
+    return {method: answer for method, answer in every.items() if method in _SERVED[role]}
 
 
 class Answering:

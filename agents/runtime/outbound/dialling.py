@@ -16,6 +16,7 @@ from agents.runtime.outbound.connection import Connection
 from agents.runtime.outbound.problems import in_words
 from agents.runtime.outbound.relayed import SUBPROTOCOL, Stream
 from agents.runtime.outbound.settings import GatewaySettings
+from agents.runtime.settings import BOTH
 from dispatcher.model.backoff import Backoff
 from dispatcher.model.streams import ProtocolError
 from dispatcher.model.streams.frames import CHUNK
@@ -26,7 +27,7 @@ HEARTBEAT_S = 15.0  # load balancers drop what is idle for 60 s; without an answ
 CONNECT_S = 10.0
 FIRST_PAUSE_S = 0.5
 LASTING_S = 10.0  # a connection that lived for that long was a good one: the next attempt is soon
-REPLACED = 4001  # close code of a gateway to which another agent of this cluster has connected
+REPLACED = 4001  # close code of a gateway to which another agent of this cluster, and this role, has connected
 _CLOSE_S = 2.0
 _MANY = 30  # failures after which the pause is the longest
 _NOT_TRIED = "no attempt yet"
@@ -46,9 +47,15 @@ class Dialler:
     """
 
     def __init__(
-        self, settings: GatewaySettings, cluster: str, answers: Mapping[str, Answer], serve: Serve = serve_none
+        self,
+        settings: GatewaySettings,
+        cluster: str,
+        answers: Mapping[str, Answer],
+        serve: Serve = serve_none,
+        role: str = BOTH,
     ) -> None:
-        self._settings, self._cluster, self._answers, self._serve = settings, cluster, answers, serve
+        self._settings, self._answers, self._serve = settings, answers, serve
+        self._path = path_of(cluster, role)
         self._relaying: dict[str, Answering] = {}  # by gateway, those that know relayed streams
         self.problems = dict.fromkeys(settings.urls, _NOT_TRIED)
 
@@ -98,7 +105,7 @@ class Dialler:
             aiohttp.ClientSession(timeout=timeout, trust_env=False) as session,
             asyncio.timeout(3 * CONNECT_S) as opening,  # also for an answer that never comes
             session.ws_connect(
-                url.rstrip("/") + PATH + self._cluster,
+                url.rstrip("/") + self._path,
                 ssl=trust(self._settings),
                 server_hostname=self._settings.server_name or None,
                 proxy=self._settings.proxy or _proxy(url),
@@ -120,6 +127,11 @@ class Dialler:
                 self._relaying.pop(url, None)
             if socket.close_code == REPLACED:
                 raise Replaced("another agent of this cluster has connected: end one of them")
+
+
+def path_of(cluster: str, role: str) -> str:
+    """Where an agent connects, or one half of it: what it offers to serve."""
+    return f"{PATH}{cluster}" if role == BOTH else f"{PATH}{cluster}/{role}"
 
 
 def trust(settings: GatewaySettings) -> ssl.SSLContext:

@@ -40,7 +40,7 @@ def _handshake(error: BaseException, host: str) -> str:
 
 _STATUS = {
     401: "asks for a certificate: see gateway.cert_file, and that nothing between ends TLS",
-    403: "refuses our certificate: it is of another cluster; see gateway.cert_file",
+    403: "refuses our certificate: it is of another cluster or role; see gateway.cert_file",
     404: "does not know this cluster: list it in the dispatcher's configuration with `via: gateway`",
 }
 

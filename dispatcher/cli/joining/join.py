@@ -23,9 +23,10 @@ from dispatcher.cli.operate.executor_words import own_key
 from dispatcher.cli.operate.identity import called
 from dispatcher.cli.operate.members import MemberError
 from dispatcher.cli.output import Output, print_value
+from dispatcher.config.certificates import ROLES
 from dispatcher.config.sections import CLUSTER_NAME
 from dispatcher.service.errors import CommandError, ExitCode
-from dispatcher.service.gateway.authority import Made, ensure, write_whole
+from dispatcher.service.gateway.authority import Made, ensure, name_of, write_whole
 
 Object = dict[str, Any]
 PORT = 7443
@@ -185,7 +186,10 @@ def _hosts(file: Path) -> list[str]:
 
 async def _secrets(wish: Joining, target: Target, folder: Path, name: str) -> bool:
     """Bring or write what the agent mounts; whether its key is in the Secret that is ours to name."""
-    tls = objects.tls_secret(wish.namespace, objects.TLS_SECRET, folder, f"cluster-{name}")
+    tls = [
+        objects.tls_secret(wish.namespace, f"{objects.TLS_SECRET}-{role}", folder, name_of(name, role))
+        for role in ROLES
+    ]
     here = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": objects.KEY_SECRET, "namespace": wish.namespace}}
     key = await target.found(here)
     elsewhere = key is None and await _signs(target)
@@ -193,7 +197,8 @@ async def _secrets(wish: Joining, target: Target, folder: Path, name: str) -> bo
         space = objects.namespace(wish.namespace)
         if await target.found(space) is None:
             await target.apply(space)
-        await target.apply(tls)
+        for one in tls:
+            await target.apply(one)
         if key is None and not elsewhere:
             await target.create(objects.key_secret(wish.namespace))
         return not elsewhere
@@ -202,7 +207,7 @@ async def _secrets(wish: Joining, target: Target, folder: Path, name: str) -> bo
     elif not elsewhere:
         key = _key_of(wish.secrets_out) or objects.key_secret(wish.namespace)
     if not wish.dry_run:
-        text = _OURS + yaml.safe_dump_all([tls, *([key] if key else [])], sort_keys=False)
+        text = _OURS + yaml.safe_dump_all([*tls, *([key] if key else [])], sort_keys=False)
         write_whole(wish.secrets_out, text.encode(), 0o600)
     target.steps.append(f"{wish.secrets_out}: {'would be written' if wish.dry_run else 'written'}: private keys")
     return not elsewhere

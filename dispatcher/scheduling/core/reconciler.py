@@ -109,7 +109,8 @@ class Reconciler:
     def _next_step(self, tracked: Tracked, now: float) -> NextStep | None:
         """What is due; None: not yet, since others of a fenced cluster come first."""
         if tracked.source is not None and not tracked.abroad:
-            due = step_of_local(tracked.source, reachable=tracked.pod_id[0] in self._reach.ready)
+            home, reach = tracked.pod_id[0], self._reach
+            due = step_of_local(tracked.source, reachable=home in reach.ready and home not in reach.mute)
             if due is not None:
                 return due
         seen = self._observed_state(tracked, now)

@@ -68,6 +68,7 @@ class Reports:
             self.silent(events.ClusterSilent(view.name, wrong_identity), now)
             return
         views.check_continues(view, changes)
+        self._note_executor(view, event.executor, now)
         size = len(changes.pods) + len(changes.objects) + len(changes.nodes) // _NODES_A_POD
         if changes.full and not view.ready and size > self._state.timing.fold_at_once:
             self._folds[view.name] = _Fold(changes, self._steps(view, changes), (view.uid, view.keys))
@@ -142,6 +143,7 @@ class Reports:
         view = self._state.clusters[event.cluster]
         was_ready = view.ready
         view.silent, view.problem, view.heard = True, event.problem, True
+        view.executor = event.executor
         self._note_readiness(view, was_ready, now)
 
     def forget(self, cluster: str) -> None:
@@ -153,6 +155,13 @@ class Reports:
         self._state.clusters[cluster] = blank
         self._state.fleet.set_cluster(cluster, ready=False, synced=False)
 
+    def _note_executor(self, view: ClusterView, executor: bool | None, now: float) -> None:
+        """Nothing new goes where nobody takes orders, though it is seen what goes on there."""
+        took, view.executor = view.takes_orders, executor
+        if view.ready and took != view.takes_orders:
+            self._show_cluster(view, now)
+            self._state.touch(view.name)
+
     def _note_readiness(self, view: ClusterView, was_ready: bool, now: float) -> None:
         if not views.note_readiness(view, was_ready, now):
             return
@@ -161,7 +170,9 @@ class Reports:
         self._state.touch(view.name)
 
     def _show_cluster(self, view: ClusterView, now: float) -> None:
-        self._state.fleet.set_cluster(view.name, ready=view.ready, synced=view.synced, opens=view.opens)
+        self._state.fleet.set_cluster(
+            view.name, ready=view.ready and view.takes_orders, synced=view.synced, opens=view.opens
+        )
         self._state.queue.wake(WakeEvent.CLUSTER_CHANGED, now)
 
     def _fold_nodes(self, view: ClusterView, changes: Changes) -> Iterator[None]:

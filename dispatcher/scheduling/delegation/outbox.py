@@ -99,7 +99,7 @@ class Outbox:
         for pod_id in sorted(self._waiting):
             tracked = self._waiting[pod_id]
             in_flight = tracked.in_flight
-            if in_flight is None or in_flight.again_at > now or clusters[in_flight.via].silent:
+            if in_flight is None or in_flight.again_at > now or not clusters[in_flight.via].takes_orders:
                 continue
             del self._waiting[pod_id]
             self._by_intent_id.pop(in_flight.intent.id, None)

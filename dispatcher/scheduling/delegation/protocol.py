@@ -67,6 +67,7 @@ class ObservedState:
     `source_gone`: its API server has said that the source is gone. `source_missing`: it is missing for so long that its
     API server is to be asked.
     `reachable`: clusters whose agents answer now. `restored`: clusters that went back in time and are not reconciled.
+    `blind`: clusters of which nothing is seen, whose executors take orders. `mute`: clusters that answer, whose do not.
     `absent`: clusters whose API servers have said that they have no delegate. `missing`: clusters in which the delegate
     is missing for so long that their API servers are to be asked.
     `home_settled`: the home cluster has been Ready for the grace time, and our claim, if we made one, is as old, so
@@ -86,6 +87,8 @@ class ObservedState:
     home_settled: bool = True
     reachable: frozenset[str] = frozenset()
     restored: frozenset[str] = frozenset()
+    blind: frozenset[str] = frozenset()
+    mute: frozenset[str] = frozenset()
     absent: frozenset[str] = frozenset()
     missing: frozenset[str] = frozenset()
     decided: bool = False
@@ -101,9 +104,11 @@ def next_step(seen: ObservedState) -> NextStep:
     """The one step that is due; NOTHING means wait for the world to change."""
     if seen.source is None:
         return _without_source(seen)
-    if seen.home not in seen.reachable:
-        return NOTHING
     target = target_of(seen.home, seen.source)
+    if seen.home in seen.blind:
+        return _unseen(seen, seen.source, target)
+    if seen.home not in seen.reachable or seen.home in seen.mute:
+        return NOTHING
     if not seen.fenced:
         return _with_source(seen, seen.source, target)
     copy = _collect(seen, _fenced_copies(seen, seen.source, target))
@@ -263,6 +268,15 @@ def _beside(seen: ObservedState, source: Pod, target: str, delegate: Pod | None)
     shown = (source.phase, source.ready) == (delegate.phase, delegate.ready)
     differs = delegate.status != seen.mirrored or not (shown or source.terminal or seen.unshown)
     return NextStep(Step.MIRROR, target) if delegate.status and differs else NOTHING
+
+
+def _unseen(seen: ObservedState, source: Pod, target: str) -> NextStep:
+    """A source whose observer is away: its status goes on to be written as its executor can check it, and no more."""
+    delegate = seen.delegates.get(target) if source.node and source.claim is not None else None
+    if delegate is None or delegate.terminating or target not in seen.reachable or target in seen.fenced:
+        return NOTHING
+    news = bool(delegate.status) and delegate.status != seen.mirrored
+    return NextStep(Step.MIRROR, target) if news and not source.terminal else NOTHING
 
 
 def _without_delegate(seen: ObservedState, source: Pod, target: str) -> NextStep:

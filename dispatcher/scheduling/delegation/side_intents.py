@@ -89,7 +89,7 @@ class SideIntents:
         for name, side_intent in list(self._failed.items()):
             if not side_intent.retry_policy.wanted():
                 self.drop(name)
-            elif side_intent.again_at <= now and not clusters[side_intent.cluster].silent:
+            elif side_intent.again_at <= now and clusters[side_intent.cluster].takes_orders:
                 del self._failed[name]
                 side_intent.attempts += 1
                 side_intent.intent = msgspec.structs.replace(side_intent.intent, id=f"{name}.{side_intent.attempts}")

@@ -143,16 +143,23 @@ def awaits_watch(tracked: Tracked) -> bool:
 
 
 class Reach(NamedTuple):
-    """Which clusters answer now, and which went back in time: the same for every pod, found out once for many."""
+    """Which clusters answer now, and which went back in time: the same for every pod, found out once for many.
+
+    `blind`: clusters of which nothing is seen, whose executors take orders; `mute`: those that answer, whose do not.
+    """
 
     ready: frozenset[str]
     restored: frozenset[str]
+    blind: frozenset[str] = frozenset()
+    mute: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, clusters: Mapping[str, ClusterView]) -> "Reach":
         """By what is known of them now."""
         ready = frozenset([name for name, view in clusters.items() if view.ready])
-        return cls(ready, frozenset([name for name, view in clusters.items() if view.restored]))
+        restored = frozenset([name for name, view in clusters.items() if view.restored])
+        blind = frozenset([name for name, view in clusters.items() if view.silent and view.takes_orders])
+        return cls(ready, restored, blind, frozenset([name for name in ready if not clusters[name].takes_orders]))
 
 
 def observed_state(  # noqa: PLR0913 - what is known of a pod, and what holds for all of them
@@ -166,7 +173,7 @@ def observed_state(  # noqa: PLR0913 - what is known of a pod, and what holds fo
     fenced: frozenset[str] = frozenset(),
 ) -> ObservedState:
     """What is seen of one pod. What is missing in a Ready cluster for the grace time is to be asked for."""
-    reachable, restored = reach
+    reachable, restored, blind, mute = reach
     source = tracked.source
     target = target_of(tracked.home, source) if source is not None else ""
     if another_than_claimed(source, clusters.get(target)):
@@ -189,6 +196,8 @@ def observed_state(  # noqa: PLR0913 - what is known of a pod, and what holds fo
         home_settled=now - settled_at >= timing.absence_grace_s,
         reachable=reachable,
         restored=restored,
+        blind=blind,
+        mute=mute,
         absent=tracked.gone - {tracked.home},
         missing=missing,
         decided=claim is not None and claim.epoch == tracked.decided,

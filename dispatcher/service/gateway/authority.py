@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from dispatcher.config.certificates import URI, lists_of, revocation_lists
+from dispatcher.config.certificates import ROLES, lists_of, revocation_lists, uri_of
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.gateway.revocation import RECORD, issued, recorded, revoked_by, with_list
 
@@ -45,7 +45,8 @@ class Made:
 
 
 def ensure(folder: Path, hosts: Iterable[str], clusters: Iterable[str]) -> list[Made]:
-    """Make what is missing or soon expires: ca, gateway (for `hosts`) and cluster-NAME, each as .crt and .key.
+    """Make what is missing or soon expires, each as .crt and .key: ca, gateway (for `hosts`), cluster-NAME for an agent
+    that is one process, cluster-NAME.observer and cluster-NAME.executor for one that is two.
 
     CommandError: a file cannot be read or written.
     """
@@ -58,7 +59,11 @@ def ensure(folder: Path, hosts: Iterable[str], clusters: Iterable[str]) -> list[
         hosts = tuple(hosts)
         if hosts:
             found.append(_leaf(folder / "gateway", authority, [_host(one) for one in hosts], (now, revoked)))
-        found += [_leaf(folder / f"cluster-{one}", authority, [_uri(one)], (now, revoked)) for one in clusters]
+        found += [
+            _leaf(folder / name_of(cluster, role), authority, [_uri(cluster, role)], (now, revoked))
+            for cluster in clusters
+            for role in ("", *ROLES)
+        ]
     except (OSError, ValueError, TypeError) as error:
         raise CommandError(f"{folder}: {error}") from None
     return found
@@ -77,17 +82,19 @@ def revoke(folder: Path, cluster: str) -> Revoked:
 
     A later `ensure` makes another one, which is good. CommandError: none is known, or a file cannot be used.
     """
-    now, stem = dt.datetime.now(dt.UTC), folder / f"cluster-{cluster}"
+    now, stems = dt.datetime.now(dt.UTC), [name_of(cluster, role) for role in ("", *ROLES)]
     try:
         authority = _read(folder / "ca")
         if authority is None:
             raise CommandError(f"{folder} holds no authority (ca.crt, ca.key): name the folder that has it")
-        if (held := _read(stem)) is not None:
-            _record(stem, held.certificate)
+        for stem in stems:
+            if (held := _read(folder / stem)) is not None:
+                _record(folder / stem, held.certificate)
         known = issued(folder)
-        serials = [one for one, (name, until) in known.items() if name == stem.name and until > now]
-        if not any(name == stem.name for name, _ in known.values()):
-            names = sorted(name.removeprefix("cluster-") for name, _ in known.values() if name != "gateway")
+        serials = [one for one, (name, until) in known.items() if name in stems and until > now]
+        if not any(name in stems for name, _ in known.values()):
+            signed = (name.removeprefix("cluster-") for name, _ in known.values() if name != "gateway")
+            names = sorted(name.partition(".")[0] for name in signed)
             text = f"{folder} has made no certificate of cluster {cluster!r}; known: {', '.join(dict.fromkeys(names))}"
             raise CommandError(text, ExitCode.NOT_FOUND)
         file = _file(folder / "ca", ".crt")
@@ -117,8 +124,13 @@ def _record(stem: Path, certificate: x509.Certificate) -> None:
         write_whole(stem.with_name(RECORD), text, 0o644)
 
 
-def _uri(cluster: str) -> x509.GeneralName:
-    return x509.UniformResourceIdentifier(URI + cluster)
+def name_of(cluster: str, role: str = "") -> str:
+    """The files of a cluster's certificate, without .crt and .key."""
+    return f"cluster-{cluster}.{role}" if role else f"cluster-{cluster}"
+
+
+def _uri(cluster: str, role: str) -> x509.GeneralName:
+    return x509.UniformResourceIdentifier(uri_of(cluster, role))
 
 
 def _host(name: str) -> x509.GeneralName:

@@ -7,11 +7,11 @@ from base64 import b64decode
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cryptography import x509
 
-from dispatcher.config.certificates import URI
+from dispatcher.config.certificates import ROLES, URI
 from dispatcher.config.sections import GatewaySection
 
 _PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
@@ -84,10 +84,23 @@ def _pem_blocks(file: str) -> frozenset[tuple[str, str]]:
     return frozenset((found[1], "".join(found[2].split())) for found in _PEM.finditer(text))
 
 
-def cluster_of(certificate: Mapping[str, Any]) -> str:
-    """The cluster that a verified certificate is of (as ssl's getpeercert gives it); '' if of none or of several."""
+class Named(NamedTuple):
+    """Whom a certificate is of: a cluster ('': none), and of which half of its agent ('': of the whole)."""
+
+    cluster: str = ""
+    role: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.cluster or 'no cluster'}/{self.role}".removesuffix("/")
+
+
+def named_in(certificate: Mapping[str, Any]) -> Named:
+    """Whom a verified certificate is of (as ssl's getpeercert gives it); of nobody if it names several."""
     names = [value for kind, value in certificate.get("subjectAltName", ()) if kind == "URI" and value.startswith(URI)]
-    return names[0].removeprefix(URI) if len(names) == 1 else ""
+    if len(names) != 1:
+        return Named()
+    cluster, slash, role = names[0].removeprefix(URI).partition("/")
+    return Named(cluster, role) if role in ROLES or not slash else Named()
 
 
 def remaining_s(certificate: Mapping[str, Any]) -> float:

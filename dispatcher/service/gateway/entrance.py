@@ -10,12 +10,12 @@ import structlog
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from dispatcher.service.gateway.certificates import cluster_of
+from dispatcher.service.gateway.certificates import Named, named_in
 
 log = structlog.get_logger("gateway")
 
 MAX_HANDSHAKES = 256  # at once; beyond, the oldest ends: an honest one takes a fraction of a second
-MAX_OF_CLUSTER = 8  # connections with certificates of one cluster; and of all that are not served together
+MAX_OF_ONE = 8  # connections with certificates of one cluster and role; and of all that are not served together
 _HANDSHAKE_S = 10.0
 _BACKLOG = 128
 _PAUSE_S = 1.0  # after the system could not give a connection, for example for want of open files
@@ -30,7 +30,7 @@ class Entrance:
         self._listening: list[socket.socket] = []
         self._accepting: list[asyncio.Task[None]] = []
         self._handshakes: dict[asyncio.Task[None], None] = {}  # the oldest first
-        self._of: dict[RequestHandler, str] = {}  # whose each connection is
+        self._of: dict[RequestHandler, Named] = {}  # whose each connection is
         self._said_at = float("-inf")
 
     async def listen(self, host: str, port: int) -> int:
@@ -92,15 +92,15 @@ class Entrance:
         finally:
             if (task := asyncio.current_task()) is not None:
                 self._handshakes.pop(task, None)
-        named = cluster_of(transport.get_extra_info("peercert") or {})
-        cluster = named if named in self._clusters else ""
+        named = named_in(transport.get_extra_info("peercert") or {})
+        counted = named if named.cluster in self._clusters else Named()
         open_now = set(self._server.connections)
         self._of = {one: whose for one, whose in self._of.items() if one in open_now}
-        if sum(1 for whose in self._of.values() if whose == cluster) >= MAX_OF_CLUSTER:
+        if sum(1 for whose in self._of.values() if whose == counted) >= MAX_OF_ONE:
             transport.abort()
-            self._say("too many connections with certificates of one cluster", cluster=named, most=MAX_OF_CLUSTER)
+            self._say("too many connections with certificates of one cluster", of=str(named), most=MAX_OF_ONE)
             return
-        self._of[handler] = cluster
+        self._of[handler] = counted
 
     def _say(self, text: str, **about: object) -> None:
         """Not more often than now and then: anybody may connect."""

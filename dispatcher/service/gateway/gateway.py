@@ -1,4 +1,6 @@
-"""Accepts the agents' connections. A cluster has one: a later one, as of a restarted agent, ends the earlier."""
+"""Accepts the agents' connections. For each role of a cluster there is one: a later one, as of a restarted agent, takes
+it over. A connection ends when no role is left to it.
+"""
 
 import asyncio
 import contextlib
@@ -12,11 +14,13 @@ from aiohttp import WSCloseCode, web
 
 from agents.runtime.outbound.dialling import HEARTBEAT_S, PATH, REPLACED
 from agents.runtime.outbound.relayed import SUBPROTOCOL
+from agents.runtime.settings import EXECUTOR
+from dispatcher.config.certificates import ROLES
 from dispatcher.config.sections import GatewaySection
 from dispatcher.model.streams import ProtocolError
 from dispatcher.model.streams.frames import CHUNK
 from dispatcher.service.errors import CommandError
-from dispatcher.service.gateway.certificates import Refresh, ServerTls, cluster_of, remaining_s
+from dispatcher.service.gateway.certificates import Named, Refresh, ServerTls, named_in, remaining_s
 from dispatcher.service.gateway.entrance import Entrance
 from dispatcher.service.gateway.line import Line
 from dispatcher.service.gateway.link import GatewayLink
@@ -24,7 +28,7 @@ from dispatcher.service.gateway.splices import Objection, RelayLine
 
 log = structlog.get_logger("gateway")
 
-_PATH = f"{PATH}{{cluster}}"
+_PATHS = (f"{PATH}{{cluster}}", f"{PATH}{{cluster}}/{{role:{'|'.join(ROLES)}}}")
 _REFRESH_S = 5.0
 _CLOSE_S = 2.0
 _NEVER = "its agent has never connected to this gateway"
@@ -35,25 +39,28 @@ class Gateway:
 
     def __init__(self, section: GatewaySection, clusters: Iterable[str]) -> None:
         self._section = section
-        self.objection: Objection = lambda home, target, pod: "this dispatcher is starting"  # set by `run`
-        self._absent = dict.fromkeys(clusters, _NEVER)  # why a cluster is not connected
-        self._lines: dict[str, tuple[Line, web.WebSocketResponse]] = {}
+        self.objection: Objection = lambda home, target, pod: "this dispatcher is starting"  # see RelayLine
+        self._clusters = frozenset(clusters)
+        # Why nobody serves a role of a cluster, and who does.
+        self._absent = {Named(cluster, role): _NEVER for cluster in self._clusters for role in ROLES}
+        self._lines: dict[Named, tuple[Line, web.WebSocketResponse]] = {}
         self._cutting = ""  # why all connections end just now
         self.port = section.port
 
     def link(self, cluster: str) -> GatewayLink:
         """The dispatcher's way to a cluster's agent."""
-        return GatewayLink(cluster, lambda: self._line(cluster))
+        return GatewayLink(cluster, lambda role: self._line(Named(cluster, role)))
 
-    def _line(self, cluster: str) -> Line | str:
-        held = self._lines.get(cluster)
-        return held[0] if held is not None else self._absent[cluster]
+    def _line(self, served: Named) -> Line | str:
+        held = self._lines.get(served)
+        return held[0] if held is not None else self._absent[served]
 
     def _relay_line(self, cluster: str) -> RelayLine | str:
         """Where streams to a cluster go; why there is no way, else."""
-        held = self._lines.get(cluster)
+        served = Named(cluster, EXECUTOR)
+        held = self._lines.get(served)
         if held is None:
-            return self._absent.get(cluster, "it does not come through this gateway (`via: gateway`)")
+            return self._absent.get(served, "it does not come through this gateway (`via: gateway`)")
         return held[0].relayed if held[1].ws_protocol == SUBPROTOCOL else "its agent does not relay: upgrade it"
 
     def _objection(self, home: str, target: str, pod: str) -> str:
@@ -67,10 +74,11 @@ class Gateway:
         except (OSError, ssl.SSLError) as error:
             raise CommandError(f"gateway: its certificates cannot be used: {error}") from None
         app = web.Application()
-        app.router.add_get(_PATH, self._accept)
+        for path in _PATHS:
+            app.router.add_get(path, self._accept)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
-        entrance = Entrance(cast("web.Server", runner.server), lambda: tls.context, self._absent)
+        entrance = Entrance(cast("web.Server", runner.server), lambda: tls.context, self._clusters)
         refreshing = asyncio.create_task(self._keep_fresh(tls, entrance), name="gateway certificates")
         try:
             await self._listen(entrance)
@@ -90,9 +98,9 @@ class Gateway:
         log.info("gateway listens", host=host, port=self.port)
 
     async def _accept(self, request: web.Request) -> web.StreamResponse:
-        cluster = request.match_info["cluster"]
+        offered = Named(request.match_info["cluster"], request.match_info.get("role", ""))
         certificate: dict[str, Any] = request.get_extra_info("peercert") or {}
-        if (refusal := self._refusal(cluster, certificate)) is not None:
+        if (refusal := self._refusal(offered, named_in(certificate))) is not None:
             return refusal
         socket = web.WebSocketResponse(
             heartbeat=HEARTBEAT_S,
@@ -104,40 +112,48 @@ class Gateway:
         await socket.prepare(request)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(remaining_s(certificate)):
-                await self._serve(cluster, socket)
+                await self._serve(offered, socket)
         await _closed(socket, WSCloseCode.OK)
         return socket
 
-    def _refusal(self, cluster: str, certificate: dict[str, Any]) -> web.Response | None:
-        named = cluster_of(certificate)
-        if named != cluster:
-            if cluster in self._absent:
-                self._absent[cluster] = f"an agent was refused: its certificate is of {named or 'no cluster'!r}"
-            log.warning("an agent is refused: its certificate is of another cluster", asked=cluster, certificate=named)
-            return web.Response(status=HTTPStatus.FORBIDDEN, text=f"the certificate is of {named or 'no cluster'!r}\n")
-        if cluster not in self._absent:
-            log.warning("an agent is refused: its cluster does not come through the gateway", cluster=cluster)
-            return web.Response(status=HTTPStatus.NOT_FOUND, text=f"{cluster!r} is not configured\n")
+    def _refusal(self, offered: Named, named: Named) -> web.Response | None:
+        """Why who has a certificate of `named` may not serve what it offers to; None: it may."""
+        if named not in (offered, Named(offered.cluster)):
+            for served in _served(offered):
+                if served in self._absent and served not in self._lines:
+                    self._absent[served] = f"an agent was refused: its certificate is of {str(named)!r}"
+            log.warning(
+                "an agent is refused: its certificate is of another", asked=str(offered), certificate=str(named)
+            )
+            return web.Response(status=HTTPStatus.FORBIDDEN, text=f"the certificate is of {str(named)!r}\n")
+        if offered.cluster not in self._clusters:
+            log.warning("an agent is refused: its cluster does not come through the gateway", cluster=offered.cluster)
+            return web.Response(status=HTTPStatus.NOT_FOUND, text=f"{offered.cluster!r} is not configured\n")
         return None
 
-    async def _serve(self, cluster: str, socket: web.WebSocketResponse) -> None:
-        line = Line(cluster, socket, self._relay_line, self._objection)
-        earlier = self._lines.get(cluster)
-        self._lines[cluster] = line, socket
+    async def _serve(self, offered: Named, socket: web.WebSocketResponse) -> None:
+        served, find = _served(offered), self._relay_line
+        if Named(offered.cluster, EXECUTOR) not in served:
+            find = _relays_nothing
+        line = Line(offered.cluster, socket, find, self._objection)
+        earlier = {held[1] for one in served if (held := self._lines.get(one)) is not None}
+        self._lines |= dict.fromkeys(served, (line, socket))
         why = "its agent has closed the connection"
         try:
-            if earlier is not None:
-                log.warning("another agent of a cluster has connected, the earlier connection ends", cluster=cluster)
-                await _closed(earlier[1], REPLACED)
-            log.info("agent connected", cluster=cluster)
+            for replaced in earlier - {held[1] for held in self._lines.values()}:
+                log.warning("another agent of a cluster has connected, the earlier connection ends", agent=str(offered))
+                await _closed(replaced, REPLACED)
+            log.info("agent connected", cluster=offered.cluster, agent=str(offered))
             await line.run()
         except (ProtocolError, OSError) as error:
             why = f"the connection of its agent ended: {error}"
         finally:
-            if self._lines.get(cluster, (None,))[0] is line:
-                del self._lines[cluster]
-                why = self._absent[cluster] = self._cutting or why
-                log.warning("agent is not connected", cluster=cluster, problem=why)
+            left = [one for one in served if self._lines.get(one, (None,))[0] is line]
+            for one in left:
+                del self._lines[one]
+                self._absent[one] = self._cutting or why
+            if left:
+                log.warning("agent is not connected", agent=str(offered), problem=self._cutting or why)
 
     async def _keep_fresh(self, tls: ServerTls, entrance: Entrance) -> None:
         while True:
@@ -163,6 +179,15 @@ class Gateway:
             await asyncio.sleep(0)
         finally:
             self._cutting = ""
+
+
+def _served(offered: Named) -> tuple[Named, ...]:
+    """What a connection serves, a role each."""
+    return tuple(Named(offered.cluster, role) for role in ROLES if offered.role in ("", role))
+
+
+def _relays_nothing(cluster: str) -> str:
+    return "an observer relays nothing"
 
 
 async def _closed(socket: web.WebSocketResponse, code: int) -> None:

@@ -1,46 +1,109 @@
-"""A cluster's connection to the gateway as an agent link."""
+"""A cluster's connections to the gateway as one agent link: of its observer and of its executor, which may be the same.
 
+Reports come from the observer alone, outcomes of orders and the cluster's keys from the executor alone: who takes over
+the one cannot speak for the other.
+"""
+
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from agents.runtime.outbound.calls import CHANGES, EXECUTE, HELLO, SET_PEERS, TELEMETRY, Call
+from agents.runtime.settings import EXECUTOR, OBSERVER
 from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, Telemetry, encode
-from dispatcher.service.link import AgentMissing, read, within
+from dispatcher.service.link import AgentMismatch, AgentMissing, LinkError, read, within
 
 if TYPE_CHECKING:
     from dispatcher.service.gateway.line import Line
 
+_ASIDE_S = 1.0  # for what an observer says of ways between clusters: orders and leases do not wait for it
+_GREET_S = 5.0  # for an executor to say who it is
+
 
 class GatewayLink:
-    """Calls go over the connection that the cluster has now. `find` says which that is, or why there is none."""
+    """Calls go over the connection that serves them now. `find` says which that is for a role, or why there is none."""
 
-    def __init__(self, cluster: str, find: "Callable[[], Line | str]") -> None:
+    def __init__(self, cluster: str, find: "Callable[[str], Line | str]") -> None:
         self.cluster = cluster
         self._find = find
+        self._told: tuple[Line, Hello] | None = None  # who the executor apart last said it is, over which connection
+
+    @property
+    def executor_apart(self) -> bool | None:
+        """Whether an executor is connected that is not the observer's process; None: both are one process."""
+        executor = self._find(EXECUTOR)
+        if executor is self._find(OBSERVER):
+            return None
+        return not isinstance(executor, str)
 
     async def hello(self, *, timeout_s: float) -> Hello:
-        """Who the agent is."""
-        return read(Hello, await self._call(Call(HELLO), timeout_s), self.cluster)
+        """Who the agent is. What its executor has obeyed, and its keys, count as the executor itself says."""
+        told = read(Hello, await self._call(OBSERVER, Call(HELLO), timeout_s), self.cluster)
+        if self.executor_apart is None:
+            return told
+        executor = await self._executor()
+        keys, obeys = (executor.keys, executor.obeys) if executor is not None else ((), 0)
+        return msgspec.structs.replace(told, keys=keys, obeys=obeys)
 
     async def changes(self, incarnation: str, since: int, wait_s: float, *, timeout_s: float) -> Changes:
         """What changed after `since`."""
         call = Call(CHANGES, incarnation=incarnation, since=since, wait_s=wait_s)
-        return read(Changes, await self._call(call, timeout_s), self.cluster)
+        told = read(Changes, await self._call(OBSERVER, call, timeout_s), self.cluster)
+        if self.executor_apart is None:
+            return told
+        executor = await self._executor()
+        if isinstance(away := self._find(EXECUTOR), str):
+            told = msgspec.structs.replace(told, problem=told.problem or f"takes no orders: its executor: {away}")
+        if executor is None:
+            return msgspec.structs.replace(told, keys=())
+        if executor.cluster_uid and told.cluster_uid and executor.cluster_uid != told.cluster_uid:
+            raise AgentMismatch(
+                f"observer and executor of cluster {self.cluster} are of different clusters (kube-system "
+                f"{told.cluster_uid} and {executor.cluster_uid}): check their kubeconfigs"
+            )
+        return msgspec.structs.replace(told, keys=executor.keys)
 
     async def execute(self, batch: IntentBatch, *, timeout_s: float) -> OutcomeBatch:
         """Carry out intents."""
-        return read(OutcomeBatch, await self._call(Call(EXECUTE, encode(batch)), timeout_s), self.cluster)
+        return read(OutcomeBatch, await self._call(EXECUTOR, Call(EXECUTE, encode(batch)), timeout_s), self.cluster)
 
     async def set_peers(self, peers: Peers, *, timeout_s: float) -> PeersAck:
-        """Tell what the proxy nodes shall show."""
-        return read(PeersAck, await self._call(Call(SET_PEERS, encode(peers)), timeout_s), self.cluster)
+        """Tell what the proxy nodes shall show; and an observer apart, whom to probe."""
+        call = Call(SET_PEERS, encode(peers))
+        if self.executor_apart is None:
+            return read(PeersAck, await self._call(EXECUTOR, call, timeout_s), self.cluster)
+        heard, seen = await asyncio.gather(
+            self._call(EXECUTOR, call, timeout_s), self._call(OBSERVER, call, _ASIDE_S), return_exceptions=True
+        )
+        if isinstance(heard, BaseException):
+            raise heard
+        ack = read(PeersAck, heard, self.cluster)
+        if isinstance(seen, BaseException):
+            return ack
+        ways = read(PeersAck, seen, self.cluster)
+        return msgspec.structs.replace(ack, probe=ways.probe, links=ways.links)
 
     async def telemetry(self, *, timeout_s: float) -> Telemetry:
         """How its sources of live load do."""
-        return read(Telemetry, await self._call(Call(TELEMETRY), timeout_s), self.cluster)
+        return read(Telemetry, await self._call(OBSERVER, Call(TELEMETRY), timeout_s), self.cluster)
 
-    async def _call(self, call: Call, timeout_s: float) -> bytes:
-        line = self._find()
+    async def _executor(self) -> Hello | None:
+        """Who the executor apart says it is: asked once a connection, and remembered while there is none."""
+        line = self._find(EXECUTOR)
+        if not isinstance(line, str) and (self._told is None or self._told[0] is not line):
+            try:
+                told = read(Hello, await self._call(EXECUTOR, Call(HELLO), _GREET_S), self.cluster)
+            except LinkError:
+                pass  # it is asked again with the next report
+            else:
+                self._told = (line, told) if told.cluster_uid else None  # before that it does not know itself
+        return self._told[1] if self._told is not None else None
+
+    async def _call(self, role: str, call: Call, timeout_s: float) -> bytes:
+        line = self._find(role)
         if isinstance(line, str):
-            raise AgentMissing(f"agent of cluster {self.cluster} is not connected: {line}")
+            who = "agent" if isinstance(self._find(OBSERVER if role == EXECUTOR else EXECUTOR), str) else role
+            raise AgentMissing(f"{who} of cluster {self.cluster} is not connected: {line}")
         return await within(line.call(call), timeout_s, self.cluster, call.method)

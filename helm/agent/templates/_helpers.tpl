@@ -11,6 +11,32 @@
 {{- default (include "agent.fullname" .) .Values.serviceAccount.name -}}
 {{- end -}}
 
+{{- /* What the pods are: "both", or one of each role. */ -}}
+{{- define "agent.roles" -}}
+{{- if and .Values.gateway.urls .Values.gateway.split -}}observer executor{{- else -}}both{{- end -}}
+{{- end -}}
+
+{{- /* "-observer" or "-executor", nothing where one process is both. */ -}}
+{{- define "agent.suffix" -}}
+{{- if ne . "both" -}}-{{ . }}{{- end -}}
+{{- end -}}
+
+{{- /* The account of those that write, and of one role: of both where there is one process. */ -}}
+{{- define "agent.accountOf" -}}
+{{ include "agent.serviceAccount" .root }}{{ if eq .role "observer" }}-observer{{ end }}
+{{- end -}}
+
+{{- define "agent.selectorOf" -}}
+{{ include "agent.selector" .root }}
+{{- if ne .role "both" }}
+app.kubernetes.io/component: {{ .role }}
+{{- end }}
+{{- end -}}
+
+{{- define "agent.labelsOf" -}}
+{{ include "agent.labels" .root | replace "component: agent" (printf "component: %s" (ternary "agent" .role (eq .role "both"))) }}
+{{- end -}}
+
 {{- /* The Secret with this cluster's keys: the operator's own, or the one that this chart makes. */ -}}
 {{- define "agent.keySecret" -}}
 {{- default (printf "%s-key" (include "agent.fullname" .)) .Values.keySecret -}}
@@ -71,6 +97,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "agent.subjects" -}}
 - kind: ServiceAccount
   name: {{ include "agent.serviceAccount" . }}
+  namespace: {{ .Release.Namespace }}
+{{- end -}}
+
+{{- /* Whom the reading rights are for. */ -}}
+{{- define "agent.observerSubjects" -}}
+- kind: ServiceAccount
+  name: {{ include "agent.accountOf" (dict "root" . "role" (splitList " " (include "agent.roles" .) | first)) }}
   namespace: {{ .Release.Namespace }}
 {{- end -}}
 

@@ -179,7 +179,7 @@ async def test_connections_that_never_shake_hands_are_bounded_and_keep_no_agent_
 async def test_connections_of_one_certificate_are_bounded_and_keep_no_other_cluster_out(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subject, "MAX_OF_CLUSTER", 3)
+    monkeypatch.setattr(subject, "MAX_OF_ONE", 3)
     context = client_context(site.folder, "west")
     port = site.gateway.port
     many = [await asyncio.open_connection("localhost", port, ssl=context) for _ in range(10)]

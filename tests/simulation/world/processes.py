@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import structlog
 
@@ -139,6 +139,8 @@ class LinkWeather:
 @dataclass
 class SimLink:
     """An agent as one dispatcher reaches it, through the bytes that would cross."""
+
+    executor_apart: ClassVar[bool | None] = None
 
     cluster: str
     target: AgentProcess

@@ -1,0 +1,89 @@
+"""The lists and watches of one API server: what it shows, whether it answers, which cluster it is."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from agents.kube.client import KubeClient
+from agents.kube.convert import pod_seen
+from agents.kube.listwatch import ListWatch, Pace
+from agents.kube.nodes import node_seen
+from agents.kube.objects import KINDS
+from agents.observer.cache import ClusterCache
+from agents.observer.changes import ChangeLog
+from agents.observer.mark_verifier import MarkVerifier
+from agents.observer.seen import NODES, PODS
+from agents.runtime.health import HealthMonitor
+from agents.runtime.settings import EXECUTOR, AgentSettings, ApiSettings
+from agents.runtime.watch_handler import WatchHandler
+from agents.runtime.watch_verifier import WatchVerifier
+
+EXECUTOR_KINDS = frozenset(
+    {"Namespace", "PodDisruptionBudget"}
+)  # what orders are checked against, beside nodes and pods
+
+Spawn = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
+
+
+class Watching:
+    """One process's own view of its cluster. An executor alone watches no more than it checks orders against.
+
+    `on_change` is called with every change, `on_went_back` when the API server shows an older version than it did.
+    """
+
+    def __init__(
+        self, client: KubeClient, settings: AgentSettings, marks: MarkVerifier, on_change: Callable[[], None]
+    ) -> None:
+        api, pace = settings.api, _pace(settings.api)
+        kinds = [kind for kind in KINDS if settings.role != EXECUTOR or kind.name in EXECUTOR_KINDS]
+        self.log = ChangeLog(max_graves=settings.max_graves, on_change=on_change)
+        self.cache = ClusterCache(self.log, (kind.name for kind in kinds))
+        self.handler = handler = WatchHandler(self.cache, settings.kubelet.bandwidth, marks)
+        self.watches: Sequence[ListWatch] = (
+            ListWatch(client, NODES, "/api/v1/nodes", node_seen, handler, pace),
+            ListWatch(client, PODS, "/api/v1/pods", pod_seen, handler, pace),
+            *(ListWatch(client, kind.name, kind.path, kind.seen, handler, pace, optional=True) for kind in kinds),
+        )
+        self.on_went_back: Callable[[], None] = lambda: None
+        self.health = HealthMonitor(client, self.watches, api, self.log.bump, self._rewatch)
+        self.verifier = WatchVerifier(client, self.watches, api, self._reopen, self._went_back)
+        self._spawn: Spawn | None = None
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+
+    def open(self, spawn: Spawn) -> None:
+        """Begin to list and watch."""
+        self._spawn = spawn
+        self._rewatch()
+
+    def start_over(self) -> None:
+        """List everything anew: what was shown is to be judged otherwise."""
+        for watch in self.watches:
+            watch.start_over(went_back=False)
+            self._reopen(watch)
+
+    def _went_back(self, known: int, found: int) -> None:
+        self.on_went_back()
+        self.health.went_back(known, found)
+
+    def _rewatch(self) -> None:
+        """(Re)open the watches; each resumes where it was."""
+        for watch in self.watches:
+            self._reopen(watch)
+
+    def _reopen(self, watch: ListWatch) -> None:
+        if self._spawn is None:
+            return
+        if watch.kind in self.tasks:
+            self.tasks[watch.kind].cancel()
+        self.tasks[watch.kind] = self._spawn(watch.run(), f"watch {watch.kind}")
+
+
+def _pace(api: ApiSettings) -> Pace:
+    return Pace(
+        silence_s=api.silence_s,
+        watch_s=api.watch_s,
+        list_s=api.list_s,
+        backoff_s=api.backoff_s,
+        max_backoff_s=api.max_backoff_s,
+        page=api.page,
+    )

@@ -1,0 +1,96 @@
+"""Observer and executor of a cluster as two processes: what goes on when the core hears of one of them alone."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from dispatcher.model.messages import Bind, Changes
+from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.scheduling.delegation.protocol import ObservedState, Step, next_step, step_of_local
+from dispatcher.scheduling.delegation.tracking import Reach
+from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, SendPeers, Tick
+from tests.laws.cores import make_core
+from tests.scheduling.core.test_core import NODE, intents, pod
+from tests.scheduling.delegation.test_protocol import CLAIMED, DELEGATE, DONE, DYING, ENDING, PENDING, REMOTE, seen
+
+BLIND_EAST: dict[str, Any] = {"reachable": frozenset(("west",)), "blind": frozenset(("east",))}
+
+
+@pytest.mark.parametrize(
+    ("situation", "want"),
+    [
+        pytest.param(seen(REMOTE, DELEGATE, **BLIND_EAST), Step.MIRROR, id="news of a copy is written"),
+        pytest.param(seen(REMOTE, DONE, **BLIND_EAST), Step.MIRROR, id="and its end, too"),
+        pytest.param(seen(REMOTE, DELEGATE, mirrored=b"{}", **BLIND_EAST), Step.NOTHING, id="once"),
+        pytest.param(seen(REMOTE, DYING, **BLIND_EAST), Step.NOTHING, id="nothing is deleted for a copy that goes"),
+        pytest.param(seen(REMOTE, **BLIND_EAST), Step.NOTHING, id="nothing follows from a copy that is missing"),
+        pytest.param(seen(ENDING, DELEGATE, mirrored=b"{}", **BLIND_EAST), Step.NOTHING, id="nor from a deletion"),
+        pytest.param(seen(CLAIMED, DELEGATE, **BLIND_EAST), Step.NOTHING, id="nothing is bound"),
+        pytest.param(seen(PENDING, **BLIND_EAST), Step.NOTHING, id="nothing is placed"),
+        pytest.param(
+            seen(REMOTE, DELEGATE, blind=frozenset(("east",)), reachable=frozenset()),
+            Step.NOTHING,
+            id="what was last heard of a target that is away is no news",
+        ),
+    ],
+)
+def test_where_the_observer_is_away_statuses_go_on_and_nothing_else_does(situation: ObservedState, want: Step) -> None:
+    assert next_step(situation).step is want
+
+
+@pytest.mark.parametrize("situation", [seen(PENDING), seen(REMOTE, DELEGATE), seen(CLAIMED, decided=True)])
+def test_where_the_executor_of_its_cluster_is_away_nothing_is_asked_for_a_pod(situation: ObservedState) -> None:
+    assert next_step(replace(situation, mute=frozenset(("east",)))).step is Step.NOTHING
+    assert next_step(situation).step is not Step.NOTHING
+
+
+def test_a_local_pod_wants_no_place_while_nobody_could_bind_it() -> None:
+    due = step_of_local(msgspec.structs.replace(PENDING), reachable=False)
+    assert due is not None
+    assert due.step is Step.NOTHING
+
+
+@pytest.mark.parametrize(
+    ("silent", "executor", "blind", "mute"),
+    [
+        pytest.param(False, None, False, False, id="one process, there"),
+        pytest.param(True, None, False, False, id="one process, away"),
+        pytest.param(False, True, False, False, id="both there"),
+        pytest.param(False, False, False, True, id="the observer alone"),
+        pytest.param(True, True, True, False, id="the executor alone"),
+        pytest.param(True, False, False, False, id="both away"),
+    ],
+)
+def test_who_is_there_says_what_a_cluster_can_do(silent: bool, executor: bool | None, blind: bool, mute: bool) -> None:
+    view = ClusterView("east", silent=silent, executor=executor, synced=True, api_ok=True)
+    reach = Reach.of({"east": view})
+    assert (("east" in reach.blind), ("east" in reach.mute)) == (blind, mute)
+
+
+def report(executor: bool | None, revision: int = 1, **more: object) -> ClusterChanged:
+    changes = Changes("east", "east-uid", "life-1", revision - 1, revision, full=revision == 1)
+    return ClusterChanged(msgspec.structs.replace(changes, **more), executor)
+
+
+def test_peers_are_told_to_an_executor_whose_observer_is_away_and_to_none_that_is_away() -> None:
+    core = make_core(("east",))
+
+    def told(now: float) -> bool:
+        return any(isinstance(effect, SendPeers) for effect in core.handle(Tick(), now))
+
+    core.handle(report(True, nodes=(NODE,)), 0.0)
+    assert told(0.0)
+    core.handle(ClusterSilent("east", "away", executor=True), 10.0)
+    assert told(20.0)
+    core.handle(ClusterSilent("east", "away", executor=False), 30.0)
+    assert not told(40.0)
+
+
+def test_nothing_is_placed_where_the_executor_is_away_until_it_is_back() -> None:
+    core = make_core(("east",))
+    core.handle(report(False, nodes=(NODE,), pods=(pod("web"),)), 0.0)
+    assert not intents(core.handle(Tick(), 1.0), Bind)
+    core.handle(report(True, revision=2), 2.0)
+    assert intents(core.handle(Tick(), 3.0), Bind)

@@ -1,0 +1,92 @@
+"""A fleet of embedded clusters whose agents dial out: its certificates, its dispatcher, and settings of agents."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from localfleet.embedded.fleet import EmbeddedFleet
+from tests.system.cluster_api import ClusterApi
+from tests.system.ray_fleet import Process, environment, free_ports
+
+CLUSTERS = ("east", "west")
+
+
+def pod(name: str, clusters: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "annotations": {"global-dispatcher.io/clusters": clusters}},
+        "spec": {
+            "schedulerName": "global-dispatcher",
+            "containers": [{"name": "main", "image": "example.invalid/app:1"}],
+        },
+    }
+
+
+class Dispatcher(Process):
+    """`global-dispatcher run` of clusters that dial in: no kubeconfig, no Ray."""
+
+    def __init__(self, folder: Path, certificates: Path) -> None:
+        self.port, self.gateway_port = free_ports(2)
+        settings = {
+            "clusters": [{"name": name, "via": "gateway"} for name in CLUSTERS],
+            "gateway": {
+                "port": self.gateway_port,
+                "cert_file": str(certificates / "gateway.crt"),
+                "key_file": str(certificates / "gateway.key"),
+                "client_ca_file": str(certificates / "ca.crt"),
+            },
+            "http": {"port": self.port},
+            "leader_election": {"enabled": False},
+            "log": {"format": "json"},
+        }
+        config = folder / "dispatcher.yaml"
+        config.write_text(json.dumps(settings))
+        command = [sys.executable, "-m", "dispatcher.cli.main", "run", "--config", str(config)]
+        super().__init__(command, folder / "dispatcher.log", environment())
+
+    def ready(self) -> list[bool]:
+        """Of each cluster."""
+        assert self.code is None, f"ended with {self.code}:\n{self.tail()}"
+        answer = httpx.get(f"http://127.0.0.1:{self.port}/v1/clusters", timeout=5, trust_env=False)
+        return [row["ready"] for row in answer.json()["clusters"]]
+
+    def answers(self) -> list[int]:
+        """Of each time that a cluster answered after a silence, how many nodes it told of."""
+        lines = map(json.loads, self.log.read_text().splitlines())
+        return [line["nodes"] for line in lines if line.get("event") == "cluster answers"]
+
+
+def settings(fleet: EmbeddedFleet, cluster: str, certificates: Path, port: int, role: str = "both") -> dict[str, Any]:
+    """Of an agent, or of one half of it; an observer is given no key."""
+    key = certificates / f"{cluster}-key.pem"
+    if role != "observer" and not key.exists():
+        subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", key], check=True)
+    stem = f"cluster-{cluster}" if role == "both" else f"cluster-{cluster}.{role}"
+    return {
+        "cluster": cluster,
+        "role": role,
+        "kubeconfig": str(fleet.kubeconfig),
+        "context": cluster,
+        "key_file": str(key) if role != "observer" else "/nonexistent/key.pem",
+        "kubelet": {"interval_s": 2},
+        "gateway": {
+            "urls": [f"wss://127.0.0.1:{port}"],
+            "ca_file": str(certificates / "ca.crt"),
+            "cert_file": str(certificates / f"{stem}.crt"),
+            "key_file": str(certificates / f"{stem}.key"),
+            "longest_pause_s": 1,
+        },
+    }
+
+
+def phase(api: ClusterApi, name: str) -> str:
+    """Of the pod of this name, or "" where there is none."""
+    found = [one["status"].get("phase", "") for one in api.pods() if one["metadata"]["name"] == name]
+    return found[0] if found else ""
+
+
+def running(api: ClusterApi, name: str) -> bool:
+    return phase(api, name) == "Running"

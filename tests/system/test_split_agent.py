@@ -1,0 +1,92 @@
+"""Observer and executor as two processes: remote pods run, and when one of them dies the other does what is its own."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dispatcher.service.gateway.authority import ensure
+from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet
+from tests.system.cluster_api import DELEGATE, ClusterApi, eventually
+from tests.system.dialled import CLUSTERS, Dispatcher, phase, pod, running, settings
+from tests.system.ray_fleet import JoinedAgent
+
+ROLES = ("observer", "executor")
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/global-dispatcher-west"
+
+
+class Halves:
+    """Both processes of both clusters."""
+
+    def __init__(self, folder: Path, fleet: EmbeddedFleet, certificates: Path, port: int, stack: ExitStack) -> None:
+        self._folder, self._fleet, self._certificates = folder, fleet, certificates
+        self._port, self._stack = port, stack
+        self.of = {(name, role): self.start(name, role) for name in CLUSTERS for role in ROLES}
+
+    def start(self, cluster: str, role: str, **given: Any) -> JoinedAgent:
+        folder = self._folder / f"{cluster}-{role}-{len(list(self._folder.iterdir()))}"
+        folder.mkdir()
+        told = settings(self._fleet, cluster, self._certificates, self._port, role)
+        told["gateway"] |= given
+        return self._stack.enter_context(JoinedAgent(folder, told))
+
+    def offered_as_executor(self, cluster: str) -> JoinedAgent:
+        """An executor that has the certificate of the observer."""
+        stem = self._certificates / f"cluster-{cluster}.observer"
+        return self.start(cluster, "executor", cert_file=f"{stem}.crt", key_file=f"{stem}.key")
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[EmbeddedFleet]:
+    fleet = EmbeddedFleet.start([ClusterSpec(name, nodes=2) for name in CLUSTERS], tmp_path / "fleet")
+    yield fleet
+    fleet.stop()
+
+
+def end_copy(api: ClusterApi, source: str) -> None:
+    """The delegate of a pod says that it has succeeded."""
+    (copy,) = [
+        one["metadata"]["name"]
+        for one in api.pods()
+        if DELEGATE in one["metadata"].get("labels", {}) and one["metadata"]["name"].startswith(source)
+    ]
+    api.merge(f"/api/v1/namespaces/default/pods/{copy}/status", {"status": {"phase": "Succeeded"}})
+
+
+def test_each_half_goes_on_without_the_other_and_none_can_take_its_place(tmp_path: Path, fleet: EmbeddedFleet) -> None:
+    certificates, halves_folder = tmp_path / "certificates", tmp_path / "halves"
+    halves_folder.mkdir()
+    ensure(certificates, ["127.0.0.1"], CLUSTERS)
+    east, west = (ClusterApi(fleet.kubeconfig, name) for name in CLUSTERS)
+    with ExitStack() as stack:
+        dispatcher = stack.enter_context(Dispatcher(tmp_path, certificates))
+        halves = Halves(halves_folder, fleet, certificates, dispatcher.gateway_port, stack)
+        eventually(lambda: dispatcher.ready() == [True, True], 60, dispatcher.tail)
+        for name in ("one", "two", "three"):
+            assert east.create("/api/v1/namespaces/default/pods", pod(name, "west")).status_code == 201
+            eventually(partial(running, east, name), 30, dispatcher.tail)
+
+        halves.of["east", "observer"].terminate()
+        eventually(lambda: dispatcher.ready() == [False, True], 30, dispatcher.tail)
+        end_copy(west, "one")
+        eventually(lambda: phase(east, "one") == "Succeeded", 30, dispatcher.tail)
+        renewed = east.get(LEASE)["spec"]["renewTime"]
+        eventually(lambda: east.get(LEASE)["spec"]["renewTime"] > renewed, 30, halves.of["east", "executor"].tail)
+
+        halves.start("east", "observer")
+        eventually(lambda: dispatcher.ready() == [True, True], 30, dispatcher.tail)
+        halves.of["west", "executor"].terminate()
+        end_copy(west, "two")
+        eventually(lambda: phase(east, "two") == "Succeeded", 30, dispatcher.tail)
+
+        liar = halves.offered_as_executor("west")
+        eventually(lambda: "refuses our certificate" in liar.tail(), 30, liar.tail)
+        assert dispatcher.ready() == [True, True]
+        halves.start("west", "executor").wait_ready()
+        assert east.create("/api/v1/namespaces/default/pods", pod("four", "west")).status_code == 201
+        eventually(lambda: running(east, "four"), 30, dispatcher.tail)
+    east.close()
+    west.close()
