@@ -84,6 +84,7 @@ def test_the_goal_is_half_of_the_best_of_the_others_and_four_fifths_of_the_best_
     assert goal({OURS: of[OURS]}) is None
 
 
+@pytest.mark.system
 def test_the_row_says_that_its_traces_are_generated_and_has_the_best_of_the_others_beside_it() -> None:
     (row,) = closed_loop(10)
     assert (row.name, row.nodes, row.pods, row.unit) == ("closed_loop_hot_minutes", 10, 320, "min")

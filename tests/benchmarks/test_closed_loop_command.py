@@ -73,6 +73,7 @@ def test_the_command_says_what_is_wrong(arguments: list[str], says: str) -> None
     assert says in result.stderr
 
 
+@pytest.mark.system
 def test_json_has_policies_by_name_with_their_figures(tmp_path: Path) -> None:
     files = [str(written(tmp_path / f"{day}.csv.gz", 5, day)) for day in (10, 20, 30)]
     result = CliRunner().invoke(app, [*files, *SMALL, "-o", "json"])
@@ -83,6 +84,7 @@ def test_json_has_policies_by_name_with_their_figures(tmp_path: Path) -> None:
     assert found["world"]["trace"] == "10.csv.gz 20.csv.gz 30.csv.gz"
 
 
+@pytest.mark.system
 def test_the_table_names_every_policy_and_the_goal() -> None:
     result = CliRunner().invoke(app, ["--generated", *SMALL])
     assert result.exit_code == 0

@@ -2,9 +2,9 @@
 
 import os
 
-_ALL = "ALL_EXAMPLES" in os.environ
+ALL = "ALL_EXAMPLES" in os.environ
 
 
 def examples(most: int) -> int:
     """So many of `most` in this run."""
-    return most if _ALL else -(-most // 5)
+    return most if ALL else -(-most // 5)

@@ -26,6 +26,7 @@ def test_a_late_copy_of_an_old_status_is_not_written_over_a_newer_one() -> None:
     assert not told.violations
 
 
+@pytest.mark.system
 def test_the_same_seed_is_the_same_story_under_another_hash_seed() -> None:
     code = "from tests.simulation.faults import draw\nfrom tests.simulation.telling import tell\n"
     code += "print(tell(draw(3, ('dispatchers', 'watches', 'wire'))).digest)"
