@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from agents.telemetry.remedies import about_ambiguous, about_silent, about_unmatched, remedy
+from dispatcher.cli.remedies import about_ambiguous, about_silent, about_unmatched, remedy
 from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
 
 Row = Mapping[str, Any]

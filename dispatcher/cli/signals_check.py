@@ -11,8 +11,8 @@ from agents.observer.signals import CPU, LINK_SPEED, MEMORY, RECEIVE, TRANSMIT
 from agents.runtime.join.settings import WrongConfiguration, read_settings
 from agents.runtime.settings import AgentSettings
 from agents.runtime.source_trial import Choice, Trial, TrialError, Tried, raw_measures, try_sources
-from agents.telemetry.remedies import about_ambiguous, about_silent, about_unmatched, remedy
 from dispatcher.cli.output import Column, Output, print_advice, print_table, print_value
+from dispatcher.cli.remedies import about_ambiguous, about_silent, about_unmatched, remedy
 from dispatcher.cli.tables import age, heat, share
 from dispatcher.config import ConfigError, load_config, plugin_registry
 from dispatcher.config.agents import agent_settings

@@ -30,6 +30,7 @@ from tests.system.ray_fleet import JoinedAgent, Process, environment, free_ports
 Object = dict[str, Any]
 PODS = "/api/v1/namespaces/default/pods?dryRun=All"
 SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
+ACCOUNTS = {"observer": "agent-observer", "executor": "agent"}  # as the chart names them
 CUT_S, OUT_S, WAIT_S = 60.0, 15.0, 120.0
 
 
@@ -166,7 +167,7 @@ class Site:
         settings = {
             "cluster": values["cluster"],
             "role": role,
-            "kubeconfig": str(self.plane.kubeconfig_for(f"agent-{role}", NAMESPACE, 3600)),
+            "kubeconfig": str(self.plane.kubeconfig_for(ACCOUNTS[role], NAMESPACE, 3600)),
             "context": "east",
             **({"key_file": str(folder / "key.pem")} if role == "executor" else {}),
             "kubelet": {"interval_s": 60},

@@ -8,10 +8,10 @@ from aiohttp import web
 from agents.observer.seen import NodeTarget
 from agents.telemetry.node_exporter import NodeExporters
 from agents.telemetry.prometheus import read_vector
-from agents.telemetry.remedies import remedy
 from agents.telemetry.source import SourceError
 from agents.telemetry.static_file import StaticFile
 from agents.telemetry.web import Credentials, Limits, Pool, Tls, Web
+from dispatcher.cli.remedies import remedy
 from tests.agents.telemetry.servers import LIMITS, answering, endless, serving, slow_drip
 
 KEY = "telemetry.prometheus[0]"
