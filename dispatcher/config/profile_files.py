@@ -9,6 +9,7 @@ from dispatcher.config.kube_scheduler import is_kube_scheduler, read_kube_schedu
 from dispatcher.config.problems import ConfigError, Path, Problem
 from dispatcher.config.profiles import profile_of
 from dispatcher.plugins.registry import PluginContext, PluginSpec, build, shared_queue_sort
+from dispatcher.scheduling.cycle.canaries import canary_problems
 from dispatcher.scheduling.framework import Profile
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 
@@ -54,6 +55,7 @@ def read_profile_files(
     if not reads:
         return ProfilesRead()
     together = _together(reads)
+    problems += _canary_problems(together.profiles, named, document)
     problems += _sort_problems(together.profiles, named, document, registry)
     return together
 
@@ -67,6 +69,12 @@ def _together(reads: Sequence[ProfilesRead]) -> ProfilesRead:
         firsts[0] if firsts else None,
         longests[0] if longests else None,
     )
+
+
+def _canary_problems(profiles: Sequence[Profile], named: Sequence[Named], document: Document) -> list[Problem]:
+    canaries = [(one.scheduler_name, one.canary.of) for one in profiles if one.canary is not None]
+    told = canary_problems(canaries, [one.scheduler_name for one in profiles])
+    return [document.problem(named[0][0][:1], text) for text in told]
 
 
 def _sort_problems(

@@ -16,7 +16,7 @@ from dispatcher.config.sections import Section
 from dispatcher.config.validation import validated
 from dispatcher.model.names import SCHEDULER_NAME, is_ours
 from dispatcher.plugins.registry import PluginContext, PluginSpec, canonical
-from dispatcher.scheduling.framework import PluginUse, Profile
+from dispatcher.scheduling.framework import Canary, PluginUse, Profile
 from dispatcher.scheduling.framework.plugin_args import check_args, did_you_mean, shown
 from dispatcher.scheduling.profile import BUILT_IN
 
@@ -31,11 +31,19 @@ class PluginEntry(Section):
     args: dict[str, Any] | None = None
 
 
+class CanarySection(Section):
+    """That this profile decides a share of another profile's pods in its place, to be compared with it."""
+
+    of: Annotated[str, Field(description="schedulerName of that profile")] = SCHEDULER_NAME
+    percent: Annotated[float, Field(gt=0, le=100, description="of its pods, by their UIDs")]
+
+
 class ProfileFile(Section):
     """A whole profile, or what it changes of one that is built in."""
 
     scheduler_name: str = SCHEDULER_NAME
     extends: Annotated[str, Field(description="a profile that is built in; empty: none")] = ""
+    canary: CanarySection | None = None
     disabled: Annotated[tuple[str, ...], Field(description="its plugins that are left out")] = ()
     plugins: Annotated[
         tuple[PluginEntry, ...], Field(description="all plugins; with `extends`, other weights and arguments, and more")
@@ -62,7 +70,8 @@ def profile_of(document: Document, registry: Mapping[str, PluginSpec]) -> Profil
         problems += _entry_problems(entry, ("plugins", at), document, registry)
     if problems:
         raise ConfigError(problems)
-    return Profile(entries.scheduler_name, uses)
+    canary = Canary(entries.canary.of, entries.canary.percent) if entries.canary else None
+    return Profile(entries.scheduler_name, uses, canary)
 
 
 def _extended(base: Sequence[PluginUse], entries: ProfileFile) -> tuple[PluginUse, ...]:

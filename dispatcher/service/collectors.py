@@ -40,6 +40,7 @@ class ServiceCollector(Collector):
         yield from self._clusters()
         yield from self._boxes()
         yield self._moves()
+        yield self._compared()
 
     def _moves(self) -> Metric:
         family = CounterMetricFamily(
@@ -49,6 +50,16 @@ class ServiceCollector(Collector):
         )
         for result in Result:
             family.add_metric([result.value], self._service.core.counters.get((COUNTER, result), 0))
+        return family
+
+    def _compared(self) -> Metric:
+        family = CounterMetricFamily(
+            "global_dispatcher_canary_decisions",
+            "First pods of batches that a canary decided, by what the profile it stands for would have done.",
+            labels=["profile", "of", "result"],
+        )
+        for (profile, of, what), count in self._service.core.profiles.canaries.compared.items():
+            family.add_metric([profile, of, what.value], count)
         return family
 
     def _pending(self) -> Metric:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.config import ConfigError
+from dispatcher.config import ConfigError, check_config
 from dispatcher.config.kube_scheduler.merge import DEFAULTS
 from dispatcher.config.profiles import read_profile
 from dispatcher.plugins.registry import REGISTRY, canonical
-from dispatcher.scheduling.framework import PluginUse, Profile
+from dispatcher.scheduling.framework import Canary, PluginUse, Profile
 from dispatcher.scheduling.profile import BUILT_IN, DEFAULT_PROFILE, KUBE_SCHEDULER_PROFILE
 
 
@@ -72,6 +72,9 @@ def test_kube_schedulers_profile_has_its_plugins_and_weights() -> None:
         ("extends: default\nplugins: [{name: LiveCPU, weight: -1}]", "2: plugins[0].weight: must be from 0 to 1000"),
         ("extends: default\nplugins: [{name: LiveCPU, weight: .nan}]", "2: plugins[0].weight: must be a number"),
         ("scheduler_name: global-dispatcher", "plugins: needs exactly one QueueSort plugin"),
+        ("extends: default\ncanary: {percent: 0}", "2: canary.percent: "),
+        ("extends: default\ncanary: {percent: 101}", "2: canary.percent: "),
+        ("extends: default\ncanary: {of: global-dispatcher}", "2: canary.percent: "),
     ],
 )
 def test_what_is_wrong_is_named_with_its_line_and_key(tmp_path: Path, text: str, want: str) -> None:
@@ -79,3 +82,18 @@ def test_what_is_wrong_is_named_with_its_line_and_key(tmp_path: Path, text: str,
         read(tmp_path, text)
     (problem,) = caught.value.problems
     assert want in str(problem)
+
+
+def test_a_profile_can_be_the_canary_of_another_one(tmp_path: Path) -> None:
+    found = read(tmp_path, "extends: default\nscheduler_name: global-dispatcher-x\ncanary: {percent: 2.5}")
+    assert found == Profile("global-dispatcher-x", DEFAULT_PROFILE.plugins, Canary("global-dispatcher", 2.5))
+
+
+def test_a_canary_whose_base_is_not_configured_is_named(tmp_path: Path) -> None:
+    (tmp_path / "canary.yaml").write_text(
+        "extends: default\nscheduler_name: global-dispatcher-x\ncanary: {of: global-dispatcher-y, percent: 5}"
+    )
+    (tmp_path / "base.yaml").write_text("extends: default")
+    (tmp_path / "d.yaml").write_text("clusters: [{name: a}]\nprofiles: [base.yaml, canary.yaml]")
+    (problem,) = check_config(tmp_path / "d.yaml")
+    assert "profile global-dispatcher-x is a canary of global-dispatcher-y, which is no profile here" in str(problem)

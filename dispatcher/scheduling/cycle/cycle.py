@@ -57,7 +57,7 @@ class Scheduler(Booking):
         fleet.derive(self.plan.derives)
         self.nominations = nominations or Nominations(fleet)
         self.post_filters = PostFilters(self.plan, fleet, self.nominations, self._faults.note)
-        self.faults = self._faults.counts
+        self.canary, self.faults = profile.canary, self._faults.counts
         self._classes = EquivalenceCache(self.plan, fleet, class_bytes)
         self._searches = PrunedSearches(self.plan, fleet, self._classes, large)
         self._batches = Batches(self, self._classes, self._ask)
@@ -274,6 +274,14 @@ class Scheduler(Booking):
             return None
         finally:
             self.fleet.add_pod(occupant, row)
+
+    def would_choose(self, pod_id: PodId, placed: Placed) -> Decision | None:
+        """Where a pod that is nowhere yet would go now; None if nowhere. Books nothing, and quota is not asked."""
+        try:
+            return self._selected(pod_id, placed)
+        except PluginError as error:
+            self._faults.note(error)
+            return None
 
     def _selected(self, pod_id: PodId, placed: Placed) -> Decision | None:
         key = self.plan.standing_key(self.plan.class_key(placed), placed, self.view)

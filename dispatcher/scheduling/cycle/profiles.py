@@ -7,6 +7,7 @@ from operator import or_
 from dispatcher.model import names
 from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.reasons import Reason, Why
+from dispatcher.scheduling.cycle.canaries import Canaries
 from dispatcher.scheduling.cycle.cycle import Result, Scheduler
 from dispatcher.scheduling.framework import Placed, Plugin
 from dispatcher.scheduling.framework.derived import joined
@@ -25,7 +26,7 @@ class Profiles:
         self._by_name = {one.plan.profile: one for one in schedulers}
         if not schedulers or len(self._by_name) < len(schedulers):
             raise ValueError("profiles need at least one, and each its own schedulerName")
-        self._first = schedulers[0]
+        self._first, self.canaries = schedulers[0], Canaries(schedulers)
         self._schedulers = tuple(schedulers)
         self._not_followed = {one.plan.profile: _not_followed(one.plan) for one in schedulers}
         self._helped_by: dict[tuple[str, Reason], WakeEvent] = {}
@@ -43,7 +44,8 @@ class Profiles:
 
     def of(self, placed: Placed) -> Scheduler:
         """The scheduler of a pod; a delegate, or a pod found bound that names none, is the first one's."""
-        return self._by_name.get(placed.pod.scheduler_name, self._first)
+        named = self._by_name.get(placed.pod.scheduler_name)
+        return self._first if named is None else self.canaries.instead_of(named, placed)
 
     def name_of(self, placed: Placed) -> str:
         """The schedulerName of the profile that decides a pod."""
@@ -56,7 +58,7 @@ class Profiles:
 
     def schedule_class(self, items: Sequence[tuple[PodId, Placed]]) -> list[Result]:
         """Decide pods that are all of one class, in order."""
-        return self.of(items[0][1]).schedule_class(items) if items else []
+        return self.canaries.schedule_class(self.of(items[0][1]), items) if items else []
 
     # --- what the queue asks (queued.Gates) ---------------------------------------------------------------------------
 
@@ -118,6 +120,7 @@ class Profiles:
 
     def take_over(self, old: "Profiles") -> None:
         """Book all that other profiles have booked, in the order in which they did; keep what was promised."""
+        self.canaries.go_on_from(old.canaries)
         self._first.fleet.derive(joined(one.plan.derives for one in self), only=True)
         self.nominations = old.nominations
         for one in self:

@@ -29,6 +29,7 @@ from dispatcher.scheduling.framework.fleet_view import (
 from dispatcher.scheduling.framework.placed import Placed
 from dispatcher.scheduling.framework.plugin import (
     MAX_SCORE,
+    Canary,
     Depends,
     Explained,
     Filter,
@@ -48,6 +49,7 @@ __all__ = [
     "MAX_SCORE",
     "SKIP",
     "Bools",
+    "Canary",
     "ClusterInfo",
     "Codes",
     "CycleState",

@@ -199,8 +199,17 @@ class PluginUse:
 
 
 @dataclass(frozen=True)
+class Canary:
+    """That a profile decides `percent` (0..100) of the pods that name the profile `of`, in its place."""
+
+    of: str
+    percent: float
+
+
+@dataclass(frozen=True)
 class Profile:
     """Plugins, weights and arguments under one schedulerName, in the order in which filters run."""
 
     scheduler_name: str
     plugins: tuple[PluginUse, ...]
+    canary: Canary | None = None
