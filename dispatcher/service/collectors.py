@@ -58,8 +58,8 @@ class ServiceCollector(Collector):
             "First pods of batches that a canary decided, by what the profile it stands for would have done.",
             labels=["profile", "of", "result"],
         )
-        for (profile, of, what), count in self._service.core.profiles.canaries.compared.items():
-            family.add_metric([profile, of, what.value], count)
+        for labels, count in self._service.core.compared.items():
+            family.add_metric(labels, count)
         return family
 
     def _pending(self) -> Metric:

@@ -78,6 +78,11 @@ class Core(Protocol):
         ...
 
     @property
+    def compared(self) -> Mapping[tuple[str, str, str], int]:
+        """(canary's profile, profile it stands for, what came of it) -> decisions."""
+        ...
+
+    @property
     def open(self) -> bool:
         """Whether decisions are taken."""
         ...

@@ -22,8 +22,7 @@ def families() -> list[Metric]:
     """All that /metrics can have, of a dispatcher that has seen nothing yet."""
     metrics = Metrics()
     queue = SimpleNamespace(counts=dict, refused=dict)
-    profiles = SimpleNamespace(canaries=SimpleNamespace(compared={}))
-    core = SimpleNamespace(queue=queue, counters={}, clusters={}, profiles=profiles)
+    core = SimpleNamespace(queue=queue, counters={}, clusters={}, compared={})
     service = SimpleNamespace(core=core, senders={}, clock=lambda: 0.0)
     counted = [
         (one, one.describe()) for one in metrics.registry._collector_to_names if isinstance(one, MetricWrapperBase)

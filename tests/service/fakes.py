@@ -144,6 +144,7 @@ class FakeCore:
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     ticks: int = 0
     folding: tuple[str, ...] = ()
+    compared: dict[tuple[str, str, str], int] = field(default_factory=dict)
     budgets: list[int] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
 

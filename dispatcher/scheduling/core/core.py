@@ -6,7 +6,7 @@ core starts empty and comes to the same state from full reports. Until every clu
 decided, since the room and quota in use would be unknown.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from dispatcher.model.probe_address import published
@@ -86,6 +86,11 @@ class SchedulerCore:
     def profiles(self) -> Profiles:
         """Those that decide."""
         return self._state.profiles
+
+    @property
+    def compared(self) -> Mapping[tuple[str, str, str], int]:
+        """(canary's profile, profile it stands for, what came of it) -> decisions: `cycle.canaries`."""
+        return self.profiles.canaries.compared
 
     def use(self, profiles: Profiles) -> None:
         """From now on these decide; they have taken over from the others."""

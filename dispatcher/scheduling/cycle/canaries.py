@@ -19,7 +19,7 @@ from dispatcher.scheduling.records.decision import Decision
 _PARTS = 10_000  # a hundredth of a percent
 
 
-class Compared(enum.Enum):
+class Compared(enum.StrEnum):
     """A canary's decision beside what its base would have decided."""
 
     SAME_NODE = "same_node"
@@ -40,7 +40,7 @@ class Canaries:
         by_name = {one.plan.profile: one for one in schedulers}
         self._of: dict[str, tuple[Scheduler, int]] = {}
         self._base: dict[str, Scheduler] = {}
-        self.compared: Counter[tuple[str, str, Compared]] = Counter()
+        self.compared: Counter[tuple[str, str, str]] = Counter()
         for canary in schedulers:
             if canary.canary is None:
                 continue

@@ -50,7 +50,7 @@ def both(state: FleetState, percent: float, base: list[Plugin], other: list[Plug
     return Profiles([scheduler(state, BASE, *base), scheduler(state, CANARY, *other, canary=canary)])
 
 
-def decide(profiles: Profiles, *names: str, cpu: float = 1) -> list[object]:
+def decide(profiles: Profiles, *names: str, cpu: int = 1) -> list[object]:
     placed = [pod(name).cpu(cpu).placed() for name in names]
     return [profiles.schedule_class([(("a", one.pod.uid), one)])[0] for one in placed]
 
@@ -80,7 +80,7 @@ def test_a_pod_that_names_the_canary_itself_is_decided_by_it() -> None:
     ],
 )
 def test_it_is_told_what_the_profile_would_have_decided_that_the_canary_stands_for(
-    base: list[Plugin], canary: list[Plugin], cpu: float, what: Compared
+    base: list[Plugin], canary: list[Plugin], cpu: int, what: Compared
 ) -> None:
     profiles = both(fleet(a=[node("small").cpu(4)], b=[node("large").cpu(8)]), 100, base, canary)
     decide(profiles, "one", cpu=cpu)
