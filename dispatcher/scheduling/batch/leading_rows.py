@@ -18,7 +18,7 @@ _SHALLOW = 4  # and of each of many, unless it has more of the best of all
 
 
 @kernel("ints ints floats ints ints out_ints out_ints")
-def _fill(rows, bucket_of, totals, ranks, starts, found, held):  # type: ignore[no-untyped-def]
+def _fill(rows, bucket_of, totals, ranks, starts, found, held):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
     """The best rows of each bucket in order, as many as there is room for from `starts` on; `held`: how many."""
     for at in range(len(rows)):
         row, bucket = rows[at], bucket_of[at]
