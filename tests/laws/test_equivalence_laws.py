@@ -174,5 +174,5 @@ def test_a_class_whose_late_question_failed_asks_it_again() -> None:
     beside.normalize = lambda raw: raw * np.nan  # type: ignore[method-assign]
     with pytest.raises(PluginError):
         one.select(("a", "p"), placed)
-    del beside.normalize  # type: ignore[method-assign]
+    del beside.normalize
     assert isinstance(one.select(("a", "p"), placed), Decision)
