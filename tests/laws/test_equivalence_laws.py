@@ -1,5 +1,6 @@
 """What an equivalence class keeps up to date equals what one made from scratch would hold, and kernels equal NumPy."""
 
+from collections.abc import Hashable
 from typing import Any
 
 import msgspec
@@ -12,15 +13,15 @@ from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import Placed, kernels
-from dispatcher.scheduling.framework.points import Plan
+from dispatcher.scheduling.framework import FleetView, Part, Placed, kernels
+from dispatcher.scheduling.framework.points import Plan, PluginError
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.records.decision import Decision
-from tests.builders import fleet, node, pod, put, reading
+from tests.builders import fleet, node, pod, put, reading, selector
 from tests.laws.examples import examples
 from tests.laws.pairs import Pair
 from tests.laws.test_placement_laws import begin, real, records, scripts
-from tests.scheduling.tiny_plugins import Fit, Live, Ready, Selector, profile
+from tests.scheduling.tiny_plugins import Fit, Live, Ready, Rooms, Selector, profile
 
 SAMPLES = (
     pod("plain").cpu("100m").labels(app="u"),
@@ -127,3 +128,51 @@ def test_without_numba_numpy_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not kernels.compile_all()
     one = Scheduler(profile(Ready=1, Selector=1, Fit=1, Live=1), [Ready(), Selector(), Fit(), Live()], fleet(a=["n1"]))
     assert one.schedule(pod().placed("a"), ("a", "u")).record()["outcome"] == "scheduled"
+
+
+class Beside(Rooms):
+    """Prefers hosts with few pods of the app; it looks at their counts only when it is asked for scores."""
+
+    name = "Beside"
+
+    def class_key(self, placed: Placed) -> Hashable:
+        return tuple(sorted(placed.pod.app_labels.items()))
+
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> object:
+        fleet.topology.count_matching(placed.pod, selector(app="nobody"), "cluster")  # which never moves
+        return placed.pod
+
+    def filter_parts(self, state: Any, fleet: FleetView) -> list[Part]:
+        return []
+
+    def score_parts(self, state: Any, fleet: FleetView) -> list[Part]:
+        return super().score_parts([("host", "soft", fleet.topology.count_matching(state, None, "host"))], fleet)
+
+
+@pytest.mark.parametrize("asked", [(0, 1, 2, 3, 4, 5), (1, 4), (0, 5)], ids=["each time", "now and then", "once more"])
+def test_scores_of_hosts_that_are_asked_for_late_follow_the_counts(asked: tuple[int, ...]) -> None:
+    hosts = 80  # too many to go by groups
+    state = fleet(a=[node(f"n{at}").cpu(4) for at in range(hosts)])
+    plan = Plan.of(profile(Beside=1, Fit=1), [Beside(), Fit()])
+    placed, kept = pod("p").cpu(1).labels(app="u").placed("a"), EquivalenceCache(plan, state, 2**26)
+    for at in range(6):
+        one, fresh = (cache.get(plan.class_key(placed)) for cache in (kept, EquivalenceCache(plan, state, 2**26)))
+        for each in (one, fresh):
+            each.refresh(placed)
+        assert one.groups is None
+        if at in asked:
+            assert image(one, hosts) == image(fresh, hosts)
+        put(state, pod(f"p{at}").labels(app="u"), "a", f"n{at}")
+
+
+def test_a_class_whose_late_question_failed_asks_it_again() -> None:
+    state = fleet(a=[f"n{at}" for at in range(80)])
+    beside = Beside()
+    plan, placed = Plan.of(profile(Beside=1), [beside]), pod("p").labels(app="u").placed("a")
+    one = EquivalenceCache(plan, state, 2**26).get(plan.class_key(placed))
+    one.refresh(placed)
+    beside.normalize = lambda raw: raw * np.nan  # type: ignore[method-assign]
+    with pytest.raises(PluginError):
+        one.select(("a", "p"), placed)
+    del beside.normalize
+    assert isinstance(one.select(("a", "p"), placed), Decision)

@@ -2,19 +2,26 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dispatcher.model.node import PREFER_NO_SCHEDULE
 from dispatcher.plugins.registry import PluginContext, build
+from dispatcher.scheduling.batch.buckets import BucketLayout
 from dispatcher.scheduling.batch.count_merge import count_merge_of
+from dispatcher.scheduling.batch.leading_rows import leading_rows
 from dispatcher.scheduling.batch.merge_compiled import MERGE
+from dispatcher.scheduling.equivalence.best_rows import best_rows
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Placed, Plugin, Profile, kernels
@@ -214,3 +221,33 @@ def test_a_batch_is_merged_where_there_are_hundreds_of_domains_and_decides_what_
     merged, alone = results
     assert len(merged) == 352
     assert [(one.cluster, one.node) for one in merged] == [(one.cluster, one.node) for one in alone]
+
+
+@dataclass
+class Sorted:
+    """As much of a layout as is asked for here."""
+
+    rows: Any
+    bucket_of: Any
+    used: int
+    all_buckets: Any
+
+
+@pytest.mark.usefixtures("compiled")
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(1, 40), st.integers(0, 300), st.integers(1, 60), st.randoms())
+def test_a_merge_begins_with_the_best_rows_of_each_bucket_in_order(
+    buckets: int, rows: int, count: int, chance: Random
+) -> None:
+    kernels.compile_all()
+    bucket_of = np.asarray([chance.randrange(buckets) for _ in range(rows)], dtype=np.int64)
+    totals = np.asarray([float(chance.randrange(9)) for _ in range(rows)])
+    ranks = np.asarray([chance.randrange(5) for _ in range(rows)], dtype=np.int64)
+    members = np.bincount(bucket_of, minlength=buckets)
+    everything = Sorted(np.arange(rows), bucket_of, buckets, SimpleNamespace(members=members))
+    found, starts = leading_rows(cast("BucketLayout", everything), totals, ranks, count)
+    for bucket in range(buckets):
+        own = found[starts[bucket] : starts[bucket + 1]]
+        want = best_rows(np.flatnonzero(bucket_of == bucket), totals, ranks, len(own))
+        assert own.tolist() == want.tolist()
+        assert len(own) or not members[bucket]

@@ -26,6 +26,7 @@ from dispatcher.scheduling.framework.domain_counts import (
     RuleCount,
     ScoreTerm,
 )
+from dispatcher.scheduling.framework.kernels import kernel
 
 _MOST_BUCKETS = 4096  # some for each zone of hundreds of clusters
 _MORE_BUCKETS = 64  # that rows may come to in the course of a batch, or one a pod where there are many already
@@ -159,14 +160,12 @@ def _sorted(
     combined = np.zeros(len(rows), dtype=np.int64) if partition is None else partition.group[rows].astype(np.int64)
     lows, widths, width = [], [], 1 if partition is None else partition.size
     for counts in on_host:
-        found = counts[rows]
-        low = int(found.min(initial=0))
-        lows.append(low)
-        widths.append(int(found.max(initial=0)) - low + 1)
+        lows.append(int(counts.min(initial=0)))
+        widths.append(int(counts.max(initial=0)) - lows[-1] + 1)
         width *= widths[-1]
         if width > _WIDEST:
             return None
-        combined = combined * widths[-1] + (found - low)
+        _add_counts(rows, counts, lows[-1], widths[-1], combined)
     present = np.flatnonzero(np.bincount(combined, minlength=1))
     if len(present) > _MOST_BUCKETS:
         return None
@@ -180,6 +179,21 @@ def _sorted(
             values.append(value + low)
         keys.append((rest, *reversed(values)))
     return ids[combined], keys
+
+
+@kernel("ints ints int int out_ints")
+def _append(rows, counts, low, width, combined):  # type: ignore[no-untyped-def]
+    """Another digit for each of the numbers: the count of the row, of `width` ones from `low` on."""
+    for at in range(len(rows)):
+        combined[at] = combined[at] * width + counts[rows[at]] - low
+
+
+def _add_counts(rows: RowList, counts: Ints, low: int, width: int, combined: NDArray[np.int64]) -> None:
+    if _append.fast is not None:
+        _append.fast(rows, np.ascontiguousarray(counts), low, width, combined)
+        return
+    combined *= width
+    combined += counts[rows] - low
 
 
 def _slots(

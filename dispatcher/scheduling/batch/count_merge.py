@@ -13,6 +13,7 @@ import numpy as np
 
 from dispatcher.model.pod import PodId
 from dispatcher.scheduling.batch.buckets import BucketLayout, PluginRules, bucket_layout_of
+from dispatcher.scheduling.batch.leading_rows import leading_rows
 from dispatcher.scheduling.batch.merge_compiled import MERGE
 from dispatcher.scheduling.batch.merge_record import MergeHistory
 from dispatcher.scheduling.batch.merge_tables import (
@@ -23,7 +24,6 @@ from dispatcher.scheduling.batch.merge_tables import (
     Candidates,
     Trace,
 )
-from dispatcher.scheduling.equivalence.best_rows import best_rows
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.evaluators import finite, weighted
 from dispatcher.scheduling.fleet.columns import RowList
@@ -35,8 +35,8 @@ from dispatcher.scheduling.framework.roles import AnswerScope
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.selector import BatchSelector
 
-_LEAST_DEPTH = 32  # rows looked at in each of many buckets
-_FEW = 16  # buckets
+_FEW = 16  # buckets whose next ones are found before the merge begins
+_SOON = 64  # rows, beside two for each pod, that are looked at in one go
 _UNKNOWN = -1
 _LEAST_TRACED, _MOST_TRACED = 256, 1 << 23  # pods; pods times buckets of which a batch keeps a trace
 
@@ -108,7 +108,8 @@ class CountMerge(BatchSelector):
         self._layout, self._count = layout, count
         self._asked = [one for one in eq_class.evaluators if one.role.scope is AnswerScope.ROW and not one.skipped]
         self._at = 0  # pods decided and booked
-        self._candidates, self._starts = best
+        self._candidates, starts = best
+        self._bucket_of = np.repeat(np.arange(len(starts) - 1), np.diff(starts))  # of a candidate without a pod yet
         found = self._candidates.row
         rows = np.sort(found)
         raw, where = eq_class.raw_of(rows), np.searchsorted(rows, found).tolist()
@@ -119,7 +120,7 @@ class CountMerge(BatchSelector):
         sheet = FactSheet(self._fleet, rows, placed)
         self._record = MergeHistory(eq_class, plugin_rules, layout, self._candidates, self._trace, sheet, self._raws)
         self._decided = self._run()
-        self._record.seal(self._decided, plugin_rules)
+        self._record.seal(self._decided, plugin_rules, layout)
 
     # --- deciding ----------------------------------------------------------------------------------------------------
 
@@ -183,13 +184,14 @@ class CountMerge(BatchSelector):
     def _soon(self) -> Ints:
         """Candidates that may be chosen soon, and whose next ones are not known."""
         candidates, left = self._candidates, self._count - int(self._progress[AT])
-        each = min(left, 2 * left // max(1, int(np.count_nonzero(self._layout.buckets_in_use.open))) + 8)
         unknown = candidates.next_code < 0
-        soon = [np.flatnonzero(unknown & (candidates.taken > 0))]
-        unknown &= candidates.taken == 0
-        for first, last in zip(self._starts[:-1], self._starts[1:], strict=True):
-            soon.append(np.flatnonzero(unknown[first:last])[:each] + first)
-        return np.concatenate(soon)
+        taking = np.flatnonzero(unknown & (candidates.taken > 0))
+        fresh = np.flatnonzero(unknown & (candidates.taken == 0))
+        most = 2 * left + _SOON
+        if len(fresh) > most:
+            points = candidates.points[fresh] + self._layout.all_buckets.points[self._bucket_of[fresh]]
+            fresh = fresh[np.argpartition(-points, most)[:most]]
+        return np.concatenate([taking, fresh])
 
     def _ask(self, due: Ints, rows: RowList) -> None:
         eq_class, candidates = self._eq_class, self._candidates
@@ -244,42 +246,23 @@ class _Best(NamedTuple):
     """The candidates of all buckets; those of bucket b from `starts[b]` to `starts[b + 1]`."""
 
     candidates: Candidates
-    starts: list[int]
+    starts: Ints
 
 
 def _candidates_of(eq_class: EquivalenceClass, layout: BucketLayout, count: int) -> _Best:
     """The best rows of each bucket, in order, as its heap; where the candidates of each begin, and the last end."""
     buckets, size, ranks = layout.all_buckets, layout.used, eq_class.fleet.rank
-    most = _depth_of(buckets.members[:size], count)
-    order = np.argsort(layout.bucket_of.astype(np.int16), kind="stable")
-    ends = np.cumsum(buckets.members[:size]).tolist()
-    starts, chosen, left = [0], [], []
-    for bucket, (first, last) in enumerate(zip([0, *ends], ends, strict=False)):
-        rows = best_rows(layout.rows[order[first:last]], eq_class.rows.total, ranks, most)
-        start = starts[-1]
-        chosen.append(rows)
-        starts.append(start + len(rows))
-        left.append(np.arange(start + 1, starts[-1] + 1))  # a heap of one branch
-        left[-1][-1:] = _UNKNOWN
-        buckets.fresh[bucket], buckets.root[bucket] = len(rows), start if len(rows) else _UNKNOWN
-        buckets.complete[bucket] = len(rows) < most or most > count
-    found = np.concatenate(chosen) if chosen else np.zeros(0, dtype=np.int64)
+    found, starts = leading_rows(layout, eq_class.rows.total, ranks, count)
+    first, held = starts[:-1], np.diff(starts)
+    buckets.fresh[:size], buckets.root[:size] = held, np.where(held > 0, first, _UNKNOWN)
+    buckets.complete[:size] = (held == buckets.members[:size]) | (held > count)
     blank = np.full(len(found), _UNKNOWN, dtype=np.int64)
     none = np.zeros(len(found), dtype=np.int64)
+    lefts = np.arange(1, len(found) + 1)  # a heap of one branch
+    lefts[starts[1:][held > 0] - 1] = _UNKNOWN
     points = eq_class.rows.total[found]
-    lefts = np.concatenate(left) if left else blank.copy()
     heap = Candidates(points, ranks[found], found, lefts, blank, none, np.zeros(len(found)), blank.copy())
     return _Best(heap, starts)
-
-
-def _depth_of(members: Ints, count: int) -> int:
-    """How many rows of each bucket `count` pods are likely to come to: four for each pod in all, and more than that in
-    large buckets as long as small ones do not have theirs.
-    """
-    most = count + 1 if len(members) == 1 else max(_LEAST_DEPTH, 4 * count // max(len(members), 1))
-    while most <= count and int(np.minimum(members, 2 * most).sum()) <= 4 * count:
-        most *= 2
-    return min(most, count + 1)
 
 
 def _blank(count: int, evaluators: int, buckets: int) -> Trace:

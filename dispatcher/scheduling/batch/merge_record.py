@@ -48,16 +48,18 @@ class MergeHistory:
         self._names = tuple(one.role.name for one in eq_class.scored), tuple(one.role.weight for one in eq_class.scored)
         self._score_positions = _score_positions(eq_class, plugin_rules)
         self._begin = eq_class.context_of(dict(eq_class.rows.rejected), eq_class.rows.feasible)
-        self._members = _members(layout, eq_class.fleet)
+        self._members: Ints = np.zeros((0, 0), dtype=np.int64)  # [buckets, clusters] if a bucket was ever refused
         self._explainers: list[tuple[str, ExplainPods]] = []
 
-    def seal(self, decided: int, plugin_rules: PluginRules) -> None:
+    def seal(self, decided: int, plugin_rules: PluginRules, layout: BucketLayout) -> None:
         """The merge has ended: what its decisions need at once, and what is no longer known once pods are placed."""
         trace = self._trace
         self._chosen = self._candidates.row[
             trace.candidate[:decided]
         ]  # [pods, 2]; what stands where there is none means nothing
         self._has_rival = trace.candidate[:decided, 1] >= 0
+        if trace.codes[:decided].any():
+            self._members = _members(layout, self.fleet)
         self._rival_rows: list[int] = np.where(self._has_rival, self._chosen[:, 1], -1).tolist()
         self._cluster_of = self.fleet.cluster[self._chosen[:, 0]]
         name_of = self.fleet.name_of
@@ -151,11 +153,12 @@ class MergeHistory:
         closed = trace.codes.any(axis=1).tolist()
         for at in ats:
             for bucket, cluster, code in zip(buckets[done:at], clusters[done:at], full[done:at], strict=True):
-                members[bucket, cluster] -= 1
                 if code:
                     filled[code, cluster] += 1
-                else:
-                    members[self._after[bucket], cluster] += 1
+                if len(members):
+                    members[bucket, cluster] -= 1
+                    if not code:
+                        members[self._after[bucket], cluster] += 1
             refused = self._refused(trace.codes[at], members) if closed[at] else Counter[tuple[int, int]]()
             if refused or stands_on != filled.total():
                 found, stands_on = self._context(filled, refused), -1 if refused else filled.total()

@@ -166,8 +166,8 @@ class EquivalenceClass(Selector):
         if self.groups is None:
             if self._fleet_scoped is not None:
                 self._fleet_scoped.due(placed)
-                if self._ungrouped_at >= 0 or any(one.role.scope is not AnswerScope.DOMAIN for one in self._cross_row):
-                    self._fleet_scoped.ask()  # now: `record_dependencies` must record what these calls looked at
+                if any(one.role.scope is not AnswerScope.DOMAIN for one in self._cross_row):
+                    self._fleet_scoped.ask()  # now: what PreScore answers is asked for beside the scores (`answer_of`)
         elif rows is None or feasibility_changed is None:
             self.groups.rebuild()
         else:

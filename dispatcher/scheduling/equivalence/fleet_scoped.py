@@ -60,8 +60,8 @@ class FleetScopedTable:
         self._due = placed
 
     def ask(self) -> None:
-        """Ask everybody about every row that is left, if that is due."""
-        placed, self._due = self._due, None
+        """Ask everybody about every row that is left, if that is due, and note what the answers rest on."""
+        placed = self._due
         if placed is None:
             return
         self._take_turn(placed)
@@ -77,6 +77,9 @@ class FleetScopedTable:
         self._totals, self._raw, self._normal = table.total[rows], {}, {}
         if len(rows):
             self._score(placed, self._where(rows))
+        for evaluator in self._evaluators:
+            evaluator.record_dependencies()
+        self._due = None  # not before: who fails is asked again
 
     def _where(self, rows: RowList) -> Rows:
         return slice(0, self._fleet.n) if len(rows) == self._fleet.n else rows  # a window is cheaper than a copy

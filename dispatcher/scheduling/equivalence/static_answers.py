@@ -178,10 +178,10 @@ class StaticAnswers:
     """
 
     def __init__(
-        self, columns: Sequence[StaticColumn], leading: int, fleet: FleetState, partitions: Partitions
+        self, columns: Sequence[StaticColumn], leading: int, fleet: FleetState, shared: "StaticAnswersCache"
     ) -> None:
         self._columns, self._leading, self._fleet = tuple(columns), leading, fleet
-        self._partitions = partitions
+        self._shared, self._partitions = shared, shared.partitions
         self._group_scores: GroupScores | None = None
         self._grouped = False
         self._uniform: bool | None = None
@@ -217,7 +217,7 @@ class StaticAnswers:
             one for one in self.active if one.role.filter_at is not None and one.role.key_at < self._leading
         )
         if self.static_filters.columns != leading:
-            self.static_filters = StaticFilters(leading)
+            self.static_filters = self._shared.filters(leading)
         self.static_filters.refresh(self._fleet)
         volatile = [one for one in self._columns if one.evaluator.observed.now or one.evaluator.observed.kinds]
         self._volatile = [(one, one.version) for one in volatile]
@@ -282,6 +282,7 @@ class StaticAnswersCache:
         self._leading = min(others, default=len(roles) + max((role.key_at for role in roles), default=0))
         self._columns: OrderedDict[tuple[Role, Hashable], StaticColumn] = OrderedDict()
         self._parts: OrderedDict[tuple[Hashable, ...], StaticAnswers] = OrderedDict()
+        self._filters: OrderedDict[tuple[StaticColumn, ...], StaticFilters] = OrderedDict()
 
     def part(self, key: ClassKey, *, by_node: bool = False) -> StaticAnswers:
         """The shared part of the class of a key; `by_node`: without what rests on clusters alone."""
@@ -291,9 +292,20 @@ class StaticAnswersCache:
         if found is None:
             self._make_room(self._parts, _PART_BYTES_PER_ROW + _COLUMN_BYTES_PER_ROW)  # it holds its columns
             columns = [self._column(role, one) for role, one in zip(roles, keys[1:], strict=True)]
-            found = self._parts[keys] = StaticAnswers(columns, self._leading, self._fleet, self.partitions)
+            found = self._parts[keys] = StaticAnswers(columns, self._leading, self._fleet, self)
         else:
             self._parts.move_to_end(keys)
+        return found
+
+    def filters(self, columns: tuple[StaticColumn, ...]) -> StaticFilters:
+        """What these columns refuse together: parts that differ in what others say share it."""
+        found = self._filters.get(columns)
+        if found is None:
+            while len(self._filters) >= _LEAST_KEPT:
+                self._filters.popitem(last=False)
+            found = self._filters[columns] = StaticFilters(columns)
+        else:
+            self._filters.move_to_end(columns)
         return found
 
     def _column(self, role: Role, key: Hashable) -> StaticColumn:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.scheduling.batch.count_merge import _LEAST_DEPTH, _depth_of
+from dispatcher.scheduling.batch.leading_rows import _LEAST_DEPTH, _depth_of
 from tests.laws.examples import examples
 
 
