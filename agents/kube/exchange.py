@@ -14,7 +14,6 @@ from urllib.parse import SplitResult
 from agents.kube.answers import Answer, AnswerError, AnswerReader
 
 MAX_CONNECTIONS = 64
-_READ = 16 * 1024  # bytes, what one record of TLS holds
 IDLE_S = 20.0  # below the time after which servers and balancers close what is idle
 
 
@@ -87,10 +86,8 @@ class Exchanges:
         return exchange
 
 
-class Exchange(asyncio.BufferedProtocol):
-    """One connection, one call or series at a time. It brings its own buffer: uvloop's TLS would make room for 256 KiB
-    anew for each read.
-    """
+class Exchange(asyncio.Protocol):
+    """One connection, one call or series at a time."""
 
     def __init__(self, everyone: "set[Exchange]", loop: asyncio.AbstractEventLoop) -> None:
         self.used_at = time.monotonic()
@@ -100,8 +97,6 @@ class Exchange(asyncio.BufferedProtocol):
         self._answers: list[Answer] = []
         self._waiting: asyncio.Future[Exception | None] | None = None
         self._transport: asyncio.Transport | None = None
-        self._buffer = bytearray(_READ)
-        self._room = memoryview(self._buffer)
 
     @property
     def alive(self) -> bool:
@@ -133,7 +128,7 @@ class Exchange(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # --- asyncio.BufferedProtocol ------------------------------------------------------------------------------------
+    # --- asyncio.Protocol --------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Open."""
@@ -141,17 +136,13 @@ class Exchange(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._everyone.add(self)
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next piece goes."""
-        return self._room
-
-    def buffer_updated(self, nbytes: int) -> None:
+    def data_received(self, data: bytes) -> None:
         """A piece of the answers; unasked for, the end of the connection."""
         if self._waiting is None or self._waiting.done():
             self.close()
             return
         try:
-            answer = self._reader.feed(bytes(self._room[:nbytes]))
+            answer = self._reader.feed(data)
             while answer is not None and self._took(answer):
                 answer = self._reader.feed(b"")
         except ValueError as error:
