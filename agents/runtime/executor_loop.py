@@ -47,6 +47,7 @@ from dispatcher.model.pod import Pod
 
 _log = structlog.get_logger()
 _LOOKS = 4  # at a batch within `answer_s`
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _PATIENCE_S = 30.0  # of what waits for no turn, with a server that is too busy
 
 
@@ -341,7 +342,7 @@ class ExecutorLoop:
 
 def _seconds() -> float:
     """Monotonic, and going on while the machine is suspended: leases lapse then, too."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+    return time.clock_gettime(_CLOCK)
 
 
 def lane_of(intent: AnyIntent) -> str:
