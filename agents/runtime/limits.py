@@ -44,5 +44,7 @@ def keep_freed_memory() -> None:
     pieces, and never learns better, since what is freed is small by then. Measured: 40 of 100 us of CPU a call.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    for option in (_TRIM_THRESHOLD, _MMAP_THRESHOLD) if mallopt is not None else ():
-        mallopt(*option)
+    if mallopt is None:
+        return
+    for option, value in (_TRIM_THRESHOLD, _MMAP_THRESHOLD):
+        mallopt(option, value)

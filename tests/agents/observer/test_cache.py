@@ -24,6 +24,12 @@ def a_pod(uid: str, version: int = 1, *, node: str = "n1", cpu: int = 100, phase
     return PodSeen(uid, version, pod)
 
 
+def later(seen: PodSeen, **fields: Any) -> PodSeen:
+    """The same pod at its next version, with these fields of it changed."""
+    assert seen.pod is not None
+    return PodSeen(seen.uid, seen.version + 1, msgspec.structs.replace(seen.pod, **fields))
+
+
 def cache_of(*seen: NodeSeen | PodSeen) -> ClusterCache:
     """A cache that has listed and holds these."""
     cache = ClusterCache(ChangeLog())
@@ -75,16 +81,14 @@ def test_a_pod_that_shows_where_it_was_ordered_to_is_awaited_by_nobody(fields: d
     waiting = a_pod("a", 1, node="", phase=PENDING)
     cache = cache_of(a_node(), waiting)
     before = cache.log.revision
-    ordered = {"node": "n1", "annotations": _ORDERED, **fields}
-    cache.apply(msgspec.structs.replace(waiting, version=2, pod=msgspec.structs.replace(waiting.pod, **ordered)))
+    cache.apply(later(waiting, **{"node": "n1", "annotations": _ORDERED, **fields}))
     assert (cache.log.revision, cache.log.awaited) == (before + 1, before + awaited)
 
 
 def test_what_comes_after_a_confirmation_is_awaited() -> None:
-    cache = cache_of(a_node(), a_pod("a", 1, node="", phase=PENDING))
-    shown = a_pod("a", 2, phase=PENDING)
-    shown = msgspec.structs.replace(shown, pod=msgspec.structs.replace(shown.pod, annotations=_ORDERED))
-    cache.apply(shown)
+    waiting = a_pod("a", 1, node="", phase=PENDING)
+    cache = cache_of(a_node(), waiting)
+    cache.apply(later(waiting, node="n1", annotations=_ORDERED))
     cache.forget(PODS, "a")
     assert cache.log.awaited == cache.log.revision
 
