@@ -218,7 +218,8 @@ def _no_answer(request: Request, error: BaseException) -> Response:
 
 
 def _response(answer: Answer) -> Response:
-    return Response(answer.status, answer.body, _retry_after(answer.retry_after.decode("latin-1")))
+    asked_s = _retry_after(answer.retry_after.decode("latin-1")) if answer.retry_after else 0.0
+    return Response(answer.status, answer.body, asked_s)
 
 
 async def _bounded(answer: aiohttp.ClientResponse, max_body: int) -> bytes:

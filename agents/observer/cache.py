@@ -20,7 +20,7 @@ from agents.observer.seen import (
     WrongSchedulerName,
 )
 from agents.observer.target_clusters import unknown_clusters
-from dispatcher.model.names import CLUSTERS
+from dispatcher.model.names import CLUSTERS, EPOCH
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject, Namespace, PodDisruptionBudget
 from dispatcher.model.pod import HostPort, Pod, PodRef
@@ -194,7 +194,7 @@ class ClusterCache:
         self._pods[pod.uid] = pod
         self._names[pod.namespace, pod.name] = pod.uid
         self._on.put(pod)
-        self.log.touch(PODS, pod.uid, urgent=not pod.node)
+        self.log.touch(PODS, pod.uid, urgent=not pod.node, confirms=known is not None and _bound_as_ordered(known, pod))
         if pod.node:
             self.on_bound(pod.namespace, pod.name)
 
@@ -286,6 +286,13 @@ class ClusterCache:
         requested = self._on.requested(node)
         names = {**known.allocatable, PLACES: known.allocatable.get(PLACES, 0)}
         return {name: value - requested.get(name, 0) for name, value in names.items()}
+
+
+def _bound_as_ordered(before: Pod, pod: Pod) -> bool:
+    """Whether all that is new of a pod of this cluster is the node that a dispatcher had it bound to."""
+    bound = not before.node and pod.node and EPOCH in pod.annotations
+    elsewhere = pod.claim is not None or pod.source is not None
+    return bool(bound) and not elsewhere and not pod.terminating and pod.phase == before.phase
 
 
 def _kind_of(seen: Seen) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import ray
 
 from agents.runtime.agent import Agent
-from agents.runtime.limits import allow_open_files, collect_less_often
+from agents.runtime.limits import allow_open_files, collect_less_often, keep_freed_memory
 from agents.runtime.logs import configure_logging
 from agents.runtime.settings import AgentSettings
 from dispatcher.model.messages import IntentBatch, Peers, decode, encode
@@ -33,6 +33,7 @@ class AgentActor:
         configure_logging(self._settings.log_level, self._settings.log_file)
         allow_open_files()
         collect_less_often()
+        keep_freed_memory()
         self._agent: Agent | None = None
         self._starting = asyncio.Lock()
 

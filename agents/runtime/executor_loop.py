@@ -47,6 +47,7 @@ from dispatcher.model.pod import Pod
 
 _log = structlog.get_logger()
 _LOOKS = 4  # at a batch within `answer_s`
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _PATIENCE_S = 30.0  # of what waits for no turn, with a server that is too busy
 
 
@@ -161,20 +162,28 @@ class ExecutorLoop:
         """
         executions = {one.task: one.execution for one in started}
         left, ended_at = set(executions), self._seconds()
-        while left:
-            alarm = asyncio.ensure_future(self._sleep(self._settings.answer_s / _LOOKS))
-            whole = asyncio.ensure_future(asyncio.wait(left))
-            try:
-                await asyncio.wait((alarm, whole), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                alarm.cancel()
-                whole.cancel()
-            before, left = len(left), {task for task in left if not task.done()}
-            now = self._seconds()
-            ended_at = now if len(left) < before else ended_at
-            hangs = all(self._driver.hangs(executions[task]) for task in left)
-            if now - ended_at >= (self._settings.answer_s if hangs else self._settings.stalled_s):
-                return
+        if not left:
+            return
+        whole = asyncio.ensure_future(asyncio.wait(left))
+        try:
+            while left:
+                await self._look_after(whole)
+                before, left = len(left), {task for task in left if not task.done()}
+                now = self._seconds()
+                ended_at = now if len(left) < before else ended_at
+                hangs = all(self._driver.hangs(executions[task]) for task in left)
+                if now - ended_at >= (self._settings.answer_s if hangs else self._settings.stalled_s):
+                    return
+        finally:
+            whole.cancel()
+
+    async def _look_after(self, whole: asyncio.Future[Any]) -> None:
+        """Until all have ended, or it is time for a look at them."""
+        alarm = asyncio.ensure_future(self._sleep(self._settings.answer_s / _LOOKS))
+        try:
+            await asyncio.wait((alarm, whole), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            alarm.cancel()
 
     def shown(self, namespace: str, name: str) -> None:
         """The watch shows a pod on a node: what was booked for it is in the view, also if it goes again at once."""
@@ -333,7 +342,7 @@ class ExecutorLoop:
 
 def _seconds() -> float:
     """Monotonic, and going on while the machine is suspended: leases lapse then, too."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+    return time.clock_gettime(_CLOCK)
 
 
 def lane_of(intent: AnyIntent) -> str:

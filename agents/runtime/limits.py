@@ -1,7 +1,8 @@
 """Limits of a process: one kept connection to each kubelet of a big cluster needs more files than usual, and a cache of
-many objects fewer collections.
+many objects fewer collections. What is read piece by piece needs memory that is there already.
 """
 
+import ctypes
 import gc
 import resource
 
@@ -9,6 +10,8 @@ import structlog
 
 LOG = structlog.get_logger("agent.limits")
 WANTED_FILES = 65_536
+# glibc's mallopt: its names and what is set, bytes.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = (-1, 8 << 20), (-3, 1 << 20)
 
 
 def allow_open_files(wanted: int = WANTED_FILES) -> int:
@@ -32,3 +35,16 @@ def collect_less_often() -> None:
     """
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+
+
+def keep_freed_memory() -> None:
+    """Take room below 1 MiB from the heap, of which up to 8 MiB stay when they are free; nothing without glibc.
+
+    uvloop's TLS makes room for 256 KiB for each read and gives most of it back at once: glibc maps and unmaps such
+    pieces, and never learns better, since what is freed is small by then. Measured: 40 of 100 us of CPU a call.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return
+    for option, value in (_TRIM_THRESHOLD, _MMAP_THRESHOLD):
+        mallopt(option, value)

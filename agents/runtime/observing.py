@@ -85,5 +85,6 @@ class Observing:
                         lambda: log.revision,
                         lambda: asyncio.sleep(self._settings.coalesce_s),
                         lambda: log.urgent > since,
+                        lambda: log.awaited > since,
                     )
         return self._follow.since(self._who(), incarnation, since, self._health(), time.monotonic())

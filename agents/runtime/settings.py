@@ -197,7 +197,8 @@ class AgentSettings(BaseModel):
     coalesce_s: float = Field(
         default=0.02,
         ge=0,
-        description="Seconds a change waits for company before it is sent; up to five times that while no pod waits.",
+        description="Seconds a change waits for company before it is sent; up to five times that while no pod waits, "
+        "ten times while all that changes is that pods show where they were bound to.",
     )
     max_graves: int = Field(
         default=20_000, ge=1, description="Deleted objects remembered for followers that are behind."

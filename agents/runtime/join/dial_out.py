@@ -10,7 +10,7 @@ from agents.runtime.event_loop import run
 from agents.runtime.join.health import serving
 from agents.runtime.join.settings import JoinSettings
 from agents.runtime.keyfile import KeyFileError
-from agents.runtime.limits import allow_open_files, collect_less_often
+from agents.runtime.limits import allow_open_files, collect_less_often, keep_freed_memory
 from agents.runtime.outbound.answering import answers_of, serve_none
 from agents.runtime.outbound.dialling import Dialler
 from agents.runtime.outbound.settings import GatewaySettings
@@ -39,6 +39,7 @@ def dial_out(settings: JoinSettings, stop: threading.Event) -> int:
     """Be the agent until `stop`; returns the exit code. No cut, however long, ends it."""
     allow_open_files()
     collect_less_often()
+    keep_freed_memory()
     outbound = Outbound()
     try:
         with serving(outbound.unwell, settings.health):

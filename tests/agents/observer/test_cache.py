@@ -1,5 +1,8 @@
 """The cache: what it keeps, what it counts, and that it never goes back in time."""
 
+from typing import Any
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +12,7 @@ from agents.observer.changes import ChangeLog
 from agents.observer.seen import NODES, PODS, InvalidAnnotation, NodeSeen, PodSeen, WrongSchedulerName
 from dispatcher.model import names
 from dispatcher.model.node import Node
-from dispatcher.model.pod import RUNNING, SUCCEEDED, HostPort, Pod
+from dispatcher.model.pod import PENDING, RUNNING, SUCCEEDED, Claim, HostPort, Pod, SourceRef
 
 
 def a_node(name: str = "n1", cpu: int = 4000) -> NodeSeen:
@@ -19,6 +22,12 @@ def a_node(name: str = "n1", cpu: int = 4000) -> NodeSeen:
 def a_pod(uid: str, version: int = 1, *, node: str = "n1", cpu: int = 100, phase: str = RUNNING) -> PodSeen:
     pod = Pod(uid, "default", f"pod-{uid}", requests={"cpu": cpu}, node=node, phase=phase, ports=(HostPort(80),))
     return PodSeen(uid, version, pod)
+
+
+def later(seen: PodSeen, **fields: Any) -> PodSeen:
+    """The same pod at its next version, with these fields of it changed."""
+    assert seen.pod is not None
+    return PodSeen(seen.uid, seen.version + 1, msgspec.structs.replace(seen.pod, **fields))
 
 
 def cache_of(*seen: NodeSeen | PodSeen) -> ClusterCache:
@@ -53,6 +62,35 @@ def test_a_pod_that_waits_for_its_place_is_urgent_and_one_that_has_it_is_not() -
     cache.apply(a_pod("a", 3))
     cache.forget(PODS, "a")
     assert cache.log.urgent == asked < cache.log.revision
+
+
+_ORDERED = {names.EPOCH: "1"}
+SHOWN_ON_A_NODE: dict[str, tuple[dict[str, Any], bool]] = {
+    "as ordered": ({}, False),
+    "by somebody else": ({"annotations": {}}, True),
+    "claimed for another cluster": ({"claim": Claim("west", "n1", 1)}, True),
+    "a delegate": ({"source": SourceRef("east", "uid", "default", "pod", "u", 1)}, True),
+    "already running": ({"phase": RUNNING}, True),
+    "about to be deleted": ({"terminating": True}, True),
+    "still on none": ({"node": "", "labels": {"a": "b"}}, True),
+}
+
+
+@pytest.mark.parametrize(("fields", "awaited"), SHOWN_ON_A_NODE.values(), ids=SHOWN_ON_A_NODE.keys())
+def test_a_pod_that_shows_where_it_was_ordered_to_is_awaited_by_nobody(fields: dict[str, Any], awaited: bool) -> None:
+    waiting = a_pod("a", 1, node="", phase=PENDING)
+    cache = cache_of(a_node(), waiting)
+    before = cache.log.revision
+    cache.apply(later(waiting, **{"node": "n1", "annotations": _ORDERED, **fields}))
+    assert (cache.log.revision, cache.log.awaited) == (before + 1, before + awaited)
+
+
+def test_what_comes_after_a_confirmation_is_awaited() -> None:
+    waiting = a_pod("a", 1, node="", phase=PENDING)
+    cache = cache_of(a_node(), waiting)
+    cache.apply(later(waiting, node="n1", annotations=_ORDERED))
+    cache.forget(PODS, "a")
+    assert cache.log.awaited == cache.log.revision
 
 
 def test_an_older_version_of_an_object_is_ignored() -> None:

@@ -33,6 +33,7 @@ async def an_actor(api: FakeApi, folder: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(actor, "configure_logging", lambda level, file: None)
     monkeypatch.setattr(actor, "allow_open_files", lambda: 0)
     monkeypatch.setattr(actor, "collect_less_often", lambda: None)
+    monkeypatch.setattr(actor, "keep_freed_memory", lambda: None)
     settings = AgentSettings.model_validate({"cluster": "east", "kubeconfig": api.kubeconfig(folder)})
     shell = actor.AgentActor(settings.model_dump_json().encode())
     try:
