@@ -26,6 +26,7 @@ from dispatcher.service.gateway.metrics import CertificateCollector
 from dispatcher.service.journal import Journal
 from dispatcher.service.link import AgentLink
 from dispatcher.service.link_metrics import LinkCollector
+from dispatcher.service.load_metrics import LoadCollector
 from dispatcher.service.metrics import Metrics
 from dispatcher.service.obeyed_epochs import ObeyedEpochs
 from dispatcher.service.owner_metrics import OwnerUseCollector
@@ -123,6 +124,7 @@ def _collectors(
     yield ServiceCollector(service)
     yield LinkCollector(tuple(service.senders), fleet)
     yield OwnerUseCollector(fleet)
+    yield LoadCollector(fleet)
     yield QuotaCollector(ledger, fleet)
     if any(entry.via == GATEWAY for entry in config.clusters):
         yield CertificateCollector(config.gateway.cert_file, config.gateway.client_ca_file)

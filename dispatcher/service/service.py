@@ -246,7 +246,8 @@ class Service:
         """
         done = self._handle(Tick(None))
         asked, started = min(self._active(), self._budget), perf_counter()
-        done = self._handle(Decide(self._budget)) and done
+        with self.metrics.plugin_times.round():
+            done = self._handle(Decide(self._budget)) and done
         spent = perf_counter() - started
         self._tick_at, self._tick_failed = self.clock(), not done
         self.metrics.tick(spent, self.core.counters)

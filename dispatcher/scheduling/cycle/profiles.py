@@ -12,6 +12,7 @@ from dispatcher.scheduling.framework import Placed, Plugin
 from dispatcher.scheduling.framework.derived import joined
 from dispatcher.scheduling.framework.hints import HELPED_BY, ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.points import Plan, PluginError, guarded
+from dispatcher.scheduling.framework.stopwatch import STOPWATCH
 
 # Annotations of users that must not be ignored in silence, and the plugin that follows each: a profile without it
 # decides no pod that has one.
@@ -56,7 +57,12 @@ class Profiles:
 
     def schedule_class(self, items: Sequence[tuple[PodId, Placed]]) -> list[Result]:
         """Decide pods that are all of one class, in order."""
-        return self.of(items[0][1]).schedule_class(items) if items else []
+        if not items:
+            return []
+        scheduler = self.of(items[0][1])
+        if (watch := STOPWATCH.get()) is not None:
+            watch.begin(scheduler.plan.profile)
+        return scheduler.schedule_class(items)
 
     # --- what the queue asks (queued.Gates) ---------------------------------------------------------------------------
 
