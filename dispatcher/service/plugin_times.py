@@ -4,7 +4,7 @@ As there a tenth of the work is timed, here a tenth of the rounds of decisions; 
 variable a call. The compiled loops of batches decide without calling plugins: their time is in no plugin's.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from random import random
@@ -71,7 +71,9 @@ class PluginTimes:
             registry=registry,
         )
         self._profile = ""
-        self._spent: Counter[tuple[str, str]] = Counter()  # point, status -> seconds, of the batch at hand
+        self._spent: defaultdict[tuple[str, str], float] = defaultdict(
+            float
+        )  # point, status -> seconds, of the batch at hand
 
     @contextmanager
     def round(self) -> Iterator[None]:
