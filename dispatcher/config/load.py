@@ -31,6 +31,7 @@ from dispatcher.config.sections import (
     RaySection,
     RebalancingSection,
     TimingSection,
+    TracingSection,
 )
 from dispatcher.config.signal_names import known_signals, signal_notes
 from dispatcher.config.tenants import read_tenants
@@ -59,6 +60,7 @@ class DispatcherConfig:
     gateway: GatewaySection = field(default_factory=GatewaySection)
     http: HttpSection = field(default_factory=HttpSection)
     journal: JournalSection = field(default_factory=JournalSection)
+    tracing: TracingSection = field(default_factory=TracingSection)
     quota: QuotaSection = field(default_factory=QuotaSection)
     leader_election: LeaderElectionSection = field(default_factory=LeaderElectionSection)
     rebalancing: RebalancingSection = field(default_factory=RebalancingSection)
@@ -124,6 +126,7 @@ def load_config(
         gateway=gateway,
         http=config.http,
         journal=config.journal.model_copy(update={"path": _whole(document, config.journal.path)}),
+        tracing=config.tracing,
         quota=config.quota.model_copy(update={"ledger": _whole(document, config.quota.ledger)}),
         leader_election=election,
         rebalancing=config.rebalancing,

@@ -114,6 +114,21 @@ class JournalSection(Section):
     max_mib: Annotated[int, Field(ge=1, le=1_048_576, description="MiB before it is rotated once")] = 64
 
 
+class TracingSection(Section):
+    """Traces of some pods' ways, by OpenTelemetry: the extra `otel`."""
+
+    enabled: Annotated[bool, Field(description="send traces; needs pip install 'global-dispatcher[otel]'")] = False
+    share: Annotated[float, Field(ge=0, le=1, description="of the pods, chosen by their UIDs")] = 0.01
+    endpoint: Annotated[
+        str,
+        Field(
+            pattern=r"^(https?://[^ ]+)?$",
+            description="URL of a collector's OTLP/HTTP traces; empty: as OTEL_EXPORTER_OTLP_ENDPOINT says, else "
+            "http://localhost:4318/v1/traces",
+        ),
+    ] = ""
+
+
 class QuotaSection(Section):
     """What tenants use, through restarts."""
 
@@ -274,6 +289,7 @@ class ConfigFile(BaseSettings):
     gateway: GatewaySection = GatewaySection()
     http: HttpSection = HttpSection()
     journal: JournalSection = JournalSection()
+    tracing: TracingSection = TracingSection()
     quota: QuotaSection = QuotaSection()
     leader_election: LeaderElectionSection = LeaderElectionSection()
     rebalancing: RebalancingSection = RebalancingSection()

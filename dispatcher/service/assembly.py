@@ -8,7 +8,7 @@ from prometheus_client.registry import Collector
 
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.gateway import GATEWAY
-from dispatcher.config.sections import JournalSection, TimingSection
+from dispatcher.config.sections import JournalSection, TimingSection, TracingSection
 from dispatcher.plugins.registry import PluginContext, build, shared_queue_sort
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
 from dispatcher.scheduling.core.rebalancing import Mode
@@ -26,6 +26,7 @@ from dispatcher.service.gateway.metrics import CertificateCollector
 from dispatcher.service.journal import Journal
 from dispatcher.service.link import AgentLink
 from dispatcher.service.link_metrics import LinkCollector
+from dispatcher.service.load_metrics import LoadCollector
 from dispatcher.service.metrics import Metrics
 from dispatcher.service.obeyed_epochs import ObeyedEpochs
 from dispatcher.service.owner_metrics import OwnerUseCollector
@@ -34,6 +35,8 @@ from dispatcher.service.quota_metrics import QuotaCollector
 from dispatcher.service.service import Service
 from dispatcher.service.term import NOBODY, Term
 from dispatcher.service.timing import ServiceTiming
+from dispatcher.service.traces.otel import exporter
+from dispatcher.service.traces.ways import Ways
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ def assemble(
     `obeyed` is what agents have said in earlier terms. In the term NOBODY it follows the fleet, until it is to lead.
     """
     term = term or Term()
+    _ways(config.tracing)  # what is missing for it shows at the start, also of a standby
     clock, fleet = Clock(), FleetState()
     fleet.links.configure({row.clusters: row.rtt_ms for row in config.links.between}, config.links.stale_s)
     ledger = QuotaLedger(config.tenants)
@@ -80,6 +84,7 @@ def assemble(
             obeyed=obeyed,
             before=before,
         )
+        service.ways = _ways(config.tracing) if term is not NOBODY else None
         service.quota_file = _quota_file(config, ledger, fleet) if term is not NOBODY else None
         for collector in _collectors(config, service, fleet, ledger):
             service.metrics.watch(collector)
@@ -123,6 +128,7 @@ def _collectors(
     yield ServiceCollector(service)
     yield LinkCollector(tuple(service.senders), fleet)
     yield OwnerUseCollector(fleet)
+    yield LoadCollector(fleet)
     yield QuotaCollector(ledger, fleet)
     if any(entry.via == GATEWAY for entry in config.clusters):
         yield CertificateCollector(config.gateway.cert_file, config.gateway.client_ca_file)
@@ -173,6 +179,10 @@ def _service_timing(timing: TimingSection) -> ServiceTiming:
         delegate_lease_s=timing.delegate_lease_s,
         tick_s=timing.tick_s,
     )
+
+
+def _ways(section: TracingSection) -> Ways | None:
+    return Ways(section.share, exporter(section.endpoint)) if section.enabled else None
 
 
 def _journal(section: JournalSection) -> Journal | None:

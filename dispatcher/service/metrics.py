@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 
 from dispatcher.model.messages import AnyIntent
 from dispatcher.scheduling.events import Answered, Event, Unanswered
+from dispatcher.service.plugin_times import PluginTimes
 
 _ATTEMPT_BUCKETS = tuple(0.00001 * 4**step for step in range(12))
 disable_created_metrics()  # type: ignore[no-untyped-call]  # twice the series, for a start time nobody asks for
@@ -45,6 +46,7 @@ class Metrics:
             self._errors.labels(event.__name__)  # at 0, so that the first error shows as an increase
         self._intents = self._counter("global_dispatcher_intents", "Intents handed to agents.", "cluster", "intent")
         self._outcomes = self._counter("global_dispatcher_outcomes", "Answers of agents.", "cluster", "verdict")
+        self.plugin_times = PluginTimes(self.registry)
         self._seen: Counter[str] = Counter()
 
     def _counter(self, name: str, text: str, *labels: str) -> PromCounter:

@@ -39,6 +39,7 @@ from dispatcher.service.poller import Poller
 from dispatcher.service.quota_file import QuotaFile
 from dispatcher.service.term import NOBODY, Deposed, Term
 from dispatcher.service.timing import ServiceTiming
+from dispatcher.service.traces.ways import Ways
 
 log = structlog.get_logger("service")
 
@@ -116,6 +117,7 @@ class Service:
         """`before` has followed the fleet into `core`, has stopped, and is gone on from."""
         self.core, self.metrics, self.clock, self.links = core, metrics, clock, tuple(links)
         self.quota_file: QuotaFile | None = None  # to be brought up to date before orders leave
+        self.ways: Ways | None = None  # of pods that are traced
         self.timing, self.term = timing or ServiceTiming(), term or Term()
         self.obeyed = obeyed or ObeyedEpochs([link.cluster for link in links])
         self.deposed: Deposed | None = None  # why it has ended, if an agent told it to
@@ -251,7 +253,8 @@ class Service:
         """
         done = self._handle(Tick(None))
         asked, started = min(self._active(), self._budget), perf_counter()
-        done = self._handle(Decide(self._budget)) and done
+        with self.metrics.plugin_times.round():
+            done = self._handle(Decide(self._budget)) and done
         spent = perf_counter() - started
         self._tick_at, self._tick_failed = self.clock(), not done
         self.metrics.tick(spent, self.core.counters)
@@ -282,6 +285,8 @@ class Service:
             log.debug("the event", detail=repr(event)[:2000])
             return False
         self.metrics.event(event)
+        if self.ways is not None:
+            self.ways.event(event, self.clock())
         if self.quota_file is not None:
             self.quota_file.keep(self.clock())
         for effect in effects:
@@ -292,6 +297,8 @@ class Service:
 
     def _send_intents(self, effect: SendIntents) -> None:
         self.metrics.intents(effect.cluster, effect.intents)
+        if self.ways is not None:
+            self.ways.sent(effect.cluster, effect.intents, self.clock())
         self.senders[effect.cluster].put(effect.intents)
 
     def _send_peers(self, effect: SendPeers) -> None:
@@ -307,4 +314,7 @@ class Service:
         log.info("rebalancing", detail=effect.text)
 
     def _decided(self, effect: Decided) -> None:
-        self.metrics.decided(effect.decision.placed.pod.created, self.clock())
+        now = self.clock()
+        self.metrics.decided(effect.decision.placed.pod.created, now)
+        if self.ways is not None:
+            self.ways.decided(effect.decision, now)

@@ -29,6 +29,10 @@ def _quantiles(histogram: str) -> tuple[tuple[str, str], ...]:
     return tuple(_quantile(share, histogram) for share in (0.5, 0.99))
 
 
+def _load(quantile: str) -> str:
+    return f'global_dispatcher_node_load_ratio{{cluster=~"$cluster", quantile="{quantile}"}}'
+
+
 ROWS: dict[str, tuple[Panel, ...]] = {
     "Fleet": (
         Panel("Leading", "none", (("sum(leader_election_master_status)", "leaders"),), "stat"),
@@ -43,6 +47,28 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         ),
         Panel("Time of a decision", "s", _quantiles("scheduler_scheduling_attempt_duration_seconds")),
         Panel("From creation to decision", "s", _quantiles("scheduler_pod_scheduling_sli_duration_seconds")),
+        Panel(
+            "Time of plugins a second, of the tenth of rounds that is timed",
+            "s",
+            (
+                (
+                    "topk(10, sum by (plugin, extension_point) "
+                    f"(rate(scheduler_plugin_execution_duration_seconds_sum{_RATE})))",
+                    "{{plugin}} {{extension_point}}",
+                ),
+            ),
+        ),
+        Panel(
+            "Time of an extension point, p99",
+            "s",
+            (
+                (
+                    "histogram_quantile(0.99, sum by (le, extension_point) "
+                    f"(rate(scheduler_framework_extension_point_duration_seconds_bucket{_RATE})))",
+                    "{{extension_point}}",
+                ),
+            ),
+        ),
     ),
     "Queue and quota": (
         Panel("Pods that wait", "none", (("sum by (queue) (scheduler_pending_pods)", "{{queue}}"),)),
@@ -75,6 +101,28 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         ),
         Panel("Intents that wait", "none", ((f"global_dispatcher_intents_waiting{_CLUSTER}", "{{cluster}}"),)),
         Panel("Calls without answer", "none", ((f"global_dispatcher_calls_in_flight{_CLUSTER}", "{{cluster}}"),)),
+    ),
+    "Load of clusters": (
+        Panel(
+            "Requested of what can be allocated",
+            "percentunit",
+            (
+                (
+                    f"global_dispatcher_cluster_requested{_CLUSTER} / global_dispatcher_cluster_allocatable{_CLUSTER}",
+                    "{{cluster}} {{resource}}",
+                ),
+            ),
+        ),
+        Panel(
+            "Load of the median node",
+            "percentunit",
+            ((_load("0.5"), "{{cluster}} {{signal}}"),),
+        ),
+        Panel(
+            "Load of the hottest node",
+            "percentunit",
+            ((_load("1"), "{{cluster}} {{signal}}"),),
+        ),
     ),
     "Live load, as agents tell it": (
         Panel(

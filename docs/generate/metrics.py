@@ -12,6 +12,7 @@ from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.service.collectors import LeaderCollector, ServiceCollector
 from dispatcher.service.gateway.metrics import CertificateCollector
 from dispatcher.service.link_metrics import LinkCollector
+from dispatcher.service.load_metrics import LoadCollector
 from dispatcher.service.metrics import Metrics
 from dispatcher.service.owner_metrics import OwnerUseCollector
 from dispatcher.service.quota_metrics import QuotaCollector
@@ -31,6 +32,7 @@ def families() -> list[Metric]:
     metrics.watch(ServiceCollector(cast(Any, service)))
     metrics.watch(LinkCollector((), FleetState()))
     metrics.watch(OwnerUseCollector(FleetState()))
+    metrics.watch(LoadCollector(FleetState()))
     metrics.watch(QuotaCollector(QuotaLedger(), FleetState()))
     metrics.watch(CertificateCollector("", ""))
     metrics.watch(LeaderCollector(lambda: True))

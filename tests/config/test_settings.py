@@ -44,7 +44,7 @@ def test_without_a_file_the_defaults_hold() -> None:
 
 def test_the_shipped_file_says_the_defaults() -> None:
     written, default = load_config(CONFIGS / "dispatcher.yaml"), load_config(None)
-    names = "clusters profiles tenants ray http journal quota leader_election timing log"
+    names = "clusters profiles tenants ray http journal tracing quota leader_election timing log"
     for section in names.split():
         assert getattr(written, section) == getattr(default, section), section
 

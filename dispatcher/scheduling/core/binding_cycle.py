@@ -15,7 +15,7 @@ from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import CycleState, Placed, Refuse
+from dispatcher.scheduling.framework import CycleState, Placed, Plugin, Refuse
 from dispatcher.scheduling.framework.lifecycle import Handed, Order
 from dispatcher.scheduling.framework.points import PluginError, guarded
 from dispatcher.scheduling.queue import QueuedPod
@@ -169,7 +169,7 @@ class BindingCycle:
         try:
             while held.at < len(plan.pre_binds):
                 plugin = plan.pre_binds[held.at]
-                answer = self._asked(held, plugin.name, plugin.pre_bind)
+                answer = self._asked(held, plugin, plugin.pre_bind)
                 if isinstance(answer, Refuse):
                     self.give_back(held.decision.pod_id, answer.why, now)
                     return
@@ -184,15 +184,12 @@ class BindingCycle:
             self._state.trouble(str(error))
             self.give_back(held.decision.pod_id, Why(Reason.PLUGIN_ERROR, error.plugin), now)
 
-    def _asked(self, held: _Held, name: str, call: Callable[..., object]) -> object:
+    def _asked(self, held: _Held, plugin: Plugin, call: Callable[..., object]) -> object:
         decision = held.decision
         row = self._state.fleet.row_of(decision.cluster, decision.node)
         if row is None:
             return Refuse(Why(Reason.PRE_BIND, f"{decision.cluster}/{decision.node} is gone"))
-        try:
-            return call(decision.cycle or CycleState(), decision.placed, row, self._view)
-        except Exception as error:
-            raise PluginError(name, f"{type(error).__name__}: {error}") from error
+        return guarded(plugin, call, decision.cycle or CycleState(), decision.placed, row, self._view)
 
     def _send(self, held: _Held, orders: Iterable[Order]) -> None:
         for order in orders:
@@ -209,7 +206,7 @@ class BindingCycle:
 
     def _bind(self, held: _Held, now: float) -> None:
         for plugin in self._scheduler(held.decision).plan.binds:
-            answer = self._asked(held, plugin.name, plugin.bind)
+            answer = self._asked(held, plugin, plugin.bind)
             if isinstance(answer, Refuse):
                 self.give_back(held.decision.pod_id, answer.why, now)
                 return

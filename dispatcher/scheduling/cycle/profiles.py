@@ -13,6 +13,7 @@ from dispatcher.scheduling.framework import Placed, Plugin
 from dispatcher.scheduling.framework.derived import joined
 from dispatcher.scheduling.framework.hints import HELPED_BY, ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.points import Plan, PluginError, guarded
+from dispatcher.scheduling.framework.stopwatch import STOPWATCH
 
 # Annotations of users that must not be ignored in silence, and the plugin that follows each: a profile without it
 # decides no pod that has one.
@@ -58,7 +59,12 @@ class Profiles:
 
     def schedule_class(self, items: Sequence[tuple[PodId, Placed]]) -> list[Result]:
         """Decide pods that are all of one class, in order."""
-        return self.canaries.schedule_class(self.of(items[0][1]), items) if items else []
+        if not items:
+            return []
+        scheduler = self.of(items[0][1])
+        if (watch := STOPWATCH.get()) is not None:
+            watch.begin(scheduler.plan.profile)
+        return self.canaries.schedule_class(scheduler, items)
 
     # --- what the queue asks (queued.Gates) ---------------------------------------------------------------------------
 

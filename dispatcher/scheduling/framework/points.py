@@ -22,6 +22,7 @@ from dispatcher.scheduling.framework.class_keys import ClassKey, ClassKeys
 from dispatcher.scheduling.framework.derived import Derived, joined
 from dispatcher.scheduling.framework.lifecycle import Bind, PostBind, PostFilter, PreBind, PreEnqueue
 from dispatcher.scheduling.framework.named_nodes import NamedNodes, NamesNodes
+from dispatcher.scheduling.framework.stopwatch import STOPWATCH
 from dispatcher.scheduling.framework.value_columns import Column
 
 P = ParamSpec("P")
@@ -58,8 +59,9 @@ class Faults:
 
 def guarded(plugin: "Plugin | ExplainingPlugin", call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call into a plugin; whatever it raises becomes a PluginError with its name."""
+    watch = STOPWATCH.get()
     try:
-        return call(*args, **kwargs)
+        return call(*args, **kwargs) if watch is None else watch.call(plugin.name, call, args, kwargs)
     except Exception as error:
         raise PluginError(plugin.name, f"{type(error).__name__}: {error}") from error
 
