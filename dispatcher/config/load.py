@@ -97,9 +97,8 @@ def load_config(
     problems += [*_environment_problems(), *_cluster_problems(config, document)]
     clusters = tuple(_placed(cluster, document) for cluster in config.clusters)
     election = _lease_placed(config.leader_election, document)
-    gateway = placed(config.gateway, lambda name: _whole(document, name))
+    gateway, signing = _files_placed(config, document)
     problems += gateway_problems(gateway, config.clusters, document, reach=reach, expired_too=expired_too)
-    signing = signing_placed(config.signing, lambda name: _whole(document, name))
     problems += signing_problems(signing, document, reach=reach, expired_too=expired_too)
     if reach:
         problems += _reach_problems(config, clusters, election, document, known_bad="clusters" in misread)
@@ -114,8 +113,7 @@ def load_config(
     timing = _with_backoffs(config.timing, read)
     problems += _timing_problems(timing, document) + _election_problems(config.leader_election, document)
     problems += _rebalancing_problems(config.rebalancing, document)
-    nobody: tuple[Tenant, ...] = ()
-    names = [cluster.name for cluster in clusters]
+    nobody, names = tuple[Tenant, ...](), [cluster.name for cluster in clusters]
     problems += link_problems(config.links, names, document)
     tenants = _referred(document, config, "tenants", problems, lambda file: read_tenants(file, names), nobody)
     if problems:
@@ -141,6 +139,13 @@ def load_config(
         notes=(*(_file_notes(gateway, signing, clusters, document) if reach else ()), *read.notes, *signals),
         policy_files=(*plugin_files, *(file for _, _, file in named)),
     )
+
+
+def _files_placed(config: ConfigFile, document: Document) -> tuple[GatewaySection, SigningSection]:
+    def whole(name: str) -> str:
+        return _whole(document, name)
+
+    return placed(config.gateway, whole), signing_placed(config.signing, whole)
 
 
 def _file_notes(
