@@ -8,8 +8,9 @@ import ray
 from agents.runtime.agent import Agent
 from agents.runtime.limits import allow_open_files, collect_less_often, keep_freed_memory
 from agents.runtime.logs import configure_logging
+from agents.runtime.outbound.answering import hear_of_peers, obey
 from agents.runtime.settings import AgentSettings
-from dispatcher.model.messages import IntentBatch, Peers, decode, encode
+from dispatcher.model.messages import encode
 
 NAMESPACE = "global-dispatcher"
 MAX_CONCURRENCY = 64  # long polls and batches under way at once
@@ -53,15 +54,15 @@ class AgentActor:
         """A Changes."""
         return encode(await (await self._started()).changes(incarnation, since, wait_s))
 
-    async def execute(self, batch: bytes) -> bytes:
-        """An IntentBatch in, an OutcomeBatch out."""
-        orders = decode(IntentBatch, batch)
-        return encode(await (await self._started()).execute(orders))
+    async def execute(self, batch: bytes, seal: bytes = b"") -> bytes:
+        """An IntentBatch in, an OutcomeBatch out. `seal`: the leader's signature on it."""
+        agent = await self._started()
+        return await obey(agent, agent.gate, batch, seal)
 
-    async def set_peers(self, peers: bytes) -> bytes:
-        """A Peers in, a PeersAck out."""
-        others = decode(Peers, peers)
-        return encode(await (await self._started()).set_peers(others))
+    async def set_peers(self, peers: bytes, seal: bytes = b"") -> bytes:
+        """A Peers in, a PeersAck out. `seal`: as of `execute`."""
+        agent = await self._started()
+        return await hear_of_peers(agent, agent.gate, peers, seal)
 
     async def telemetry(self) -> bytes:
         """A Telemetry."""

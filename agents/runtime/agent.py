@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from agents.executor.orders import Audience
 from agents.executor.policy import Accept, ExecutorPolicy
 from agents.kube.client import KubeClient, Patience
 from agents.kube.session import Access
@@ -23,6 +24,7 @@ from agents.runtime.executor_record import ExecutorRecord
 from agents.runtime.keyfile import load_keys
 from agents.runtime.metrics import MetricsServer, Told
 from agents.runtime.observing import Observing
+from agents.runtime.order_gate import OrderGate
 from agents.runtime.probing import PeerProbes
 from agents.runtime.relay.near_end import OpenStreams
 from agents.runtime.relay.relaying import far_end, serve_endpoint
@@ -73,6 +75,7 @@ class Agent:
         if settings.role != EXECUTOR:
             observed = (self._client, self._watching, settings, self._news, self._who, lambda: self.health)
             self._observing = Observing(*observed)
+        self.gate = OrderGate(settings.orders, lambda: Audience(settings.cluster, self._health.cluster_uid))
         self._probes = PeerProbes(settings.links, lambda: self._health.cluster_uid)
         self._outcomes: Counter[str] = Counter()
         self.metrics = MetricsServer(settings.metrics, self._told)
@@ -218,6 +221,8 @@ class Agent:
             epoch=self._obeys,
             watches=self._watching.watches,
             outcomes=self._outcomes,
+            refused=self.gate.refused,
+            verified=self.gate.verified,
         )
         if self._observing is None:
             return told

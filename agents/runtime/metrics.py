@@ -37,7 +37,8 @@ class Watched(Protocol):
 class Told:
     """One look at an agent. `now` and `heard_at` on its monotonic clock; `heard_at`: the dispatcher's latest question.
 
-    `outcomes`: of intents, by verdict. `owner_uses`: owners of which it is known what their pods use.
+    `outcomes`: of intents, by verdict. `refused`: messages of a dispatcher that were not obeyed, by reason; `verified`:
+    those whose signature was good. `owner_uses`: owners of which it is known what their pods use.
     """
 
     now: float
@@ -49,6 +50,8 @@ class Told:
     epoch: int = 0
     watches: Iterable[Watched] = ()
     outcomes: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    verified: int = 0
     telemetry: Telemetry = field(default_factory=lambda: Telemetry(""))
     owner_uses: int = 0
     owner_uses_dropped: int = 0
@@ -86,6 +89,7 @@ class AgentCollector(Collector):
         for verdict, count in sorted(told.outcomes.items()):
             outcomes.add_metric([verdict], count)
         yield outcomes
+        yield from _signatures(told)
         yield _gauge(
             "global_dispatcher_agent_owner_uses", "Owners of which it is known what their pods use.", told.owner_uses
         )
@@ -103,6 +107,21 @@ def _gauge(name: str, text: str, value: float) -> Metric:
     family = GaugeMetricFamily(name, text)
     family.add_metric([], float(value))
     return family
+
+
+def _signatures(told: Told) -> Iterator[Metric]:
+    refused = CounterMetricFamily(
+        "global_dispatcher_agent_messages_refused",
+        "Messages in a dispatcher's name that were not obeyed, by what was wrong with their signature.",
+        labels=["reason"],
+    )
+    for reason, count in sorted(told.refused.items()):
+        refused.add_metric([reason], count)
+    verified = CounterMetricFamily(
+        "global_dispatcher_agent_messages_verified", "Messages of a dispatcher whose signature was good."
+    )
+    verified.add_metric([], told.verified)
+    yield from (refused, verified)
 
 
 def _watches(told: Told) -> Iterator[Metric]:

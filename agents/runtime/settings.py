@@ -142,6 +142,30 @@ class ExecutorOptions(BaseModel):
     evict_foreign: bool = Field(default=False, description="Other schedulers' pods may be evicted for higher priority.")
 
 
+class OrderSettings(BaseModel):
+    """Whose orders are obeyed: those that a dispatcher has signed whom the authorities have certified."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    ca_file: str = Field(
+        default="",
+        description="Authorities of the dispatcher's signing certificate (PEM), with their revocation lists if there "
+        "are any; empty: `gateway.ca_file`, and on Ray no order is verified.",
+    )
+    authority: str = Field(default="", description="The same as text, where an agent is started with its settings.")
+    unsigned: Literal["refuse", "take"] = Field(
+        default="refuse", description="What happens to orders without a signature where there are authorities."
+    )
+    clock_skew_s: float = Field(
+        default=60.0, ge=1, le=3600, description="Seconds that the clocks of agent and dispatcher may differ by."
+    )
+
+    @property
+    def verified(self) -> bool:
+        """Whether there are authorities."""
+        return bool(self.ca_file or self.authority)
+
+
 class MetricsSettings(BaseModel):
     """Where the agent serves its metrics."""
 
@@ -183,6 +207,7 @@ class AgentSettings(BaseModel):
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
     links: LinkSettings = Field(default_factory=LinkSettings)
     executor: ExecutorOptions = Field(default_factory=ExecutorOptions)
+    orders: OrderSettings = Field(default_factory=OrderSettings)
     metrics: MetricsSettings = Field(default_factory=MetricsSettings)
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe log line of the agent's own process."

@@ -5,11 +5,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from dispatcher.cli.joining.objects import GATEWAY_SECRET, SIGNING_SECRET
 from dispatcher.cli.output import Output, print_value
 from dispatcher.config.certificates import ROLES
 from dispatcher.config.sections import CLUSTER_NAME
 from dispatcher.service.errors import CommandError, ExitCode
-from dispatcher.service.gateway.authority import Made, ensure
+from dispatcher.service.gateway.authority import SIGNING, Made, ensure
 
 _NAMESPACE = "global-dispatcher"
 _HOST = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?|[0-9a-fA-F:]*:[0-9a-fA-F:]*")
@@ -39,7 +40,10 @@ def _row(one: Made) -> dict[str, object]:
 
 def _next(folder: Path, hosts: Sequence[str], clusters: Sequence[str]) -> list[str]:
     """The commands that bring the files where they are needed, or replace those that are there."""
-    dispatcher = [("gateway", "the dispatcher's cluster", "CONTEXT", "global-dispatcher-gateway")] if hosts else []
+    dispatcher = [
+        ("gateway", "the dispatcher's cluster", "CONTEXT", GATEWAY_SECRET),
+        (SIGNING, "the dispatcher's cluster, the key that signs orders", "CONTEXT", SIGNING_SECRET),
+    ]
     agents = [
         (f"cluster-{name}.{role}", f"cluster {name}, for its {role}", name, f"global-dispatcher-agent-{role}")
         for name in clusters
@@ -53,5 +57,5 @@ def _next(folder: Path, hosts: Sequence[str], clusters: Sequence[str]) -> list[s
         f"    --from-file=tls.crt={folder / name}.crt --from-file=tls.key={folder / name}.key "
         f"--from-file=ca.crt={folder / 'ca.crt'} \\\n"
         f"    | kubectl --context {context} apply -f -"
-        for name, where, context, secret in (*dispatcher, *agents)
+        for name, where, context, secret in (*(dispatcher if hosts else ()), *agents)
     ]

@@ -14,6 +14,10 @@ _ENDS = {
         "the gateway's certificate",
         "no agent can connect",
     ),
+    "global_dispatcher_signing_certificate_expiry_timestamp_seconds": (
+        "the certificate of the signing key",
+        "agents refuse all orders",
+    ),
     "global_dispatcher_gateway_revocation_list_expiry_timestamp_seconds": (
         "a revocation list in gateway.client_ca_file",
         "all clusters of its authority are refused",

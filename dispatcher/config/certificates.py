@@ -1,21 +1,20 @@
 """Whether PEM files of TLS can be used: there, readable, of the right time, and the key that of the certificate."""
 
 import datetime as dt
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPublicKeyTypes
+
+from dispatcher.model.revocation_lists import lists_of, revocation_lists
 
 URI = "spiffe://global-dispatcher.io/cluster/"  # https://spiffe.io/docs, "SPIFFE ID"
 ROLES = ("observer", "executor")  # whose processes may have a certificate of their own
 SOON = dt.timedelta(days=14)  # before its end a file is worth a word
 _List = x509.CertificateRevocationList
 _DAY = "%Y-%m-%d %H:%M UTC"
-_LIST = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----\s*", re.DOTALL)
 
 
 class FileProblem(NamedTuple):
@@ -66,28 +65,6 @@ def authority_problems(key: str, file: str, now: dt.datetime | None) -> Iterator
     wrong = [list(_time_problems(one, file, now)) for one in certificates]
     if all(wrong):
         yield FileProblem(key, wrong[0][0])
-
-
-def revocation_lists(pem: bytes) -> list[_List]:
-    """The revocation lists of a PEM file. ValueError: one of them is none."""
-    return [x509.load_pem_x509_crl(found[0]) for found in _LIST.finditer(pem)]
-
-
-def lists_of(authority: x509.Certificate, lists: Iterable[_List]) -> list[_List]:
-    """Those that this authority has signed: two may have one name, as those of one fleet have."""
-    return [one for one in lists if one.issuer == authority.subject and _signed(one, authority)]
-
-
-def _signed(one: _List, authority: x509.Certificate) -> bool:
-    try:
-        return one.is_signature_valid(cast("CertificateIssuerPublicKeyTypes", authority.public_key()))
-    except TypeError:  # a kind of key that signs nothing
-        return False
-
-
-def without_lists(pem: bytes) -> bytes:
-    """The same file without them."""
-    return _LIST.sub(b"", pem)
 
 
 def list_problems(key: str, file: str, now: dt.datetime | None) -> Iterator[FileProblem]:

@@ -1,7 +1,7 @@
 """The dispatcher's whole configuration from dispatcher.yaml, the files it names and the environment."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import TypeVar
@@ -30,10 +30,12 @@ from dispatcher.config.sections import (
     QuotaSection,
     RaySection,
     RebalancingSection,
+    SigningSection,
     TimingSection,
     TracingSection,
 )
 from dispatcher.config.signal_names import known_signals, signal_notes
+from dispatcher.config.signing import signing_notes, signing_placed, signing_problems
 from dispatcher.config.tenants import read_tenants
 from dispatcher.config.validation import keys_at, validated
 from dispatcher.model.tenant import Tenant
@@ -58,6 +60,7 @@ class DispatcherConfig:
     tenants: tuple[Tenant, ...] = ()
     ray: RaySection = field(default_factory=RaySection)
     gateway: GatewaySection = field(default_factory=GatewaySection)
+    signing: SigningSection = field(default_factory=SigningSection)
     http: HttpSection = field(default_factory=HttpSection)
     journal: JournalSection = field(default_factory=JournalSection)
     tracing: TracingSection = field(default_factory=TracingSection)
@@ -96,8 +99,9 @@ def load_config(
     problems += [*_environment_problems(), *_cluster_problems(config, document)]
     clusters = tuple(_placed(cluster, document) for cluster in config.clusters)
     election = _lease_placed(config.leader_election, document)
-    gateway = placed(config.gateway, lambda name: _whole(document, name))
+    gateway, signing = _files_placed(config, document)
     problems += gateway_problems(gateway, config.clusters, document, reach=reach, expired_too=expired_too)
+    problems += signing_problems(signing, document, reach=reach, expired_too=expired_too)
     if reach:
         problems += _reach_problems(config, clusters, election, document, known_bad="clusters" in misread)
     unusable: list[Problem] = []
@@ -111,8 +115,7 @@ def load_config(
     timing = _with_backoffs(config.timing, read)
     problems += _timing_problems(timing, document) + _election_problems(config.leader_election, document)
     problems += _rebalancing_problems(config.rebalancing, document)
-    nobody: tuple[Tenant, ...] = ()
-    names = [cluster.name for cluster in clusters]
+    nobody, names = tuple[Tenant, ...](), [cluster.name for cluster in clusters]
     problems += link_problems(config.links, names, document)
     tenants = _referred(document, config, "tenants", problems, lambda file: read_tenants(file, names), nobody)
     if problems:
@@ -124,6 +127,7 @@ def load_config(
         tenants=tenants,
         ray=config.ray,
         gateway=gateway,
+        signing=signing,
         http=config.http,
         journal=config.journal.model_copy(update={"path": _whole(document, config.journal.path)}),
         tracing=config.tracing,
@@ -135,9 +139,22 @@ def load_config(
         log=config.log,
         file=FilePath(path) if path is not None else None,
         registry=known,
-        notes=(*(gateway_notes(gateway, clusters, document) if reach else ()), *read.notes, *signals),
+        notes=(*(_file_notes(gateway, signing, clusters, document) if reach else ()), *read.notes, *signals),
         policy_files=(*plugin_files, *(file for _, _, file in named)),
     )
+
+
+def _files_placed(config: ConfigFile, document: Document) -> tuple[GatewaySection, SigningSection]:
+    def whole(name: str) -> str:
+        return _whole(document, name)
+
+    return placed(config.gateway, whole), signing_placed(config.signing, whole)
+
+
+def _file_notes(
+    gateway: GatewaySection, signing: SigningSection, clusters: Sequence[ClusterSection], document: Document
+) -> list[Problem]:
+    return [*gateway_notes(gateway, clusters, document), *signing_notes(signing, clusters, document)]
 
 
 def _shaped(document: Document) -> tuple[ConfigFile, list[Problem]]:

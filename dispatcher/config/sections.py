@@ -71,6 +71,16 @@ class GatewaySection(Section):
     client_ca_file: Annotated[str, Field(description="authorities that sign the clusters' certificates")] = ""
 
 
+class SigningSection(Section):
+    """With which key the dispatcher signs what agents act on. Files are PEM, read again when changed."""
+
+    cert_file: Annotated[
+        str,
+        Field(description="certificate with the URI spiffe://global-dispatcher.io/dispatcher, of the agents' ca_file"),
+    ] = ""
+    key_file: Annotated[str, Field(description="its Ed25519 key; empty: nothing is signed")] = ""
+
+
 class LoginSection(Section):
     """Who may read the HTTP API: those who show a token, and those whom a proxy names. Nothing set: everybody."""
 
@@ -287,6 +297,7 @@ class ConfigFile(BaseSettings):
     tenants: Annotated[str, Field(description="tenants file; empty: nobody is limited")] = ""
     ray: RaySection = RaySection()
     gateway: GatewaySection = GatewaySection()
+    signing: SigningSection = SigningSection()
     http: HttpSection = HttpSection()
     journal: JournalSection = JournalSection()
     tracing: TracingSection = TracingSection()

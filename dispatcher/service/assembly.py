@@ -130,8 +130,9 @@ def _collectors(
     yield OwnerUseCollector(fleet)
     yield LoadCollector(fleet)
     yield QuotaCollector(ledger, fleet)
-    if any(entry.via == GATEWAY for entry in config.clusters):
-        yield CertificateCollector(config.gateway.cert_file, config.gateway.client_ca_file)
+    if config.signing.cert_file or any(entry.via == GATEWAY for entry in config.clusters):
+        gateway = config.gateway
+        yield CertificateCollector(gateway.cert_file, gateway.client_ca_file, config.signing.cert_file)
 
 
 def _policies(config: DispatcherConfig, fleet: FleetState, ledger: QuotaLedger) -> tuple[Profiles, QueueSort]:

@@ -11,6 +11,7 @@ from ray import cancel
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayActorError, RayError
 
 from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, Telemetry, encode
+from dispatcher.model.seals import ORDERS, PEERS
 from dispatcher.service.link import (
     AgentDied,
     AgentFault,
@@ -21,8 +22,10 @@ from dispatcher.service.link import (
     read,
     within,
 )
+from dispatcher.service.signing import NO_SIGNER, Sealer
 
 _OPEN_TIMEOUT_S = 10.0
+_WITH_SEAL = 2  # words of a call that brings a seal
 
 
 class RayLink:
@@ -30,27 +33,35 @@ class RayLink:
 
     executor_apart: bool | None = None
 
-    def __init__(self, cluster: str, open_actor: Callable[[], Any]) -> None:
+    def __init__(self, cluster: str, open_actor: Callable[[], Any], sealer: Sealer = NO_SIGNER) -> None:
+        """`sealer` signs what the actor acts on."""
         self.cluster = cluster
-        self._open = open_actor
+        self._open, self._sealer = open_actor, sealer
+        self._uid = ""  # of the cluster's kube-system namespace, as it was last told
         self._handle: Any = None
         self._opening: asyncio.Future[Any] | None = None
 
     async def hello(self, *, timeout_s: float) -> Hello:
         """Who the agent is."""
-        return read(Hello, await self._call("hello", timeout_s), self.cluster)
+        told = read(Hello, await self._call("hello", timeout_s), self.cluster)
+        self._uid = told.cluster_uid or self._uid
+        return told
 
     async def changes(self, incarnation: str, since: int, wait_s: float, *, timeout_s: float) -> Changes:
         """What changed after `since`."""
-        return read(Changes, await self._call("changes", timeout_s, incarnation, since, wait_s), self.cluster)
+        told = read(Changes, await self._call("changes", timeout_s, incarnation, since, wait_s), self.cluster)
+        self._uid = told.cluster_uid or self._uid
+        return told
 
     async def execute(self, batch: IntentBatch, *, timeout_s: float) -> OutcomeBatch:
         """Carry out intents."""
-        return read(OutcomeBatch, await self._call("execute", timeout_s, encode(batch)), self.cluster)
+        words = self._sealed(ORDERS, encode(batch), batch.dispatcher_epoch)
+        return read(OutcomeBatch, await self._call("execute", timeout_s, *words), self.cluster)
 
     async def set_peers(self, peers: Peers, *, timeout_s: float) -> PeersAck:
         """Tell what the proxy nodes shall show. Agents of the version before leases answer nothing."""
-        answer = await self._call("set_peers", timeout_s, encode(peers))
+        words = self._sealed(PEERS, encode(peers), peers.dispatcher_epoch)
+        answer = await self._call("set_peers", timeout_s, *words)
         return read(PeersAck, answer, self.cluster) if answer else PeersAck(self.cluster)
 
     async def telemetry(self, *, timeout_s: float) -> Telemetry:
@@ -61,9 +72,14 @@ class RayLink:
             older = f"agent of cluster {self.cluster} is of an older version, which does not tell: upgrade it"
             raise AgentMismatch(older) from None
 
+    def _sealed(self, kind: str, body: bytes, epoch: int) -> tuple[bytes, ...]:
+        """The bytes and their seal, if there is one: actors of the version before take no second word."""
+        made = self._sealer.seal(kind, body, epoch, (self.cluster, self._uid))
+        return (body, made) if made else (body,)
+
     async def _call(self, method: str, timeout_s: float, *args: object) -> bytes:
         handle = await self._actor()
-        reference = getattr(handle, method).remote(*args)
+        reference = _asked(getattr(handle, method), args)
         try:
             answer: bytes = await within(reference, timeout_s, self.cluster, method)
         except AgentTimeout:
@@ -92,6 +108,16 @@ class RayLink:
             self._handle = None
             return AgentDied(f"agent of cluster {self.cluster} died ({method}): {_first_line(error)}")
         return AgentFault(f"agent of cluster {self.cluster} failed {method}: {_first_line(error)}")
+
+
+def _asked(method: Any, args: tuple[object, ...]) -> Any:
+    """The call; without its last word, the seal, where the actor is of the version before."""
+    try:
+        return method.remote(*args)
+    except TypeError:
+        if len(args) != _WITH_SEAL:
+            raise
+        return method.remote(args[0])
 
 
 def _in_thread(call: Callable[[], Any], name: str) -> asyncio.Future[Any]:

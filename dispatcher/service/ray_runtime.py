@@ -24,6 +24,7 @@ from dispatcher.service.errors import CommandError
 
 if TYPE_CHECKING:
     from dispatcher.service.ray_link import RayLink
+    from dispatcher.service.signing import Sealer
 
 log = structlog.get_logger("ray")
 
@@ -92,12 +93,18 @@ class RayRuntime:
         """
         return next((name for name, process in self._vital.items() if not lives(process)), "")
 
-    def link(self, settings: AgentSettings) -> "RayLink":
+    @property
+    def ours(self) -> bool:
+        """Whether it was started here, so that agents are made here, too."""
+        return self._folder is not None
+
+    def link(self, settings: AgentSettings, sealer: "Sealer | None" = None) -> "RayLink":
         """A link to the cluster's actor. In a Ray of ours it is made; in one that was joined it must be there already:
-        the agent's own process made it there, by its own file and policy.
+        the agent's own process made it there, by its own file and policy. `sealer` signs what the actor acts on.
         """
         from agents.runtime.actor import actor_name, create_actor
         from dispatcher.service.ray_link import RayLink
+        from dispatcher.service.signing import NO_SIGNER
 
         def open_actor() -> Any:
             require_resource(settings.cluster)
@@ -107,7 +114,7 @@ class RayRuntime:
 
             return ray.get_actor(actor_name(settings.cluster), namespace=NAMESPACE)
 
-        return RayLink(settings.cluster, open_actor)
+        return RayLink(settings.cluster, open_actor, sealer or NO_SIGNER)
 
     def stop(self) -> None:
         """Leave Ray; a Ray that was started here ends, and its folder goes."""

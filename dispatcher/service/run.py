@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from dispatcher.config.gateway import here
 from dispatcher.config.sections import ClusterSection, LoginSection
 from dispatcher.plugins.registry import PluginSpec
 from dispatcher.service.errors import CommandError, ExitCode
+from dispatcher.service.gateway.authority import ephemeral_authority
 from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.interrupts import interruptible, uninterrupted
 from dispatcher.service.leader_client import candidate
@@ -26,6 +27,7 @@ from dispatcher.service.link import AgentLink
 from dispatcher.service.logs import configure_logging
 from dispatcher.service.ray_runtime import RayOptions, RayRuntime
 from dispatcher.service.reload import Reloader
+from dispatcher.service.signing import Sealer, Signer, sealer_of
 from dispatcher.service.term_runner import TermRunner
 from dispatcher.service.warm_up import collect_less_often, compile_when_large
 
@@ -83,8 +85,9 @@ async def _serve(
     if here(config.clusters) and not config.ray.address:
         log.info("agents write their own logs", files=str(log_path("*")))
     async with AsyncExitStack() as stack:
-        gateway = Gateway(config.gateway, _dialling(config, ray))
-        links = await _links(config, ray, gateway, stack)
+        sealer = _sealer(config)
+        gateway = Gateway(config.gateway, _dialling(config, ray), sealer)
+        links = await _links(config, ray, gateway, sealer, stack)
         one = await stack.enter_async_context(candidate(config.leader_election, here(config.clusters)))
         leadership = Leadership(one, links)
         terms = TermRunner(links, config, leadership)
@@ -92,6 +95,13 @@ async def _serve(
         reloader = Reloader(config, registry, terms.take_policies)
         serve_http = partial(listen, terms, config.http.host, config.http.port, config.http.login)
         return await serve_until_signal(terms, serve_http, ray.ended if ray else lambda: "", reloader)
+
+
+def _sealer(config: DispatcherConfig) -> Sealer:
+    try:
+        return sealer_of(config.signing)
+    except (OSError, ValueError, TypeError) as error:
+        raise CommandError(f"signing: {error}") from None
 
 
 def _actors(config: DispatcherConfig, ray: RayRuntime | None) -> dict[str, ClusterSection]:
@@ -104,16 +114,28 @@ def _dialling(config: DispatcherConfig, ray: RayRuntime | None) -> list[str]:
 
 
 async def _links(
-    config: DispatcherConfig, ray: RayRuntime | None, gateway: Gateway, stack: AsyncExitStack
+    config: DispatcherConfig, ray: RayRuntime | None, gateway: Gateway, sealer: Sealer, stack: AsyncExitStack
 ) -> list[AgentLink]:
     """A way to each agent, in the order of the configuration; the gateway listens if any dials in."""
     actors = _actors(config, ray)
     if _dialling(config, ray):
         await stack.enter_async_context(gateway.serving())
-    return [
-        ray.link(agent_with_log(actors[cluster.name])) if ray and cluster.name in actors else gateway.link(cluster.name)
-        for cluster in config.clusters
-    ]
+    ways = _actor_links(ray, actors.values(), sealer) if ray else {}
+    return [ways[cluster.name] if cluster.name in ways else gateway.link(cluster.name) for cluster in config.clusters]
+
+
+def _actor_links(ray: RayRuntime, clusters: Iterable[ClusterSection], sealer: Sealer) -> dict[str, AgentLink]:
+    """Agents that are made here, and that say nothing of whom to obey, obey a key that is made here for them alone."""
+    authority, key = ephemeral_authority() if ray.ours else ("", None)
+    here_alone = Signer(key) if key is not None else sealer
+    links: dict[str, AgentLink] = {}
+    for cluster in clusters:
+        settings, signer = agent_with_log(cluster), sealer
+        if authority and not settings.orders.verified:
+            orders = settings.orders.model_copy(update={"authority": authority})
+            settings, signer = settings.model_copy(update={"orders": orders}), here_alone
+        links[cluster.name] = ray.link(settings, signer)
+    return links
 
 
 def agent_with_log(cluster: ClusterSection) -> AgentSettings:

@@ -52,6 +52,7 @@ def test_the_rendered_settings_are_the_commented_defaults(helm: Helm, tmp_path: 
     expected = {**yaml.safe_load((CONFIGS / "dispatcher.yaml").read_text()), **DIFFERS}
     # kubeconfig, namespace, name and leader_url come by variables, as they depend on the release.
     del expected["ray"]  # its address is the pod's, by GLOBAL_DISPATCHER_RAY__ADDRESS
+    del expected["signing"]  # of the Secret's files, where clusters dial in
     assert yaml.safe_load((folder / "dispatcher.yaml").read_text()) == expected
 
 
@@ -128,6 +129,20 @@ def test_the_notes_make_one_token_for_the_whole_fleet_and_name_every_namespace(h
 
 
 DIALLING = {"config": {"clusters": [{"name": "east", "via": "gateway"}]}}
+
+
+@pytest.mark.parametrize("secret", ["global-dispatcher-signing", ""])
+def test_where_clusters_dial_in_orders_are_signed_unless_no_secret_is_named(
+    helm: Helm, tmp_path: Path, secret: str
+) -> None:
+    objects = helm.template("dispatcher", {**DIALLING, "signing": {"tlsSecret": secret}})
+    told = yaml.safe_load((write_mounted(objects, tmp_path) / "dispatcher.yaml").read_text())
+    (deployment,) = of_kind(objects, "Deployment")
+    volumes = {one["name"]: one for one in deployment["spec"]["template"]["spec"]["volumes"]}
+    assert ("signing" in told, "signing" in volumes) == (bool(secret), bool(secret))
+    if secret:
+        assert told["signing"]["key_file"] == "/run/secrets/signing/tls.key"
+        assert volumes["signing"]["secret"]["secretName"] == secret
 
 
 def test_where_all_clusters_dial_in_there_is_a_gateway_and_no_ray(helm: Helm) -> None:

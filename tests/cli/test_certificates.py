@@ -17,7 +17,7 @@ def run(*words: str) -> str:
 def test_it_makes_the_files_and_says_where_each_belongs(tmp_path: Path) -> None:
     told = run(str(tmp_path), "--gateway", "gateway.example", "--cluster", "east", "--cluster", "west")
     halves = {f"cluster-{name}{role}" for name in ("east", "west") for role in ("", ".observer", ".executor")}
-    assert {file.stem for file in tmp_path.glob("*.crt")} == {"ca", "gateway", *halves}
+    assert {file.stem for file in tmp_path.glob("*.crt")} == {"ca", "gateway", "signing", *halves}
     for role in ("observer", "executor"):
         create = f"kubectl --context east -n global-dispatcher create secret generic global-dispatcher-agent-{role} "
         assert create in told
@@ -34,7 +34,7 @@ def test_a_url_is_no_host(tmp_path: Path) -> None:
 def test_a_second_run_makes_nothing(tmp_path: Path) -> None:
     run(str(tmp_path), "--gateway", "gateway.example")
     told = json.loads(run(str(tmp_path), "--gateway", "gateway.example", "-o", "json"))
-    assert [one["made"] for one in told] == [False, False]
+    assert [one["made"] for one in told] == [False] * 3
 
 
 def test_a_name_that_no_cluster_can_have_is_refused(tmp_path: Path) -> None:

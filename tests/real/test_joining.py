@@ -133,6 +133,7 @@ class Site:
         settings = {
             "clusters": [],
             "gateway": {**gateway, "client_ca_file": "fleet/ca.crt"},
+            "signing": {"cert_file": "fleet/signing.crt", "key_file": "fleet/signing.key"},
             "http": {"port": self.port},
             "leader_election": {"enabled": False},
         }

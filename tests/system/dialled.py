@@ -38,6 +38,7 @@ class Dispatcher(Process):
                 "key_file": str(certificates / "gateway.key"),
                 "client_ca_file": str(certificates / "ca.crt"),
             },
+            "signing": {"cert_file": str(certificates / "signing.crt"), "key_file": str(certificates / "signing.key")},
             "http": {"port": self.port},
             "leader_election": {"enabled": False},
             "log": {"format": "json"},

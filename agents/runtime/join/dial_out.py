@@ -55,7 +55,7 @@ async def _work(settings: JoinSettings, outbound: Outbound, stop: threading.Even
     await agent.start()
     role = settings.role
     serve = serve_none if role == OBSERVER else agent.far_end.serve
-    dialler = Dialler(_gateway(settings), settings.cluster, answers_of(agent, role), serve, role)
+    dialler = Dialler(_gateway(settings), settings.cluster, answers_of(agent, role, agent.gate), serve, role)
     outbound.dialler = dialler
     dialling = asyncio.create_task(dialler.run(), name="dialler")
     if settings.relay is not None and settings.relay.address and role != OBSERVER:

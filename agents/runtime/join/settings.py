@@ -92,7 +92,10 @@ class JoinSettings(AgentSettings):
     @property
     def agent(self) -> AgentSettings:
         """What the agent itself is told."""
-        return AgentSettings.model_validate(self.model_dump(exclude={"ray", "gateway", "health", "relay"}))
+        told = self.model_dump(exclude={"ray", "gateway", "health", "relay"})
+        if self.gateway is not None and not self.orders.verified:
+            told["orders"]["ca_file"] = self.gateway.ca_file
+        return AgentSettings.model_validate(told)
 
 
 class WrongConfiguration(ValueError):  # noqa: N818 - reads as what happened

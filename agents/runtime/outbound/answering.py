@@ -31,6 +31,7 @@ from dispatcher.model.messages import (
     decode,
     encode,
 )
+from dispatcher.model.seals import ORDERS, PEERS, Header
 from dispatcher.model.streams import Kind, Message, Priority
 from dispatcher.model.streams.frames import RELAY_KINDS
 
@@ -76,7 +77,48 @@ _SERVED = {
 }
 
 
-def answers_of(agent: Called, role: str = BOTH) -> Mapping[str, Answer]:
+class Gate(Protocol):
+    """What looks at a message before it is decoded (`agents.runtime.order_gate.OrderGate`). Both raise Refused."""
+
+    def let_in(self, kind: str, body: bytes, seal: bytes) -> Header | None:
+        """What was signed of it, None where nothing has to be."""
+        ...
+
+    def same_epoch(self, kind: str, header: Header | None, epoch: int) -> None:
+        """Whether the message says what its seal says."""
+        ...
+
+
+class _Open:
+    """The gate of an agent that verifies nothing."""
+
+    def let_in(self, kind: str, body: bytes, seal: bytes) -> None:
+        """Everything."""
+
+    def same_epoch(self, kind: str, header: Header | None, epoch: int) -> None:
+        """Always."""
+
+
+async def obey(agent: Called, gate: Gate, body: bytes, seal: bytes) -> bytes:
+    """An IntentBatch in, an OutcomeBatch out; Refused: the leader has not signed it for this cluster."""
+    header = gate.let_in(ORDERS, body, seal)
+    batch = decode(IntentBatch, body)
+    gate.same_epoch(ORDERS, header, batch.dispatcher_epoch)
+    return encode(await agent.execute(batch))
+
+
+async def hear_of_peers(agent: Called, gate: Gate, body: bytes, seal: bytes) -> bytes:
+    """A Peers in, a PeersAck out; Refused: as of `obey`."""
+    header = gate.let_in(PEERS, body, seal)
+    peers = decode(Peers, body)
+    gate.same_epoch(PEERS, header, peers.dispatcher_epoch)
+    return encode(await agent.set_peers(peers))
+
+
+_OPEN = _Open()
+
+
+def answers_of(agent: Called, role: str = BOTH, gate: Gate = _OPEN) -> Mapping[str, Answer]:
     """What an agent, or one half of it, says to each call that it serves, as bytes."""
 
     async def hello(_: Call) -> bytes:
@@ -86,10 +128,10 @@ def answers_of(agent: Called, role: str = BOTH) -> Mapping[str, Answer]:
         return encode(await agent.changes(call.incarnation, call.since, call.wait_s))
 
     async def execute(call: Call) -> bytes:
-        return encode(await agent.execute(decode(IntentBatch, call.body)))
+        return await obey(agent, gate, call.body, call.seal)
 
     async def set_peers(call: Call) -> bytes:
-        return encode(await agent.set_peers(decode(Peers, call.body)))
+        return await hear_of_peers(agent, gate, call.body, call.seal)
 
     async def telemetry(_: Call) -> bytes:
         return encode(await agent.telemetry())

@@ -15,13 +15,17 @@ PRIORITIES = {
 
 
 class Call(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What is called. `incarnation`, `since` and `wait_s` are those of CHANGES, `body` the message of others."""
+    """What is called. `incarnation`, `since` and `wait_s` are those of CHANGES, `body` the message of others.
+
+    `seal`: the leader's signature on `body` (dispatcher.model.seals), of EXECUTE and SET_PEERS.
+    """
 
     method: str
     body: bytes = b""
     incarnation: str = ""
     since: int = 0
     wait_s: float = 0.0
+    seal: bytes = b""
 
 
 encode_call = msgspec.msgpack.Encoder().encode

@@ -26,7 +26,7 @@ from dispatcher.cli.output import Output, print_value
 from dispatcher.config.certificates import ROLES
 from dispatcher.config.sections import CLUSTER_NAME
 from dispatcher.service.errors import CommandError, ExitCode
-from dispatcher.service.gateway.authority import Made, ensure, name_of, write_whole
+from dispatcher.service.gateway.authority import SIGNING, Made, ensure, name_of, write_whole
 
 Object = dict[str, Any]
 PORT = 7443
@@ -111,7 +111,7 @@ async def _join(wish: Joining, name: str) -> Told:
             own_key = await _secrets(wish, target, folder, name)
             if wish.dispatcher is not None:
                 lines += await bring(folder, wish.dispatcher, wish.namespace, dry_run=wish.dry_run)
-            stale = any(one.made for one in made if one.file.stem in ("ca", "gateway"))
+            stale = any(one.made for one in made if one.file.stem in ("ca", "gateway", SIGNING))
             to_do = left_to_do(wish.folder, wish.namespace) if wish.dispatcher is None and stale else []
     values = objects.values(name, urls, by, own_key=own_key)
     lines += [*target.steps, *_files(wish, edited, change, values)]

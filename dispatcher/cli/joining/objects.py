@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 Object = dict[str, Any]
 TLS_SECRET, KEY_SECRET, GATEWAY_SECRET = "global-dispatcher-agent", "global-dispatcher-key", "global-dispatcher-gateway"
-KEY_FILE = "key.pem"
+KEY_FILE, SIGNING_SECRET = "key.pem", "global-dispatcher-signing"
 RELEASE = "agent"
 _LABELS = {"app.kubernetes.io/part-of": "global-dispatcher"}
 

@@ -1,4 +1,5 @@
-"""Certificates of a fleet: an authority of its own, one for the gateway, one for each cluster (X.509, ECDSA P-256).
+"""Certificates of a fleet: an authority of its own, one for the gateway, one for each cluster (X.509, ECDSA P-256), and
+one for the key with which the dispatcher signs orders (Ed25519).
 
 `ensure` is idempotent: what is there and still good stays, so it can be run again for one more cluster, or by a timer
 to renew. A private key is readable by its owner alone.
@@ -13,10 +14,13 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from dispatcher.config.certificates import ROLES, lists_of, revocation_lists, uri_of
+from dispatcher.config.certificates import ROLES, uri_of
+from dispatcher.model.leader_certificate import LEADER_URI
+from dispatcher.model.revocation_lists import lists_of, revocation_lists
+from dispatcher.model.seals import SigningKey
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.gateway.revocation import RECORD, issued, recorded, revoked_by, with_list
 
@@ -24,12 +28,22 @@ AUTHORITY_DAYS, LEAF_DAYS = 3650, 90
 RENEW_AT = 1 / 3  # of the lifetime left
 _SKEW = dt.timedelta(minutes=5)  # clocks of others may be behind
 _CURVE = ec.SECP256R1()
+SIGNING = "signing"  # the files of the dispatcher's signing key
 Key = ec.EllipticCurvePrivateKey
+AnyKey = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
 
 @dataclass(frozen=True)
 class Pair:
     """A certificate and its key, in two files of one name."""
+
+    certificate: x509.Certificate
+    key: AnyKey
+
+
+@dataclass(frozen=True)
+class Authority:
+    """Who signs."""
 
     certificate: x509.Certificate
     key: Key
@@ -45,8 +59,8 @@ class Made:
 
 
 def ensure(folder: Path, hosts: Iterable[str], clusters: Iterable[str]) -> list[Made]:
-    """Make what is missing or soon expires, each as .crt and .key: ca, gateway (for `hosts`), cluster-NAME for an agent
-    that is one process, cluster-NAME.observer and cluster-NAME.executor for one that is two.
+    """Make what is missing or soon expires, each as .crt and .key: ca, gateway (for `hosts`) and with it signing,
+    cluster-NAME for an agent that is one process, cluster-NAME.observer and cluster-NAME.executor for one that is two.
 
     CommandError: a file cannot be read or written.
     """
@@ -59,6 +73,7 @@ def ensure(folder: Path, hosts: Iterable[str], clusters: Iterable[str]) -> list[
         hosts = tuple(hosts)
         if hosts:
             found.append(_leaf(folder / "gateway", authority, [_host(one) for one in hosts], (now, revoked)))
+            found.append(_leaf(folder / SIGNING, authority, [_LEADER], (now, revoked)))
         found += [
             _leaf(folder / name_of(cluster, role), authority, [_uri(cluster, role)], (now, revoked))
             for cluster in clusters
@@ -84,7 +99,7 @@ def revoke(folder: Path, cluster: str) -> Revoked:
     """
     now, stems = dt.datetime.now(dt.UTC), [name_of(cluster, role) for role in ("", *ROLES)]
     try:
-        authority = _read(folder / "ca")
+        authority = read_authority(folder / "ca")
         if authority is None:
             raise CommandError(f"{folder} holds no authority (ca.crt, ca.key): name the folder that has it")
         for stem in stems:
@@ -93,7 +108,7 @@ def revoke(folder: Path, cluster: str) -> Revoked:
         known = issued(folder)
         serials = [one for one, (name, until) in known.items() if name in stems and until > now]
         if not any(name in stems for name, _ in known.values()):
-            signed = (name.removeprefix("cluster-") for name, _ in known.values() if name != "gateway")
+            signed = (name.removeprefix("cluster-") for name, _ in known.values() if name.startswith("cluster-"))
             names = sorted(name.partition(".")[0] for name in signed)
             text = f"{folder} has made no certificate of cluster {cluster!r}; known: {', '.join(dict.fromkeys(names))}"
             raise CommandError(text, ExitCode.NOT_FOUND)
@@ -108,7 +123,7 @@ def revoke(folder: Path, cluster: str) -> Revoked:
     return Revoked(fresh, tuple(one for one in serials if one in listed))
 
 
-def _keep_list(folder: Path, authority: Pair, now: dt.datetime) -> frozenset[int]:
+def _keep_list(folder: Path, authority: Authority, now: dt.datetime) -> frozenset[int]:
     """Sign the authority's list anew where others made it to end soon; the serial numbers on it."""
     file = _file(folder / "ca", ".crt")
     pem = file.read_bytes()
@@ -122,6 +137,9 @@ def _keep_list(folder: Path, authority: Pair, now: dt.datetime) -> frozenset[int
 def _record(stem: Path, certificate: x509.Certificate) -> None:
     if (text := recorded(stem.parent, stem.name, certificate)) is not None:
         write_whole(stem.with_name(RECORD), text, 0o644)
+
+
+_LEADER = x509.UniformResourceIdentifier(LEADER_URI)
 
 
 def name_of(cluster: str, role: str = "") -> str:
@@ -140,12 +158,17 @@ def _host(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
-def _authority(folder: Path, now: dt.datetime) -> tuple[Pair, Made]:
+def _authority(folder: Path, now: dt.datetime) -> tuple[Authority, Made]:
     stem = folder / "ca"
     if _file(stem, ".crt").exists() != _file(stem, ".key").exists():
         raise ValueError("ca.crt and ca.key belong together, and one of them is missing: put it back")
-    if (pair := _read(stem)) is not None:
+    if (pair := read_authority(stem)) is not None:
         return pair, Made(stem.with_suffix(".crt"), made=False, until=pair.certificate.not_valid_after_utc)
+    authority = _new_authority(now)
+    return authority, _written(stem, Pair(authority.certificate, authority.key))
+
+
+def _new_authority(now: dt.datetime) -> Authority:
     key, name = ec.generate_private_key(_CURVE), _named("global-dispatcher fleet")
     usage = x509.KeyUsage(
         digital_signature=True,
@@ -164,14 +187,23 @@ def _authority(folder: Path, now: dt.datetime) -> tuple[Pair, Made]:
         .add_extension(usage, critical=True)
         .sign(key, hashes.SHA256())
     )
-    return _written(stem, Pair(certificate, key))
+    return Authority(certificate, key)
 
 
-def _leaf(stem: Path, authority: Pair, names: list[x509.GeneralName], at: tuple[dt.datetime, frozenset[int]]) -> Made:
+def ephemeral_authority() -> tuple[str, SigningKey]:
+    """(an authority that signs nothing more, as PEM; a dispatcher's key that it has certified), in memory alone."""
+    now = dt.datetime.now(dt.UTC)
+    authority, key = _new_authority(now), ed25519.Ed25519PrivateKey.generate()
+    leader = _certified(SIGNING, authority, [_LEADER], key, (now, AUTHORITY_DAYS))
+    pem, der = serialization.Encoding.PEM, serialization.Encoding.DER
+    return authority.certificate.public_bytes(pem).decode(), SigningKey(key, leader.public_bytes(der))
+
+
+def _leaf(
+    stem: Path, authority: Authority, names: list[x509.GeneralName], at: tuple[dt.datetime, frozenset[int]]
+) -> Made:
     """`at`: the time, and the serial numbers that are revoked."""
     now, revoked = at
-    of_cluster = isinstance(names[0], x509.UniformResourceIdentifier)
-    usage = ExtendedKeyUsageOID.CLIENT_AUTH if of_cluster else ExtendedKeyUsageOID.SERVER_AUTH
     pair = _read(stem)
     if pair is not None:
         _record(stem, pair.certificate)  # an earlier build kept no record
@@ -181,18 +213,30 @@ def _leaf(stem: Path, authority: Pair, names: list[x509.GeneralName], at: tuple[
         and _good(pair, authority.certificate, names, now)
     ):
         return Made(_file(stem, ".crt"), made=False, until=pair.certificate.not_valid_after_utc)
-    key = ec.generate_private_key(_CURVE)
-    issuer = authority.certificate.subject
-    certificate = (
-        _builder(_named(stem.name), issuer, key, now, LEAF_DAYS)
+    signs = names == [_LEADER]
+    key: AnyKey = ed25519.Ed25519PrivateKey.generate() if signs else ec.generate_private_key(_CURVE)
+    certificate = _certified(stem.name, authority, names, key, (now, LEAF_DAYS))
+    _record(stem, certificate)
+    return _written(stem, Pair(certificate, key))
+
+
+def _certified(
+    name: str, authority: Authority, names: list[x509.GeneralName], key: AnyKey, at: tuple[dt.datetime, int]
+) -> x509.Certificate:
+    """`at`: from when, and for how many days."""
+    now, days = at
+    of_host = not isinstance(names[0], x509.UniformResourceIdentifier)
+    usage = ExtendedKeyUsageOID.SERVER_AUTH if of_host else ExtendedKeyUsageOID.CLIENT_AUTH
+    if names == [_LEADER]:
+        usage = ExtendedKeyUsageOID.CODE_SIGNING  # which no end of TLS takes
+    return (
+        _builder(_named(name), authority.certificate.subject, key, now, days)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()), critical=False)
         .sign(authority.key, hashes.SHA256())
     )
-    _record(stem, certificate)
-    return _written(stem, Pair(certificate, key))[1]
 
 
 def _good(pair: Pair, authority: x509.Certificate, names: list[x509.GeneralName], now: dt.datetime) -> bool:
@@ -212,7 +256,9 @@ def _named(common: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common[:64])])
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: Key, now: dt.datetime, days: int) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: AnyKey, now: dt.datetime, days: int
+) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -235,17 +281,27 @@ def _read(stem: Path) -> Pair | None:
     if not (certificate.exists() and key.exists()):
         return None
     read = serialization.load_pem_private_key(key.read_bytes(), None)
-    if not isinstance(read, ec.EllipticCurvePrivateKey):
-        raise ValueError(f"{key.name} is no ECDSA key")
+    if not isinstance(read, ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey):
+        raise ValueError(f"{key.name} is neither an ECDSA nor an Ed25519 key")
     return Pair(x509.load_pem_x509_certificate(certificate.read_bytes()), read)
 
 
-def _written(stem: Path, pair: Pair) -> tuple[Pair, Made]:
+def read_authority(stem: Path) -> Authority | None:
+    """Who signs, of these files; None where one is missing. OSError, ValueError, TypeError: one cannot be used."""
+    pair = _read(stem)
+    if pair is None:
+        return None
+    if not isinstance(pair.key, ec.EllipticCurvePrivateKey):
+        raise ValueError(f"{stem.name}.key is no ECDSA key")
+    return Authority(pair.certificate, pair.key)
+
+
+def _written(stem: Path, pair: Pair) -> Made:
     pem = serialization.Encoding.PEM
     key = pair.key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     write_whole(_file(stem, ".key"), key, 0o600)
     write_whole(_file(stem, ".crt"), pair.certificate.public_bytes(pem), 0o644)
-    return pair, Made(_file(stem, ".crt"), made=True, until=pair.certificate.not_valid_after_utc)
+    return Made(_file(stem, ".crt"), made=True, until=pair.certificate.not_valid_after_utc)
 
 
 def write_whole(file: Path, data: bytes, mode: int) -> None:

@@ -25,6 +25,7 @@ from dispatcher.service.gateway.entrance import Entrance
 from dispatcher.service.gateway.line import Line
 from dispatcher.service.gateway.link import GatewayLink
 from dispatcher.service.gateway.splices import Objection, RelayLine
+from dispatcher.service.signing import NO_SIGNER, Sealer
 
 log = structlog.get_logger("gateway")
 
@@ -37,8 +38,9 @@ _NEVER = "its agent has never connected to this gateway"
 class Gateway:
     """Serves the clusters that are configured to come through it."""
 
-    def __init__(self, section: GatewaySection, clusters: Iterable[str]) -> None:
-        self._section = section
+    def __init__(self, section: GatewaySection, clusters: Iterable[str], sealer: Sealer = NO_SIGNER) -> None:
+        """`sealer` is for the links alone."""
+        self._section, self._sealer = section, sealer
         self.objection: Objection = lambda home, target, pod: "this dispatcher is starting"  # see RelayLine
         self._clusters = frozenset(clusters)
         # Why nobody serves a role of a cluster, and who does.
@@ -49,7 +51,7 @@ class Gateway:
 
     def link(self, cluster: str) -> GatewayLink:
         """The dispatcher's way to a cluster's agent."""
-        return GatewayLink(cluster, lambda role: self._line(Named(cluster, role)))
+        return GatewayLink(cluster, lambda role: self._line(Named(cluster, role)), self._sealer)
 
     def _line(self, served: Named) -> Line | str:
         held = self._lines.get(served)

@@ -13,7 +13,9 @@ import msgspec
 from agents.runtime.outbound.calls import CHANGES, EXECUTE, HELLO, SET_PEERS, TELEMETRY, Call
 from agents.runtime.settings import EXECUTOR, OBSERVER
 from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, Telemetry, encode
+from dispatcher.model.seals import ORDERS, PEERS
 from dispatcher.service.link import AgentMismatch, AgentMissing, LinkError, read, within
+from dispatcher.service.signing import NO_SIGNER, Sealer
 
 if TYPE_CHECKING:
     from dispatcher.service.gateway.line import Line
@@ -25,9 +27,11 @@ _GREET_S = 5.0  # for an executor to say who it is
 class GatewayLink:
     """Calls go over the connection that serves them now. `find` says which that is for a role, or why there is none."""
 
-    def __init__(self, cluster: str, find: "Callable[[str], Line | str]") -> None:
+    def __init__(self, cluster: str, find: "Callable[[str], Line | str]", sealer: Sealer = NO_SIGNER) -> None:
+        """`sealer` signs here, in the leader's process: what a line is given are bytes and their seal."""
         self.cluster = cluster
-        self._find = find
+        self._find, self._sealer = find, sealer
+        self._uid = ""  # of the cluster's kube-system namespace, as it was last told
         self._told: tuple[Line, Hello] | None = None  # who the executor apart last said it is, over which connection
 
     @property
@@ -41,6 +45,7 @@ class GatewayLink:
     async def hello(self, *, timeout_s: float) -> Hello:
         """Who the agent is. What its executor has obeyed, and its keys, count as the executor itself says."""
         told = read(Hello, await self._call(OBSERVER, Call(HELLO), timeout_s), self.cluster)
+        self._uid = told.cluster_uid or self._uid
         if self.executor_apart is None:
             return told
         executor = await self._executor()
@@ -51,6 +56,7 @@ class GatewayLink:
         """What changed after `since`."""
         call = Call(CHANGES, incarnation=incarnation, since=since, wait_s=wait_s)
         told = read(Changes, await self._call(OBSERVER, call, timeout_s), self.cluster)
+        self._uid = told.cluster_uid or self._uid
         if self.executor_apart is None:
             return told
         executor = await self._executor()
@@ -67,11 +73,12 @@ class GatewayLink:
 
     async def execute(self, batch: IntentBatch, *, timeout_s: float) -> OutcomeBatch:
         """Carry out intents."""
-        return read(OutcomeBatch, await self._call(EXECUTOR, Call(EXECUTE, encode(batch)), timeout_s), self.cluster)
+        call = await self._sealed(EXECUTE, ORDERS, encode(batch), batch.dispatcher_epoch)
+        return read(OutcomeBatch, await self._call(EXECUTOR, call, timeout_s), self.cluster)
 
     async def set_peers(self, peers: Peers, *, timeout_s: float) -> PeersAck:
         """Tell what the proxy nodes shall show; and an observer apart, whom to probe."""
-        call = Call(SET_PEERS, encode(peers))
+        call = await self._sealed(SET_PEERS, PEERS, encode(peers), peers.dispatcher_epoch)
         if self.executor_apart is None:
             return read(PeersAck, await self._call(EXECUTOR, call, timeout_s), self.cluster)
         heard, seen = await asyncio.gather(
@@ -88,6 +95,12 @@ class GatewayLink:
     async def telemetry(self, *, timeout_s: float) -> Telemetry:
         """How its sources of live load do."""
         return read(Telemetry, await self._call(OBSERVER, Call(TELEMETRY), timeout_s), self.cluster)
+
+    async def _sealed(self, method: str, kind: str, body: bytes, epoch: int) -> Call:
+        """For the cluster as its executor says which it is; where the executor is apart, its observer does not say."""
+        if self.executor_apart and (executor := await self._executor()) is not None:
+            self._uid = executor.cluster_uid
+        return Call(method, body, seal=self._sealer.seal(kind, body, epoch, (self.cluster, self._uid)))
 
     async def _executor(self) -> Hello | None:
         """Who the executor apart says it is: asked once a connection, and remembered while there is none."""

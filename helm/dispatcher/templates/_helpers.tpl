@@ -70,6 +70,11 @@ seccompProfile: {type: RuntimeDefault}
 {{- range .Values.config.clusters }}{{ if eq (.via | default "ray") "gateway" }}yes{{ end }}{{ end -}}
 {{- end -}}
 
+{{- /* Whether it has a key to sign orders with. */ -}}
+{{- define "dispatcher.signs" -}}
+{{- if and .Values.signing.tlsSecret (include "dispatcher.dialledIn" .) }}yes{{ end -}}
+{{- end -}}
+
 {{- define "dispatcher.needsRay" -}}
 {{- range .Values.config.clusters }}{{ if ne (.via | default "ray") "gateway" }}yes{{ end }}{{ end -}}
 {{- end -}}

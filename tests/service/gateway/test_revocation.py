@@ -10,8 +10,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from dispatcher.config.certificates import ROLES, expiring, list_end, list_problems, revocation_lists
+from dispatcher.config.certificates import ROLES, expiring, list_end, list_problems
 from dispatcher.config.sections import GatewaySection
+from dispatcher.model.revocation_lists import revocation_lists
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.gateway import authority
 from dispatcher.service.gateway.authority import ensure, name_of, revoke

@@ -1,0 +1,100 @@
+"""Whether the leader has signed a message, for this cluster and for now: looked at before anything of it is decoded.
+
+A message that is sent twice is let through twice if it holds orders: each of them says itself what it may do once. Word
+of the other clusters is let through in the order in which the leader has signed it, and once.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from agents.executor.recent import Recent
+from dispatcher.model.seals import LIFE_S, PEERS, Header, Seal, read_header, read_seal
+
+UNSIGNED, UNREADABLE, CERTIFICATE, SIGNATURE = "unsigned", "unreadable", "certificate", "signature"
+AUDIENCE, EXPIRED, EARLY, OVERTAKEN, EPOCH = "audience", "expired", "early", "overtaken", "epoch"
+REASONS = (UNSIGNED, UNREADABLE, CERTIFICATE, SIGNATURE, AUDIENCE, EXPIRED, EARLY, OVERTAKEN, EPOCH)
+_LIVES = 64  # of dispatchers, of which it is known how far they have got
+
+# The key of a dispatcher's certificate (DER) that is good at this time (seconds since 1970), or why it is not.
+KeyOf = Callable[[bytes, float], Ed25519PublicKey | str]
+
+
+class Refused(Exception):  # noqa: N818 - reads as what happened
+    """The message is not obeyed. `reason` is one of REASONS; the text says more, and what to do."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(f"refused ({reason}): {text}")
+        self.reason = reason
+
+
+class Audience(NamedTuple):
+    """Whose messages these are: the cluster, and the UID of its kube-system namespace, '' while it is not known."""
+
+    cluster: str
+    uid: str
+
+
+class OrderCheck:
+    """Of one agent. `skew_s`: how far its clock may be from the dispatcher's."""
+
+    def __init__(self, key_of: KeyOf, *, take_unsigned: bool = False, skew_s: float = 60.0) -> None:
+        self._key_of, self._take_unsigned, self._skew_s = key_of, take_unsigned, skew_s
+        self._numbers: Recent[str, int] = Recent(_LIVES)  # of the latest PEERS of each life
+
+    def check(self, kind: str, body: bytes, data: bytes, audience: Audience, now: float) -> Header | None:
+        """What was signed of this message, None of one without a seal that is taken all the same. Refused."""
+        if not data:
+            if self._take_unsigned:
+                return None
+            raise Refused(UNSIGNED, _UNSIGNED)
+        taken = read_seal(data)
+        if taken is None:
+            raise Refused(UNREADABLE, "its seal cannot be read: upgrade the older side")
+        header = self._signed(taken, body, now)
+        self._check_audience(header, kind, audience)
+        self._check_time(header, now)
+        if kind == PEERS:
+            self._check_order(header)
+        return header
+
+    def _signed(self, taken: Seal, body: bytes, now: float) -> Header:
+        key = self._key_of(taken.certificate, now)
+        if isinstance(key, str):
+            raise Refused(CERTIFICATE, key)
+        header = read_header(taken, key, body)
+        if header is None:
+            raise Refused(SIGNATURE, "the dispatcher's key has not signed this: it was changed on the way, or forged")
+        return header
+
+    def _check_audience(self, header: Header, kind: str, audience: Audience) -> None:
+        if header.kind != kind:
+            raise Refused(AUDIENCE, f"it was signed as {header.kind}, and came as {kind}")
+        if not audience.uid:
+            raise Refused(
+                AUDIENCE, "this agent does not know yet which cluster it serves: its API server has to answer"
+            )
+        if (header.cluster, header.cluster_uid) != audience:
+            meant = f"cluster {header.cluster[:64]!r} (kube-system {header.cluster_uid[:64] or 'not known yet'})"
+            raise Refused(AUDIENCE, f"it was signed for {meant}; this is {audience.cluster!r} ({audience.uid})")
+
+    def _check_time(self, header: Header, now: float) -> None:
+        late, early = now - header.expires, header.expires - LIFE_S - now
+        if late > self._skew_s:
+            raise Refused(EXPIRED, f"it expired {late:.0f} s ago by this agent's clock: {_CLOCKS}")
+        if not early <= self._skew_s:  # also what is no number
+            raise Refused(EARLY, f"it was signed {early:.0f} s ahead of this agent's clock: {_CLOCKS}")
+
+    def _check_order(self, header: Header) -> None:
+        latest = self._numbers.get(header.life)
+        if latest is not None and header.number <= latest:
+            raise Refused(OVERTAKEN, "a later word of the same dispatcher came before it, or it came before")
+        self._numbers.put(header.life, header.number)
+
+
+_CLOCKS = "it was held back on the way, or the clocks of the two differ; compare them (NTP)"
+_UNSIGNED = (
+    "the leader has not signed it: give the dispatcher a signing key (`signing` of dispatcher.yaml, `global-dispatcher "
+    "join` makes it), or take it unsigned for now (`orders.unsigned: take` of agent.yaml)"
+)

@@ -1,0 +1,75 @@
+"""A fleet's authority and the dispatcher's signing key, and messages as the leader seals them."""
+
+import datetime as dt
+from collections.abc import Sequence
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+
+from dispatcher.config.sections import SigningSection
+from dispatcher.model.leader_certificate import LEADER_URI
+from dispatcher.model.seals import LIFE_S, ORDERS, Header, SigningKey, seal
+from dispatcher.service.gateway.authority import SIGNING, ensure
+from dispatcher.service.signing import read_signing_key
+
+NOW = dt.datetime.now(dt.UTC).timestamp()
+AUDIENCE = ("a", "a-cluster-uid")
+NAMED = x509.UniformResourceIdentifier
+
+
+def signing_section(folder: Path) -> SigningSection:
+    """As dispatcher.yaml says it."""
+    return SigningSection(cert_file=str(folder / f"{SIGNING}.crt"), key_file=str(folder / f"{SIGNING}.key"))
+
+
+def make_fleet(folder: Path) -> SigningKey:
+    """An authority in the folder, and the dispatcher's key."""
+    ensure(folder, ["localhost"], ["a"])
+    return read_signing_key(signing_section(folder))
+
+
+def certified(
+    folder: Path,
+    names: Sequence[x509.GeneralName] = (NAMED(LEADER_URI),),
+    *,
+    days: tuple[int, int] = (-1, 90),
+    is_authority: bool = False,
+) -> SigningKey:
+    """Another key that this authority has certified, for whatever it says."""
+    authority = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
+    signs = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
+    assert isinstance(signs, ec.EllipticCurvePrivateKey)
+    key, now = ed25519.Ed25519PrivateKey.generate(), dt.datetime.fromtimestamp(NOW, dt.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([]))
+        .issuer_name(authority.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now + dt.timedelta(days=days[0]))
+        .not_valid_after(now + dt.timedelta(days=days[1]))
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+        .sign(signs, hashes.SHA256())
+    )
+    return SigningKey(key, made.public_bytes(serialization.Encoding.DER))
+
+
+def header(
+    kind: str = ORDERS,
+    audience: tuple[str, str] = AUDIENCE,
+    *,
+    epoch: int = 1,
+    expires: float = NOW + LIFE_S,
+    number: int = 1,
+    life: str = "life",
+) -> Header:
+    """What a leader signs beside a message."""
+    return Header(kind, *audience, epoch, expires, life, number)
+
+
+def sealed(key: SigningKey, body: bytes, told: Header | None = None) -> bytes:
+    """The seal of a message."""
+    return seal(key, told or header(), body)
