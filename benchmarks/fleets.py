@@ -15,14 +15,16 @@ NODE = {"cpu": 32_000, "memory": 128 * 2**30, "ephemeral-storage": 2**40, "pods"
 ZONES = "abc"
 
 
-def fleet_of(clusters: int, nodes: int) -> FleetState:
-    """`clusters` x `nodes` nodes of 32 CPU and 128 GiB in three zones, each with readings of different load."""
+def fleet_of(clusters: int, nodes: int, *, read: bool = True) -> FleetState:
+    """`clusters` x `nodes` nodes of 32 CPU and 128 GiB in three zones; `read`: with readings of different load."""
     fleet = FleetState(now=1000.0)
     for c in range(clusters):
         name = f"c{c:03}"
         fleet.set_cluster(name, ready=True, synced=True)
         for n in range(nodes):
             fleet.put_node(name, _node(c, n))
+            if not read:
+                continue
             load = ((n * 7919 + c * 104729) % 1000) / 2500
             fleet.put_reading(name, Reading(f"n{n:04}", cpu=load, memory=load / 2, net=load / 4, source="kubelet"))
     return fleet

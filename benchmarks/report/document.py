@@ -16,6 +16,7 @@ from benchmarks.workloads.cases import CASES, Case, case
 
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 _BEGIN, _END = "<!-- figures: python -m benchmarks table --write -->", "<!-- end of figures -->"
+_MIXED = ("decide_small", "mixed_", "fleet_", "fail_over_")
 _KINDS = "bound", "bound_cpu", "bound_tries"
 _ALL = f"{THEM}, all nodes scored"
 
@@ -126,7 +127,7 @@ GOALS = (
 def tables(results: Sequence[Result]) -> str:
     """All tables in Markdown, out of the latest figure of each kind that a quiet machine gave."""
     found = latest(results)
-    parts = [_machines(found.values()), _goals(found), _cases(found), _end_to_end(found)]
+    parts = [_machines(found.values()), _goals(found), _mixed(found), _cases(found), _end_to_end(found)]
     return "\n\n".join(parts)
 
 
@@ -160,6 +161,20 @@ def _figure(one: Result | None) -> str:
     met = {None: "", True: " (met)", False: " (**not met**)"}[row.met]
     beside = f", {times(row.ratio)}x" if row.beside.startswith(THEM) and row.ratio else ""
     return f"{amount(row.value, row.unit)}{beside}{met}{' (loaded)' if one.machine.loaded else ''}"
+
+
+def _mixed(found: Mapping[Key, Result]) -> str:
+    """Every figure of work as fleets have it, as the benchmarks tell them."""
+    head = ("mixed work, and fleets", "nodes", "pods", "measured", "target", "beside")
+    rows = [one for one in found.values() if one.row.name.startswith(_MIXED)]
+    return _markdown(head, (_work(one) for one in sorted(rows, key=lambda one: one.row.key)))
+
+
+def _work(one: Result) -> tuple[str, ...]:
+    row = one.row
+    target = "-" if row.target is None else f"{'>=' if row.more_is_better else '<='} {amount(row.target, row.unit)}"
+    beside = f"{amount(row.baseline, row.unit)} ({row.beside})" if row.baseline and row.beside else "-"
+    return (row.name, short(row.nodes), short(row.pods), _figure(one), target, beside)
 
 
 def _cases(found: Mapping[Key, Result]) -> str:

@@ -56,3 +56,11 @@ def test_every_goal_and_anchor_names_a_figure_that_a_benchmark_makes() -> None:
     assert {key[0] for goal in GOALS for key in goal.figures if key[0].startswith("perf_")} <= made
     assert made <= {bench.name for bench in ALL}
     assert document.PAGE.name == "benchmarks.md"
+
+
+def test_mixed_work_is_shown_with_its_target_and_what_it_was_measured_beside() -> None:
+    row = replace(RATE, name="mixed_x", unit="bound/s", value=9000.0, target=20_000, baseline=18_000, beside="one")
+    text = tables([Result(row, QUIET)])
+    assert f"| mixed_x | 5k | {row.pods // 1000}k | 9,000/s (**not met**) | >= 20,000/s | 18,000/s (one) |" in text
+    low = replace(row, name="fleet_x", unit="ms", value=3.0, target=10, baseline=None, beside="")
+    assert "| 3 ms (met) | <= 10 ms | - |" in tables([Result(low, QUIET)])
