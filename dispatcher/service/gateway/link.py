@@ -6,7 +6,7 @@ the one cannot speak for the other.
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
@@ -15,17 +15,22 @@ from agents.runtime.settings import EXECUTOR, OBSERVER
 from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, Telemetry, encode
 from dispatcher.service.link import AgentMismatch, AgentMissing, LinkError, read, within
 
-if TYPE_CHECKING:
-    from dispatcher.service.gateway.line import Line
-
 _ASIDE_S = 1.0  # for what an observer says of ways between clusters: orders and leases do not wait for it
 _GREET_S = 5.0  # for an executor to say who it is
+
+
+class Line(Protocol):
+    """A connection of an agent, to a gateway in this process or to one elsewhere."""
+
+    async def call(self, call: Call) -> bytes:
+        """The answer's bytes; LinkError."""
+        ...
 
 
 class GatewayLink:
     """Calls go over the connection that serves them now. `find` says which that is for a role, or why there is none."""
 
-    def __init__(self, cluster: str, find: "Callable[[str], Line | str]") -> None:
+    def __init__(self, cluster: str, find: Callable[[str], Line | str]) -> None:
         self.cluster = cluster
         self._find = find
         self._told: tuple[Line, Hello] | None = None  # who the executor apart last said it is, over which connection
