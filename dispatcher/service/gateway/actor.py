@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from importlib.metadata import version
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,7 +19,7 @@ import ray
 import structlog
 from ray.exceptions import RayError
 
-import dispatcher
+
 from agents.runtime.event_loop import run
 from agents.runtime.limits import allow_open_files, collect_less_often
 from agents.runtime.logs import configure_logging, log_path
@@ -65,7 +66,7 @@ class ActorSettings(msgspec.Struct, frozen=True):
 def settings_of(section: GatewaySection, clusters: tuple[str, ...], log_level: str) -> tuple[ActorSettings, ...]:
     """Of each actor that the configuration asks for."""
     told = section.model_dump(mode="json")
-    build = dispatcher.__version__
+    build = version("global-dispatcher")
     return tuple(ActorSettings(build, number, told, clusters, log_level) for number in range(section.actors))
 
 
