@@ -1,4 +1,4 @@
-"""What Ray must be told before anything of it is reached across hosts: a token, and TLS. Ray itself asks for neither."""
+"""What Ray must be told before it is reached across hosts: a token, and TLS. Ray itself asks for neither."""
 
 from collections.abc import Mapping
 from ipaddress import ip_address

@@ -110,5 +110,6 @@ def in_thread(call: Callable[[], Any], name: str) -> asyncio.Future[Any]:
 
 
 def first_line(error: BaseException) -> str:
+    """The line of Ray's text that says what is wrong, which is its last one; shortened."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[-1] if lines else repr(error))[:300]

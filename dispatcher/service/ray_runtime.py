@@ -37,8 +37,8 @@ _VITAL = ("gcs_server", "raylet")  # without one of these Ray does not come back
 
 @dataclass(frozen=True)
 class RayOptions:
-    """`address` empty: start Ray here, with `num_cpus`, `object_store_bytes` and room for `gateway_actors`; else join the
-    cluster at host:port.
+    """`address` empty: start Ray here, with `num_cpus`, `object_store_bytes` and room for `gateway_actors`; else join
+    the cluster at host:port.
     """
 
     address: str = ""

@@ -65,9 +65,7 @@ def test_pods_go_on_to_run_each_once_while_actors_and_the_dispatcher_are_killed(
         agents = []
         for name in CLUSTERS:
             (tmp_path / name).mkdir()
-            agents.append(
-                stack.enter_context(JoinedAgent(tmp_path / name, settings(fleet, name, certificates, port)))
-            )
+            agents.append(stack.enter_context(JoinedAgent(tmp_path / name, settings(fleet, name, certificates, port))))
         with Dispatcher(tmp_path, certificates, port, more) as first:
             eventually(lambda: first.ready() == [True, True], 90, first.tail)
             for number in range(KILLS * ACTORS):

@@ -11,14 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from importlib.metadata import version
 from typing import Any, TypeVar
 
 import msgspec
 import ray
 import structlog
 from ray.exceptions import RayError
-
 
 from agents.runtime.event_loop import run
 from agents.runtime.limits import allow_open_files, collect_less_often
@@ -31,6 +29,7 @@ from dispatcher.service.gateway.remote import SILENT_S, Actor
 from dispatcher.service.link import AgentDied, AgentTimeout, within
 from dispatcher.service.ray_link import first_line, in_thread
 from dispatcher.service.ray_runtime import GATEWAY_RESOURCE, NAMESPACE
+from dispatcher.version import version
 
 T = TypeVar("T")
 MAX_CONCURRENCY = 64  # calls of dispatchers under way at once
@@ -66,7 +65,7 @@ class ActorSettings(msgspec.Struct, frozen=True):
 def settings_of(section: GatewaySection, clusters: tuple[str, ...], log_level: str) -> tuple[ActorSettings, ...]:
     """Of each actor that the configuration asks for."""
     told = section.model_dump(mode="json")
-    build = version("global-dispatcher")
+    build = version()
     return tuple(ActorSettings(build, number, told, clusters, log_level) for number in range(section.actors))
 
 

@@ -9,6 +9,7 @@ import secrets
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -74,7 +75,8 @@ class Session:
         """Answers beyond `upto`, and up to which; those before are known to have arrived, and go."""
         while self._answers and self._answers[0][0] <= upto:
             self._answers.popleft()
-        told, size = [], 0
+        told: list[Answered] = []
+        size = 0
         for number, answer in self._answers:
             size += len(answer.body)
             if told and size > MOST_BYTES:
@@ -122,7 +124,7 @@ class Exchange:
         for asked in batch.calls:
             task = asyncio.create_task(self._ask(mine, asked), name=f"call {asked.call.method}")
             mine.under_way[asked.number] = task
-            task.add_done_callback(lambda _, of=mine.under_way, number=asked.number: of.pop(number, None))
+            task.add_done_callback(partial(_done, mine, asked.number))
 
     async def collect(self, data: bytes, wait_s: float) -> bytes:
         """A Collected of what came in after a Since; waits up to `wait_s` seconds for something."""
@@ -178,6 +180,10 @@ class Exchange:
         self._state += 1
         for session in self._sessions.values():
             session.wake(urgent=True)
+
+
+def _done(session: Session, number: int, _: asyncio.Task[None]) -> None:
+    session.under_way.pop(number, None)
 
 
 async def _something(session: Session, wait_s: float) -> None:

@@ -45,7 +45,7 @@ _ERRORS: Mapping[int, type[LinkError]] = {DIED: AgentDied, FAULT: AgentFault, MI
 
 
 class Actor(Protocol):
-    """What is asked of an actor (`Exchange`, behind Ray). LinkError: it cannot be reached, or did not answer in time."""
+    """What is asked of an actor (`Exchange`, behind Ray). LinkError: it cannot be reached, or is silent."""
 
     async def send(self, session: str, batch: bytes) -> None:
         """Take a Batch."""

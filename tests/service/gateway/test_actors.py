@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.gateway.batches import decode_batch, decode_collected
 from dispatcher.service.gateway.exchange import Exchange
 from dispatcher.service.gateway.gateway import Gateway
-from dispatcher.service.gateway.remote import GatewaySite
+from dispatcher.service.gateway.remote import GatewaySite, RemoteLine
 from dispatcher.service.link import AgentDied, AgentMismatch, AgentMissing
 from tests.service.fakes import FakeAgent
 from tests.service.gateway.test_gateway import WAIT_S, connected, dialling, eventually
@@ -105,7 +106,7 @@ class Fleet:
 
     def settings(self, cluster: str) -> GatewaySettings:
         return GatewaySettings(
-            urls=[f"wss://localhost:{self.port}"],
+            urls=(f"wss://localhost:{self.port}",),
             ca_file=str(self._folder / "ca.crt"),
             cert_file=str(self._folder / f"cluster-{cluster}.crt"),
             key_file=str(self._folder / f"cluster-{cluster}.key"),
@@ -140,6 +141,10 @@ def orders(cluster: str) -> IntentBatch:
     return IntentBatch(cluster, 1, (Bind("i1", PodRef("default", "web", "u1"), 1, "node-1"),), 20.0)
 
 
+def _has_heard(agent: FakeAgent, batches: int) -> bool:
+    return len(agent.batches) == batches
+
+
 async def test_calls_of_all_clusters_cross_by_few_messages_whichever_actor_holds_them(fleet: Fleet) -> None:
     async with fleet.dialled(*CLUSTERS), fleet.dispatcher() as site:
         links = [site.link(cluster) for cluster in CLUSTERS]
@@ -161,10 +166,10 @@ async def test_an_actor_that_is_killed_costs_no_full_report_and_calls_under_way_
     async with fleet.dialled("c00"), fleet.dispatcher() as site:
         link = site.link("c00")
         await connected(link)
-        for actor in fleet.actors.values():
+        for lives, actor in enumerate(fleet.actors.values(), 1):
             agent.gate.clear()
             waiting = asyncio.create_task(link.execute(orders("c00"), timeout_s=WAIT_S))
-            await eventually(lambda: bool(agent.batches))
+            await eventually(partial(_has_heard, agent, lives))
             await actor.kill()  # the other one, or the one that holds it
             agent.gate.set()
             await asyncio.gather(waiting, return_exceptions=True)
@@ -199,8 +204,9 @@ async def test_a_dispatcher_that_comes_back_finds_the_agents_still_connected(fle
         async with fleet.dispatcher() as second:
             await connected(second.link("c00"))
             again = second.link("c00")._find("observer")
-    assert not isinstance(line, str) and not isinstance(again, str)
-    assert (again.boot, again.number, again.since) == (line.boot, line.number, line.since)  # type: ignore[attr-defined]
+    assert isinstance(line, RemoteLine)
+    assert isinstance(again, RemoteLine)
+    assert (again.boot, again.number, again.since) == (line.boot, line.number, line.since)
 
 
 async def test_two_dispatchers_share_one_connection_of_an_agent(fleet: Fleet) -> None:
@@ -217,7 +223,7 @@ async def test_a_later_connection_to_another_actor_takes_over_and_the_earlier_on
     fleet: Fleet, other_port: int
 ) -> None:
     first, second = FakeAgent("c00"), FakeAgent("c00", incarnation="two")
-    one, two = fleet.actors.values()
+    two = fleet.actors["gateway-1"]
     await two.kill()
     async with fleet.dispatcher() as site, dialling(fleet.settings("c00"), "c00", first) as earlier:
         await connected(site.link("c00"))
