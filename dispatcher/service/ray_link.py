@@ -93,12 +93,12 @@ class RayLink:
     async def _actor(self) -> Any:
         if self._handle is None:
             if self._opening is None or self._opening.done():
-                self._opening = _in_thread(self._open, f"open {self.cluster}")
+                self._opening = in_thread(self._open, f"open {self.cluster}")
             opening = asyncio.shield(self._opening)  # one that takes longer than a call waits is the next call's
             try:
                 self._handle = await within(opening, _OPEN_TIMEOUT_S, self.cluster, "the look-up of its actor")
             except (RayError, ValueError, RuntimeError) as error:
-                raise AgentMissing(f"agent of cluster {self.cluster} cannot be started: {_first_line(error)}") from None
+                raise AgentMissing(f"agent of cluster {self.cluster} cannot be started: {first_line(error)}") from None
         return self._handle
 
     def _translated(self, error: RayError, method: str) -> LinkError:
@@ -106,8 +106,8 @@ class RayLink:
             return AgentDied(f"agent of cluster {self.cluster} is restarting ({method})")
         if isinstance(error, ActorDiedError | RayActorError):
             self._handle = None
-            return AgentDied(f"agent of cluster {self.cluster} died ({method}): {_first_line(error)}")
-        return AgentFault(f"agent of cluster {self.cluster} failed {method}: {_first_line(error)}")
+            return AgentDied(f"agent of cluster {self.cluster} died ({method}): {first_line(error)}")
+        return AgentFault(f"agent of cluster {self.cluster} failed {method}: {first_line(error)}")
 
 
 def _asked(method: Any, args: tuple[object, ...]) -> Any:
@@ -120,7 +120,7 @@ def _asked(method: Any, args: tuple[object, ...]) -> Any:
         return method.remote(args[0])
 
 
-def _in_thread(call: Callable[[], Any], name: str) -> asyncio.Future[Any]:
+def in_thread(call: Callable[[], Any], name: str) -> asyncio.Future[Any]:
     """The answer of a call that may never end. Unlike asyncio's own threads, this one keeps no process alive."""
     answer: Future[Any] = Future()
     answer.set_running_or_notify_cancel()
@@ -135,6 +135,7 @@ def _in_thread(call: Callable[[], Any], name: str) -> asyncio.Future[Any]:
     return asyncio.wrap_future(answer)
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """The line of Ray's text that says what is wrong, which is its last one; shortened."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[-1] if lines else repr(error))[:300]

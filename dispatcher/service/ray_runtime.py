@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from agents.runtime.ray_security import insecure
 from agents.runtime.settings import AgentSettings
 from dispatcher.service.descendants import Process, descendants, end, lives, program
 from dispatcher.service.errors import CommandError
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("ray")
 
 NAMESPACE = "global-dispatcher"
+GATEWAY_RESOURCE = "gateway"  # of nodes that gateway actors may run on, one for each
 _PROBE_S = 3.0
 _END_S = 1.0
 _VITAL = ("gcs_server", "raylet")  # without one of these Ray does not come back
@@ -36,11 +38,14 @@ _VITAL = ("gcs_server", "raylet")  # without one of these Ray does not come back
 
 @dataclass(frozen=True)
 class RayOptions:
-    """`address` empty: start Ray here, with `num_cpus` and `object_store_bytes`; else join the cluster at host:port."""
+    """`address` empty: start Ray here, with `num_cpus`, `object_store_bytes` and room for `gateway_actors`; else join
+    the cluster at host:port.
+    """
 
     address: str = ""
     num_cpus: int = 1
     object_store_bytes: int = 80_000_000
+    gateway_actors: int = 0
 
 
 class RayRuntime:
@@ -71,12 +76,14 @@ class RayRuntime:
 
         quiet = {"namespace": NAMESPACE, "log_to_driver": False, "logging_level": "ERROR"}
         if options.address:
+            if problem := insecure(options.address, os.environ):
+                raise CommandError(f"{problem} (docs/connectivity.md)")
             _probe(options.address)
             ray.init(address=options.address, **quiet)
             return
         ray.init(
             "local",
-            resources={resource_of(name): 1 for name in clusters},
+            resources={resource_of(name): 1 for name in clusters} | {GATEWAY_RESOURCE: options.gateway_actors},
             include_dashboard=False,
             num_cpus=options.num_cpus,
             object_store_memory=options.object_store_bytes,

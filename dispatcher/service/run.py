@@ -20,6 +20,7 @@ from dispatcher.plugins.registry import PluginSpec
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.gateway.authority import ephemeral_authority
 from dispatcher.service.gateway.gateway import Gateway
+from dispatcher.service.gateway.remote import GatewaySite
 from dispatcher.service.interrupts import interruptible, uninterrupted
 from dispatcher.service.leader_client import candidate
 from dispatcher.service.leadership import Leadership
@@ -51,7 +52,7 @@ def run_dispatcher(file: Path, level: str | None, listen: Listen) -> int:
         log.warning("something in the configuration has no known meaning", detail=str(note))
     try:
         with interruptible(), ExitStack() as cleanup:
-            ray = _start_ray(config, cleanup) if here(config.clusters) else None
+            ray = _start_ray(config, cleanup) if here(config.clusters) or _gateway_actors(config) else None
             return run(_serve(config, registry, ray, listen))
     except (KeyboardInterrupt, SystemExit):
         return int(ExitCode.OK)
@@ -72,11 +73,16 @@ def read_config(file: Path | None, *, reach: bool = False) -> Configured:
 
 def _start_ray(config: DispatcherConfig, cleanup: ExitStack) -> RayRuntime:
     store = config.ray.object_store_mib * 1024 * 1024
-    options = RayOptions(config.ray.address, object_store_bytes=store)
+    options = RayOptions(config.ray.address, object_store_bytes=store, gateway_actors=_gateway_actors(config))
     with uninterrupted():
         ray = RayRuntime.start([cluster.name for cluster in here(config.clusters)], options)
         cleanup.callback(ray.stop)
     return ray
+
+
+def _gateway_actors(config: DispatcherConfig) -> int:
+    """How many actors hold the connections of agents that dial in."""
+    return config.gateway.actors if len(here(config.clusters)) < len(config.clusters) else 0
 
 
 async def _serve(
@@ -116,12 +122,19 @@ def _dialling(config: DispatcherConfig, ray: RayRuntime | None) -> list[str]:
 async def _links(
     config: DispatcherConfig, ray: RayRuntime | None, gateway: Gateway, sealer: Sealer, stack: AsyncExitStack
 ) -> list[AgentLink]:
-    """A way to each agent, in the order of the configuration; the gateway listens if any dials in."""
-    actors = _actors(config, ray)
-    if _dialling(config, ray):
+    """A way to each agent, in the order of the configuration; if any dials in, the gateway listens, or its actors."""
+    actors, dialling = _actors(config, ray), _dialling(config, ray)
+    dialled: Callable[[str], AgentLink] = gateway.link
+    if dialling and config.gateway.actors:
+        from dispatcher.service.gateway.actor import open_actors  # Ray has read its environment by now
+
+        site = GatewaySite(open_actors(config.gateway, tuple(dialling), config.log.level), dialling, sealer)
+        await stack.enter_async_context(site.serving())
+        dialled = site.link
+    elif dialling:
         await stack.enter_async_context(gateway.serving())
     ways = _actor_links(ray, actors.values(), sealer) if ray else {}
-    return [ways[cluster.name] if cluster.name in ways else gateway.link(cluster.name) for cluster in config.clusters]
+    return [ways[cluster.name] if cluster.name in ways else dialled(cluster.name) for cluster in config.clusters]
 
 
 def _actor_links(ray: RayRuntime, clusters: Iterable[ClusterSection], sealer: Sealer) -> dict[str, AgentLink]:

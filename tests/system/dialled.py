@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,14 @@ def pod(name: str, clusters: str) -> dict[str, Any]:
 
 
 class Dispatcher(Process):
-    """`global-dispatcher run` of clusters that dial in: no kubeconfig, no Ray."""
+    """`global-dispatcher run` of clusters that dial in: no kubeconfig, no Ray unless `more` sections say so."""
 
-    def __init__(self, folder: Path, certificates: Path) -> None:
-        self.port, self.gateway_port = free_ports(2)
-        settings = {
+    def __init__(
+        self, folder: Path, certificates: Path, gateway_port: int = 0, more: Mapping[str, Any] | None = None
+    ) -> None:
+        self.port, free = free_ports(2)
+        self.gateway_port = gateway_port or free
+        settings: dict[str, Any] = {
             "clusters": [{"name": name, "via": "gateway"} for name in CLUSTERS],
             "gateway": {
                 "port": self.gateway_port,
@@ -42,7 +46,9 @@ class Dispatcher(Process):
             "http": {"port": self.port},
             "leader_election": {"enabled": False},
             "log": {"format": "json"},
+            **{key: value for key, value in (more or {}).items() if key != "gateway"},
         }
+        settings["gateway"] |= (more or {}).get("gateway", {})
         config = folder / "dispatcher.yaml"
         config.write_text(json.dumps(settings))
         command = [sys.executable, "-m", "dispatcher.cli.main", "run", "--config", str(config)]

@@ -4,6 +4,7 @@ Each stands for a pod: its address is one of 127.0.0.0/8, its ports are free one
 """
 
 import itertools
+import json
 import os
 import random
 import signal
@@ -82,6 +83,11 @@ class Process:
         """The exit code, None while it runs."""
         return self._process.poll()
 
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
     def tail(self) -> str:
         """The end of the log."""
         return self.log.read_text(errors="replace")[-4000:]
@@ -113,15 +119,23 @@ class Process:
 
 
 class Head(Process):
-    """`ray start --head` at HEAD_IP."""
+    """`ray start --head` at HEAD_IP. `resources`: what its node offers."""
 
-    def __init__(self, folder: Path, ray_folder: Path, port: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        ray_folder: Path,
+        port: int,
+        resources: Mapping[str, int] | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         self.address = f"{HEAD_IP}:{port}"
         ports = {f"{name.replace('_', '-')}-port": number for name, number in node_ports().items()}
         options = {"node-ip-address": HEAD_IP, "port": port, "num-cpus": 0, "include-dashboard": "false", **ports}
         options |= {"object-store-memory": 80_000_000, "temp-dir": str(ray_folder)}
+        options |= {"resources": json.dumps(resources)} if resources else {}
         words = [f"--{key}={value}" for key, value in options.items()]
-        super().__init__(["ray", "start", "--head", "--block", *words], folder / "head.log", environment())
+        super().__init__(["ray", "start", "--head", "--block", *words], folder / "head.log", env or environment())
 
     def wait_ready(self) -> None:
         """Until it has started."""

@@ -13,18 +13,23 @@ from contextlib import contextmanager
 import structlog
 
 from agents.runtime.join.settings import JoinSettings, RayNodeSettings, WrongConfiguration
+from agents.runtime.ray_security import insecure
 
 LOG = structlog.get_logger("join")
 FAREWELL_S = 8.0  # for the Ray node to end in good order
 
 
-def prepare_environment() -> None:
-    """What Ray reads of the environment, before it is imported; WrongConfiguration without a token."""
+def prepare_environment(address: str) -> None:
+    """What Ray reads of the environment, before it is imported; WrongConfiguration without a token, or without TLS
+    where the head at `address` is not on loopback.
+    """
     if not (os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")):
         raise WrongConfiguration(
             "RAY_AUTH_TOKEN: is not set: whoever joins a fleet proves it with the fleet's Ray token (a Secret)"
         )
     os.environ["RAY_AUTH_MODE"] = "token"
+    if problem := insecure(address, os.environ):
+        raise WrongConfiguration(problem)
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"] = "0"  # the actor is stopped first: nothing is left to drain
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")

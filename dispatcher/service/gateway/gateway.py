@@ -5,7 +5,7 @@ it over. A connection ends when no role is left to it.
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any, cast
 
@@ -47,6 +47,8 @@ class Gateway:
         self._absent = {Named(cluster, role): _NEVER for cluster in self._clusters for role in ROLES}
         self._lines: dict[Named, tuple[Line, web.WebSocketResponse]] = {}
         self._cutting = ""  # why all connections end just now
+        self._ending: set[asyncio.Task[None]] = set()
+        self.on_change: Callable[[], None] = lambda: None  # called when somebody has connected or gone
         self.port = section.port
 
     def link(self, cluster: str) -> GatewayLink:
@@ -56,6 +58,17 @@ class Gateway:
     def _line(self, served: Named) -> Line | str:
         held = self._lines.get(served)
         return held[0] if held is not None else self._absent[served]
+
+    def lines(self) -> Mapping[Named, Line | str]:
+        """Who serves each role of each cluster, or why nobody does."""
+        return {served: self._line(served) for served in self._absent}
+
+    def replace(self, line: Line) -> None:
+        """End a connection whose cluster has connected elsewhere; its agent waits before it tries again."""
+        for socket in {socket for held, socket in self._lines.values() if held is line}:
+            task = asyncio.create_task(_closed(socket, REPLACED), name="gateway ends a connection")
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
 
     def _relay_line(self, cluster: str) -> RelayLine | str:
         """Where streams to a cluster go; why there is no way, else."""
@@ -94,7 +107,7 @@ class Gateway:
     async def _listen(self, entrance: Entrance) -> None:
         host, port = self._section.host, self._section.port
         try:
-            self.port = await entrance.listen(host, port)
+            self.port = await entrance.listen(host, port, shared=self._section.actors > 0)
         except OSError as error:
             raise CommandError(f"gateway: cannot listen at {host}:{port}: {error.strerror or error}") from None
         log.info("gateway listens", host=host, port=self.port)
@@ -124,6 +137,7 @@ class Gateway:
             for served in _served(offered):
                 if served in self._absent and served not in self._lines:
                     self._absent[served] = f"an agent was refused: its certificate is of {str(named)!r}"
+                    self.on_change()
             log.warning(
                 "an agent is refused: its certificate is of another", asked=str(offered), certificate=str(named)
             )
@@ -140,6 +154,7 @@ class Gateway:
         line = Line(offered.cluster, socket, find, self._objection)
         earlier = {held[1] for one in served if (held := self._lines.get(one)) is not None}
         self._lines |= dict.fromkeys(served, (line, socket))
+        self.on_change()
         why = "its agent has closed the connection"
         try:
             for replaced in earlier - {held[1] for held in self._lines.values()}:
@@ -155,6 +170,7 @@ class Gateway:
                 del self._lines[one]
                 self._absent[one] = self._cutting or why
             if left:
+                self.on_change()
                 log.warning("agent is not connected", agent=str(offered), problem=self._cutting or why)
 
     async def _keep_fresh(self, tls: ServerTls, entrance: Entrance) -> None:

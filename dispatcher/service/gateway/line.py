@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from itertools import count
+from time import time
 
 from agents.runtime.outbound.calls import PRIORITIES, Call, encode_call
 from agents.runtime.outbound.connection import Connection, Socket
@@ -21,6 +22,7 @@ class Line:
         """`find` and `objection` are as of RelayLine."""
         self._cluster, self._connection = cluster, Connection(socket, wanted=lambda stream: stream in self._waiting)
         self.relayed = RelayLine(cluster, self._connection, find, objection)
+        self.since = time()  # s, Unix time: which of two connections to different processes is the later one
         self._numbers = count(1)
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
 

@@ -6,7 +6,7 @@ the one cannot speak for the other.
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
@@ -17,17 +17,22 @@ from dispatcher.model.seals import ORDERS, PEERS
 from dispatcher.service.link import AgentMismatch, AgentMissing, LinkError, read, within
 from dispatcher.service.signing import NO_SIGNER, Sealer
 
-if TYPE_CHECKING:
-    from dispatcher.service.gateway.line import Line
-
 _ASIDE_S = 1.0  # for what an observer says of ways between clusters: orders and leases do not wait for it
 _GREET_S = 5.0  # for an executor to say who it is
+
+
+class Line(Protocol):
+    """A connection of an agent, to a gateway in this process or to one elsewhere."""
+
+    async def call(self, call: Call) -> bytes:
+        """The answer's bytes; LinkError."""
+        ...
 
 
 class GatewayLink:
     """Calls go over the connection that serves them now. `find` says which that is for a role, or why there is none."""
 
-    def __init__(self, cluster: str, find: "Callable[[str], Line | str]", sealer: Sealer = NO_SIGNER) -> None:
+    def __init__(self, cluster: str, find: Callable[[str], Line | str], sealer: Sealer = NO_SIGNER) -> None:
         """`sealer` signs here, in the leader's process: what a line is given are bytes and their seal."""
         self.cluster = cluster
         self._find, self._sealer = find, sealer

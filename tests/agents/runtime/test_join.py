@@ -159,3 +159,11 @@ def test_a_taken_address_is_an_error_before_anything_is_joined() -> None:
         taken = settings.HealthSettings(port=other.getsockname()[1])
         with pytest.raises(OSError, match="in use"), serving(str, taken):
             pytest.fail("served at an address of another")
+
+
+def test_nobody_joins_a_head_on_another_host_without_tls(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("RAY_USE_TLS", raising=False)
+    assert process.join(file) == process.WRONG
+    assert "error: ray.address head:6379 is not on loopback" in capsys.readouterr().err

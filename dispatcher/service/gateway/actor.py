@@ -1,0 +1,224 @@
+"""Gateway actors on Ray: detached, so that they and the agents' connections outlive the dispatcher; found by name.
+
+Only bytes cross. The gateway has a thread and an event loop of its own, so that it listens as soon as Ray has started
+its process again, whether or not a dispatcher is there to call it. The one place of this package that imports Ray.
+"""
+
+import asyncio
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import msgspec
+import ray
+import structlog
+from ray.exceptions import RayError
+
+from agents.runtime.event_loop import run
+from agents.runtime.limits import allow_open_files, collect_less_often
+from agents.runtime.logs import configure_logging, log_path
+from dispatcher.config.sections import GatewaySection
+from dispatcher.service.errors import CommandError
+from dispatcher.service.gateway.exchange import Exchange
+from dispatcher.service.gateway.gateway import Gateway
+from dispatcher.service.gateway.remote import SILENT_S, Actor
+from dispatcher.service.link import AgentDied, AgentTimeout, within
+from dispatcher.service.ray_link import first_line, in_thread
+from dispatcher.service.ray_runtime import GATEWAY_RESOURCE, NAMESPACE
+from dispatcher.version import version
+
+T = TypeVar("T")
+MAX_CONCURRENCY = 64  # calls of dispatchers under way at once
+_LISTEN_AGAIN_S = 1.0
+_OPEN_S = 30.0  # to find or make an actor
+_STARTING_S = 10.0
+_NOT_RELAYED = "its gateway is an actor on Ray (gateway.actors), which relays neither logs nor exec"
+
+
+class ActorSettings(msgspec.Struct, frozen=True):
+    """What an actor is made with; another build or other settings mean another actor."""
+
+    build: str
+    number: int
+    section: dict[str, Any]
+    clusters: tuple[str, ...]
+    log_level: str
+
+    @property
+    def name(self) -> str:
+        """Under which it is found in NAMESPACE."""
+        return actor_name(self.number)
+
+    def encoded(self) -> bytes:
+        """As the actor is given it."""
+        return msgspec.json.encode(self)
+
+    def digest(self) -> str:
+        """Tells settings apart."""
+        return hashlib.sha256(self.encoded()).hexdigest()
+
+
+def settings_of(section: GatewaySection, clusters: tuple[str, ...], log_level: str) -> tuple[ActorSettings, ...]:
+    """Of each actor that the configuration asks for."""
+    told = section.model_dump(mode="json")
+    build = version()
+    return tuple(ActorSettings(build, number, told, clusters, log_level) for number in range(section.actors))
+
+
+def actor_name(number: int) -> str:
+    """Of the actors of a fleet, counted from 0."""
+    return f"gateway-{number}"
+
+
+class GatewayActor:
+    """Holds agents' connections in a thread of its own."""
+
+    def __init__(self, settings: bytes) -> None:
+        self._settings = msgspec.json.decode(settings, type=ActorSettings)
+        configure_logging(self._settings.log_level, str(log_path(self._settings.name)))
+        allow_open_files()
+        collect_less_often()
+        self._problem = "it has not begun to listen"
+        self._served: tuple[asyncio.AbstractEventLoop, Exchange] | None = None
+        threading.Thread(target=lambda: run(self._serve()), name="gateway", daemon=True).start()
+
+    async def digest(self) -> str:
+        """Of its settings."""
+        return self._settings.digest()
+
+    async def send(self, session: str, batch: bytes) -> None:
+        """As of Exchange."""
+        await self._in_gateway(lambda exchange: exchange.send(session, batch))
+
+    async def collect(self, since: bytes, wait_s: float) -> bytes:
+        """As of Exchange."""
+        return await self._in_gateway(lambda exchange: exchange.collect(since, wait_s))
+
+    async def _in_gateway(self, call: Callable[[Exchange], Coroutine[Any, Any, T]]) -> T:
+        if self._served is None:
+            raise RuntimeError(self._problem)
+        loop, exchange = self._served
+        answer: Future[T] = asyncio.run_coroutine_threadsafe(call(exchange), loop)
+        return await asyncio.wrap_future(answer)
+
+    async def _serve(self) -> None:
+        log = structlog.get_logger("gateway")
+        log.info("gateway actor begins", actor=self._settings.name, pid=os.getpid())
+        section = GatewaySection.model_validate(self._settings.section)
+        while True:
+            gateway = Gateway(section, self._settings.clusters)
+            gateway.objection = lambda home, target, pod: _NOT_RELAYED
+            exchange = Exchange(gateway)
+            try:
+                async with gateway.serving():
+                    self._served = (asyncio.get_running_loop(), exchange)
+                    await asyncio.Event().wait()
+            except CommandError as error:  # a file that is being written, a port of a process that is just ending
+                self._problem = str(error)
+                log.error("the gateway actor cannot serve", actor=self._settings.name, problem=self._problem)
+            await asyncio.sleep(_LISTEN_AGAIN_S)
+
+
+class RayActor:
+    """An actor behind Ray; found, or made anew where it is gone for good."""
+
+    def __init__(self, settings: ActorSettings) -> None:
+        self._settings = settings
+        self._handle: Any = None
+        self._opening: asyncio.Future[Any] | None = None
+        self._checked = False  # it was made with our settings, when we first met it
+
+    async def send(self, session: str, batch: bytes) -> None:
+        """As of Actor."""
+        await self._call("send", SILENT_S, session, batch)
+
+    async def collect(self, since: bytes, wait_s: float) -> bytes:
+        """As of Actor."""
+        answer: bytes = await self._call("collect", wait_s + SILENT_S, since, wait_s)
+        return answer
+
+    async def _call(self, method: str, timeout_s: float, *args: object) -> Any:
+        name = self._settings.name
+        try:
+            if self._handle is None:
+                if self._opening is None or self._opening.done():
+                    self._opening = in_thread(self._open, f"open {name}")
+                self._handle = await within(asyncio.shield(self._opening), _OPEN_S, name, "its look-up")
+            return await within(getattr(self._handle, method).remote(*args), timeout_s, name, method)
+        except AgentTimeout:
+            raise AgentDied(f"no answer to {method}") from None
+        except ray.exceptions.ActorUnavailableError:
+            raise AgentDied("it is restarting") from None
+        except ray.exceptions.ActorDiedError as error:
+            self._handle = None
+            raise AgentDied(f"it died: {first_line(error)}") from None
+        except (RayError, ValueError, RuntimeError) as error:
+            raise AgentDied(first_line(error)) from None
+
+    def _open(self) -> Any:
+        """May block. At the first time an actor with other settings goes, and those beyond the configured number."""
+        actor = make_actor(self._settings)
+        if not self._checked and ray.get(actor.digest.remote(), timeout=_STARTING_S) != self._settings.digest():
+            ray.kill(actor)
+            _wait_until_gone(self._settings.name)
+            actor = make_actor(self._settings)
+        self._checked = True
+        return actor
+
+
+def make_actor(settings: ActorSettings) -> Any:
+    """Found by name, else made on a node that offers `gateway`. It restarts for ever; Ray tries no call again."""
+    _require_room()
+    options = ray.remote(GatewayActor).options(
+        name=settings.name,
+        namespace=NAMESPACE,
+        get_if_exists=True,
+        lifetime="detached",
+        max_restarts=-1,
+        max_task_retries=0,
+        num_cpus=0,
+        resources={GATEWAY_RESOURCE: 1},
+        scheduling_strategy="SPREAD",
+        max_concurrency=MAX_CONCURRENCY,
+    )
+    return options.remote(settings.encoded())
+
+
+def open_actors(section: GatewaySection, clusters: tuple[str, ...], log_level: str) -> dict[str, Actor]:
+    """A way to each actor that the configuration asks for, by name; actors beyond that number end."""
+    number = section.actors
+    while _ended(actor_name(number)):
+        number += 1
+    return {one.name: RayActor(one) for one in settings_of(section, clusters, log_level)}
+
+
+def _ended(name: str) -> bool:
+    """End the actor of this name; whether there was one."""
+    try:
+        ray.kill(ray.get_actor(name, namespace=NAMESPACE))
+    except ValueError:
+        return False
+    return True
+
+
+def _wait_until_gone(name: str) -> None:
+    until = time.monotonic() + _STARTING_S
+    while time.monotonic() < until:
+        try:
+            ray.get_actor(name, namespace=NAMESPACE)
+        except ValueError:
+            return
+        time.sleep(0.1)
+
+
+def _require_room() -> None:
+    """ValueError unless a living node offers the resource; without one an actor would wait for ever."""
+    if not any(node["Alive"] and node["Resources"].get(GATEWAY_RESOURCE) for node in ray.nodes()):
+        raise ValueError(
+            f"no Ray node offers {GATEWAY_RESOURCE!r}: start one with --resources='{{\"{GATEWAY_RESOURCE}\": 1}}' "
+            "for each gateway actor that it may run"
+        )

@@ -1,0 +1,70 @@
+"""What a dispatcher and a gateway actor say to each other: few and large messages, msgpack on the wire.
+
+`boot` names one life of an actor: numbers of calls' answers and of connections mean nothing in another one.
+"""
+
+import msgspec
+
+from agents.runtime.outbound.calls import Call
+
+ANSWER, DIED, FAULT, MISFIT = 0, 1, 2, 3  # what came of a call: see `remote.py`
+
+
+class Asked(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One call: `number` is the dispatcher's, `line` the connection that it is for."""
+
+    number: int
+    line: int
+    call: Call
+
+
+class Batch(msgspec.Struct, array_like=True, frozen=True):
+    """From the dispatcher: new calls, the numbers of those it has given up, connections that another has taken over."""
+
+    boot: str
+    calls: tuple[Asked, ...] = ()
+    given_up: tuple[int, ...] = ()
+    replaced: tuple[int, ...] = ()
+
+
+class Answered(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What came of one call: the agent's bytes, or the text of the failure."""
+
+    number: int
+    verdict: int
+    body: bytes
+
+
+class Served(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Who serves a role of a cluster: connection `line`, made at `since` (Unix time, s); 0: nobody, and why."""
+
+    cluster: str
+    role: str
+    line: int = 0
+    since: float = 0.0
+    reason: str = ""
+
+
+class Collected(msgspec.Struct, array_like=True, frozen=True):
+    """To the dispatcher: answers up to number `upto`, and who is connected, if that is not state `state` any more."""
+
+    boot: str
+    upto: int
+    answers: tuple[Answered, ...]
+    state: int
+    served: tuple[Served, ...] | None = None
+
+
+class Since(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Up to where a dispatcher has what an actor told: answers, and who is connected."""
+
+    session: str
+    boot: str = ""
+    upto: int = 0
+    state: int = 0
+
+
+encode_any = msgspec.msgpack.Encoder().encode
+decode_batch = msgspec.msgpack.Decoder(Batch).decode
+decode_collected = msgspec.msgpack.Decoder(Collected).decode
+decode_since = msgspec.msgpack.Decoder(Since).decode

@@ -1,0 +1,196 @@
+"""A gateway actor's side of the exchange: many calls to many agents by one message in, what they say by one out.
+
+It carries bytes. It reads answers only to keep from the dispatcher what is malformed or beyond its bounds; the
+dispatcher reads them again, for it does not go by what an actor has checked.
+"""
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from agents.runtime.outbound.calls import CHANGES, EXECUTE, HELLO, SET_PEERS, TELEMETRY
+from dispatcher.model.messages import Changes, Hello, OutcomeBatch, PeersAck, Telemetry, WireError, decode
+from dispatcher.model.pod import Record
+from dispatcher.service.gateway.batches import (
+    ANSWER,
+    DIED,
+    FAULT,
+    MISFIT,
+    Answered,
+    Asked,
+    Collected,
+    Served,
+    decode_batch,
+    decode_since,
+    encode_any,
+)
+from dispatcher.service.link import AgentDied, AgentFault
+
+if TYPE_CHECKING:
+    from dispatcher.service.gateway.gateway import Gateway
+    from dispatcher.service.gateway.line import Line
+
+LINGER_S = 0.03  # reports of several clusters that come within this time cross together; nothing else waits for them
+MOST_BYTES = 8 * 2**20  # of answers in one message, unless a single one is longer
+FORGOTTEN_S = 60.0  # a dispatcher that has not asked for so long is gone
+_KINDS: Mapping[str, type[Record]] = {
+    HELLO: Hello,
+    CHANGES: Changes,
+    EXECUTE: OutcomeBatch,
+    SET_PEERS: PeersAck,
+    TELEMETRY: Telemetry,
+}
+
+
+class Session:
+    """What one dispatcher has under way, and what it has not heard of yet."""
+
+    def __init__(self) -> None:
+        self.news, self.urgent = asyncio.Event(), asyncio.Event()
+        self.under_way: dict[int, asyncio.Task[None]] = {}
+        self.asked_at, self.asking = monotonic(), 0
+        self._answers: deque[tuple[int, Answered]] = deque()
+        self._numbers = count(1)
+        self._last = 0
+
+    def add(self, answer: Answered, *, urgent: bool) -> None:
+        """Tell it with the next message."""
+        self._last = next(self._numbers)
+        self._answers.append((self._last, answer))
+        self.wake(urgent=urgent)
+
+    def wake(self, *, urgent: bool) -> None:
+        """Something is to be told: at once, or soon."""
+        self.news.set()
+        if urgent:
+            self.urgent.set()
+
+    def after(self, upto: int) -> tuple[int, tuple[Answered, ...]]:
+        """Answers beyond `upto`, and up to which; those before are known to have arrived, and go."""
+        while self._answers and self._answers[0][0] <= upto:
+            self._answers.popleft()
+        told: list[Answered] = []
+        size = 0
+        for number, answer in self._answers:
+            size += len(answer.body)
+            if told and size > MOST_BYTES:
+                break
+            told.append(answer)
+            upto = number
+        if upto == self._last:
+            self.news.clear()
+            self.urgent.clear()
+        return upto, tuple(told)
+
+    def end(self) -> None:
+        """Nobody waits for its calls any more."""
+        for task in self.under_way.values():
+            task.cancel()
+
+
+class Exchange:
+    """The calls of all dispatchers to the agents that are connected to one gateway."""
+
+    def __init__(self, gateway: "Gateway") -> None:
+        self.boot = secrets.token_hex(8)
+        self._gateway = gateway
+        self._sessions: dict[str, Session] = {}
+        self._numbers = count(1)
+        self._lines: dict[int, Line] = {}
+        self._since: dict[int, float] = {}
+        self._served: tuple[Served, ...] = ()
+        self._state = 0
+        gateway.on_change = self._changed
+        self._changed()
+
+    async def send(self, session: str, data: bytes) -> None:
+        """Begin the calls of a Batch, end those that are given up. Of another life of this actor: do nothing."""
+        batch = decode_batch(data)
+        if batch.boot != self.boot:
+            return
+        mine = self._session(session)
+        for number in batch.given_up:
+            if (task := mine.under_way.get(number)) is not None:
+                task.cancel()
+        for number in batch.replaced:
+            if (line := self._lines.get(number)) is not None:
+                self._gateway.replace(line)
+        for asked in batch.calls:
+            task = asyncio.create_task(self._ask(mine, asked), name=f"call {asked.call.method}")
+            mine.under_way[asked.number] = task
+            task.add_done_callback(partial(_done, mine, asked.number))
+
+    async def collect(self, data: bytes, wait_s: float) -> bytes:
+        """A Collected of what came in after a Since; waits up to `wait_s` seconds for something."""
+        known = decode_since(data)
+        mine, same = self._session(known.session), known.boot == self.boot
+        mine.asking += 1
+        try:
+            if same and known.state == self._state:
+                await _something(mine, wait_s)
+        finally:
+            mine.asking -= 1
+            mine.asked_at = monotonic()
+        upto, answers = mine.after(known.upto if same else 0)
+        served = None if same and known.state == self._state else self._served
+        return encode_any(Collected(self.boot, upto, answers, self._state, served))
+
+    def _session(self, name: str) -> Session:
+        long_ago = monotonic() - FORGOTTEN_S
+        for other, one in list(self._sessions.items()):
+            if not one.asking and one.asked_at < long_ago and other != name:
+                one.end()
+                del self._sessions[other]
+        return self._sessions.setdefault(name, Session())
+
+    async def _ask(self, session: Session, asked: Asked) -> None:
+        method = asked.call.method
+        try:
+            if (line := self._lines.get(asked.line)) is None:
+                raise AgentDied("the connection ended before the call was sent")
+            verdict, body = ANSWER, await line.call(asked.call)
+            decode(_KINDS[method], body)
+        except AgentDied as error:
+            verdict, body = DIED, str(error).encode()
+        except AgentFault as error:
+            verdict, body = FAULT, str(error).encode()
+        except WireError as error:
+            verdict, body = MISFIT, str(error).encode()
+        session.add(Answered(asked.number, verdict, body), urgent=method != CHANGES or verdict != ANSWER)
+
+    def _changed(self) -> None:
+        """Someone has connected or gone."""
+        numbers = {id(line): number for number, line in self._lines.items()}
+        lines: dict[int, Line] = {}
+        served = []
+        for named, held in self._gateway.lines().items():
+            if isinstance(held, str):
+                served.append(Served(named.cluster, named.role, reason=held))
+                continue
+            number = numbers.setdefault(id(held), 0) or next(self._numbers)
+            numbers[id(held)], lines[number] = number, held
+            served.append(Served(named.cluster, named.role, number, held.since))
+        self._lines, self._served = lines, tuple(served)
+        self._state += 1
+        for session in self._sessions.values():
+            session.wake(urgent=True)
+
+
+def _done(session: Session, number: int, _: asyncio.Task[None]) -> None:
+    session.under_way.pop(number, None)
+
+
+async def _something(session: Session, wait_s: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(wait_s):
+            await session.news.wait()
+    if session.news.is_set():
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LINGER_S):
+                await session.urgent.wait()

@@ -1,0 +1,241 @@
+"""The dispatcher's side of gateway actors: calls of all clusters go out by few messages, and come back by few.
+
+Any actor takes any cluster: they share one port, so an agent whose actor has died is let in by another at once, and
+one address is enough for all. Each actor tells which clusters are connected to it; the latest connection counts.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from itertools import count
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from agents.runtime.outbound.calls import CHANGES, Call
+from dispatcher.config.certificates import ROLES
+from dispatcher.model.backoff import Backoff
+from dispatcher.service.gateway.batches import (
+    ANSWER,
+    DIED,
+    FAULT,
+    MISFIT,
+    Asked,
+    Batch,
+    Collected,
+    Served,
+    Since,
+    decode_collected,
+    encode_any,
+)
+from dispatcher.service.gateway.certificates import Named
+from dispatcher.service.gateway.link import GatewayLink
+from dispatcher.service.link import AgentDied, AgentFault, AgentMismatch, LinkError
+from dispatcher.service.signing import NO_SIGNER, Sealer
+
+log = structlog.get_logger("gateway")
+
+WAIT_S = 10.0  # a long poll
+SILENT_S = 5.0  # beyond that: the actor is hung
+GATHER_S = 0.005  # polls of several clusters that are due within this time cross together; orders do not wait
+_PAUSES = Backoff(0.1, 2.0)
+_STARTING = "its gateway actor has not answered yet"
+_ERRORS: Mapping[int, type[LinkError]] = {DIED: AgentDied, FAULT: AgentFault, MISFIT: AgentMismatch}
+
+
+class Actor(Protocol):
+    """What is asked of an actor (`Exchange`, behind Ray). LinkError: it cannot be reached, or is silent."""
+
+    async def send(self, session: str, batch: bytes) -> None:
+        """Take a Batch."""
+        ...
+
+    async def collect(self, since: bytes, wait_s: float) -> bytes:
+        """A Collected."""
+        ...
+
+
+class RemoteLine:
+    """An agent's connection to an actor."""
+
+    def __init__(self, gateway: "RemoteGateway", boot: str, number: int, since: float) -> None:
+        self.boot, self.number, self.since = boot, number, since
+        self._gateway = gateway
+
+    async def call(self, call: Call) -> bytes:
+        """The answer's bytes. AgentDied: what the agent did is unknown; AgentFault, AgentMismatch."""
+        return await self._gateway.call(self, call)
+
+
+class RemoteGateway:
+    """One actor as the dispatcher sees it. `heard` is called when others are connected than before."""
+
+    def __init__(self, name: str, actor: Actor, clusters: Iterable[str], heard: Callable[[], None]) -> None:
+        self.name, self._actor, self._heard = name, actor, heard
+        self._nobody = dict.fromkeys((Named(cluster, role) for cluster in clusters for role in ROLES), _STARTING)
+        self.served: dict[Named, RemoteLine | str] = {**self._nobody}
+        self._known = Since(secrets.token_hex(8))
+        self._numbers = count(1)
+        self._waiting: dict[int, asyncio.Future[bytes]] = {}
+        self._calls: list[Asked] = []
+        self._given_up: list[int] = []
+        self._replaced: list[int] = []
+        self._news, self._urgent = asyncio.Event(), asyncio.Event()
+
+    async def call(self, line: RemoteLine, call: Call) -> bytes:
+        """As of RemoteLine."""
+        if line.boot != self._known.boot:
+            raise AgentDied(f"gateway actor {self.name} has restarted")
+        number = next(self._numbers)
+        answer = self._waiting[number] = asyncio.get_running_loop().create_future()
+        self._calls.append(Asked(number, line.number, call))
+        self._wake(urgent=call.method != CHANGES)
+        try:
+            body: bytes = await answer
+            return body
+        finally:
+            del self._waiting[number]
+            if answer.cancelled():
+                self._given_up.append(number)
+                self._wake(urgent=False)
+
+    def replace(self, line: int) -> None:
+        """Another connection, to another actor, has taken over what this one serves: it is told so, and ends."""
+        self._replaced.append(line)
+        self._wake(urgent=True)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._collect(), name=f"{self.name} collects")
+            group.create_task(self._send(), name=f"{self.name} sends")
+
+    def _wake(self, *, urgent: bool) -> None:
+        self._news.set()
+        if urgent:
+            self._urgent.set()
+
+    async def _send(self) -> None:
+        while True:
+            await self._news.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(GATHER_S):
+                    await self._urgent.wait()
+            self._news.clear()
+            self._urgent.clear()
+            batch = Batch(self._known.boot, tuple(self._calls), tuple(self._given_up), tuple(self._replaced))
+            self._calls, self._given_up, self._replaced = [], [], []
+            try:
+                await self._actor.send(self._known.session, encode_any(batch))
+            except LinkError as error:
+                self._fail((asked.number for asked in batch.calls), f"{self.name}: {error}")
+
+    async def _collect(self) -> None:
+        failures = 0
+        while True:
+            try:
+                collected = decode_collected(await self._actor.collect(encode_any(self._known), WAIT_S))
+            except (LinkError, msgspec.MsgspecError) as error:
+                failures += 1
+                self._lost(f"its gateway actor {self.name} does not answer: {error}")
+                await asyncio.sleep(_PAUSES.after(failures))
+                continue
+            failures = 0
+            self._take(collected)
+
+    def _take(self, collected: Collected) -> None:
+        if collected.boot != self._known.boot:
+            self.served = {**self._nobody}
+            self._drop_all(f"gateway actor {self.name} has restarted")
+            log.info("gateway actor answers", actor=self.name)
+        self._known = Since(self._known.session, collected.boot, collected.upto, collected.state)
+        if collected.served is not None:
+            self._connected(collected.served)
+        for answered in collected.answers:
+            future = self._waiting.get(answered.number)
+            if future is None or future.done():
+                continue  # given up meanwhile
+            if answered.verdict == ANSWER:
+                future.set_result(answered.body)
+            else:
+                kind = _ERRORS.get(answered.verdict, AgentFault)
+                future.set_exception(kind(answered.body.decode("utf-8", "replace")))
+
+    def _connected(self, told: Sequence[Served]) -> None:
+        before = {one.number: one for one in self._lines()}
+        self.served = {**self._nobody}
+        for one in told:
+            if (named := Named(one.cluster, one.role)) not in self._nobody:
+                continue
+            if not one.line:
+                self.served[named] = one.reason
+                continue
+            line = before.get(one.line)
+            if line is None:
+                line = before[one.line] = RemoteLine(self, self._known.boot, one.line, one.since)
+            self.served[named] = line
+        self._heard()
+
+    def _lines(self) -> list[RemoteLine]:
+        return [one for one in self.served.values() if isinstance(one, RemoteLine)]
+
+    def _lost(self, why: str) -> None:
+        """What was under way is unknown, and nobody is known to be connected."""
+        if self._lines():
+            log.warning("gateway actor does not answer", actor=self.name, problem=why)
+        self.served = dict.fromkeys(self._nobody, why)
+        self._known = Since(self._known.session, self._known.boot, self._known.upto)
+        self._drop_all(why)
+
+    def _drop_all(self, why: str) -> None:
+        """Of another life of the actor, or before it was silent: nothing of it is sent again."""
+        self._calls, self._given_up, self._replaced = [], [], []
+        self._fail(list(self._waiting), why)
+
+    def _fail(self, numbers: Iterable[int], why: str) -> None:
+        for number in numbers:
+            future = self._waiting.get(number)
+            if future is not None and not future.done():
+                future.set_exception(AgentDied(why))
+
+
+class GatewaySite:
+    """All gateway actors of a fleet."""
+
+    def __init__(self, actors: Mapping[str, Actor], clusters: Iterable[str], sealer: Sealer = NO_SIGNER) -> None:
+        """`sealer` signs what goes to executors, in this process: actors carry it."""
+        names = tuple(clusters)
+        self._sealer = sealer
+        self._gateways = [RemoteGateway(name, actor, names, self._settle) for name, actor in actors.items()]
+
+    def link(self, cluster: str) -> GatewayLink:
+        """The dispatcher's way to a cluster's agent."""
+        return GatewayLink(cluster, lambda role: self._find(Named(cluster, role)), self._sealer)
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Follow the actors meanwhile."""
+        tasks = [asyncio.create_task(one.run(), name=one.name) for one in self._gateways]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _find(self, named: Named) -> RemoteLine | str:
+        found = [one.served[named] for one in self._gateways]
+        lines = [one for one in found if isinstance(one, RemoteLine)]
+        if lines:
+            return max(lines, key=lambda line: line.since)
+        return next((one for one in found if isinstance(one, str) and one != _STARTING), _STARTING)
+
+    def _settle(self) -> None:
+        """Connections that nothing goes over any more, as another actor has a later one of their cluster, end."""
+        every = {(one, line) for one in self._gateways for line in one.served.values() if isinstance(line, RemoteLine)}
+        used = {self._find(named) for one in self._gateways for named in one.served}
+        for gateway, line in every:
+            if line not in used:
+                gateway.replace(line.number)

@@ -1,0 +1,92 @@
+"""Gateway actors on a real Ray: their processes are killed, and so is the dispatcher; pods go on to run, each once."""
+
+import json
+import os
+import signal
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from dispatcher.service.gateway.authority import ensure
+from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet
+from tests.system.cluster_api import SOURCE_UID, ClusterApi, eventually
+from tests.system.dialled import CLUSTERS, Dispatcher, pod, running, settings
+from tests.system.ray_fleet import Head, JoinedAgent, environment, free_ports
+
+ACTORS, KILLS = 2, 3
+NODES = 6  # a full report tells of all of them
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[EmbeddedFleet]:
+    fleet = EmbeddedFleet.start([ClusterSpec(name, nodes=NODES) for name in CLUSTERS], tmp_path / "fleet")
+    yield fleet
+    fleet.stop()
+
+
+class Site:
+    """A Ray head with room for the actors, whose logs say which processes they are."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        ray_folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gd-")))
+        (port,) = free_ports(1)
+        self._logs = folder / "state" / "global-dispatcher" / "logs"
+        env = environment(XDG_STATE_HOME=str(folder / "state"))
+        self.head = stack.enter_context(Head(folder, ray_folder, port, {"gateway": ACTORS}, env))
+        self.head.wait_ready()
+
+    def begun(self) -> list[list[int]]:
+        """Of each actor, the process of each of its lives."""
+        files = [self._logs / f"gateway-{number}.log" for number in range(ACTORS)]
+        lines = [map(json.loads, file.read_text().splitlines()) if file.exists() else () for file in files]
+        return [[one["pid"] for one in of if one["event"] == "gateway actor begins"] for of in lines]
+
+    def kill(self, number: int) -> None:
+        """The process of an actor, which Ray starts again."""
+        lives = self.begun()[number]
+        os.kill(lives[-1], signal.SIGKILL)
+        eventually(lambda: len(self.begun()[number]) > len(lives), 30, self.head.tail)
+
+
+def test_pods_go_on_to_run_each_once_while_actors_and_the_dispatcher_are_killed(
+    tmp_path: Path, fleet: EmbeddedFleet
+) -> None:
+    certificates = tmp_path / "certificates"
+    ensure(certificates, ["127.0.0.1"], CLUSTERS)
+    east, west = (ClusterApi(fleet.kubeconfig, name) for name in CLUSTERS)
+    (port,) = free_ports(1)
+    with ExitStack() as stack:
+        site = Site(tmp_path, stack)
+        more = {"ray": {"address": site.head.address}, "gateway": {"actors": ACTORS}}
+        agents = []
+        for name in CLUSTERS:
+            (tmp_path / name).mkdir()
+            agents.append(stack.enter_context(JoinedAgent(tmp_path / name, settings(fleet, name, certificates, port))))
+        with Dispatcher(tmp_path, certificates, port, more) as first:
+            eventually(lambda: first.ready() == [True, True], 90, first.tail)
+            for number in range(KILLS * ACTORS):
+                assert east.create("/api/v1/namespaces/default/pods", pod(f"a{number}", "west")).status_code == 201
+                site.kill(number % ACTORS)
+                assert east.create("/api/v1/namespaces/default/pods", pod(f"b{number}", "west")).status_code == 201
+            names = [f"{kind}{number}" for kind in "ab" for number in range(KILLS * ACTORS)]
+            eventually(lambda: all(running(east, name) for name in names), 60, first.tail)
+            full = [nodes for nodes in first.answers()[len(CLUSTERS) :] if nodes >= NODES]
+            os.kill(first.pid, signal.SIGKILL)
+            assert east.create("/api/v1/namespaces/default/pods", pod("meanwhile", "west")).status_code == 201
+            first.wait(10)
+        lives = site.begun()
+        with Dispatcher(tmp_path, certificates, port, more) as second:
+            eventually(lambda: running(east, "meanwhile"), 60, second.tail)
+            assert site.begun() == lives
+        assert [agent.code for agent in agents] == [None] * len(CLUSTERS)
+        assert full == [], "an agent that was not restarted told everything again"
+        assert [len(of) for of in lives] == [1 + KILLS] * ACTORS
+    sources = Counter(one["metadata"]["annotations"][SOURCE_UID] for one in west.pods())
+    assert set(sources.values()) == {1}
+    assert len(sources) == len(names) + 1
+    east.close()
+    west.close()
