@@ -34,6 +34,7 @@ _PATIENCE_S = 120.0
 _LOOK_S = 1.0
 _QUIET = 0.15  # of a core
 _SETTLED_S = 2.0  # a leader renews, and a standby has seen it
+_SETTLE_S = 10.0
 _STEP_S = 0.05
 _AWAKE_S = 3.0  # a paused leader that goes on has found out by then, and would have given its orders
 
@@ -94,8 +95,9 @@ class One:
         self.process, self._server, self.orders = process, server, orders
 
     async def settled(self) -> None:
-        """Until it has nothing left to do."""
-        while True:
+        """Until it has nothing left to do, or only what goes on for ever under load."""
+        until = monotonic() + _SETTLE_S
+        while monotonic() < until:
             before = cpu_s(self.process.pid)
             await asyncio.sleep(_LOOK_S)
             if cpu_s(self.process.pid) - before < _QUIET * _LOOK_S:
