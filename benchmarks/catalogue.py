@@ -11,6 +11,7 @@ from benchmarks.end_to_end import cases as end_to_end
 from benchmarks.fail_over import case as fail_over
 from benchmarks.fail_over import take_over
 from benchmarks.fleet import case as fleet
+from benchmarks.fleet import gateways
 from benchmarks.prometheus import case as prometheus
 from benchmarks.report.rows import Row
 
@@ -20,6 +21,7 @@ _OWN = (
     *fragmentation.CASES,
     *closed_loop.CASES,
     *fleet.CASES,
+    *gateways.CASES,
     *fail_over.CASES,
     *take_over.CASES,
     *prometheus.CASES,
@@ -34,9 +36,11 @@ _SECONDS = {
     "closed_loop": 40,
     "fleet_of_agents": 240,
     "fleet_of_a_million": 180,
+    "fleet_through_gateways": 130,
     "fail_over": 600,
     "take_over": 60,
     "fail_over_of_100_clusters": 900,
+    "fail_over_under_load": 600,
     "prometheus_of_5000_nodes": 120,
     "beside_kube_scheduler": 840,
     "perf_SchedulingCSIPVs": 90,

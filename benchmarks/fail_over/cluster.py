@@ -5,6 +5,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
+import msgspec
+
 from benchmarks.fleet.cluster import FakeCluster
 from benchmarks.fleet.load import Load, node_of
 from dispatcher.model.messages import Changes, IntentBatch, OutcomeBatch
@@ -21,6 +23,12 @@ class SharedCluster(FakeCluster):
         self._changed: list[tuple[int, str]] = []  # (revision, pod), by revision
         super().__init__(load, number, others, seen)
         self._nodes = tuple(node_of(number, at) for at in range(load.nodes))
+
+    def flip(self) -> None:
+        """A bound pod's readiness changes."""
+        pod = self._any_pod()
+        if pod is not None and pod.node:
+            self._put(msgspec.structs.replace(pod, ready=not pod.ready))
 
     async def changes(self, incarnation: str, since: int, wait_s: float) -> Changes:
         """A long poll of any follower."""

@@ -116,16 +116,16 @@ async def _idle(one: Fleet, add: Callable[..., None]) -> None:
 async def _readings(one: Fleet, add: Callable[..., None]) -> None:
     load = one.load
     async with one.phase("readings") as taken:
-        told = await _sweep(one)
+        told = await sweep_all(one)
     add("reading_cpu", told, 1e6 * taken.cpu / told, "us", 3.0, f"{_ALONE}, a reading")
     text = f"{_ALONE}: readings of all nodes every {load.sweep_s:g} s"
     add("readings_core", told, 1e3 * taken.cpu / told * load.all_nodes / load.sweep_s, "ms a s", 100.0, text)
     async with one.phase("readings beside decisions", probes=True) as taken:
-        await _sweep(one)
+        await sweep_all(one)
     _probes("readings", taken, add)
 
 
-async def _sweep(one: Fleet) -> int:
+async def sweep_all(one: Fleet) -> int:
     """New readings, cluster by cluster, for as long as the load says; how many."""
     load, clusters = one.load, list(one.clusters.values())
     began, swept = now(), 0
@@ -139,15 +139,15 @@ async def _sweep(one: Fleet) -> int:
 
 async def _changes(one: Fleet, add: Callable[..., None]) -> None:
     async with one.phase("changes") as taken:
-        made = await _churn(one)
+        made = await churn_all(one)
     text = f"{_ALONE}, a pod change, {one.load.churn:g} a second"
     add("change_cpu", made, 1e6 * taken.cpu / max(made, 1), "us", 100, text)
     async with one.phase("changes beside decisions", probes=True) as taken:
-        await _churn(one)
+        await churn_all(one)
     _probes("changes", taken, add)
 
 
-async def _churn(one: Fleet) -> int:
+async def churn_all(one: Fleet) -> int:
     """Pods that change here and there, for as long as the load says; how many."""
     load, clusters = one.load, list(one.clusters.values())
     began, made = now(), 0

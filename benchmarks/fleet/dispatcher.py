@@ -5,6 +5,8 @@ import cProfile
 import json
 import pstats
 import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from multiprocessing.connection import Connection
 from time import perf_counter, process_time
 from typing import Any
@@ -14,12 +16,15 @@ import structlog
 from agents.runtime import event_loop
 from benchmarks.fleet.wire import SocketLink
 from dispatcher.config import DispatcherConfig
-from dispatcher.config.sections import TimingSection
+from dispatcher.config.sections import GatewaySection, TimingSection
 from dispatcher.scheduling.events import Decide, Decided, Effect, Event
 from dispatcher.scheduling.framework.kernels import compile_all
 from dispatcher.service.assembly import assemble
+from dispatcher.service.gateway.gateway import Gateway
+from dispatcher.service.link import AgentLink
 from dispatcher.service.warm_up import collect_less_often
 
+Way = str | GatewaySection  # the socket at which agents answer, or the gateway to which they dial
 _TOP = 35
 
 
@@ -51,17 +56,32 @@ class Watched:
         return effects
 
 
-def run(parent: Connection, path: str, clusters: list[str], first_sync_s: float, profile: bool) -> None:
+def run(parent: Connection, way: Way, clusters: list[str], first_sync_s: float, profile: bool) -> None:
     """Say that it can begin, wait for leave, run until told to stop. Told what has ended, it answers with figures."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
     compile_all()
     collect_less_often()
-    event_loop.run(_main(parent, path, clusters, first_sync_s, profile))
+    event_loop.run(_main(parent, way, clusters, first_sync_s, profile))
 
 
-async def _main(parent: Connection, path: str, clusters: list[str], first_sync_s: float, profile: bool) -> None:
+@asynccontextmanager
+async def _links(way: Way, clusters: list[str]) -> AsyncIterator[Sequence[AgentLink]]:
+    if isinstance(way, str):
+        yield [SocketLink(name, way) for name in clusters]
+        return
+    gateway = Gateway(way, clusters)
+    async with gateway.serving():
+        yield [gateway.link(name) for name in clusters]
+
+
+async def _main(parent: Connection, way: Way, clusters: list[str], first_sync_s: float, profile: bool) -> None:
+    async with _links(way, clusters) as links:
+        await _dispatch(parent, links, first_sync_s, profile)
+
+
+async def _dispatch(parent: Connection, links: Sequence[AgentLink], first_sync_s: float, profile: bool) -> None:
     config = DispatcherConfig(timing=TimingSection(first_sync_s=first_sync_s, cluster_silent_s=60.0))
-    dispatcher = assemble([SocketLink(name, path) for name in clusters], config)
+    dispatcher = assemble(links, config)
     service = dispatcher.service
     watched = service.core = Watched(service.core)
     parent.send({})

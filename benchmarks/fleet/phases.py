@@ -17,6 +17,7 @@ import numpy as np
 
 from benchmarks.fleet import dispatcher
 from benchmarks.fleet.cluster import FakeCluster, now
+from benchmarks.fleet.dispatcher import Way
 from benchmarks.fleet.load import Load
 from benchmarks.fleet.wire import CHANGES, EXECUTE, HELLO, decode, encode, poll_asked, serve
 from dispatcher.model.messages import Changes, IntentBatch, Peers
@@ -53,7 +54,8 @@ class Taken:
 class Fleet:
     """The fake clusters, the dispatcher's process beside them, and when pods were submitted, bound and running."""
 
-    def __init__(self, load: Load) -> None:
+    def __init__(self, load: Load, *, all_listed: bool = False) -> None:
+        """`all_listed`: also the last cluster, which is else heard of while others are decided."""
         self.load = load
         self.clusters: dict[str, FakeCluster] = {}
         self.submitted: dict[str, float] = {}
@@ -61,11 +63,12 @@ class Fleet:
         for number, name in enumerate(load.names):
             self.clusters[name] = FakeCluster(load, number, self.clusters, self._seen)
         self.chance = Random(load.seed)
-        if load.clusters > 2:  # the last one is heard of while others are decided
+        if load.clusters > 2 and not all_listed:
             self.clusters[load.names[-1]].listed = False
         self._first = {name: encode(one.full()) for name, one in self.clusters.items()}
         self.pid = 0
         self._pipe: Connection | None = None
+        self._server: asyncio.Server | None = None
 
     @property
     def plain_decode_s(self) -> float:
@@ -97,10 +100,9 @@ class Fleet:
         """The process, ready to begin; ended afterwards."""
         context = multiprocessing.get_context("spawn")
         with tempfile.TemporaryDirectory() as folder:
-            path = str(Path(folder) / "agents")
-            server = await serve(path, self.answer)
+            way = await self.way(Path(folder))
             self._pipe, theirs = context.Pipe()
-            settings = (theirs, path, self.load.names, LATE_S, profile)
+            settings = (theirs, way, self.load.names, LATE_S, profile)
             process = context.Process(target=dispatcher.run, args=settings, daemon=True)
             process.start()
             theirs.close()
@@ -112,7 +114,18 @@ class Fleet:
                 self._pipe.send("stop")
                 await asyncio.to_thread(process.join, 10)
                 process.kill()
-                server.close()
+                self.leave()
+
+    async def way(self, folder: Path) -> Way:
+        """Where the process reaches the agents from now on, until `leave`."""
+        path = str(folder / "agents")
+        self._server = await serve(path, self.answer)
+        return path
+
+    def leave(self) -> None:
+        """The agents are reached no more."""
+        if self._server is not None:
+            self._server.close()
 
     async def ask(self, ended: str) -> dict[str, Any]:
         """The process's own figures since it was asked before; "go": it begins."""

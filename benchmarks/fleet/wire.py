@@ -75,7 +75,7 @@ class SocketLink:
 
     async def changes(self, incarnation: str, since: int, wait_s: float, *, timeout_s: float) -> Changes:
         """What changed after `since`."""
-        return await self._call(Changes, CHANGES, _ASK((incarnation, since, wait_s)), timeout_s)
+        return await self._call(Changes, CHANGES, poll(incarnation, since, wait_s), timeout_s)
 
     async def execute(self, batch: IntentBatch, *, timeout_s: float) -> OutcomeBatch:
         """Carry out intents."""
@@ -122,9 +122,14 @@ class SocketLink:
                     waiting.set_exception(AgentDied(f"agent of cluster {self.cluster} is gone"))
 
 
+def poll(incarnation: str, since: int, wait_s: float) -> bytes:
+    """The body of a call of CHANGES."""
+    return _ASK((incarnation, since, wait_s))
+
+
 def poll_asked(body: bytes) -> tuple[str, int, float]:
     """(incarnation, since, wait in seconds) of a call of CHANGES."""
     return _ASKED(body)
 
 
-__all__ = ["CHANGES", "EXECUTE", "HELLO", "PEERS", "SocketLink", "decode", "encode", "poll_asked", "serve"]
+__all__ = ["CHANGES", "EXECUTE", "HELLO", "PEERS", "SocketLink", "decode", "encode", "poll", "poll_asked", "serve"]

@@ -15,6 +15,7 @@ from benchmarks.report.rows import Row
 SECTIONS = {
     "": "",
     "perf_": "scheduler_perf, the core alone: decisions",
+    "gateways_": "a dispatcher that fake agents reach by TLS",
     "fleet_": "a dispatcher beside a fleet of fake agents",
     "prometheus_": "readings of 5,000 nodes from one Prometheus",
     "bound_": "scheduler_perf, end to end: pods bound",

@@ -110,8 +110,9 @@ class Poller:
 
     def _took(self, changes: Changes) -> None:
         self._incarnation, self._since = changes.incarnation, changes.revision
-        if self.silent:
-            log.info("cluster answers", cluster=self.cluster, nodes=len(changes.nodes), api_ok=changes.api_ok)
+        if self.silent or changes.full:
+            told = {"nodes": len(changes.nodes), "full": changes.full, "api_ok": changes.api_ok}
+            log.info("cluster answers", cluster=self.cluster, **told)
         self.silent, self.failures = False, 0
         self._asked, self._told = True, self._told or changes.synced
 

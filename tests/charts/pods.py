@@ -1,7 +1,7 @@
 """A container of a rendered pod as a process of this machine: its command, its environment, its files."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.charts.rendering import Object
@@ -14,12 +14,16 @@ _PROGRAMS = {
 }
 
 
-def run_container(container: Object, ip: str, paths: Mapping[str, Path], log: Path) -> Process:
-    """Start it as the pod with this address; `paths` says where the pod's folders are here."""
+def run_container(
+    container: Object, ip: str, paths: Mapping[str, Path], log: Path, before: Sequence[str] = ()
+) -> Process:
+    """Start it as the pod with this address; `paths` says where the pod's folders are here, `before` are words that
+    come before its command, as of another namespace.
+    """
     env = _environment(container, ip)
     first, *rest = container["command"]
     words = [_here(_expanded(word, env), paths) for word in rest]
-    return Process([*_PROGRAMS[first], *words], log, environment(**env))
+    return Process([*before, *_PROGRAMS[first], *words], log, environment(**env))
 
 
 def _environment(container: Object, ip: str) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -36,11 +36,11 @@ def planes(control_plane: ControlPlanes) -> dict[str, ControlPlane]:
     return {plane.name: plane for plane in control_plane.together(*specs)}
 
 
-def installed(helm: Helm, plane: ControlPlane, gateway: int) -> list[Object]:
+def installed(helm: Helm, plane: ControlPlane, gateway: str) -> list[Object]:
     """helm install; the objects as the release has them."""
     plane.admin.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
     config: Object = {"kubelet": {"interval_s": 2, "timeout_s": 1}}
-    given = {"cluster": plane.name, "config": config, "gateway": {"urls": [f"wss://127.0.0.1:{gateway}"]}}
+    given = {"cluster": plane.name, "config": config, "gateway": {"urls": [gateway]}}
     where = ("-n", NAMESPACE)
     words = ("install", "agent", str(CHARTS / "agent"), *where, "-f", helm.values_file({**given, **RELAY}))
     helm(*words, KUBECONFIG=str(plane.kubeconfig))
@@ -51,7 +51,14 @@ def installed(helm: Helm, plane: ControlPlane, gateway: int) -> list[Object]:
 RELAY: Object = {"relay": {"enabled": False}}  # the API server reaches no address of these pods
 
 
-def start(objects: list[Object], plane: ControlPlane, role: str, folder: Path, certificates: Path) -> Process:
+def start(
+    objects: list[Object],
+    plane: ControlPlane,
+    role: str,
+    folder: Path,
+    certificates: Path,
+    before: Sequence[str] = (),
+) -> Process:
     """The container with the token of its service account, and the files that its Deployment mounts, no others."""
     files = write_mounted(objects, folder / f"{plane.name}-{role}")
     told: Any = yaml.safe_load((files / "agent.yaml").read_text())
@@ -62,7 +69,8 @@ def start(objects: list[Object], plane: ControlPlane, role: str, folder: Path, c
     told["gateway"] |= {"cert_file": f"{stem}.crt", "key_file": f"{stem}.key", "ca_file": str(certificates / "ca.crt")}
     (files / "agent.yaml").write_text(yaml.safe_dump(told))
     (container,) = containers([of_role(objects, role)])
-    return run_container(container, "127.0.0.1", {"/etc/global-dispatcher": files}, folder / f"{plane.name}-{role}.log")
+    log = folder / f"{plane.name}-{role}.log"
+    return run_container(container, "127.0.0.1", {"/etc/global-dispatcher": files}, log, before)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +82,7 @@ def fleet(helm: Helm, planes: dict[str, ControlPlane], tmp_path_factory: pytest.
         dispatcher = stack.enter_context(Dispatcher(folder, certificates))
         agents = []
         for name, plane in planes.items():
-            objects = installed(helm, plane, dispatcher.gateway_port)
+            objects = installed(helm, plane, f"wss://127.0.0.1:{dispatcher.gateway_port}")
             write_private_key(objects, certificates / f"{name}.pem")
             agents += [stack.enter_context(start(objects, plane, role, folder, certificates)) for role in ACCOUNTS]
         eventually(

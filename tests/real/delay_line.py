@@ -1,9 +1,10 @@
 """A line between two network namespaces with delay, jitter and loss, carried in user space: netem is in few kernels.
 
-    python -S -m tests.real.delay_line PID IP PID IP DELAY_MS JITTER_MS LOSS SEED
+    python -S -m tests.real.delay_line PID IP PID IP DELAY_MS JITTER_MS LOSS SEED [PORT]
 
 A TUN device in the namespace of each process, with its address in a /30. DELAY_MS is of one way, JITTER_MS is drawn
-evenly on both sides of it, LOSS is the share 0..1 of packets that go nowhere. Prints "up" once it carries.
+evenly on both sides of it, LOSS is the share 0..1 of packets that go nowhere. Prints "up" once it carries. With PORT
+nothing passes but connections from the first end to that port of the second. SIGUSR1 cuts it, SIGUSR2 mends it.
 """
 
 import ctypes
@@ -12,15 +13,18 @@ import heapq
 import os
 import random
 import select
+import signal
 import struct
 import subprocess
 import sys
 import time
 from contextlib import suppress
 
+from tests.real.firewall import Firewall
+
 _CLONE_NEWNET = 0x40000000
 _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
-_DEVICE = "wan0"
+_DEVICES = "wan%d"  # the kernel numbers them
 _LARGEST = 65536
 
 
@@ -32,13 +36,35 @@ def _tun(pid: str, address: str) -> int:
         raise OSError(ctypes.get_errno(), "setns")
     os.close(namespace)
     tun = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
-    fcntl.ioctl(tun, _TUNSETIFF, struct.pack("16sH22x", _DEVICE.encode(), _IFF_TUN | _IFF_NO_PI))
-    for words in (("addr", "add", f"{address}/30", "dev", _DEVICE), ("link", "set", _DEVICE, "up")):
+    made = fcntl.ioctl(tun, _TUNSETIFF, struct.pack("16sH22x", _DEVICES.encode(), _IFF_TUN | _IFF_NO_PI))
+    device = made[:16].rstrip(b"\0").decode()
+    for words in (("addr", "add", f"{address}/30", "dev", device), ("link", "set", device, "up")):
         subprocess.run(["ip", *words], check=True)
     return tun
 
 
-def carry(one: int, other: int, delay_s: float, jitter_s: float, loss: float, dice: random.Random) -> None:
+class Line:
+    """What it does to packets: `loss` of them go nowhere, all of them while it is `cut`, and what the firewall bars."""
+
+    def __init__(self, loss: float, dice: random.Random, firewall: Firewall | None) -> None:
+        self.cut = False
+        self._loss, self._dice, self._firewall = loss, dice, firewall
+
+    def obey(self) -> None:
+        """Heed the signals."""
+        for number, cut in ((signal.SIGUSR1, True), (signal.SIGUSR2, False)):
+            signal.signal(number, lambda *_, cut=cut: setattr(self, "cut", cut))
+
+    def passes(self, packet: bytes, *, outward: bool) -> tuple[bool, bytes]:
+        """Whether it arrives, and else what its sender is told at once; b"" is nothing."""
+        if self.cut or self._dice.random() < self._loss:
+            return False, b""
+        if self._firewall is None or self._firewall.lets(packet, outward=outward):
+            return True, b""
+        return False, self._firewall.refusal(packet)
+
+
+def carry(one: int, other: int, delay_s: float, jitter_s: float, line: Line, dice: random.Random) -> None:
     """Until the process is ended."""
     far_end, queue, number = {one: other, other: one}, list[tuple[float, int, int, bytes]](), 0
     while True:
@@ -52,7 +78,10 @@ def carry(one: int, other: int, delay_s: float, jitter_s: float, loss: float, di
             came = time.perf_counter()
             with suppress(BlockingIOError):
                 packet = os.read(end, _LARGEST)
-                if dice.random() >= loss:
+                arrives, told = line.passes(packet, outward=end == one)
+                if told:
+                    os.write(end, told)
+                if arrives:
                     number += 1
                     due = came + max(0.0, delay_s + dice.uniform(-jitter_s, jitter_s))
                     heapq.heappush(queue, (due, number, far_end[end], packet))
@@ -60,12 +89,15 @@ def carry(one: int, other: int, delay_s: float, jitter_s: float, loss: float, di
 
 def main(pid: str, address: str, other_pid: str, other_address: str, *numbers: str) -> None:
     """The command."""
-    delay_ms, jitter_ms, loss, seed = map(float, numbers)
+    delay_ms, jitter_ms, loss, seed, *port = map(float, numbers)
+    dice = random.Random(int(seed))
+    line = Line(loss, dice, Firewall(int(port[0])) if port else None)
+    line.obey()
     with suppress(PermissionError):  # else a busy machine adds delays of its own
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
     ends = _tun(pid, address), _tun(other_pid, other_address)
     print("up", flush=True)
-    carry(*ends, delay_ms / 1e3, jitter_ms / 1e3, loss, random.Random(int(seed)))
+    carry(*ends, delay_ms / 1e3, jitter_ms / 1e3, line, dice)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +27,27 @@ def pod(name: str, clusters: str) -> dict[str, Any]:
 
 
 class Dispatcher(Process):
-    """`global-dispatcher run` of clusters that dial in: no kubeconfig, no Ray unless `more` sections say so."""
+    """`global-dispatcher run` of clusters that dial in: no kubeconfig, no Ray unless `more` sections say so.
+
+    `before`: words before its command.
+    """
 
     def __init__(
-        self, folder: Path, certificates: Path, gateway_port: int = 0, more: Mapping[str, Any] | None = None
+        self,
+        folder: Path,
+        certificates: Path,
+        gateway_port: int = 0,
+        more: Mapping[str, Any] | None = None,
+        *,
+        host: str = "127.0.0.1",
+        before: Sequence[str] = (),
     ) -> None:
         self.port, free = free_ports(2)
         self.gateway_port = gateway_port or free
         settings: dict[str, Any] = {
             "clusters": [{"name": name, "via": "gateway"} for name in CLUSTERS],
             "gateway": {
+                "host": host,
                 "port": self.gateway_port,
                 "cert_file": str(certificates / "gateway.crt"),
                 "key_file": str(certificates / "gateway.key"),
@@ -51,7 +62,7 @@ class Dispatcher(Process):
         settings["gateway"] |= (more or {}).get("gateway", {})
         config = folder / "dispatcher.yaml"
         config.write_text(json.dumps(settings))
-        command = [sys.executable, "-m", "dispatcher.cli.main", "run", "--config", str(config)]
+        command = [*before, sys.executable, "-m", "dispatcher.cli.main", "run", "--config", str(config)]
         super().__init__(command, folder / "dispatcher.log", environment())
 
     def ready(self) -> list[bool]:
@@ -60,10 +71,10 @@ class Dispatcher(Process):
         answer = httpx.get(f"http://127.0.0.1:{self.port}/v1/clusters", timeout=5, trust_env=False)
         return [row["ready"] for row in answer.json()["clusters"]]
 
-    def answers(self) -> list[int]:
-        """Of each time that a cluster answered after a silence, how many nodes it told of."""
+    def answers(self) -> list[bool]:
+        """Of each time that a cluster answered after a silence, or told everything, whether it told everything."""
         lines = map(json.loads, self.log.read_text().splitlines())
-        return [line["nodes"] for line in lines if line.get("event") == "cluster answers"]
+        return [line["full"] for line in lines if line.get("event") == "cluster answers"]
 
 
 def settings(fleet: EmbeddedFleet, cluster: str, certificates: Path, port: int, role: str = "both") -> dict[str, Any]:

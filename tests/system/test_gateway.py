@@ -82,7 +82,7 @@ def test_remote_pods_run_and_a_cut_costs_neither_a_restart_nor_a_full_report(
             line.up()
             eventually(lambda: dispatcher.ready() == [True, True], 60, dispatcher.tail)
             assert [agent.code, other.code] == [None, None]
-            assert dispatcher.answers()[told:] == [0, 0], dispatcher.tail()
+            assert dispatcher.answers()[told:] == [False, False], dispatcher.tail()
             assert east.create("/api/v1/namespaces/default/pods", pod("two", "west")).status_code == 201
             eventually(lambda: running(east, "two"), 30, dispatcher.tail)
             assert [agent.terminate(), other.terminate()] == [0, 0]
