@@ -1,4 +1,6 @@
-"""The class keys of pods, asked once for a template: pods of one controller differ in `model.pod.OWN_FIELDS` alone."""
+"""The class keys of pods, asked once for a template: pods of one controller differ in `model.pod.OWN_FIELDS` and the names of
+their claims alone.
+"""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
@@ -38,8 +40,6 @@ class ClassKeys:
     def of(self, placed: Placed, make: Callable[[Placed], ClassKey]) -> ClassKey:
         """The key that `make` makes of the pod, or has made of another one like it."""
         template = template_of(placed.pod)
-        if template is None:
-            return make(placed)
         looked = (template, placed.refused, placed.counts_as, *[ask(placed) for ask in self._asked])
         whose = (placed.home, placed.pod.namespace, placed.pod.owner)
         known = self._known.get(whose)

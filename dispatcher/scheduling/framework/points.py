@@ -56,7 +56,7 @@ class Faults:
         return texts
 
 
-def guarded(plugin: "Plugin | ExplainingPlugin", call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+def guarded(plugin: "Plugin | ExplainingPlugin | ReservesRows", call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call into a plugin; whatever it raises becomes a PluginError with its name."""
     try:
         return call(*args, **kwargs)
@@ -85,6 +85,23 @@ class ReservesMany(Protocol):
         """Book all of these, or raise and book none. Answers one function a pod, called when its record is wanted: it
         returns what `explain` would have said had the pods been booked one by one. Empty: there is nothing to say.
         """
+        ...
+
+
+@runtime_checkable
+class ReservesRows(Protocol):
+    """A Reserve plugin that judges by class, too, and books many pods of one class at once, each on its row."""
+
+    name: ClassVar[str]
+
+    def apart(self, state: object, pods: Sequence[Placed]) -> bool:
+        """Whether `reserve` takes all of these, and booking one changes nothing that any filter, score or standing key
+        says of another but what `FleetState.suppose` shows. `state`: what PreFilter answered for their class.
+        """
+        ...
+
+    def reserve_rows(self, state: object, pods: Sequence[Placed], rows: Sequence[int], fleet: FleetView) -> None:
+        """Book each on its row, or raise and book none."""
         ...
 
 
