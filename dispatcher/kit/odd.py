@@ -9,7 +9,18 @@ from dispatcher.kit.samples import a_fleet, a_node, a_pod, seat
 from dispatcher.model.labels import NodeSelectorTerm, PreferredTerm, Requirement
 from dispatcher.model.names import REGION, ZONE
 from dispatcher.model.node import NO_SCHEDULE, PREFER_NO_SCHEDULE, Reading, Taint
-from dispatcher.model.pod import CLAIM, GCE_DISK, RUNNING, Affinity, Claim, HostPort, SourceRef, SpreadConstraint, Toleration, Volume
+from dispatcher.model.pod import (
+    CLAIM,
+    GCE_DISK,
+    RUNNING,
+    Affinity,
+    Claim,
+    HostPort,
+    SourceRef,
+    SpreadConstraint,
+    Toleration,
+    Volume,
+)
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Floats, Placed, SmallInts
 
@@ -55,7 +66,9 @@ def odd_pods() -> list[Placed]:
         a_pod("tolerant", tolerations=(Toleration(operator="Exists"),), priority=1000),
         a_pod("port", ports=(HostPort(80),), home="void"),
         msgspec.structs.replace(a_pod("known", wants={"cpu": "2", "memory": "1Gi"}), counts_as=(300, 2**31)),
-        a_pod("claims", volumes=(Volume(CLAIM, "data"), Volume(CLAIM, "own", ephemeral=True), Volume(GCE_DISK, "disk"))),
+        a_pod(
+            "claims", volumes=(Volume(CLAIM, "data"), Volume(CLAIM, "own", ephemeral=True), Volume(GCE_DISK, "disk"))
+        ),
         a_pod("spread", spread=(SpreadConstraint("zone"), SpreadConstraint("host", hard=False))),
     ]
 

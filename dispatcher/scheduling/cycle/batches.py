@@ -69,10 +69,7 @@ class Batches:
         if selector is None:
             return []
         if deferred:
-            found = self._at_once(items, selector) if selector.selects_all() and self._plain(eq_class, items) else []
-            if found or self._loud(eq_class):
-                return found
-            return self._deferred(standing, items, selector)
+            return self._all(eq_class, standing, items, selector)
         results: list[Result] = []
         for pod_id, placed in items:
             if selector.spent() or (results and not self._is_of(key, standing, placed)):
@@ -135,7 +132,8 @@ class Batches:
         loud, pods = self._loud(eq_class), [placed for _, placed in items]
         if any(one.pod.volumes for one in pods) and not loud:
             return False
-        quiet = (one for one in (*self._books.late, *looking) if one not in loud)
+        names = {one.name for one in loud}
+        quiet = (one for one in (*self._books.late, *looking) if one.name not in names)
         if not all(self._books.quiet(one, eq_class.answer_of) for one in quiet):
             return False
         if loud and not (self._plain(eq_class, items) and self._apart(eq_class, loud, pods)):
@@ -174,6 +172,13 @@ class Batches:
         return skipped and all(one in self._books.by_row for one in loud)
 
     # --- deciding ----------------------------------------------------------------------------------------------------
+
+    def _all(
+        self, eq_class: EquivalenceClass, key: ClassKey, items: Sequence[_Item], selector: BatchSelector
+    ) -> list[Result]:
+        """Decide pods of which the fleet may hear at the end."""
+        found = self._at_once(items, selector) if selector.selects_all() and self._plain(eq_class, items) else []
+        return found if found or self._loud(eq_class) else self._deferred(key, items, selector)
 
     def _at_once(self, items: Sequence[_Item], selector: BatchSelector) -> list[Result]:
         decisions = selector.select_all(items)

@@ -6,7 +6,15 @@ from dispatcher.model.pod import PodId
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import CycleState, FleetView, Placed, Plugin, Refuse, Reserve, Skip
-from dispatcher.scheduling.framework.points import Faults, Plan, PluginError, ReservesMany, ReservesRows, Restores, guarded
+from dispatcher.scheduling.framework.points import (
+    Faults,
+    Plan,
+    PluginError,
+    ReservesMany,
+    ReservesRows,
+    Restores,
+    guarded,
+)
 from dispatcher.scheduling.records.decision import Decision
 
 _LONGEST_WAIT_S = 900.0  # kube-scheduler's bound on the wait of a Permit plugin
@@ -69,9 +77,9 @@ class Booking:
         pod_ids, pods, rows = zip(*((one.pod_id, one.placed, one.row) for one in decisions), strict=True)
         done: list[Reserve] = []
         try:
-            for plugin in self.by_row:
-                guarded(plugin, plugin.reserve_rows, answer_of(plugin.name), pods, rows, self.view)
-                done.append(plugin)
+            for judge in self.by_row:
+                guarded(judge, judge.reserve_rows, answer_of(judge.name), pods, rows, self.view)
+                done.append(judge)
             for plugin in self.many:
                 told = guarded(plugin, plugin.reserve_all, pods, self.view)
                 done.append(plugin)

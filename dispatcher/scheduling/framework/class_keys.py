@@ -1,5 +1,5 @@
-"""The class keys of pods, asked once for a template: pods of one controller differ in `model.pod.OWN_FIELDS` and the names of
-their claims alone.
+"""The class keys of pods, asked once for a template: pods of one controller differ in `model.pod.OWN_FIELDS` alone, and
+in the names of their claims.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -52,7 +52,7 @@ class ClassKeys:
         return key
 
 
-def keyed_by_template(plugin: Plugin) -> bool:
-    """Whether a plugin says so of the `class_key` that it has: who replaces that one must say it again."""
-    said = next(one for one in type(plugin).__mro__ if "class_key" in vars(one) or "keyed_by_template" in vars(one))
+def keyed_by_template(plugin: Plugin, key: str = "class_key") -> bool:
+    """Whether a plugin says so of the `key` method that it has: who replaces that one must say it again."""
+    said = next(one for one in type(plugin).__mro__ if key in vars(one) or "keyed_by_template" in vars(one))
     return plugin.keyed_by_template and "keyed_by_template" in vars(said)

@@ -140,7 +140,7 @@ def plan_of(placed: Placed, fleet: FleetView) -> VolumePlan | Refuse:
 
 
 def _turn(claim: PersistentVolumeClaim) -> tuple[bool, int]:
-    """Those whose node is chosen come first; the others by size, so that small claims leave large volumes to large ones."""
+    """Those whose node is chosen come first; the others by size: small claims leave large volumes to large ones."""
     return not claim.selected_node, 0 if claim.selected_node else claim.request
 
 
