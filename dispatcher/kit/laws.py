@@ -105,6 +105,10 @@ def _keys(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
             yield "class_key answers differently when asked again"
         elif keyed_by_template(plugin) and plugin.class_key(another_of_its_template(placed)) != key:
             yield "class_key tells pods of one template apart: keyed_by_template must not be True"
+        if placed.pod.volumes or not keyed_by_template(plugin, "standing_key"):
+            continue
+        if plugin.standing_key(another_of_its_template(placed), fleet) != plugin.standing_key(placed, fleet):
+            yield "standing_key tells pods of one template apart: keyed_by_template must not be True"
 
 
 def _answers(plugin: Plugin, fleet: FleetView) -> Iterator[str]:

@@ -9,7 +9,18 @@ from dispatcher.kit.samples import a_fleet, a_node, a_pod, seat
 from dispatcher.model.labels import NodeSelectorTerm, PreferredTerm, Requirement
 from dispatcher.model.names import REGION, ZONE
 from dispatcher.model.node import NO_SCHEDULE, PREFER_NO_SCHEDULE, Reading, Taint
-from dispatcher.model.pod import RUNNING, Affinity, Claim, HostPort, SourceRef, SpreadConstraint, Toleration
+from dispatcher.model.pod import (
+    CLAIM,
+    GCE_DISK,
+    RUNNING,
+    Affinity,
+    Claim,
+    HostPort,
+    SourceRef,
+    SpreadConstraint,
+    Toleration,
+    Volume,
+)
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Floats, Placed, SmallInts
 
@@ -55,6 +66,9 @@ def odd_pods() -> list[Placed]:
         a_pod("tolerant", tolerations=(Toleration(operator="Exists"),), priority=1000),
         a_pod("port", ports=(HostPort(80),), home="void"),
         msgspec.structs.replace(a_pod("known", wants={"cpu": "2", "memory": "1Gi"}), counts_as=(300, 2**31)),
+        a_pod(
+            "claims", volumes=(Volume(CLAIM, "data"), Volume(CLAIM, "own", ephemeral=True), Volume(GCE_DISK, "disk"))
+        ),
         a_pod("spread", spread=(SpreadConstraint("zone"), SpreadConstraint("host", hard=False))),
     ]
 
@@ -82,8 +96,12 @@ class Asked:
 
 
 def another_of_its_template(placed: Placed) -> Placed:
-    """A pod that differs from this one in all of `model.pod.OWN_FIELDS`."""
+    """A pod that differs from this one in all of `model.pod.OWN_FIELDS` and in the names of its claims."""
     own = {"uid": "another", "name": "another", "phase": RUNNING, "reason": "Odd", "ready": True, "terminating": True}
     own |= {"created": 7.0, "started": 7.0, "preempted": True, "nominated_node": "w3", "has_finalizer": True}
     own |= {"status": b"{}", "claim": Claim("west", "w3", 7), "source": SourceRef("west", "uid-west", "a", "b", "c", 7)}
+    own["volumes"] = tuple(
+        msgspec.structs.replace(one, name=f"another-{one.name}") if one.kind == CLAIM else one
+        for one in placed.pod.volumes
+    )
     return msgspec.structs.replace(placed, pod=msgspec.structs.replace(placed.pod, **own))

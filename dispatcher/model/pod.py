@@ -199,14 +199,22 @@ class Pod(Record, frozen=True):
         return self.phase in TERMINAL
 
 
-# Who a pod is and how it fares. All else is its template's, also a field that is new: it tells pods apart.
+# Who a pod is and how it fares. All else but the names of its claims is its template's, also a field that is new: it
+# tells pods apart.
 OWN_FIELDS = (
     "uid", "name", "phase", "reason", "ready", "terminating", "created", "claim", "source", "status", "has_finalizer",
     "nominated_node", "started", "preempted",
 )  # fmt: skip
-_of_template = attrgetter(*(name for name in Pod.__struct_fields__ if name not in OWN_FIELDS))
+_of_template = attrgetter(*(name for name in Pod.__struct_fields__ if name not in (*OWN_FIELDS, "volumes")))
 
 
-def template_of(pod: Pod) -> tuple[Any, ...] | None:
-    """All but `OWN_FIELDS`, to compare with another pod's; None for a pod with a volume that is made for it alone."""
-    return None if pod.volumes and any(one.ephemeral for one in pod.volumes) else _of_template(pod)
+def template_of(pod: Pod) -> tuple[Any, ...]:
+    """All but `OWN_FIELDS` and the names of claims, to compare with another pod's: a StatefulSet or an ephemeral volume
+    gives each pod a claim of its own.
+    """
+    volumes = tuple([_unnamed(one) for one in pod.volumes]) if pod.volumes else ()
+    return (*_of_template(pod), volumes)
+
+
+def _unnamed(volume: Volume) -> Volume | tuple[bool, bool]:
+    return (volume.read_only, volume.ephemeral) if volume.kind == CLAIM else volume

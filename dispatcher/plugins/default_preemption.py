@@ -13,8 +13,7 @@ Source: kube-scheduler's DefaultPreemption, with every node as a candidate inste
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop
-from itertools import islice, pairwise
+from itertools import islice
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -100,17 +99,11 @@ def _by_bound(due: RowList, trial: Trial, fleet: FleetView) -> Iterator[tuple[in
     """
     priority, count, latest = trial.least(due)
     total = count * (priority + _SHIFT)
-    order = np.lexsort((-latest, count, total, priority))
-    bounds, rows = np.stack([priority, total, count, -latest])[:, order], due[order]
-    starts = [0, *(np.flatnonzero((bounds[:, 1:] != bounds[:, :-1]).any(axis=0)) + 1).tolist(), len(rows)]
-    for start, end in pairwise(starts):
-        equals = rows[start:end].tolist()
-        bound = bounds[:, start].tolist() if equals else []
-        named = list(zip(fleet.nodes.names_of(equals), equals, strict=True))
-        heapify(named)  # mostly the first few are asked for
-        while named:
-            where, row = heappop(named)
-            yield row, (0, *bound, *where)
+    order = np.lexsort((fleet.nodes.by_name()[due], -latest, count, total, priority))
+    bounds = np.stack([priority, total, count, -latest])
+    for at in order:  # mostly the first few are asked for
+        row = int(due[at])
+        yield row, (0, *bounds[:, at].tolist(), *fleet.nodes.name_of(row))
 
 
 def _chunks(rows: Iterator[tuple[int, _Badness]], most: int) -> Iterator[list[tuple[int, _Badness]]]:

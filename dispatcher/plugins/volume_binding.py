@@ -16,6 +16,7 @@ import numpy as np
 
 from dispatcher.model.messages import BindVolume, PodRef, SelectNode
 from dispatcher.model.objects import PersistentVolume, PersistentVolumeClaim
+from dispatcher.model.pod import CLAIM
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import (
     SKIP,
@@ -33,8 +34,8 @@ from dispatcher.scheduling.framework import (
     refuse,
 )
 from dispatcher.scheduling.framework.lifecycle import Order, PreBind
-from dispatcher.scheduling.rules.volume_plan import BITS, Rulings, VolumePlan, plan_key, plan_of
-from dispatcher.scheduling.rules.volumes import claims_of
+from dispatcher.scheduling.rules.volume_plan import BITS, Rulings, VolumePlan, delayed_claims, plan_key, plan_of
+from dispatcher.scheduling.rules.volumes import claim_key, claims_of
 
 
 @dataclass
@@ -136,9 +137,34 @@ class VolumeBinding(Filter[VolumePlan], Reserve[VolumePlan], PreBind[VolumePlan]
         _, node = fleet.nodes.name_of(row)
         for one in plan.delayed:
             at = chosen.get(one.claim.key, -1)
-            held = _Held(one.claim, one.candidates.volumes[at] if at >= 0 else None, node)
-            fleet.objects.assume(plan.home, held.object, held.fields, placed.pod.uid)
-            self._held.setdefault(placed.pod.uid, []).append(held)
+            self._hold_one(placed, fleet, _Held(one.claim, one.candidates.volumes[at] if at >= 0 else None, node))
+
+    def _hold_one(self, placed: Placed, fleet: FleetView, held: _Held) -> None:
+        fleet.objects.assume(placed.home, held.object, held.fields, placed.pod.uid)
+        self._held.setdefault(placed.pod.uid, []).append(held)
+
+    def apart(self, state: object, pods: Sequence[Placed]) -> bool:
+        """Whether none of these has an inline disk or a claim of another, and no volume that is there is to be chosen:
+        what is held for one is read of no other then.
+        """
+        if not isinstance(state, VolumePlan) or state.chooses:
+            return False
+        volumes = [(placed.pod, volume) for placed in pods for volume in placed.pod.volumes]
+        keys = {claim_key(pod, volume) for pod, volume in volumes if volume.kind == CLAIM}
+        return len(keys) == len(volumes)
+
+    def reserve_rows(self, state: object, pods: Sequence[Placed], rows: Sequence[int], fleet: FleetView) -> None:
+        """Hold claims to be provided for the nodes; LookupError if one cannot be, which cannot be told in advance."""
+        if not isinstance(state, VolumePlan) or not state.delayed:
+            return
+        found = [delayed_claims(placed, fleet) for placed in pods]
+        for claims in found:
+            if isinstance(claims, Refuse):
+                raise LookupError(claims.why.text)
+        for placed, row, claims in zip(pods, rows, found, strict=True):
+            _, node = fleet.nodes.name_of(row)
+            for claim in claims if not isinstance(claims, Refuse) else ():
+                self._hold_one(placed, fleet, _Held(claim, None, node))
 
     def pre_bind(
         self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView

@@ -113,6 +113,18 @@ class Named(Harmless):
         return placed.pod.name
 
 
+class StandingByName(Harmless):
+    """What else tells its pods apart is their names, though it says that it goes by the template."""
+
+    keyed_by_template = True
+
+    def class_key(self, placed: Placed) -> Any:
+        return None
+
+    def standing_key(self, placed: Placed, fleet: FleetView) -> Any:
+        return placed.pod.name
+
+
 class OfNodes(Harmless):
     """It looks at single nodes, though it says that it goes by cluster."""
 
@@ -179,10 +191,11 @@ def test_a_broken_law_is_told(what: str) -> None:
     [
         (Restless(), "differently when asked again"),
         (Unequal(), "has the class key of another pod but"),
-        (Named(), "tells pods of one template apart"),
+        (Named(), "class_key tells pods of one template apart"),
+        (StandingByName(), "standing_key tells pods of one template apart"),
         (OfNodes(), "tells nodes of one cluster apart"),
     ],
-    ids=["key", "answer", "template", "cluster"],
+    ids=["key", "answer", "template", "standing", "cluster"],
 )
 def test_a_broken_class_is_told(plugin: Plugin, want: str) -> None:
     assert any(want in text for text in broken_laws(plugin)), broken_laws(plugin)

@@ -29,10 +29,12 @@ from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.batch.count_merge import CountMerge
 from dispatcher.scheduling.batch.lookahead import Lookahead
 from dispatcher.scheduling.cycle import batches as batching
+from dispatcher.scheduling.cycle.booking import Booking
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from dispatcher.scheduling.rules.volume_plan import VolumePlan
 from dispatcher.scheduling.selector import BatchSelector
 from tests.builders import node, pod
 from tests.laws import oracle
@@ -388,3 +390,45 @@ def test_pods_whose_claims_ask_for_the_same_are_one_class_and_are_decided_togeth
         script.burst(wish, OWN, 6, shared=False)
     assert len(batches) <= 4
     assert type(batches[-1]) is (CountMerge if owner else Lookahead)
+
+
+@OWNERS
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize(
+    ("wish", "shared", "together"),
+    [({}, False, True), (None, False, True), ({}, True, False), (STATICALLY, False, False)],
+    ids=["to be provided", "bound", "one of them shared", "to be chosen"],
+)
+def test_pods_with_claims_of_their_own_are_booked_together_with_what_later_points_read(
+    wish: dict[str, Any] | None, owner: str, monkeypatch: pytest.MonkeyPatch, *, shared: bool, together: bool
+) -> None:
+    booked: list[int] = []
+    book_all = Booking.book_all
+
+    def noted(self: Booking, decisions: Sequence[Decision], answer_of: Callable[[str], object]) -> None:
+        booked.append(len(decisions))
+        book_all(self, decisions, answer_of)
+
+    monkeypatch.setattr(Booking, "book_all", noted)
+    sides = [Side(fleet_of((None,) * 4), anew=anew) for anew in (False, True)]
+    for side in sides:
+        script = Script(side, owner)
+        script.free({}, 8)
+        script.burst(wish, OWN, 1, shared=False)
+        script.burst(wish, OWN, 6, shared=shared)
+    assert (6 in booked) is together
+    plans = [[cast(Decision, one).cycle for one in side.results] for side in sides]
+    for cycle, alone in zip(*plans, strict=True):
+        assert cycle is not None
+        assert alone is not None
+        assert type(cycle.read("VolumeBinding")) is type(alone.read("VolumeBinding")) is VolumePlan
+    assert len({id(cycle) for cycle in plans[0]}) == len(plans[0])
+    assert columns(sides[0]) == columns(sides[1])
+
+
+def columns(side: Side) -> list[Any]:
+    """All that the fleet counts of pods and their volumes."""
+    state, kept = side.state, side.state.volumes
+    used = {row: dict(kept._on[row]) for row in kept.rows()}
+    counted = [state.requested, state.nonzero, state.recent, state.settling]
+    return [[one.tolist() for one in counted], used, dict(kept._users), state.kept.versions["PodVolumes"]]

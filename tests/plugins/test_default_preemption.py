@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
 from dispatcher.model.objects import PersistentVolumeClaim, PodDisruptionBudget
@@ -11,7 +12,7 @@ from dispatcher.scheduling.cycle.cycle import Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.fleet.trial import FleetTrial
-from dispatcher.scheduling.framework import Plugin
+from dispatcher.scheduling.framework import Codes, FleetView, Plugin, Rows
 from dispatcher.scheduling.framework.lifecycle import Victim
 from tests.builders import NodeBuilder, PodBuilder, fleet, node, pod, put, selector
 from tests.plugins.asking import make
@@ -296,3 +297,18 @@ def test_nodes_that_cannot_be_better_are_not_tried(monkeypatch: pytest.MonkeyPat
     result = refused(scheduler(full(**nodes)), urgent().cpu(2))
     assert (result.nominated, names(result.victims)) == (("a", "n99"), ["a99"])
     assert tried == [99]
+
+
+def test_filters_that_rest_on_nodes_alone_are_asked_about_a_row_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    told = Ready.filter
+
+    def noted(self: Ready, state: object, fleet: FleetView, rows: Rows) -> Codes:
+        asked.extend(np.arange(fleet.n)[rows].tolist())
+        return told(self, state, fleet, rows)
+
+    one = scheduler(full(n1=[Low("a"), Low("b"), Low("c"), Low("d")]))
+    assert isinstance(one.schedule(pod("other").cpu(64).placed(), ("a", "other")), Unschedulable)
+    monkeypatch.setattr(Ready, "filter", noted)
+    assert names(refused(one, urgent().cpu(3)).victims) == ["b", "c", "d"]
+    assert asked.count(0) <= 2  # by the class, and by the trial, which looks five times

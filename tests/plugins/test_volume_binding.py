@@ -8,10 +8,18 @@ import pytest
 from dispatcher.model.labels import LabelSelector
 from dispatcher.model.messages import BindVolume, PodRef, SelectNode
 from dispatcher.model.names import ZONE
-from dispatcher.model.objects import AnyObject, CSIDriver, CSIStorageCapacity, PersistentVolume, StorageClass
+from dispatcher.model.objects import (
+    AnyObject,
+    CSIDriver,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+from dispatcher.model.pod import CLAIM, GCE_DISK, Volume
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import SKIP, CycleState, Refuse
+from dispatcher.scheduling.framework import SKIP, CycleState, Placed, Refuse
 from dispatcher.scheduling.framework.lifecycle import Order
 from tests.builders import PodBuilder, fleet, node, pod
 from tests.plugins.asking import make, reasons, refused, state_of
@@ -472,3 +480,41 @@ def test_a_pod_on_its_way_keeps_what_is_held_when_its_profile_is_exchanged() -> 
     bound_one = make("VolumeBinding")
     bound_one.restore(asking.on("n2").placed(), 1, view_of(state))
     assert not bound_one.pre_bind(CycleState(), asking.placed(), 1, view_of(state))
+
+
+def test_pods_with_claims_of_their_own_are_apart_and_others_are_not() -> None:
+    state = storing(
+        *(claim(name) for name in ("a", "b", "shared")), claim("s", storage_class=STATIC), volume("v", 1, STATIC)
+    )
+    plugin = make("VolumeBinding")
+    own, other = using("a").placed(), using("b", name="p2").placed()
+    plan = plugin.pre_filter(own, view_of(state))
+    disk = Placed(pod("p3").set(volumes=(Volume(CLAIM, "b"), Volume(GCE_DISK, "d"))).build(), "a")
+    assert plugin.apart(plan, [own, other])
+    assert not plugin.apart(plan, [own, own])
+    assert not plugin.apart(plan, [using("a", "shared").placed(), using("b", "shared", name="p2").placed()])
+    assert not plugin.apart(plan, [own, disk])
+    assert not plugin.apart(plugin.pre_filter(using("s").placed(), view_of(state)), [using("s").placed()])
+
+
+def test_claims_of_many_pods_are_held_as_one_by_one_or_none_of_them() -> None:
+    found = [claim("a"), claim("b", selected_node="n2"), claim("c", 2), claim("d")]
+    pods = [using("a", "b").placed(), using("c", "d", name="p2").placed()]
+
+    def orders(*, together: bool) -> list[object]:
+        state, plugin = storing(*found), make("VolumeBinding")
+        view = view_of(state)
+        if together:
+            plugin.reserve_rows(plugin.pre_filter(pods[0], view), pods, [1, 0], view)
+        else:
+            assert not any(plugin.reserve(CycleState(), one, row, view) for one, row in zip(pods, (1, 0), strict=True))
+        held = [order for one in pods for order in plugin.pre_bind(CycleState(), one, 0, view)]
+        return [held, dict(state.kept.of("a", PersistentVolumeClaim))]
+
+    assert orders(together=True) == orders(together=False)
+    state, plugin = storing(*found), make("VolumeBinding")
+    before, view = dict(state.kept.of("a", PersistentVolumeClaim)), view_of(state)
+    gone = using("gone", name="p3").placed()
+    with pytest.raises(LookupError, match="gone"):
+        plugin.reserve_rows(plugin.pre_filter(pods[0], view), [*pods, gone], [1, 0, 0], view)
+    assert dict(state.kept.of("a", PersistentVolumeClaim)) == before

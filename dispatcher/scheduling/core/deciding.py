@@ -113,7 +113,7 @@ class Deciding:
     def _tell(self, tracked: Tracked, result: Unschedulable, now: float) -> None:
         """Say why a pod waits. How much its tenant uses right now is no news; the record of the refusal has it."""
         message, known = result.full_message, tracked.reported
-        if Reason.QUOTA in result.reasons and known and without_figures(known) == without_figures(message):
+        if known and Reason.QUOTA in result.reasons and without_figures(known) == without_figures(message):
             message = known
         self._state.report(tracked, message, now)
 

@@ -16,7 +16,7 @@ from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.framework import Depends, Placed, Skip
 from dispatcher.scheduling.framework.class_keys import ClassKey
-from dispatcher.scheduling.framework.points import PluginError, guarded
+from dispatcher.scheduling.framework.points import PluginError, ReservesRows, guarded
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
 from dispatcher.scheduling.selector import BatchSelector, Selector
 
@@ -69,8 +69,7 @@ class Batches:
         if selector is None:
             return []
         if deferred:
-            found = self._at_once(items, selector) if selector.selects_all() and self._plain(eq_class, items) else []
-            return found or self._deferred(standing, items, selector)
+            return self._all(eq_class, standing, items, selector)
         results: list[Result] = []
         for pod_id, placed in items:
             if selector.spent() or (results and not self._is_of(key, standing, placed)):
@@ -85,7 +84,10 @@ class Batches:
         """Whether the fleet may hear of the pods at the end, and what knows their places."""
         merge = count_merge_of(eq_class, items)
         deferred = self._may_defer(eq_class, items, counted=merge is not None)
-        return deferred, merge or lookahead_of(eq_class, items, deferred=deferred)
+        selector = merge or lookahead_of(eq_class, items, deferred=deferred)
+        if deferred and selector is not None and not selector.selects_all() and self._loud(eq_class):
+            return False, lookahead_of(eq_class, items, deferred=False)
+        return deferred, selector
 
     # --- which pods --------------------------------------------------------------------------------------------------
 
@@ -127,12 +129,30 @@ class Batches:
         ):
             return False
         looking = (one for one in self._booking if one.depends is not Depends.STATIC)
-        if any(placed.pod.volumes for _, placed in items):
+        loud, pods = self._loud(eq_class), [placed for _, placed in items]
+        if any(one.pod.volumes for one in pods) and not loud:
             return False
-        if not all(self._books.quiet(one, eq_class.answer_of) for one in (*self._books.late, *looking)):
+        names = {one.name for one in loud}
+        quiet = (one for one in (*self._books.late, *looking) if one.name not in names)
+        if not all(self._books.quiet(one, eq_class.answer_of) for one in quiet):
+            return False
+        if loud and not (self._plain(eq_class, items) and self._apart(eq_class, loud, pods)):
             return False
         ids = {pod_id for pod_id, _ in items}
         return len(ids) == len(items) and self._fleet.are_nowhere(ids)
+
+    def _loud(self, eq_class: EquivalenceClass) -> list[ReservesRows]:
+        """Those who book something for each pod of the class, and can for all at once: at once, or pod by pod with the
+        fleet told of each.
+        """
+        return [one for one in self._books.by_row if not self._books.quiet(one, eq_class.answer_of)]
+
+    def _apart(self, eq_class: EquivalenceClass, loud: Sequence[ReservesRows], pods: Sequence[Placed]) -> bool:
+        """Whether what these book for one of the pods changes nothing for another."""
+        try:
+            return all(guarded(one, one.apart, eq_class.answer_of(one.name), pods) for one in loud)
+        except PluginError:
+            return False  # decided pod by pod, they meet it again
 
     def _plain(self, eq_class: EquivalenceClass, items: Sequence[_Item]) -> bool:
         """Whether all of these pods may be decided, and no plugin gates or books any but those that book many: SKIP
@@ -148,15 +168,23 @@ class Batches:
             return False  # decided alone, the pods meet the error again
         skipped = all(isinstance(one, Skip) for one in told)
         judged = (one for one in self._plan.reserves if one not in self._plan.gates)
-        return skipped and all(self._books.quiet(one, eq_class.answer_of) for one in judged)
+        loud = [one for one in judged if not self._books.quiet(one, eq_class.answer_of)]
+        return skipped and all(one in self._books.by_row for one in loud)
 
     # --- deciding ----------------------------------------------------------------------------------------------------
+
+    def _all(
+        self, eq_class: EquivalenceClass, key: ClassKey, items: Sequence[_Item], selector: BatchSelector
+    ) -> list[Result]:
+        """Decide pods of which the fleet may hear at the end."""
+        found = self._at_once(items, selector) if selector.selects_all() and self._plain(eq_class, items) else []
+        return found if found or self._loud(eq_class) else self._deferred(key, items, selector)
 
     def _at_once(self, items: Sequence[_Item], selector: BatchSelector) -> list[Result]:
         decisions = selector.select_all(items)
         try:
             if decisions:
-                self._books.book_all(decisions)
+                self._books.book_all(decisions, selector.answer_of)
         except PluginError:
             return []  # decided alone, the pods meet the error again
         return list(decisions)

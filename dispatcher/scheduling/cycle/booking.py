@@ -6,7 +6,15 @@ from dispatcher.model.pod import PodId
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import CycleState, FleetView, Placed, Plugin, Refuse, Reserve, Skip
-from dispatcher.scheduling.framework.points import Faults, Plan, PluginError, ReservesMany, Restores, guarded
+from dispatcher.scheduling.framework.points import (
+    Faults,
+    Plan,
+    PluginError,
+    ReservesMany,
+    ReservesRows,
+    Restores,
+    guarded,
+)
 from dispatcher.scheduling.records.decision import Decision
 
 _LONGEST_WAIT_S = 900.0  # kube-scheduler's bound on the wait of a Permit plugin
@@ -23,6 +31,8 @@ class Booking:
         self.late = plan.late
         # Gates that book a whole batch at once.
         self.many = [one for one in plan.reserves if isinstance(one, ReservesMany) and one in plan.gates]
+        # Judges that do.
+        self.by_row = [one for one in plan.reserves if isinstance(one, ReservesRows) and one not in plan.gates]
         self._reserved: dict[PodId, tuple[Placed, int]] = {}
         self._charges = [(one, _charging(one)) for one in plan.reserves]
 
@@ -60,22 +70,29 @@ class Booking:
                 most = guarded(plugin, plugin.fits, [placed for _, placed in items[:most]], self.view)
         return most
 
-    def book_all(self, decisions: Sequence[Decision]) -> None:
-        """Place pods, each on its row, where of all Reserve and Permit plugins only those of `many` have something
-        to book (see FleetState.assume_all). With a PluginError nothing is booked.
+    def book_all(self, decisions: Sequence[Decision], answer_of: Callable[[str], object]) -> None:
+        """Place pods, each on its row, where of all Reserve and Permit plugins only those of `many` and `by_row` have
+        something to book (see FleetState.assume_all). With a PluginError nothing is booked.
         """
         pod_ids, pods, rows = zip(*((one.pod_id, one.placed, one.row) for one in decisions), strict=True)
         done: list[Reserve] = []
-        for plugin in self.many:
-            try:
+        try:
+            for judge in self.by_row:
+                guarded(judge, judge.reserve_rows, answer_of(judge.name), pods, rows, self.view)
+                done.append(judge)
+            for plugin in self.many:
                 told = guarded(plugin, plugin.reserve_all, pods, self.view)
-            except PluginError:
-                for placed, row in zip(pods, rows, strict=True):
-                    self._unreserve(done, placed, row)
-                raise
-            done.append(plugin)
-            for decision, said in zip(decisions, told, strict=False):
-                decision.extras[plugin.name] = said
+                done.append(plugin)
+                for decision, said in zip(decisions, told, strict=False):
+                    decision.extras[plugin.name] = said
+        except PluginError:
+            for placed, row in zip(pods, rows, strict=True):
+                self._unreserve(done, placed, row)
+            raise
+        if not all(self.quiet(one, answer_of) for one in self.late):
+            answers = {one.name: answer_of(one.name) for one in self.late}
+            for decision in decisions:
+                decision.cycle = CycleState(answers)
         self._reserved.update(zip(pod_ids, zip(pods, rows, strict=True), strict=True))
         self.fleet.assume_all(list(zip(pod_ids, pods, strict=True)), rows)
 

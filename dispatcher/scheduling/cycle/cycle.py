@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import msgspec
 
-from dispatcher.model.pod import PENDING, PodId
+from dispatcher.model.pod import PENDING, PodId, template_of
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.model.refusal import Refusal
 from dispatcher.scheduling.cycle.batches import Batches, Result, unfit
@@ -116,6 +116,7 @@ class Scheduler(Booking):
             return found
         try:
             standing = self.plan.standing_key(key, first, self.view)
+            template = template_of(first.pod) if self.plan.stands_by_template and not first.pod.volumes else None
             for pod_id, placed in items:
                 pod = placed.pod
                 same = (pod.priority, pod.preempts, placed.home) == (first.pod.priority, first.pod.preempts, first.home)
@@ -123,7 +124,8 @@ class Scheduler(Booking):
                     break
                 if self._pre_filter(placed, {}) is not None:
                     break
-                if self.plan.standing and self.plan.standing_key(key, placed, self.view) != standing:
+                alike = template is not None and template_of(pod) == template
+                if not alike and self.plan.standing_key(key, placed, self.view) != standing:
                     break
                 found.append(told.again(pod_id, placed, self.fleet.now))
         except PluginError:

@@ -237,7 +237,8 @@ class FleetState(DerivedReadings):
     def assume_all(self, newcomers: Sequence[tuple[PodId, Placed]], rows: Sequence[int]) -> None:
         """Assume pods that are nowhere yet, each on its live row: what `place` does, with one write a column.
 
-        All are of one class: they request and count as the same. None takes a host port or volume (see `can_suppose`).
+        All are of one class: they request and count as the same. None takes a host port or inline disk (see
+        `can_suppose`).
         """
         occupants, by_node, by_row, now = self._occupants, self._at, self._awaited.by_row, self.now
         first = newcomers[0][1]
@@ -259,7 +260,11 @@ class FleetState(DerivedReadings):
                 self.terms.shift_all(like, where_like, self._domains_of, 1)
         taken = Counter(rows)
         where_all = np.fromiter(taken, dtype=np.intp, count=len(taken))
-        self.suppose(where_all, first, np.fromiter(taken.values(), dtype=np.int64, count=len(taken)))
+        self._weigh_all(where_all, first, np.fromiter(taken.values(), dtype=np.int64, count=len(taken)))
+        if first.pod.volumes:
+            for (_, placed), row in zip(newcomers, rows, strict=True):
+                self.volumes.take(row, self._places[row][0], placed.pod)
+            self.kept.versions[USERS] += len(rows)
         self.loads.extend(rows)
 
     def _attach(self, occupant: Occupant, row: int) -> None:
@@ -305,6 +310,11 @@ class FleetState(DerivedReadings):
 
         Exact as long as no cell passes MAX_QUANTITY (see `can_suppose`). What-if is apply and undo.
         """
+        self._weigh_all(rows, placed, times)
+        if placed.pod.volumes:
+            self.volumes.suppose(rows, times, self.n)
+
+    def _weigh_all(self, rows: Rows, placed: Placed, times: "int | Ints") -> None:
         store, pod, nonzero = self._store, placed.pod, nonzero_request(placed.pod)
         columns = [(self._column(resource), amount) for resource, amount in requested(pod)]  # may make room for another
         told = [(store.requested[column], amount) for column, amount in columns]
@@ -313,8 +323,6 @@ class FleetState(DerivedReadings):
             told += zip(cells, amounts, strict=True)
         for cells, amount in told:
             cells[rows] += times * amount
-        if pod.volumes:
-            self.volumes.suppose(rows, times, self.n)
 
     def can_suppose(self, rows: Rows, placed: Placed, times: int) -> bool:
         """Whether `suppose` is exact: the pod takes no host port or inline disk, no sum comes near MAX_QUANTITY."""

@@ -20,7 +20,7 @@ from dispatcher.scheduling.fleet.links import LinkTable
 from dispatcher.scheduling.fleet.metrics import MetricColumns
 from dispatcher.scheduling.fleet.objects import ClusterObjects
 from dispatcher.scheduling.fleet.signals import SignalColumns, SignalView
-from dispatcher.scheduling.framework import ClusterInfo, Floats, SmallInts
+from dispatcher.scheduling.framework import ClusterInfo, Floats, Ints, SmallInts
 
 
 @dataclass
@@ -47,6 +47,7 @@ class NodeTable(NodeColumns):
         self._store = RowStore(len(self.axis), len(self.signal_axis))
         self._nodes: list[Node | None] = []
         self._places: list[tuple[str, str]] = []  # (cluster, node) of each row
+        self._by_name: Ints | None = None  # known until a row gets another node
         self._free: list[int] = []
         self._clusters: dict[str, _Cluster] = {}
         self._taint_index: dict[tuple[Taint, ...], int] = {(): 0}
@@ -104,7 +105,7 @@ class NodeTable(NodeColumns):
             self._reserve()
         cluster = self.clusters[home.index].name
         home.rows[name], home.listed = row, None
-        self._places[row] = cluster, name
+        self._places[row], self._by_name = (cluster, name), None
         self._store.cluster[row] = home.index
         self._store.rank[row] = rank_of(cluster, name)
         return row
@@ -121,7 +122,7 @@ class NodeTable(NodeColumns):
         for resource in dict.fromkeys(chain.from_iterable(node.allocatable for node in nodes)):
             self.axis.intern(resource)
         self._reserve()
-        home.listed = None
+        home.listed = self._by_name = None
         for row, node in zip(rows, nodes, strict=True):
             home.rows[node.name], self._places[row], self._nodes[row] = row, (cluster, node.name), node
         at = np.asarray(rows, dtype=np.intp)
@@ -237,9 +238,12 @@ class NodeTable(NodeColumns):
             raise LookupError(f"row {row} holds no node")
         return self._places[row]
 
-    def names_of(self, rows: Sequence[int]) -> list[tuple[str, str]]:
-        """(cluster, node) of each live row."""
-        return [self._places[row] for row in rows]
+    def by_name(self) -> Ints:
+        """[n] the place of each row in the order of (cluster, node); of a dead row, that of its last node."""
+        if self._by_name is None:
+            self._by_name = np.empty(self.n, dtype=np.int64)
+            self._by_name[sorted(range(self.n), key=self._places.__getitem__)] = np.arange(self.n)
+        return self._by_name
 
     def row_of(self, cluster: str, node: str) -> int | None:
         """The row of a node, None if there is none."""

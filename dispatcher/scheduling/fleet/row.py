@@ -162,8 +162,8 @@ class _PastNodes:
     def name_of(self, row: int) -> tuple[str, str]:
         return self._fleet.name_of(int(self._at[row]))
 
-    def names_of(self, rows: Sequence[int]) -> list[tuple[str, str]]:
-        return [self.name_of(row) for row in rows]
+    def by_name(self) -> Ints:
+        return self._fleet.by_name()[self._at]
 
     def row_of(self, cluster: str, node: str) -> int | None:
         row = self._fleet.row_of(cluster, node)

@@ -139,6 +139,7 @@ class FleetTrial:
         nominee = self._nominee = promised.nominee
         self._alone = promised.alone
         self._out: dict[PodId, tuple[Occupant, int]] = {}
+        self._passed: set[int] = set()  # rows that no filter refuses which rests on nodes and objects alone
         self.remember: Callable[[], dict[int, Any]] = dict
         self.evaluated = int(np.count_nonzero(fleet.live))
         self.nominated = fleet.row_of(nominee.cluster, nominee.node) if nominee else None
@@ -278,8 +279,14 @@ class FleetTrial:
         return codes
 
     def _asked(self, rows: RowList) -> Codes:
+        """Filters that rest on nodes and objects alone are asked about a row once: no pod that leaves it moves them."""
         codes: Codes = np.zeros(len(rows), dtype=np.uint16)
+        passed = self._passed.issuperset(rows.tolist())
+        fixed = np.zeros(len(rows), dtype=np.bool_)
         for plugin, known, wide, view in self._states:
+            alone = plugin.depends is Depends.STATIC and not wide
+            if alone and passed:
+                continue
             state = guarded(plugin, plugin.refresh, known, self._placed, view) if wide else known
             if isinstance(state, Skip):
                 continue
@@ -290,6 +297,10 @@ class FleetTrial:
             else:
                 answer = guarded(plugin, plugin.filter, state, view, rows)
             np.copyto(codes, answer, where=codes == 0)
+            if alone:
+                fixed |= answer != 0
+        if not passed:
+            self._passed.update(rows[~fixed].tolist())
         return codes
 
 

@@ -146,9 +146,9 @@ class ObservedNodes(_Facet):
         """(cluster, node) of a row."""
         return self._fleet.name_of(row)
 
-    def names_of(self, rows: Sequence[int]) -> list[tuple[str, str]]:
-        """(cluster, node) of each live row."""
-        return self._fleet.names_of(rows)
+    def by_name(self) -> Ints:
+        """[n] the place of each row in the order of (cluster, node)."""
+        return self._fleet.by_name()
 
     def row_of(self, cluster: str, node: str) -> int | None:
         """The row of a node, None if there is none."""

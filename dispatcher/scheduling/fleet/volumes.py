@@ -31,12 +31,14 @@ class VolumesInUse:
 
     def take(self, row: int, cluster: str, pod: Pod) -> None:
         """A pod is on a row of a cluster."""
-        used = self._on.setdefault(row, Counter())
-        used.update((pod.namespace, volume) for volume in pod.volumes)
+        used = self._on.get(row)
+        if used is None:
+            used = self._on[row] = Counter()
+        _more(used, [(pod.namespace, volume) for volume in pod.volumes])
         self._reserve(row + 1)
         self._different[row] = len(used)
-        self._users.update(_claims(cluster, pod))
-        self._disks.update(_disks(pod))
+        _more(self._users, _claims(cluster, pod))
+        _more(self._disks, _disks(pod))
 
     def release(self, row: int, cluster: str, pod: Pod) -> None:
         """The exact inverse of `take`."""
@@ -95,6 +97,11 @@ def _claims(cluster: str, pod: Pod) -> list[_Named]:
 def _disks(pod: Pod) -> list[CsiVolume]:
     found = (csi_volume_of_disk(one) for one in pod.volumes if one.kind != CLAIM)
     return [one for one in found if one is not None]
+
+
+def _more(counts: Counter[T], come: Sequence[T]) -> None:
+    for one in come:
+        counts[one] += 1
 
 
 def _less(counts: Counter[T], gone: Sequence[T]) -> None:

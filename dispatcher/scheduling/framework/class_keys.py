@@ -1,4 +1,6 @@
-"""The class keys of pods, asked once for a template: pods of one controller differ in `model.pod.OWN_FIELDS` alone."""
+"""The class keys of pods, asked once for a template: pods of one controller differ in `model.pod.OWN_FIELDS` alone, and
+in the names of their claims.
+"""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
@@ -38,8 +40,6 @@ class ClassKeys:
     def of(self, placed: Placed, make: Callable[[Placed], ClassKey]) -> ClassKey:
         """The key that `make` makes of the pod, or has made of another one like it."""
         template = template_of(placed.pod)
-        if template is None:
-            return make(placed)
         looked = (template, placed.refused, placed.counts_as, *[ask(placed) for ask in self._asked])
         whose = (placed.home, placed.pod.namespace, placed.pod.owner)
         known = self._known.get(whose)
@@ -52,7 +52,7 @@ class ClassKeys:
         return key
 
 
-def keyed_by_template(plugin: Plugin) -> bool:
-    """Whether a plugin says so of the `class_key` that it has: who replaces that one must say it again."""
-    said = next(one for one in type(plugin).__mro__ if "class_key" in vars(one) or "keyed_by_template" in vars(one))
+def keyed_by_template(plugin: Plugin, key: str = "class_key") -> bool:
+    """Whether a plugin says so of the `key` method that it has: who replaces that one must say it again."""
+    said = next(one for one in type(plugin).__mro__ if key in vars(one) or "keyed_by_template" in vars(one))
     return plugin.keyed_by_template and "keyed_by_template" in vars(said)

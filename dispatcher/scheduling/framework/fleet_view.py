@@ -94,8 +94,8 @@ class Nodes(Protocol):
         """(cluster, node) of a row."""
         ...
 
-    def names_of(self, rows: Sequence[int]) -> list[tuple[str, str]]:
-        """The same of many."""
+    def by_name(self) -> Ints:
+        """[n] the place of each row in the order of (cluster, node)."""
         ...
 
     def row_of(self, cluster: str, node: str) -> int | None:

@@ -77,8 +77,9 @@ class Plugin(ABC, Generic[S]):
 
     name: ClassVar[str]
     depends: ClassVar[Depends] = Depends.NODE
-    # Whether `class_key` is the same for pods that differ in `model.pod.OWN_FIELDS` alone, as long as the plugin lives:
-    # asked once for a template then, else of every pod.
+    # Whether `class_key` is the same for pods that differ in `model.pod.OWN_FIELDS` and in names of their claims alone,
+    # as long as the plugin lives: asked once for a template then, else of every pod. It says the same of `standing_key`
+    # for pods without volumes, as long as nothing in the fleet moves.
     keyed_by_template: bool = False
     by_cluster: bool = False  # of a STATIC Filter or Score: all nodes of a cluster get the same answer
     forecasts: bool = False  # whether it reads `fleet.signals.forecast`

@@ -18,7 +18,7 @@ from dispatcher.scheduling.framework import (
     Rows,
     Score,
 )
-from dispatcher.scheduling.framework.class_keys import ClassKey, ClassKeys
+from dispatcher.scheduling.framework.class_keys import ClassKey, ClassKeys, keyed_by_template
 from dispatcher.scheduling.framework.derived import Derived, joined
 from dispatcher.scheduling.framework.lifecycle import Bind, PostBind, PostFilter, PreBind, PreEnqueue
 from dispatcher.scheduling.framework.named_nodes import NamedNodes, NamesNodes
@@ -36,6 +36,11 @@ class PluginError(Exception):
     def __init__(self, plugin: str, detail: str) -> None:
         super().__init__(f"plugin {plugin}: {detail}"[:500])
         self.plugin = plugin
+
+    @classmethod
+    def of(cls, plugin: str, error: Exception) -> "PluginError":
+        """For what a plugin raised."""
+        return cls(plugin, f"{type(error).__name__}: {error}")
 
 
 class Faults:
@@ -57,13 +62,15 @@ class Faults:
         return texts
 
 
-def guarded(plugin: "Plugin | ExplainingPlugin", call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+def guarded(
+    plugin: "Plugin | ExplainingPlugin | ReservesRows", call: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T:
     """Call into a plugin; whatever it raises becomes a PluginError with its name."""
     watch = STOPWATCH.get()
     try:
         return call(*args, **kwargs) if watch is None else watch.call(plugin.name, call, args, kwargs)
     except Exception as error:
-        raise PluginError(plugin.name, f"{type(error).__name__}: {error}") from error
+        raise PluginError.of(plugin.name, error) from error
 
 
 @runtime_checkable
@@ -87,6 +94,23 @@ class ReservesMany(Protocol):
         """Book all of these, or raise and book none. Answers one function a pod, called when its record is wanted: it
         returns what `explain` would have said had the pods been booked one by one. Empty: there is nothing to say.
         """
+        ...
+
+
+@runtime_checkable
+class ReservesRows(Protocol):
+    """A Reserve plugin that judges by class, too, and books many pods of one class at once, each on its row."""
+
+    name: ClassVar[str]
+
+    def apart(self, state: object, pods: Sequence[Placed]) -> bool:
+        """Whether `reserve` takes all of these, and booking one changes nothing that any filter, score or standing key
+        says of another but what `FleetState.suppose` shows. `state`: what PreFilter answered for their class.
+        """
+        ...
+
+    def reserve_rows(self, state: object, pods: Sequence[Placed], rows: Sequence[int], fleet: FleetView) -> None:
+        """Book each on its row, or raise and book none."""
         ...
 
 
@@ -214,10 +238,18 @@ class Plan:
     def standing_key(self, key: ClassKey, placed: Placed, fleet: FleetView) -> ClassKey:
         """`key` and what else tells its pods apart as the fleet is now. PluginError if a plugin fails."""
         for at, plugin in self.standing:
-            found = guarded(plugin, plugin.standing_key, placed, fleet)
+            try:  # asked of every pod: cheaper than `guarded`
+                found = plugin.standing_key(placed, fleet)
+            except Exception as error:
+                raise PluginError.of(plugin.name, error) from error
             if found is not None:
                 key = ClassKey.of((*key[:at], (key[at], found), *key[at + 1 :]))
         return key
+
+    @cached_property
+    def stands_by_template(self) -> bool:
+        """Whether pods of one template without volumes have equal standing keys, as long as nothing moves."""
+        return all(keyed_by_template(plugin, "standing_key") for _, plugin in self.standing)
 
 
 def _is_gate(plugin: Plugin, *, judged: bool) -> bool:

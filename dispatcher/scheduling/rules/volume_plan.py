@@ -135,9 +135,19 @@ def plan_of(placed: Placed, fleet: FleetView) -> VolumePlan | Refuse:
     fleet.objects.of(home, StorageClass)  # noted: where and how a class provides is not in the key
     volumes = fleet.objects.derived(home, volumes_for, PersistentVolume)
     delayed = [_delayed(claim, made_by, volumes, home, fleet) for claim, made_by in waiting]
-    # Those whose node is chosen come first; the others by size, so that small claims leave large volumes to large ones.
-    delayed.sort(key=lambda one: (not one.node, 0 if one.node else one.claim.request))
+    delayed.sort(key=lambda one: _turn(one.claim))
     return VolumePlan(home, tuple(bound), tuple(delayed))
+
+
+def _turn(claim: PersistentVolumeClaim) -> tuple[bool, int]:
+    """Those whose node is chosen come first; the others by size: small claims leave large volumes to large ones."""
+    return not claim.selected_node, 0 if claim.selected_node else claim.request
+
+
+def delayed_claims(placed: Placed, fleet: FleetView) -> list[PersistentVolumeClaim] | Refuse:
+    """The claims of the pod's plan that have no volume yet, in its order; or the Refuse in its place."""
+    found = _sorted_claims(placed, fleet)
+    return found if isinstance(found, Refuse) else sorted([claim for claim, _ in found[1]], key=_turn)
 
 
 def _delayed(

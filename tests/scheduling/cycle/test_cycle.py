@@ -6,6 +6,7 @@ from collections.abc import Hashable
 import numpy as np
 import pytest
 
+from dispatcher.model.pod import Volume
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -26,6 +27,7 @@ from dispatcher.scheduling.framework import (
 )
 from dispatcher.scheduling.records.log import DecisionLog
 from tests.builders import PodBuilder, fleet, node, pod, put, reading
+from tests.plugins.asking import make
 from tests.scheduling.tiny_plugins import Fit, Live, Quota, Ready, Selector, Spread, length, profile
 
 
@@ -287,3 +289,39 @@ def test_the_log_keeps_the_latest_result_of_the_latest_pods() -> None:
     assert found is not None
     assert found.record()["outcome"] == "scheduled"
     assert log.summary(("a", "uid-p3")).startswith("a/n1 score ")
+
+
+class Standing(Fit):
+    """Notes of which pods it is asked what else tells them apart."""
+
+    name = "Fit"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def standing_key(self, placed: Placed, fleet: FleetView) -> Hashable:
+        self.asked.append(placed.pod.name)
+        return placed.pod.labels.get("means")
+
+
+class StandingByTemplate(Standing):
+    keyed_by_template = True
+    standing_key = Standing.standing_key
+
+
+@pytest.mark.parametrize(
+    ("plugin", "volumes", "asked"),
+    [(Standing, (), True), (StandingByTemplate, (), False), (StandingByTemplate, (Volume("claim", "c"),), True)],
+    ids=["silent", "by template", "with volumes"],
+)
+def test_of_pods_of_one_template_that_fit_nowhere_one_is_asked_what_tells_it_apart(
+    plugin: type[Standing], volumes: tuple[Volume, ...], *, asked: bool
+) -> None:
+    one = plugin()
+    pods = [pod(f"p{at}").cpu(64).set(volumes=volumes).labels(means="a" if at < 6 else "b") for at in range(8)]
+    items = [(("a", built.pod.uid), built) for built in (each.placed() for each in pods)]
+    results = scheduler(fleet(a=[node("n1").cpu(2)]), one, make("DefaultPreemption")).schedule_class(items)
+    assert {one.reasons for one in results if isinstance(one, Unschedulable)} == {frozenset((Reason.INSUFFICIENT,))}
+    assert len(results) == len(items)
+    assert ("p4" in one.asked) is asked
+    assert "p6" in one.asked

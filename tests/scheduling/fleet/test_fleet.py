@@ -300,3 +300,13 @@ def test_running_pods_of_a_template_hold_its_labels_and_requests_once() -> None:
     assert len({id(one.labels) for one in (*ones, other)}) == 1
     assert [one.requests is ones[0].requests for one in (*ones, other)] == [True, True, True, False]
     assert (other.requests, other.labels) == ({"cpu": 250}, {"app": "web"})
+
+
+def test_rows_stand_in_the_order_of_their_nodes_names_also_after_a_row_has_another_node() -> None:
+    state = fleet(b=["n3", "n1"], a=["n2"])
+    names = [state.name_of(row) for row in np.argsort(state.by_name())]
+    assert names == [("a", "n2"), ("b", "n1"), ("b", "n3")]
+    state.remove_node("b", "n3")
+    state.put_node("a", node("n0").build())
+    names = [state.name_of(row) for row in np.argsort(state.by_name()) if state.live[row]]
+    assert names == [("a", "n0"), ("a", "n2"), ("b", "n1")]

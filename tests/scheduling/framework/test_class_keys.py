@@ -27,7 +27,14 @@ CHANGES: dict[str, list[Any]] = {
     "owner": ["one", "two", ""],
     "namespace": ["x", "y"],
     "tolerations": [(), (Toleration("dedicated", "Exists"),)],
-    "volumes": [(), (Volume("claim", "data"),), (Volume("claim", "scratch", ephemeral=True),)],
+    "volumes": [
+        (),
+        (Volume("claim", "data"),),
+        (Volume("claim", "data-1"),),
+        (Volume("claim", "data", read_only=True),),
+        (Volume("claim", "scratch", ephemeral=True),),
+        (Volume("gcePersistentDisk", "data"),),
+    ],
     "name": ["n1", "n2"],
     "uid": ["u1", "u2"],
 }
@@ -98,3 +105,13 @@ def test_what_is_a_pods_own_is_no_part_of_its_template() -> None:
     other = another_of_its_template(Placed(one, "a")).pod
     assert template_of(one) == template_of(other)
     assert {name for name in Pod.__struct_fields__ if getattr(one, name) != getattr(other, name)} == set(OWN_FIELDS)
+
+
+def test_the_names_of_claims_are_no_part_of_a_template_and_those_of_disks_are() -> None:
+    def using(*volumes: Volume) -> object:
+        return template_of(pod("one").set(volumes=volumes).build())
+
+    assert using(Volume("claim", "data-0")) == using(Volume("claim", "data-1"))
+    assert using(Volume("claim", "data-0")) != using(Volume("claim", "data-0", ephemeral=True))
+    assert using(Volume("claim", "data-0")) != using(Volume("claim", "data-0"), Volume("claim", "data-1"))
+    assert using(Volume("gcePersistentDisk", "one")) != using(Volume("gcePersistentDisk", "two"))
