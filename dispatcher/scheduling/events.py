@@ -1,5 +1,6 @@
 """What goes into the core and what comes out of it: plain data, the whole surface between core and world."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -81,11 +82,19 @@ class Tick:
     budget: int | None = 1000
 
 
+def _never() -> bool:
+    return False
+
+
 @dataclass(frozen=True)
 class Decide:
-    """Run scheduling cycles, of at most `budget` pods: what a Tick does besides, so that each can be timed alone."""
+    """Run scheduling cycles, of at most `budget` pods: what a Tick does besides, so that each can be timed alone.
+
+    `enough` is asked after each class of pods whether to leave the rest for the next Decide.
+    """
 
     budget: int = 1000
+    enough: Callable[[], bool] = _never
 
 
 Event = ClusterChanged | FoldOn | ClusterSilent | Answered | Unanswered | Unsent | PeersAcknowledged | Tick | Decide

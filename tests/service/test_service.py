@@ -264,6 +264,25 @@ async def test_slow_decisions_do() -> None:
     assert core.budgets[2] < core.budgets[0] / 2
 
 
+class AsksWhen(FakeCore):
+    """Is asked to decide, and asks at once and after a slice whether it has decided enough."""
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        if isinstance(event, Decide) and not self.order:
+            self.order.append(str(event.enough()))
+            time.sleep(FAST.slice_s)
+            self.order.append(str(event.enough()))
+        return super().handle(event, now)
+
+
+async def test_after_a_slice_of_time_the_core_is_told_to_leave_the_rest_for_later() -> None:
+    core = AsksWhen()
+    core.queue.active = 5
+    async with running(service(core)):
+        await core.until(lambda: len(core.budgets) >= 1)
+    assert core.order == ["False", "True"]
+
+
 class SlowToBegin(FakeCore):
     """A round of decisions takes longer than a slice, however few they are."""
 

@@ -1,6 +1,6 @@
 """Decides queued pods: batches of one class out of the queue, decisions on their way, refusals back with reasons."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling import events
@@ -33,8 +33,8 @@ class Deciding:
         for scheduler in self._state.profiles:
             scheduler.post_filters.may_evict = self.evictions.may_evict
 
-    def decide(self, budget: int, now: float) -> None:
-        """Decide at most `budget` pods."""
+    def decide(self, budget: int, now: float, enough: Callable[[], bool]) -> None:
+        """Decide at most `budget` pods, the first class of them at least: see `events.Decide`."""
         state = self._state
         while budget > 0:
             batch = state.queue.pop_class(now, budget)
@@ -53,6 +53,8 @@ class Deciding:
                 if all(isinstance(result, Decision) for result in results):
                     state.queue.go_on(ready[0], now)  # others of the batch may have gone back as another class
             self._taken_back(promised, now)
+            if enough():
+                break
         self.binding.settle(now)
 
     def _follow_up(self, items: Sequence[QueuedPod], results: Sequence[Result], now: float) -> None:

@@ -20,6 +20,7 @@ from dispatcher.scheduling.events import (
     Answered,
     ClusterChanged,
     ClusterSilent,
+    Decide,
     Effect,
     OperatorWarning,
     SendIntents,
@@ -392,3 +393,19 @@ def test_what_another_cluster_opens_decides_whether_a_blanket_toleration_reaches
     core.handle(ClusterChanged(msgspec.structs.replace(told, incarnation="life-2", opens=opens)), 2.0)
     effects = [effect for at in (2.0, 3.0, 15.0) for effect in core.handle(Tick(), at)]
     assert bool(intents(effects, messages.Claim)) == placed
+
+
+def test_who_has_decided_enough_goes_on_with_the_next_class_the_next_time() -> None:
+    core = make_core(("east",))
+    small, large = (
+        tuple(pod(f"{kind}-{n}", requests={"cpu": cpu}) for n in (1, 2)) for kind, cpu in (("a", 100), ("b", 200))
+    )
+    report(core, *small, *large)
+    rounds = [intents(core.handle(Decide(enough=lambda: True), 2.0), Bind) for _ in range(3)]
+    assert [[one.pod.name for one in bound] for bound in rounds] == [["a-1", "a-2"], ["b-1", "b-2"], []]  # type: ignore[attr-defined]
+
+
+def test_who_never_has_enough_decides_all_classes_at_once() -> None:
+    core = make_core(("east",))
+    report(core, pod("a"), pod("b", requests={"cpu": 200}))
+    assert len(intents(core.handle(Decide(), 2.0), Bind)) == 2
