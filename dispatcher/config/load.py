@@ -98,6 +98,7 @@ def load_config(
     misread = {one.key.partition("[")[0] for one in problems}
     problems += [*_environment_problems(), *_cluster_problems(config, document)]
     clusters = tuple(_placed(cluster, document) for cluster in config.clusters)
+    nobody, names = tuple[Tenant, ...](), [cluster.name for cluster in clusters]
     election = _lease_placed(config.leader_election, document)
     gateway, signing = _files_placed(config, document)
     problems += gateway_problems(gateway, config.clusters, document, reach=reach, expired_too=expired_too)
@@ -114,13 +115,11 @@ def load_config(
     problems += unusable + [one for one in of_profiles if not (doubtful and one.text.startswith(UNKNOWN_PLUGIN))]
     timing = _with_backoffs(config.timing, read)
     problems += _timing_problems(timing, document) + _election_problems(config.leader_election, document)
-    problems += _rebalancing_problems(config.rebalancing, document)
-    nobody, names = tuple[Tenant, ...](), [cluster.name for cluster in clusters]
-    problems += link_problems(config.links, names, document)
+    problems += _rebalancing_problems(config.rebalancing, document) + link_problems(config.links, names, document)
     tenants = _referred(document, config, "tenants", problems, lambda file: read_tenants(file, names), nobody)
     if problems:
         raise ConfigError(_in_order(problems))
-    signals = _signal_notes(document, named, clusters)
+    signal_notes = _signal_notes(document, named, clusters)
     return DispatcherConfig(
         clusters=clusters,
         profiles=read.profiles,
@@ -139,7 +138,7 @@ def load_config(
         log=config.log,
         file=FilePath(path) if path is not None else None,
         registry=known,
-        notes=(*(_file_notes(gateway, signing, clusters, document) if reach else ()), *read.notes, *signals),
+        notes=(*(_file_notes(gateway, signing, clusters, document) if reach else ()), *read.notes, *signal_notes),
         policy_files=(*plugin_files, *(file for _, _, file in named)),
     )
 

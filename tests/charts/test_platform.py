@@ -123,22 +123,19 @@ def test_an_agent_on_ray_that_measures_links_is_reached_there(helm: Helm) -> Non
 
 
 @pytest.mark.parametrize(
-    ("chart", "names"),
+    ("chart", "volume", "names"),
     [
-        ("dispatcher", {"dnsNames": ["gateway.example"]}),
-        ("agent", {"uris": ["spiffe://global-dispatcher.io/cluster/east"]}),
+        ("dispatcher", "gateway", {"dnsNames": ["gateway.example"]}),
+        ("dispatcher", "signing", {"uris": ["spiffe://global-dispatcher.io/dispatcher"]}),
+        ("agent", "gateway", {"uris": ["spiffe://global-dispatcher.io/cluster/east"]}),
     ],
 )
 def test_cert_manager_fills_the_secret_that_the_pod_mounts(
-    charts: dict[str, list[Object]], chart: str, names: dict[str, list[str]]
+    charts: dict[str, list[Object]], chart: str, volume: str, names: dict[str, list[str]]
 ) -> None:
-    made = only(charts[chart], "Certificate")["spec"]
-    (volume,) = [
-        one
-        for one in only(charts[chart], "Deployment")["spec"]["template"]["spec"]["volumes"]
-        if one["name"] == "gateway"
-    ]
-    assert made["secretName"] == volume["secret"]["secretName"]
+    volumes = only(charts[chart], "Deployment")["spec"]["template"]["spec"]["volumes"]
+    (secret,) = [one["secret"]["secretName"] for one in volumes if one["name"] == volume]
+    (made,) = [one["spec"] for one in of_kind(charts[chart], "Certificate") if one["spec"]["secretName"] == secret]
     assert made["issuerRef"] == {"name": "fleet", "kind": "ClusterIssuer", "group": "cert-manager.io"}
     assert {key: made.get(key) for key in ("dnsNames", "uris") if key in made} == names
 

@@ -237,8 +237,7 @@ class FleetState(DerivedReadings):
     def assume_all(self, newcomers: Sequence[tuple[PodId, Placed]], rows: Sequence[int]) -> None:
         """Assume pods that are nowhere yet, each on its live row: what `place` does, with one write a column.
 
-        All are of one class: they request and count as the same. None takes a host port or inline disk (see
-        `can_suppose`).
+        All are of one class: they request and count as the same. None takes a host port or inline disk.
         """
         occupants, by_node, by_row, now = self._occupants, self._at, self._awaited.by_row, self.now
         first = newcomers[0][1]
@@ -392,14 +391,6 @@ class FleetState(DerivedReadings):
     def _namespace_labels(self, cluster: str, namespace: str) -> Mapping[str, str]:
         found = self.kept.of(cluster, Namespace).get(namespace)
         return found.labels if found else _NO_LABELS
-
-    def image_sizes(self, image: str) -> Ints:
-        """[n] bytes of an image on each node, 0 where it is not."""
-        return self._images.sizes(image, self._nodes)
-
-    def nodes_with_image(self, image: str) -> int:
-        """How many nodes have an image."""
-        return self._images.nodes_with(image)
 
     def _placed_in(self, pods: PodSet, level: str) -> Iterator[tuple[Placed, int]]:
         namespaces, found = pods.namespaces, self._apps.holding(pods)

@@ -291,6 +291,14 @@ class NodeTable(NodeColumns):
     def _domain_size(self, level: str) -> int:
         return self.n if level == HOST_LEVEL else len(self.domain_values(level))
 
+    def image_sizes(self, image: str) -> Ints:
+        """[n] bytes of an image on each node, 0 where it is not."""
+        return self._images.sizes(image, self._nodes)
+
+    def nodes_with_image(self, image: str) -> int:
+        """How many nodes have an image."""
+        return self._images.nodes_with(image)
+
     def domain_values(self, key: str) -> Sequence[str]:
         """The texts behind the codes of `domain(key)`; a host is 'cluster/node'."""
         level = level_of(key)

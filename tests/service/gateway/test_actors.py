@@ -59,6 +59,9 @@ class InProcess:
         self.section = section
         self._exchange: Exchange | None = None
         self._stack = contextlib.AsyncExitStack()
+        self._asked: set[asyncio.Task[bytes]] = (
+            set()
+        )  # long polls under way: they end with the actor, as Ray's calls do
         self.batches: list[int] = []  # of each message in, how many calls it had
         self.collected: list[int] = []  # of each message out, how many answers
 
@@ -69,6 +72,8 @@ class InProcess:
 
     async def kill(self) -> None:
         self._exchange = None
+        for asked in self._asked:
+            asked.cancel()
         await self._stack.aclose()
 
     async def send(self, session: str, batch: bytes) -> None:
@@ -77,9 +82,16 @@ class InProcess:
 
     async def collect(self, since: bytes, wait_s: float) -> bytes:
         exchange = self._alive()
-        data = await exchange.collect(since, wait_s)
+        asked = asyncio.create_task(exchange.collect(since, wait_s))
+        self._asked.add(asked)
+        try:
+            await asyncio.wait((asked,))
+        finally:
+            asked.cancel()
+            self._asked.discard(asked)
         if exchange is not self._exchange:
             raise AgentDied("it died")
+        data = asked.result()
         self.collected.append(len(decode_collected(data).answers))
         return data
 
