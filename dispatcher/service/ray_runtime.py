@@ -77,7 +77,7 @@ class RayRuntime:
         quiet = {"namespace": NAMESPACE, "log_to_driver": False, "logging_level": "ERROR"}
         if options.address:
             if problem := insecure(options.address, os.environ):
-                raise CommandError(f"{problem} (docs/connectivity.md)")
+                raise CommandError(f"{problem}; or let agents dial in, `via: gateway` (docs/connectivity.md)")
             _probe(options.address)
             ray.init(address=options.address, **quiet)
             return

@@ -29,7 +29,7 @@ def prepare_environment(address: str) -> None:
         )
     os.environ["RAY_AUTH_MODE"] = "token"
     if problem := insecure(address, os.environ):
-        raise WrongConfiguration(problem)
+        raise WrongConfiguration(f"{problem}; or dial in, by a section `gateway` (docs/connectivity.md)")
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"] = "0"  # the actor is stopped first: nothing is left to drain
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")
