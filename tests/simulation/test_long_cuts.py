@@ -6,6 +6,7 @@ import pytest
 
 from dispatcher.model.messages import Changes
 from dispatcher.scheduling import events
+from tests.laws.examples import ALL
 from tests.simulation.test_other_hands import Calm, source
 
 
@@ -22,7 +23,7 @@ class Overheard(Calm):
         super()._feed(event)
 
 
-@pytest.mark.parametrize("seconds", [180, 3600])
+@pytest.mark.parametrize("seconds", (180, 3600) if ALL else (180,))
 def test_after_a_cut_an_agent_of_the_same_life_tells_what_changed_and_what_ran_goes_on(seconds: int) -> None:
     async def story() -> None:
         fleet = Overheard()
