@@ -28,7 +28,7 @@ class Profiles:
         if not schedulers or len(self._by_name) < len(schedulers):
             raise ValueError("profiles need at least one, and each its own schedulerName")
         self._first, self.canaries = schedulers[0], Canaries(schedulers)
-        self._schedulers = tuple(schedulers)
+        self._schedulers, self._canaried = tuple(schedulers), any(one.canary for one in schedulers)
         self._not_followed = {one.plan.profile: _not_followed(one.plan) for one in schedulers}
         self._helped_by: dict[tuple[str, Reason], WakeEvent] = {}
         self.nominations = self._first.nominations
@@ -46,7 +46,9 @@ class Profiles:
     def of(self, placed: Placed) -> Scheduler:
         """The scheduler of a pod; a delegate, or a pod found bound that names none, is the first one's."""
         named = self._by_name.get(placed.pod.scheduler_name)
-        return self._first if named is None else self.canaries.instead_of(named, placed)
+        if named is None:
+            return self._first
+        return self.canaries.instead_of(named, placed) if self._canaried else named  # asked several times a pod
 
     def name_of(self, placed: Placed) -> str:
         """The schedulerName of the profile that decides a pod."""
