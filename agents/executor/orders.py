@@ -5,12 +5,11 @@ of the other clusters is let through in the order in which the leader has signed
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from agents.executor.recent import Recent
-from dispatcher.model.seals import LIFE_S, PEERS, Header, Seal, read_header, read_seal
+from dispatcher.model.seals import LIFE_S, PEERS, Audience, Header, Seal, read_header, read_seal
 
 UNSIGNED, UNREADABLE, CERTIFICATE, SIGNATURE = "unsigned", "unreadable", "certificate", "signature"
 AUDIENCE, EXPIRED, EARLY, OVERTAKEN, EPOCH = "audience", "expired", "early", "overtaken", "epoch"
@@ -27,13 +26,6 @@ class Refused(Exception):  # noqa: N818 - reads as what happened
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(f"refused ({reason}): {text}")
         self.reason = reason
-
-
-class Audience(NamedTuple):
-    """Whose messages these are: the cluster, and the UID of its kube-system namespace, '' while it is not known."""
-
-    cluster: str
-    uid: str
 
 
 class OrderCheck:
@@ -75,9 +67,13 @@ class OrderCheck:
             raise Refused(
                 AUDIENCE, "this agent does not know yet which cluster it serves: its API server has to answer"
             )
-        if (header.cluster, header.cluster_uid) != audience:
+        if (header.cluster, header.cluster_uid) != audience[:2]:
             meant = f"cluster {header.cluster[:64]!r} (kube-system {header.cluster_uid[:64] or 'not known yet'})"
             raise Refused(AUDIENCE, f"it was signed for {meant}; this is {audience.cluster!r} ({audience.uid})")
+        if header.incarnation != audience.incarnation:
+            raise Refused(
+                AUDIENCE, "it was signed for this agent before it restarted, or for another one of the cluster"
+            )
 
     def _check_time(self, header: Header, now: float) -> None:
         late, early = now - header.expires, header.expires - LIFE_S - now

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 import structlog
 
-from agents.executor.orders import Audience
 from agents.executor.policy import Accept, ExecutorPolicy
 from agents.kube.client import KubeClient, Patience
 from agents.kube.session import Access
@@ -33,6 +32,7 @@ from agents.runtime.settings import EXECUTOR, OBSERVER, AgentSettings
 from agents.runtime.watching import Watching
 from agents.telemetry.source import Status
 from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, PodRef, Telemetry
+from dispatcher.model.seals import Audience
 
 LOG = structlog.get_logger("agent")
 CANCEL_AGAIN_S = 0.5
@@ -75,7 +75,9 @@ class Agent:
         if settings.role != EXECUTOR:
             observed = (self._client, self._watching, settings, self._news, self._who, lambda: self.health)
             self._observing = Observing(*observed)
-        self.gate = OrderGate(settings.orders, lambda: Audience(settings.cluster, self._health.cluster_uid))
+        self.gate = OrderGate(
+            settings.orders, lambda: Audience(settings.cluster, self._health.cluster_uid, self.incarnation)
+        )
         self._probes = PeerProbes(settings.links, lambda: self._health.cluster_uid)
         self._outcomes: Counter[str] = Counter()
         self.metrics = MetricsServer(settings.metrics, self._told)

@@ -13,10 +13,10 @@ from pathlib import Path
 import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from agents.executor.orders import EPOCH, REASONS, Audience, OrderCheck, Refused
+from agents.executor.orders import EPOCH, REASONS, OrderCheck, Refused
 from agents.runtime.settings import OrderSettings
 from dispatcher.model.leader_certificate import Authorities, Leader, leader_of, objection
-from dispatcher.model.seals import Header
+from dispatcher.model.seals import Audience, Header
 
 LOG = structlog.get_logger("audit")
 LOOK_S = 5.0  # between two looks whether the file has changed
@@ -95,7 +95,7 @@ class OrderGate:
             trust, unsigned = Trust(settings, pace), settings.unsigned == "take"
             self._check = OrderCheck(trust.key_of, take_unsigned=unsigned, skew_s=settings.clock_skew_s)
         self._audience, self._clock, self._pace = audience, clock, pace
-        self.verified = 0
+        self.verified, self._unsigned_told_at = 0, float("-inf")
         self.refused: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
         self._told: dict[str, tuple[float, int]] = {}  # reason -> when it was last told, and how often it was then
 
@@ -109,6 +109,9 @@ class OrderGate:
             self._tell(kind, refusal)
             raise
         self.verified += header is not None
+        if header is None and self._pace() - self._unsigned_told_at >= TELL_S:
+            self._unsigned_told_at = self._pace()
+            LOG.warning("an unsigned message is obeyed", kind=kind, problem="orders.unsigned is take: set it to refuse")
         return header
 
     def same_epoch(self, kind: str, header: Header | None, epoch: int) -> None:

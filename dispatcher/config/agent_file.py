@@ -32,6 +32,9 @@ def agent_yaml_problems(document: Document, now: dt.datetime | None = None) -> l
     ca_file = settings.kubelet.ca_file
     if ca_file and not FilePath(ca_file).is_file():
         problems.append(document.problem(("kubelet", "ca_file"), f"there is no file {ca_file}"))
+    if settings.orders.ca_file:
+        found = authority_problems("ca_file", settings.orders.ca_file, now or dt.datetime.now(dt.UTC))
+        problems += [document.problem(("orders", one.key), one.text) for one in found]
     if settings.gateway is not None:
         problems += _gateway_problems(settings.gateway, settings, document, now or dt.datetime.now(dt.UTC))
     return problems

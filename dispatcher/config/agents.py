@@ -20,7 +20,12 @@ from dispatcher.scheduling.framework.plugin_args import did_you_mean, shown
 _BESIDE = {"cluster": "name", "kubeconfig": "kubeconfig", "context": "context", "role": "via"}
 
 
-_FILES = (("key_file",), ("log_file",), ("kubelet", "ca_file"))  # keys of an agent that name files
+_FILES = (
+    ("key_file",),
+    ("log_file",),
+    ("kubelet", "ca_file"),
+    ("orders", "ca_file"),
+)  # keys of an agent that name files
 _SOURCE_FILES = {"token_file", "password_file", "ca_file", "cert_file", "key_file", "path"}  # of a source of telemetry
 
 

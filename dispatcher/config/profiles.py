@@ -35,7 +35,9 @@ class CanarySection(Section):
     """That this profile decides a share of another profile's pods in its place, to be compared with it."""
 
     of: Annotated[str, Field(description="schedulerName of that profile")] = SCHEDULER_NAME
-    percent: Annotated[float, Field(gt=0, le=100, description="of its pods, by their UIDs")]
+    percent: Annotated[
+        float, Field(ge=0, le=100, multiple_of=0.01, description="of its pods, by their UIDs; 0: none of them")
+    ]
 
 
 class ProfileFile(Section):

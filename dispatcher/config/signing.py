@@ -2,6 +2,10 @@
 
 import datetime as dt
 from collections.abc import Callable, Sequence
+from pathlib import Path as FilePath
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from dispatcher.config.certificates import FileProblem, PairFiles, expiring, pair_problems, uris_of
 from dispatcher.config.document import Document
@@ -12,6 +16,7 @@ from dispatcher.model.leader_certificate import LEADER_URI
 from dispatcher.scheduling.framework.plugin_args import shown
 
 SIGNING = "signing"
+_CERT_MANAGER = "privateKey: {algorithm: Ed25519}"
 FILES = ("cert_file", "key_file")
 
 
@@ -34,7 +39,14 @@ def signing_problems(section: SigningSection, document: Document, *, reach: bool
     if not any(one.key == "cert_file" for one in found) and (uris := uris_of(section.cert_file)) != (LEADER_URI,):
         text = f"{section.cert_file} is not of the dispatcher: its URIs are {shown(list(uris))}, not {LEADER_URI}"
         found.append(FileProblem("cert_file", text))
+    if not found and not isinstance(_key_of(section.cert_file), Ed25519PublicKey):
+        text = f"{section.cert_file} is of no Ed25519 key, which orders are signed with (cert-manager: {_CERT_MANAGER})"
+        found.append(FileProblem("cert_file", text))
     return [document.problem((SIGNING, one.key), one.text) for one in found]
+
+
+def _key_of(file: str) -> object:
+    return x509.load_pem_x509_certificate(FilePath(file).read_bytes()).public_key()
 
 
 def _now(expired_too: bool) -> dt.datetime | None:

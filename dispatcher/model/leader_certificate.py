@@ -25,8 +25,16 @@ class Authorities:
 
     @classmethod
     def read(cls, pem: bytes) -> "Authorities":
-        """Of a PEM file. ValueError: it holds no certificate, or something that is not what it says."""
-        return cls(tuple(x509.load_pem_x509_certificates(pem)), tuple(revocation_lists(pem)))
+        """Of a PEM file. ValueError: no certificate is in it, or a block that is neither one nor a revocation list, as a
+        list that was cut off: then what is revoked is not known.
+        """
+        found = cls(tuple(x509.load_pem_x509_certificates(pem)), tuple(revocation_lists(pem)))
+        if (blocks := pem.count(b"-----BEGIN ")) != len(found.certificates) + len(found.lists):
+            kinds = "CERTIFICATE nor X509 CRL"
+            raise ValueError(
+                f"one of its {blocks} blocks is neither {kinds}, or is cut off: bring the whole file again"
+            )
+        return found
 
 
 @dataclass(frozen=True)
@@ -41,10 +49,13 @@ class Leader:
 def leader_of(der: bytes, authorities: Authorities) -> Leader | str:
     """Whose certificate this is, or why it is not the dispatcher's. Times and lists are another matter: `objection`."""
     try:
-        certificate = x509.load_der_x509_certificate(der)
-        key, uris, is_authority = certificate.public_key(), _uris(certificate), _is_authority(certificate)
-    except (ValueError, TypeError) as error:
-        return f"its certificate cannot be read: {error}"
+        return _leader_of(x509.load_der_x509_certificate(der), authorities)
+    except Exception as error:  # an odd version, extension or algorithm: the library has a class for each
+        return f"its certificate cannot be read: {type(error).__name__}: {str(error)[:200]}"
+
+
+def _leader_of(certificate: x509.Certificate, authorities: Authorities) -> Leader | str:
+    key, uris, is_authority = certificate.public_key(), _uris(certificate), _is_authority(certificate)
     if uris != (LEADER_URI,) or is_authority:
         named = ", ".join(uris)[:200] or "no URI"
         return f"its certificate is not of the dispatcher: it names {named}, not {LEADER_URI}"

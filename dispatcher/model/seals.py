@@ -21,9 +21,20 @@ ORDERS, PEERS = "orders", "peers"  # what is sealed: an IntentBatch, a Peers
 _PREFIX = b"global-dispatcher order 1\n"  # so that the signature is good for nothing else
 
 
+class Audience(NamedTuple):
+    """For whom a message is: a cluster as the fleet calls it, the UID of its kube-system namespace, and the life of the
+    agent's process. '' is not known yet.
+    """
+
+    cluster: str
+    uid: str
+    incarnation: str
+
+
 class Header(Record, frozen=True):
     """What is signed beside the message. The audience is `cluster`, as the fleet calls it, with `cluster_uid`, the UID
-    of its kube-system namespace.
+    of its kube-system namespace, and `incarnation`, the life of the agent's process: what it remembers of orders that
+    were given up ends with that, so no order is good for the next one.
 
     `kind`: ORDERS or PEERS. `expires`: seconds since 1970. `life` names one life of a dispatcher's process, `number`
     grows with each message that it seals. `epoch`: of the dispatcher, as in the message.
@@ -36,6 +47,7 @@ class Header(Record, frozen=True):
     expires: float
     life: str
     number: int
+    incarnation: str
 
 
 class Seal(Record, frozen=True):
@@ -69,7 +81,7 @@ def read_seal(data: bytes) -> Seal | None:
         return None
     try:
         return _SEAL.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 
 
@@ -78,7 +90,7 @@ def read_header(taken: Seal, key: Ed25519PublicKey, body: bytes) -> Header | Non
     try:
         key.verify(taken.signature, _signed(taken.header, body))
         return _HEADER.decode(taken.header)
-    except (InvalidSignature, msgspec.MsgspecError, UnicodeDecodeError):
+    except (InvalidSignature, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 
 

@@ -11,7 +11,7 @@ from ray import cancel
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayActorError, RayError
 
 from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, Telemetry, encode
-from dispatcher.model.seals import ORDERS, PEERS
+from dispatcher.model.seals import ORDERS, PEERS, Audience
 from dispatcher.service.link import (
     AgentDied,
     AgentFault,
@@ -37,20 +37,20 @@ class RayLink:
         """`sealer` signs what the actor acts on."""
         self.cluster = cluster
         self._open, self._sealer = open_actor, sealer
-        self._uid = ""  # of the cluster's kube-system namespace, as it was last told
+        self._audience = Audience(cluster, "", "")  # as it last told
         self._handle: Any = None
         self._opening: asyncio.Future[Any] | None = None
 
     async def hello(self, *, timeout_s: float) -> Hello:
         """Who the agent is."""
         told = read(Hello, await self._call("hello", timeout_s), self.cluster)
-        self._uid = told.cluster_uid or self._uid
+        self._audience = Audience(self.cluster, told.cluster_uid or self._audience.uid, told.incarnation)
         return told
 
     async def changes(self, incarnation: str, since: int, wait_s: float, *, timeout_s: float) -> Changes:
         """What changed after `since`."""
         told = read(Changes, await self._call("changes", timeout_s, incarnation, since, wait_s), self.cluster)
-        self._uid = told.cluster_uid or self._uid
+        self._audience = Audience(self.cluster, told.cluster_uid or self._audience.uid, told.incarnation)
         return told
 
     async def execute(self, batch: IntentBatch, *, timeout_s: float) -> OutcomeBatch:
@@ -74,7 +74,7 @@ class RayLink:
 
     def _sealed(self, kind: str, body: bytes, epoch: int) -> tuple[bytes, ...]:
         """The bytes and their seal, if there is one: actors of the version before take no second word."""
-        made = self._sealer.seal(kind, body, epoch, (self.cluster, self._uid))
+        made = self._sealer.seal(kind, body, epoch, self._audience)
         return (body, made) if made else (body,)
 
     async def _call(self, method: str, timeout_s: float, *args: object) -> bytes:

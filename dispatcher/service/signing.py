@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dispatcher.config.sections import SigningSection
-from dispatcher.model.seals import LIFE_S, Header, SigningKey, seal
+from dispatcher.model.seals import LIFE_S, Audience, Header, SigningKey, seal
 
 log = structlog.get_logger("signing")
 _LOOK_S = 5.0  # between two looks whether the files have changed
@@ -25,15 +25,15 @@ _LOOK_S = 5.0  # between two looks whether the files have changed
 class Sealer(Protocol):
     """Makes the seal of a message: see dispatcher.model.seals."""
 
-    def seal(self, kind: str, body: bytes, epoch: int, audience: tuple[str, str]) -> bytes:
-        """Of these bytes. `audience`: a cluster's name in the fleet and its kube-system UID, '' while not known."""
+    def seal(self, kind: str, body: bytes, epoch: int, audience: Audience) -> bytes:
+        """Of these bytes."""
         ...
 
 
 class NoSigner:
     """Of a dispatcher without a signing key: its messages go unsigned."""
 
-    def seal(self, kind: str, body: bytes, epoch: int, audience: tuple[str, str]) -> bytes:
+    def seal(self, kind: str, body: bytes, epoch: int, audience: Audience) -> bytes:
         """None."""
         return b""
 
@@ -52,11 +52,13 @@ class Signer:
         self._read_at = _version(key) if isinstance(key, SigningSection) else ()
         self._signing = read_signing_key(key) if isinstance(key, SigningSection) else key
 
-    def seal(self, kind: str, body: bytes, epoch: int, audience: tuple[str, str]) -> bytes:
+    def seal(self, kind: str, body: bytes, epoch: int, audience: Audience) -> bytes:
         """As of Sealer."""
         if self._section is not None and time.monotonic() - self._looked_at >= _LOOK_S:
             self._look(self._section)
-        header = Header(kind, *audience, epoch, self._clock() + LIFE_S, self._life, next(self._numbers))
+        cluster, uid, incarnation = audience
+        expires, number = self._clock() + LIFE_S, next(self._numbers)
+        header = Header(kind, cluster, uid, epoch, expires, self._life, number, incarnation)
         return seal(self._signing, header, body)
 
     def _look(self, section: SigningSection) -> None:

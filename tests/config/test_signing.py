@@ -4,9 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from dispatcher.config import ConfigError, load_config
 from dispatcher.service.gateway.authority import ensure
+from tests.agents.runtime.leader import certified
 
 GATEWAY = "gateway: {cert_file: gateway.crt, key_file: gateway.key, client_ca_file: ca.crt}\n"
 DIALLED = "clusters: [{name: a, via: gateway}]\nleader_election: {enabled: false}\n" + GATEWAY
@@ -39,6 +43,17 @@ def test_without_a_key_it_says_what_agents_will_do(folder: Path) -> None:
     problems, notes = told(folder, "")
     assert problems == []
     assert "orders go unsigned" in notes[0]
+
+
+def test_a_key_that_cannot_sign_orders_is_named(tmp_path: Path) -> None:
+    ensure(tmp_path, ["localhost"], ["a"])
+    made = certified(tmp_path, key=ec.generate_private_key(ec.SECP256R1()))
+    key = made.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (tmp_path / "signing.key").write_bytes(key)
+    (tmp_path / "signing.crt").write_bytes(x509.load_der_x509_certificate(made.certificate).public_bytes(Encoding.PEM))
+    problems, _ = told(tmp_path, GOOD)
+    assert "is of no Ed25519 key" in problems[0]
+    assert "privateKey: {algorithm: Ed25519}" in problems[0]
 
 
 WRONG: dict[str, tuple[str, Callable[[str], bool]]] = {

@@ -78,8 +78,8 @@ class Booking:
         done: list[Reserve] = []
         try:
             for judge in self.by_row:
+                done.append(judge)  # what it holds when it raises half-way is given back, too
                 guarded(judge, judge.reserve_rows, answer_of(judge.name), pods, rows, self.view)
-                done.append(judge)
             for plugin in self.many:
                 told = guarded(plugin, plugin.reserve_all, pods, self.view)
                 done.append(plugin)

@@ -79,7 +79,9 @@ def canary_problems(named: Iterable[tuple[str, str]], names: Sequence[str]) -> l
     found, bases = [], dict[str, str]()
     canaries = dict(named)
     for canary, base in canaries.items():
-        if base not in names:
+        if base == canary:
+            found.append(f"profile {canary} is a canary of itself: give it a scheduler_name of its own")
+        elif base not in names:
             found.append(f"profile {canary} is a canary of {base}, which is no profile here: {', '.join(names)}")
         elif base in canaries:
             found.append(f"profile {canary} is a canary of {base}, which is a canary itself")

@@ -287,10 +287,14 @@ class Scheduler(Booking):
 
     def _selected(self, pod_id: PodId, placed: Placed) -> Decision | None:
         key = self.plan.standing_key(self.plan.class_key(placed), placed, self.view)
-        for selector in self._selectors(key, pod_id, placed):
-            found = selector.select(pod_id, placed) if selector.prepare(placed) is None else None
-            if found is not None:
-                return found if isinstance(found, Decision) else None
+        try:
+            for selector in self._selectors(key, pod_id, placed):
+                found = selector.select(pod_id, placed) if selector.prepare(placed) is None else None
+                if found is not None:
+                    return found if isinstance(found, Decision) else None
+        except PluginError:
+            self._classes.drop(key)  # what it holds may be half written
+            raise
         return None
 
     # --- refusing ----------------------------------------------------------------------------------------------------

@@ -22,7 +22,6 @@ from agents.runtime.event_loop import run
 from agents.runtime.limits import allow_open_files, collect_less_often
 from agents.runtime.logs import configure_logging, log_path
 from dispatcher.config.sections import GatewaySection
-from dispatcher.service.errors import CommandError
 from dispatcher.service.gateway.exchange import Exchange
 from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.gateway.remote import SILENT_S, Actor
@@ -117,8 +116,8 @@ class GatewayActor:
                 async with gateway.serving():
                     self._served = (asyncio.get_running_loop(), exchange)
                     await asyncio.Event().wait()
-            except CommandError as error:  # a file that is being written, a port of a process that is just ending
-                self._problem = str(error)
+            except Exception as error:  # a file that is being written, a port of a process that is just ending, a fault
+                self._served, self._problem = None, str(error)
                 log.error("the gateway actor cannot serve", actor=self._settings.name, problem=self._problem)
             await asyncio.sleep(_LISTEN_AGAIN_S)
 
@@ -166,6 +165,10 @@ class RayActor:
             ray.kill(actor)
             _wait_until_gone(self._settings.name)
             actor = make_actor(self._settings)
+            if ray.get(actor.digest.remote(), timeout=_STARTING_S) != self._settings.digest():
+                raise ValueError(
+                    f"{self._settings.name} was made by another dispatcher meanwhile: it is looked at again"
+                )
         self._checked = True
         return actor
 

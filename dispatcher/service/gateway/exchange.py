@@ -115,9 +115,6 @@ class Exchange:
         if batch.boot != self.boot:
             return
         mine = self._session(session)
-        for number in batch.given_up:
-            if (task := mine.under_way.get(number)) is not None:
-                task.cancel()
         for number in batch.replaced:
             if (line := self._lines.get(number)) is not None:
                 self._gateway.replace(line)
@@ -125,6 +122,9 @@ class Exchange:
             task = asyncio.create_task(self._ask(mine, asked), name=f"call {asked.call.method}")
             mine.under_way[asked.number] = task
             task.add_done_callback(partial(_done, mine, asked.number))
+        for number in batch.given_up:  # also of a call that comes with this very message: it does not begin
+            if (begun := mine.under_way.get(number)) is not None:
+                begun.cancel()
 
     async def collect(self, data: bytes, wait_s: float) -> bytes:
         """A Collected of what came in after a Since; waits up to `wait_s` seconds for something."""
@@ -152,6 +152,8 @@ class Exchange:
     async def _ask(self, session: Session, asked: Asked) -> None:
         method = asked.call.method
         try:
+            if method not in _KINDS:
+                raise AgentFault(f"this gateway actor knows no call {method[:64]!r}: its build is another")
             if (line := self._lines.get(asked.line)) is None:
                 raise AgentDied("the connection ended before the call was sent")
             verdict, body = ANSWER, await line.call(asked.call)
@@ -179,7 +181,7 @@ class Exchange:
         self._lines, self._served = lines, tuple(served)
         self._state += 1
         for session in self._sessions.values():
-            session.wake(urgent=True)
+            session.wake(urgent=False)  # who comes and goes all the time is told of with others
 
 
 def _done(session: Session, number: int, _: asyncio.Task[None]) -> None:

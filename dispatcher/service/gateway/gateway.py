@@ -134,10 +134,11 @@ class Gateway:
     def _refusal(self, offered: Named, named: Named) -> web.Response | None:
         """Why who has a certificate of `named` may not serve what it offers to; None: it may."""
         if named not in (offered, Named(offered.cluster)):
-            for served in _served(offered):
-                if served in self._absent and served not in self._lines:
-                    self._absent[served] = f"an agent was refused: its certificate is of {str(named)!r}"
-                    self.on_change()
+            why = f"an agent was refused: its certificate is of {str(named)!r}"
+            absent = [one for one in _served(offered) if one in self._absent and one not in self._lines]
+            if any(self._absent[one] != why for one in absent):  # who tries again and again is told of once
+                self._absent |= dict.fromkeys(absent, why)
+                self.on_change()
             log.warning(
                 "an agent is refused: its certificate is of another", asked=str(offered), certificate=str(named)
             )

@@ -13,7 +13,7 @@ import msgspec
 from agents.runtime.outbound.calls import CHANGES, EXECUTE, HELLO, SET_PEERS, TELEMETRY, Call
 from agents.runtime.settings import EXECUTOR, OBSERVER
 from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, Telemetry, encode
-from dispatcher.model.seals import ORDERS, PEERS
+from dispatcher.model.seals import ORDERS, PEERS, Audience
 from dispatcher.service.link import AgentMismatch, AgentMissing, LinkError, read, within
 from dispatcher.service.signing import NO_SIGNER, Sealer
 
@@ -36,8 +36,8 @@ class GatewayLink:
         """`sealer` signs here, in the leader's process: what a line is given are bytes and their seal."""
         self.cluster = cluster
         self._find, self._sealer = find, sealer
-        self._uid = ""  # of the cluster's kube-system namespace, as it was last told
-        self._told: tuple[Line, Hello] | None = None  # who the executor apart last said it is, over which connection
+        self._observer = Audience(cluster, "", "")  # as it last told
+        self._told: tuple[Line, Hello] | None = None  # who the executor last said it is, over which connection
 
     @property
     def executor_apart(self) -> bool | None:
@@ -50,7 +50,7 @@ class GatewayLink:
     async def hello(self, *, timeout_s: float) -> Hello:
         """Who the agent is. What its executor has obeyed, and its keys, count as the executor itself says."""
         told = read(Hello, await self._call(OBSERVER, Call(HELLO), timeout_s), self.cluster)
-        self._uid = told.cluster_uid or self._uid
+        self._observer = Audience(self.cluster, told.cluster_uid or self._observer.uid, told.incarnation)
         if self.executor_apart is None:
             return told
         executor = await self._executor()
@@ -61,7 +61,7 @@ class GatewayLink:
         """What changed after `since`."""
         call = Call(CHANGES, incarnation=incarnation, since=since, wait_s=wait_s)
         told = read(Changes, await self._call(OBSERVER, call, timeout_s), self.cluster)
-        self._uid = told.cluster_uid or self._uid
+        self._observer = Audience(self.cluster, told.cluster_uid or self._observer.uid, told.incarnation)
         if self.executor_apart is None:
             return told
         executor = await self._executor()
@@ -78,16 +78,23 @@ class GatewayLink:
 
     async def execute(self, batch: IntentBatch, *, timeout_s: float) -> OutcomeBatch:
         """Carry out intents."""
-        call = await self._sealed(EXECUTE, ORDERS, encode(batch), batch.dispatcher_epoch)
+        seal = self._sealer.seal(ORDERS, body := encode(batch), batch.dispatcher_epoch, await self._executes())
+        call = Call(EXECUTE, body, seal=seal)
         return read(OutcomeBatch, await self._call(EXECUTOR, call, timeout_s), self.cluster)
 
     async def set_peers(self, peers: Peers, *, timeout_s: float) -> PeersAck:
         """Tell what the proxy nodes shall show; and an observer apart, whom to probe."""
-        call = await self._sealed(SET_PEERS, PEERS, encode(peers), peers.dispatcher_epoch)
+
+        def call(audience: Audience) -> Call:
+            return Call(SET_PEERS, body, seal=self._sealer.seal(PEERS, body, peers.dispatcher_epoch, audience))
+
+        body, executes = encode(peers), await self._executes()
         if self.executor_apart is None:
-            return read(PeersAck, await self._call(EXECUTOR, call, timeout_s), self.cluster)
+            return read(PeersAck, await self._call(EXECUTOR, call(executes), timeout_s), self.cluster)
         heard, seen = await asyncio.gather(
-            self._call(EXECUTOR, call, timeout_s), self._call(OBSERVER, call, _ASIDE_S), return_exceptions=True
+            self._call(EXECUTOR, call(executes), timeout_s),
+            self._call(OBSERVER, call(self._observer), _ASIDE_S),
+            return_exceptions=True,
         )
         if isinstance(heard, BaseException):
             raise heard
@@ -101,14 +108,15 @@ class GatewayLink:
         """How its sources of live load do."""
         return read(Telemetry, await self._call(OBSERVER, Call(TELEMETRY), timeout_s), self.cluster)
 
-    async def _sealed(self, method: str, kind: str, body: bytes, epoch: int) -> Call:
-        """For the cluster as its executor says which it is; where the executor is apart, its observer does not say."""
-        if self.executor_apart and (executor := await self._executor()) is not None:
-            self._uid = executor.cluster_uid
-        return Call(method, body, seal=self._sealer.seal(kind, body, epoch, (self.cluster, self._uid)))
+    async def _executes(self) -> Audience:
+        """Who carries orders out, as the executor itself says; where it is apart, the observer does not say."""
+        executor = await self._executor()
+        if executor is None:
+            return self._observer if self.executor_apart is None else Audience(self.cluster, "", "")
+        return Audience(self.cluster, executor.cluster_uid, executor.incarnation)
 
     async def _executor(self) -> Hello | None:
-        """Who the executor apart says it is: asked once a connection, and remembered while there is none."""
+        """Who the executor says it is: asked once a connection, and remembered while there is none."""
         line = self._find(EXECUTOR)
         if not isinstance(line, str) and (self._told is None or self._told[0] is not line):
             try:

@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import Protocol
 
-import msgspec
 import structlog
 
 from agents.runtime.outbound.calls import CHANGES, Call
@@ -129,7 +128,7 @@ class RemoteGateway:
             self._calls, self._given_up, self._replaced = [], [], []
             try:
                 await self._actor.send(self._known.session, encode_any(batch))
-            except LinkError as error:
+            except Exception as error:  # as above
                 self._fail((asked.number for asked in batch.calls), f"{self.name}: {error}")
 
     async def _collect(self) -> None:
@@ -137,7 +136,7 @@ class RemoteGateway:
         while True:
             try:
                 collected = decode_collected(await self._actor.collect(encode_any(self._known), WAIT_S))
-            except (LinkError, msgspec.MsgspecError) as error:
+            except Exception as error:  # whatever an actor does, it is asked again
                 failures += 1
                 self._lost(f"its gateway actor {self.name} does not answer: {error}")
                 await asyncio.sleep(_PAUSES.after(failures))
@@ -186,7 +185,8 @@ class RemoteGateway:
         if self._lines():
             log.warning("gateway actor does not answer", actor=self.name, problem=why)
         self.served = dict.fromkeys(self._nobody, why)
-        self._known = Since(self._known.session, self._known.boot, self._known.upto)
+        # Of another session: an answer that did not get through, too large perhaps, must not be sent again for ever.
+        self._known = Since(secrets.token_hex(8), self._known.boot)
         self._drop_all(why)
 
     def _drop_all(self, why: str) -> None:

@@ -14,6 +14,7 @@ from dispatcher.scheduling.events import Answered, ClusterChanged, Event, Unansw
 from dispatcher.scheduling.records.decision import Decision
 
 MOST_WAYS = 4096  # at once; the oldest is told unfinished for a newer one
+MOST_SPANS = 64  # of one way: of a pod that is tried again for ever, the first
 ABANDONED_S = 3600.0
 
 Attributes = Mapping[str, str | int]
@@ -43,6 +44,11 @@ class Way:
     since: float = 0.0  # the last that was heard of it
     spans: list[Span] = field(default_factory=list)
     begun: dict[str, tuple[str, str, float]] = field(default_factory=dict)
+
+    def add(self, span: Span) -> None:
+        """One part more."""
+        if len(self.spans) < MOST_SPANS:
+            self.spans.append(span)
 
 
 @dataclass(frozen=True)
@@ -75,9 +81,9 @@ class Ways:
         way.attempts += 1
         way.cluster, way.node = decision.cluster, decision.node
         queued_at = way.spans[-1].end if way.spans else way.begun_at
-        way.spans.append(Span("queue", min(queued_at, decision.time), decision.time))
+        way.add(Span("queue", min(queued_at, decision.time), decision.time))
         attributes: Attributes = {"cluster": way.cluster, "node": way.node}
-        way.spans.append(Span("decide", decision.time, max(now, decision.time), attributes))
+        way.add(Span("decide", decision.time, max(now, decision.time), attributes))
         self._heard(uid, way, now)
 
     def sent(self, cluster: str, intents: Iterable[AnyIntent], now: float) -> None:
@@ -94,6 +100,7 @@ class Ways:
         """Something was heard of a cluster."""
         if not self._ways:
             return
+        self._bound(now)
         if isinstance(event, Answered):
             for outcome in event.outcomes:
                 self._answered(outcome.id, outcome.verdict, now)
@@ -112,7 +119,7 @@ class Ways:
         way = self._ways[uid]
         kind, cluster, begun_at = way.begun.pop(intent_id)
         attributes: Attributes = {"intent": kind, "cluster": cluster, "verdict": verdict[:16]}
-        way.spans.append(Span("intent", begun_at, now, attributes))
+        way.add(Span("intent", begun_at, now, attributes))
         self._heard(uid, way, now)
 
     def _shown(self, uid: str, way: Way, now: float) -> None:
@@ -125,7 +132,7 @@ class Ways:
 
     def _bound(self, now: float) -> None:
         """Ways that nothing comes of do not pile up."""
-        while True:
+        while self._ways:
             uid, oldest = next(iter(self._ways.items()))
             if len(self._ways) <= MOST_WAYS and (not oldest.since or now - oldest.since <= ABANDONED_S):
                 return

@@ -3,6 +3,7 @@
 import datetime as dt
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -10,12 +11,12 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from dispatcher.config.sections import SigningSection
 from dispatcher.model.leader_certificate import LEADER_URI
-from dispatcher.model.seals import LIFE_S, ORDERS, Header, SigningKey, seal
+from dispatcher.model.seals import LIFE_S, ORDERS, Audience, Header, SigningKey, seal
 from dispatcher.service.gateway.authority import SIGNING, ensure
 from dispatcher.service.signing import read_signing_key
 
 NOW = dt.datetime.now(dt.UTC).timestamp()
-AUDIENCE = ("a", "a-cluster-uid")
+AUDIENCE = Audience("a", "a-cluster-uid", "agent-life")
 NAMED = x509.UniformResourceIdentifier
 
 
@@ -36,12 +37,13 @@ def certified(
     *,
     days: tuple[int, int] = (-1, 90),
     is_authority: bool = False,
+    key: Any = None,
 ) -> SigningKey:
     """Another key that this authority has certified, for whatever it says."""
     authority = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
     signs = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
     assert isinstance(signs, ec.EllipticCurvePrivateKey)
-    key, now = ed25519.Ed25519PrivateKey.generate(), dt.datetime.fromtimestamp(NOW, dt.UTC)
+    key, now = key or ed25519.Ed25519PrivateKey.generate(), dt.datetime.fromtimestamp(NOW, dt.UTC)
     made = (
         x509.CertificateBuilder()
         .subject_name(x509.Name([]))
@@ -59,7 +61,7 @@ def certified(
 
 def header(
     kind: str = ORDERS,
-    audience: tuple[str, str] = AUDIENCE,
+    audience: tuple[str, str, str] = AUDIENCE,
     *,
     epoch: int = 1,
     expires: float = NOW + LIFE_S,
@@ -67,7 +69,8 @@ def header(
     life: str = "life",
 ) -> Header:
     """What a leader signs beside a message."""
-    return Header(kind, *audience, epoch, expires, life, number)
+    cluster, uid, incarnation = audience
+    return Header(kind, cluster, uid, epoch, expires, life, number, incarnation)
 
 
 def sealed(key: SigningKey, body: bytes, told: Header | None = None) -> bytes:

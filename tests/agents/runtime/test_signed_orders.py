@@ -14,13 +14,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from structlog.testing import capture_logs
 
-from agents.executor.orders import Audience, Refused
+from agents.executor.orders import Refused
 from agents.runtime.order_gate import LOOK_S, TELL_S, OrderGate
 from agents.runtime.outbound.answering import hear_of_peers, obey
 from agents.runtime.settings import OrderSettings
 from dispatcher.config.certificates import ROLES
 from dispatcher.model.messages import BOUND, STALE, UNKNOWN, IntentBatch, OutcomeBatch, Peer, Peers, decode, encode
-from dispatcher.model.seals import LIFE_S, ORDERS, PEERS, Seal, SigningKey, read_seal
+from dispatcher.model.seals import LIFE_S, ORDERS, PEERS, Audience, Seal, SigningKey, read_seal
 from dispatcher.service.gateway.authority import ensure, ephemeral_authority, name_of, read_authority
 from dispatcher.service.gateway.revocation import with_list
 from dispatcher.service.signing import Signer
@@ -58,7 +58,9 @@ class Door:
     gate: OrderGate = field(init=False)
 
     def __post_init__(self) -> None:
-        self.gate = OrderGate(self.settings, lambda: Audience("a", self.uid), lambda: self.now, lambda: self.pace)
+        self.gate = OrderGate(
+            self.settings, lambda: Audience("a", self.uid, "agent-life"), lambda: self.now, lambda: self.pace
+        )
 
     def refusal(self, body: bytes, seal: bytes, kind: str = ORDERS) -> str:
         """Why these bytes are refused, '' if they are not."""
@@ -116,15 +118,19 @@ CASES: dict[str, tuple[str, Make]] = {
     ),
     "orders for another cluster": (
         "audience",
-        lambda _, leader, __: sealed(leader, BODY, header(audience=("b", "b-cluster-uid"))),
+        lambda _, leader, __: sealed(leader, BODY, header(audience=("b", "b-cluster-uid", "agent-life"))),
     ),
     "orders for another cluster of this name": (
         "audience",
-        lambda _, leader, __: sealed(leader, BODY, header(audience=("a", "another-uid"))),
+        lambda _, leader, __: sealed(leader, BODY, header(audience=("a", "another-uid", "agent-life"))),
     ),
     "orders for a cluster whose UID the leader did not know": (
         "audience",
-        lambda _, leader, __: sealed(leader, BODY, header(audience=("a", ""))),
+        lambda _, leader, __: sealed(leader, BODY, header(audience=("a", "", "agent-life"))),
+    ),
+    "orders for this agent before it restarted": (
+        "audience",
+        lambda _, leader, __: sealed(leader, BODY, header(audience=("a", "a-cluster-uid", "its life before"))),
     ),
     "word of peers as orders": ("audience", lambda _, leader, __: sealed(leader, BODY, header(PEERS))),
     "within what clocks may differ": (
@@ -176,7 +182,7 @@ def test_bytes_cannot_be_moved_between_header_and_orders(folder: Path, leader: S
 def test_an_agent_that_does_not_know_its_own_cluster_yet_obeys_nobody(folder: Path, leader: SigningKey) -> None:
     it = door(folder)
     it.uid = ""
-    assert it.refusal(BODY, sealed(leader, BODY, header(audience=("a", "")))) == "audience"
+    assert it.refusal(BODY, sealed(leader, BODY, header(audience=("a", "", "agent-life")))) == "audience"
 
 
 def test_word_of_peers_counts_once_and_in_its_order_and_of_each_life_of_a_dispatcher(
@@ -246,13 +252,44 @@ def test_another_authority_in_the_file_counts_without_a_restart(
     assert it.refusal(BODY, sealed(leader, BODY)) == "", "a file that cannot be read changes nothing"
 
 
+@pytest.mark.parametrize("odd", [b"-----BEGIN X509 CRL-----\nMII", b"-----BEGIN CRL-----\nMII\n-----END CRL-----\n"])
+def test_a_file_whose_revocation_list_cannot_be_read_is_not_taken_over(tmp_path: Path, odd: bytes) -> None:
+    key = make_fleet(tmp_path)
+    file = tmp_path / "ca.crt"
+    whole = file.read_bytes()
+    file.write_bytes(whole + odd)
+    it = door(tmp_path)
+    assert it.refusal(BODY, sealed(key, BODY)) == "certificate", "nobody knows what the list revoked"
+    file.write_bytes(whole)
+    it.pace += LOOK_S
+    assert it.refusal(BODY, sealed(key, BODY)) == ""
+
+
+def test_whatever_a_certificate_is_made_of_it_is_refused_and_counted(folder: Path, leader: SigningKey) -> None:
+    it, der = door(folder), leader.certificate
+    odd = [der[:at] + bytes([der[at] ^ bit]) + der[at + 1 :] for at in range(len(der)) for bit in (1, 128)]
+    told = [it.refusal(BODY, sealed(SigningKey(leader.key, one), BODY)) for one in odd]
+    assert set(told) == {"certificate"}
+    assert it.gate.refused["certificate"] == len(odd)
+
+
+def test_who_takes_unsigned_orders_is_told_so_again_and_again(folder: Path) -> None:
+    it = door(folder, unsigned="take")
+    with capture_logs() as lines:
+        for _ in range(3):
+            assert it.refusal(BODY, b"") == ""
+        it.pace += TELL_S
+        assert it.refusal(BODY, b"") == ""
+    assert [line["event"] for line in lines] == ["an unsigned message is obeyed"] * 2
+
+
 def test_a_dispatcher_signs_with_the_key_of_its_files_and_seals_nothing_twice_with_one_number(
     folder: Path, leader: SigningKey
 ) -> None:
     it, signer, body = door(folder), Signer(signing_section(folder), lambda: NOW), encode(Peers("dispatcher", 1))
     for _ in range(3):
         assert it.refusal(body, signer.seal(PEERS, body, 1, AUDIENCE), PEERS) == ""
-    assert it.refusal(BODY, signer.seal(ORDERS, BODY, 1, ("b", "a-cluster-uid"))) == "audience"
+    assert it.refusal(BODY, signer.seal(ORDERS, BODY, 1, Audience("b", "a-cluster-uid", "agent-life"))) == "audience"
     assert leader.certificate == read_seal(signer.seal(ORDERS, BODY, 1, AUDIENCE)).certificate  # type: ignore[union-attr]
 
 
@@ -302,7 +339,11 @@ HOSTILE: dict[str, Callable[[Attack, IntentBatch], tuple[bytes, bytes]]] = {
     ),
     "orders that the leader gave another cluster": lambda at, orders: (
         encode(orders),
-        sealed(at.leader, encode(orders), header(audience=("b", "b-cluster-uid"))),
+        sealed(at.leader, encode(orders), header(audience=("b", "b-cluster-uid", "agent-life"))),
+    ),
+    "orders that it held back until the agent had restarted": lambda at, orders: (
+        encode(orders),
+        sealed(at.leader, encode(orders), header(audience=("a", "a-cluster-uid", "its life before"))),
     ),
     "orders that it held back": lambda at, orders: (
         encode(orders),

@@ -120,7 +120,7 @@ def test_what_was_compared_is_counted_on_by_profiles_that_take_over() -> None:
     ("canaries", "said"),
     [
         ([(CANARY, "global-dispatcher-x")], "global-dispatcher-x, which is no profile here: global-dispatcher, "),
-        ([(CANARY, CANARY)], "which is a canary itself"),
+        ([(CANARY, CANARY)], "is a canary of itself: give it a scheduler_name of its own"),
         ([(CANARY, BASE), ("global-dispatcher-2", BASE)], "both canaries of global-dispatcher: one at a time"),
         ([(CANARY, BASE), ("global-dispatcher-2", CANARY)], "which is a canary itself"),
     ],

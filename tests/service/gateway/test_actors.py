@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from agents.runtime.outbound.calls import Call
 from agents.runtime.outbound.settings import GatewaySettings
 from dispatcher.config.sections import GatewaySection
 from dispatcher.model.messages import Bind, IntentBatch, PodRef
 from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.gateway.batches import decode_batch, decode_collected
+from dispatcher.service.gateway.certificates import Named
 from dispatcher.service.gateway.exchange import Exchange
 from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.gateway.remote import GatewaySite, RemoteLine
-from dispatcher.service.link import AgentDied, AgentMismatch, AgentMissing
+from dispatcher.service.link import AgentDied, AgentFault, AgentMismatch, AgentMissing
 from tests.service.fakes import FakeAgent
 from tests.service.gateway.test_gateway import WAIT_S, connected, dialling, eventually
 
@@ -285,3 +287,58 @@ async def test_a_call_that_is_given_up_ends_at_the_agent_too(fleet: Fleet) -> No
             await link.changes("", 0, 5.0, timeout_s=0.2)
         async with asyncio.timeout(WAIT_S):
             await ended.wait()
+
+
+async def test_a_call_that_is_given_up_before_it_was_sent_is_never_made(fleet: Fleet) -> None:
+    agent = fleet.agents["c00"]
+    async with fleet.dialled("c00"), fleet.dispatcher() as site:
+        link = site.link("c00")
+        await connected(link)
+        asked = len(agent.asked)
+        call = asyncio.create_task(link.changes("", 0, 5.0, timeout_s=WAIT_S))
+        await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        await link.hello(timeout_s=WAIT_S)  # crosses after it
+        assert len(agent.asked) == asked
+
+
+async def test_a_call_that_the_actor_does_not_know_is_answered_so(fleet: Fleet) -> None:
+    async with fleet.dialled("c00"), fleet.dispatcher() as site:
+        link = site.link("c00")
+        await connected(link)
+        line = link._find("executor")
+        assert not isinstance(line, str)
+        async with asyncio.timeout(WAIT_S):
+            with pytest.raises(AgentFault, match="knows no call 'sing'"):
+                await line.call(Call("sing"))
+
+
+@pytest.mark.parametrize("odd", [KeyError("x"), UnicodeDecodeError("utf-8", b"", 0, 1, "x"), OSError("x")])
+async def test_whatever_an_actor_does_it_is_asked_again(fleet: Fleet, odd: Exception) -> None:
+    two = fleet.actors["gateway-1"]
+    right, raised = two.collect, asyncio.Event()
+
+    async def fails(since: bytes, wait_s: float) -> bytes:
+        raised.set()
+        raise odd
+
+    async with fleet.dispatcher() as site:
+        two.collect = fails  # type: ignore[method-assign]
+        await two.kill()
+        async with asyncio.timeout(WAIT_S):
+            await raised.wait()
+        two.collect = right  # type: ignore[method-assign]
+        await two.begin()
+        await fleet.actors["gateway-0"].kill()
+        async with fleet.dialled("c00"):
+            await connected(site.link("c00"))
+
+
+async def test_who_is_refused_again_and_again_is_told_of_once(fleet: Fleet) -> None:
+    changes: list[None] = []
+    gateway = Gateway(fleet.actors["gateway-0"].section, CLUSTERS)
+    gateway.on_change = lambda: changes.append(None)
+    for _ in range(5):
+        assert gateway._refusal(Named("c00", "observer"), Named("c01")) is not None
+    assert len(changes) == 1

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from agents.executor.orders import Audience
 from agents.runtime.order_gate import OrderGate
 from agents.runtime.outbound.answering import answers_of
 from agents.runtime.outbound.calls import EXECUTE, SET_PEERS, Call
 from agents.runtime.outbound.dialling import Dialler
 from agents.runtime.settings import EXECUTOR, OrderSettings
 from dispatcher.model.messages import Bind, IntentBatch, Peers, PodRef, encode
+from dispatcher.model.seals import Audience
 from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.link import AgentFault
@@ -37,7 +37,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def fleet(folder: Path, sealer: Sealer) -> AsyncIterator[tuple[Gateway, FakeAgent, OrderGate]]:
     """A gateway whose links have this key, and an agent of cluster east that verifies by the authority's file."""
     agent, gateway = FakeAgent("east"), Gateway(section(folder), ["east"], sealer)
-    gate = OrderGate(OrderSettings(ca_file=str(folder / "ca.crt")), lambda: Audience("east", "east-uid"))
+    gate = OrderGate(
+        OrderSettings(ca_file=str(folder / "ca.crt")), lambda: Audience("east", "east-uid", agent.incarnation)
+    )
     async with gateway.serving():
         dialler = Dialler(Site(gateway, folder).settings("east"), "east", answers_of(agent, gate=gate))
         task = asyncio.create_task(dialler.run())
