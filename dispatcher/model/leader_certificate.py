@@ -25,8 +25,8 @@ class Authorities:
 
     @classmethod
     def read(cls, pem: bytes) -> "Authorities":
-        """Of a PEM file. ValueError: no certificate is in it, or a block that is neither one nor a revocation list, as a
-        list that was cut off: then what is revoked is not known.
+        """Of a PEM file. ValueError: it has no certificate, or a block that is neither one nor a revocation list. Of a
+        list that was cut off nobody knows what it revoked.
         """
         found = cls(tuple(x509.load_pem_x509_certificates(pem)), tuple(revocation_lists(pem)))
         if (blocks := pem.count(b"-----BEGIN ")) != len(found.certificates) + len(found.lists):

@@ -136,6 +136,8 @@ def no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (AGENT + PAIR, "west", "east", ["5: gateway.cert_file: cluster-east.crt is not of cluster west: its URIs are"]),
         (AGENT + PAIR + "  serer_name: x\n", "east", "east", ["7: gateway.serer_name: unknown key; did you mean"]),
         (AGENT + PAIR + "kubelet: {{ca_file: none.crt}}\n", "east", "east", ["7: kubelet.ca_file: there is no file"]),
+        (AGENT + PAIR + "orders: {{ca_file: none.crt}}\n", "east", "east", ["7: orders.ca_file: there is no file"]),
+        (AGENT + PAIR + "orders: {{ca_file: {folder}/ca.crt}}\n", "east", "east", []),
         (AGENT + PAIR + "key_file: none.pem\n", "east", "east", ["7: key_file: none.pem: the keys of cluster 'east'"]),
         (AGENT + HALF + "role: observer\nkey_file: none.pem\n", "east", "observer", []),
         (
@@ -152,6 +154,8 @@ def no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "of another cluster",
         "a key misspelt",
         "no CA of kubelets",
+        "no authorities of orders",
+        "authorities of orders",
         "no keys",
         "observer",
         "of another role",
