@@ -242,7 +242,7 @@ def test_a_merge_begins_with_the_best_rows_of_each_bucket_in_order(
     kernels.compile_all()
     bucket_of = np.asarray([chance.randrange(buckets) for _ in range(rows)], dtype=np.int64)
     totals = np.asarray([float(chance.randrange(9)) for _ in range(rows)])
-    ranks = np.asarray([chance.randrange(5) for _ in range(rows)], dtype=np.int64)
+    ranks = np.asarray(chance.sample(range(rows), rows), dtype=np.int64)  # no two nodes have one rank
     members = np.bincount(bucket_of, minlength=buckets)
     everything = Sorted(np.arange(rows), bucket_of, buckets, SimpleNamespace(members=members))
     found, starts = leading_rows(cast("BucketLayout", everything), totals, ranks, count)
