@@ -11,7 +11,7 @@ import typer
 
 from dispatcher.cli.cluster import cluster_app
 from dispatcher.cli.command_group import Commands, list_only
-from dispatcher.cli.membership import certificates, install, join, revoke
+from dispatcher.cli.membership import certificates, install, inventory, join, revoke
 from dispatcher.cli.options import DEFAULT_SERVER, Config, Out, Server
 from dispatcher.cli.output import Output
 from dispatcher.cli.signals import signals_app
@@ -57,7 +57,7 @@ app.add_typer(plugin_app, name="plugin")
 app.add_typer(cluster_app, name="cluster")
 app.add_typer(top_app, name="top")
 app.add_typer(signals_app, name="signals")
-for _one in (join, revoke, certificates, install):
+for _one in (join, revoke, certificates, install, inventory):
     app.command()(_one)
 
 Level = Annotated[LogLevel, typer.Option("--log-level", help="What to log to stderr.")]

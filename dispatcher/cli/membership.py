@@ -1,4 +1,4 @@
-"""Commands by which a cluster becomes a member of a fleet, or is no more: join, revoke, certificates, install."""
+"""Commands by which a cluster becomes a member of a fleet, or is no more, and what is known of those that may."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -149,6 +149,38 @@ def install(
     from dispatcher.cli.joining.target import Place
 
     raise typer.Exit(carry_out(Installing(Place(context, kubeconfig), user, uninstall, dry_run, output)))
+
+
+def inventory(
+    profiles: Annotated[str, typer.Argument(metavar="NAMESPACE", help="Where the ClusterProfiles are.")],
+    context: Annotated[
+        str,
+        typer.Option("--context", metavar="CONTEXT", help="Of the cluster that has them; default: the current one."),
+    ] = "",
+    providers: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Which program gives the credentials of which access provider (KEP-5339)."),
+    ] = None,
+    kubeconfig_out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write a kubeconfig with a context for each cluster, named like its profile."
+        ),
+    ] = None,
+    kubeconfig: Kubeconfig = "",
+    output: Out = Output.TABLE,
+) -> None:
+    """List the clusters that a cluster manager knows (ClusterProfiles), and write a kubeconfig that reaches them.
+
+    `join`, `install`, `run`, kubectl and Helm take that kubeconfig. It holds no credentials: the programs of the
+    providers file give them, each time they are needed. Exit code 1 where a profile cannot be entered: its row says
+    why.
+    """
+    from dispatcher.cli.inventory.command import Asked
+    from dispatcher.cli.inventory.command import inventory as carry_out
+    from dispatcher.cli.joining.target import Place
+
+    raise typer.Exit(carry_out(Asked(profiles, Place(context, kubeconfig), providers, kubeconfig_out, output)))
 
 
 def _dispatcher(context: str, kubeconfig: str) -> "Place | None":

@@ -19,6 +19,7 @@ from dispatcher.config.sections import (
     ENV_NESTING,
     ENV_PREFIX,
     IN_CLUSTER,
+    ClusterProfilesSection,
     ClusterSection,
     ConfigFile,
     GatewaySection,
@@ -66,6 +67,7 @@ class DispatcherConfig:
     tracing: TracingSection = field(default_factory=TracingSection)
     quota: QuotaSection = field(default_factory=QuotaSection)
     leader_election: LeaderElectionSection = field(default_factory=LeaderElectionSection)
+    cluster_profiles: ClusterProfilesSection = field(default_factory=ClusterProfilesSection)
     rebalancing: RebalancingSection = field(default_factory=RebalancingSection)
     links: LinksSection = field(default_factory=LinksSection)
     timing: TimingSection = field(default_factory=TimingSection)
@@ -99,8 +101,7 @@ def load_config(
     problems += [*_environment_problems(), *_cluster_problems(config, document)]
     clusters = tuple(_placed(cluster, document) for cluster in config.clusters)
     nobody, names = tuple[Tenant, ...](), [cluster.name for cluster in clusters]
-    election = _lease_placed(config.leader_election, document)
-    gateway, signing = _files_placed(config, document)
+    election, (gateway, signing) = _lease_placed(config.leader_election, document), _files_placed(config, document)
     problems += gateway_problems(gateway, config.clusters, document, reach=reach, expired_too=expired_too)
     problems += signing_problems(signing, document, reach=reach, expired_too=expired_too)
     if reach:
@@ -119,7 +120,7 @@ def load_config(
     tenants = _referred(document, config, "tenants", problems, lambda file: read_tenants(file, names), nobody)
     if problems:
         raise ConfigError(_in_order(problems))
-    signal_notes = _signal_notes(document, named, clusters)
+    notes = _file_notes(gateway, signing, clusters, document) if reach else ()
     return DispatcherConfig(
         clusters=clusters,
         profiles=read.profiles,
@@ -132,13 +133,14 @@ def load_config(
         tracing=config.tracing,
         quota=config.quota.model_copy(update={"ledger": _whole(document, config.quota.ledger)}),
         leader_election=election,
+        cluster_profiles=config.cluster_profiles,
         rebalancing=config.rebalancing,
         links=config.links,
         timing=timing,
         log=config.log,
         file=FilePath(path) if path is not None else None,
         registry=known,
-        notes=(*(_file_notes(gateway, signing, clusters, document) if reach else ()), *read.notes, *signal_notes),
+        notes=(*notes, *read.notes, *_signal_notes(document, named, clusters)),
         policy_files=(*plugin_files, *(file for _, _, file in named)),
     )
 

@@ -186,6 +186,18 @@ class LeaderElectionSection(Section):
     )
 
 
+class ClusterProfilesSection(Section):
+    """ClusterProfiles of a cluster manager, into whose status the leader writes what agents read of their clusters."""
+
+    namespace: Annotated[
+        str,
+        Field(
+            pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$", description="theirs, where the Lease is; empty: none"
+        ),
+    ] = ""
+    every_s: Annotated[Seconds, Field(ge=5, description="between two writes")] = 60.0
+
+
 class LinkRow(Section):
     """The way between two clusters, in both directions."""
 
@@ -312,6 +324,7 @@ class ConfigFile(BaseSettings):
     tracing: TracingSection = TracingSection()
     quota: QuotaSection = QuotaSection()
     leader_election: LeaderElectionSection = LeaderElectionSection()
+    cluster_profiles: ClusterProfilesSection = ClusterProfilesSection()
     rebalancing: RebalancingSection = RebalancingSection()
     links: LinksSection = LinksSection()
     timing: TimingSection = TimingSection()

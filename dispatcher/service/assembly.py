@@ -43,13 +43,15 @@ from dispatcher.service.traces.ways import Ways
 class Dispatcher:
     """A service, what can be asked of it, and how it takes over the profiles of a changed configuration.
 
-    `lead`: of one that follows, once its service has stopped: a dispatcher for a term, with the same fleet.
+    `lead`: of one that follows, once its service has stopped: a dispatcher for a term, with the same fleet. `loads`:
+    what is known of the load of its clusters.
     """
 
     service: Service
     views: CoreViews
     take_policies: Callable[[DispatcherConfig], None]
     lead: Callable[[Term], "Dispatcher"]
+    loads: LoadCollector
 
 
 def assemble(
@@ -88,7 +90,9 @@ def assemble(
         service.quota_file = _quota_file(config, ledger, fleet) if term is not NOBODY else None
         for collector in _collectors(config, service, fleet, ledger):
             service.metrics.watch(collector)
-        return Dispatcher(service, CoreViews(core, ledger), take_policies, lambda term: lead(term, service))
+        return Dispatcher(
+            service, CoreViews(core, ledger), take_policies, lambda term: lead(term, service), LoadCollector(fleet)
+        )
 
     def lead(term: Term, before: Service) -> Dispatcher:
         core.take_over(term.first_attempt)

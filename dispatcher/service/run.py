@@ -17,12 +17,13 @@ from dispatcher.config import ConfigError, DispatcherConfig, agent_settings, loa
 from dispatcher.config.gateway import here
 from dispatcher.config.sections import ClusterSection, LoginSection
 from dispatcher.plugins.registry import PluginSpec
+from dispatcher.service.cluster_profiles import publishing
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.gateway.authority import ephemeral_authority
 from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.gateway.remote import GatewaySite
 from dispatcher.service.interrupts import interruptible, uninterrupted
-from dispatcher.service.leader_client import candidate
+from dispatcher.service.leader_client import access_of, candidate
 from dispatcher.service.leadership import Leadership
 from dispatcher.service.link import AgentLink
 from dispatcher.service.logs import configure_logging
@@ -98,6 +99,8 @@ async def _serve(
         leadership = Leadership(one, links)
         terms = TermRunner(links, config, leadership)
         gateway.objection = terms.relay_objection
+        access = access_of(config.leader_election, here(config.clusters))
+        await stack.enter_async_context(publishing(config.cluster_profiles, access, terms.loads_led))
         reloader = Reloader(config, registry, terms.take_policies)
         serve_http = partial(listen, terms, config.http.host, config.http.port, config.http.login)
         return await serve_until_signal(terms, serve_http, ray.ended if ray else lambda: "", reloader)

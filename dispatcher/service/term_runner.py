@@ -14,6 +14,7 @@ from dispatcher.service.collectors import LeaderCollector
 from dispatcher.service.fleet_views import FleetViews
 from dispatcher.service.leadership import Leadership, LeaderStatus
 from dispatcher.service.link import AgentLink
+from dispatcher.service.load_metrics import LoadCollector
 from dispatcher.service.service import Service
 from dispatcher.service.term import NOBODY, Term
 
@@ -47,6 +48,10 @@ class TermRunner:
         """Where the HTTP API of the dispatcher that leads is, '' if that is not known."""
         url, host = self._config.leader_election.leader_url, self.leader_status.leader.rpartition("_")[0]
         return url.replace("{host}", host) if _HOST.fullmatch(host) else ""
+
+    def loads_led(self) -> LoadCollector | None:
+        """The load of the clusters while this process leads, else None."""
+        return self.dispatcher.loads if self.leader_status.leads else None
 
     def take_policies(self, changed: DispatcherConfig) -> None:
         """Decide by a changed configuration, in this term and in later ones."""

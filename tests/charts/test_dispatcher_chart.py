@@ -250,6 +250,19 @@ def test_its_role_is_leases_of_its_own_namespace_alone(helm: Helm) -> None:
     assert not of_kind(objects, "ClusterRole")
 
 
+def test_where_readings_are_published_it_may_write_the_status_of_cluster_profiles_there(helm: Helm) -> None:
+    objects = helm.template("dispatcher", {"config": {"cluster_profiles": {"namespace": "fleet"}}})
+    (role,) = (one for one in of_kind(objects, "Role") if one["metadata"]["namespace"] == "fleet")
+    group = {"apiGroups": ["multicluster.x-k8s.io"]}
+    assert role["rules"] == [
+        {**group, "resources": ["clusterprofiles"], "verbs": ["list"]},
+        {**group, "resources": ["clusterprofiles/status"], "verbs": ["patch"]},
+    ]
+    (binding,) = (one for one in of_kind(objects, "RoleBinding") if one["metadata"]["namespace"] == "fleet")
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert binding["subjects"][0]["namespace"] == "global-dispatcher"
+
+
 def test_the_test_pod_asks_the_service(helm: Helm) -> None:
     (one,) = containers([only(helm.template("dispatcher"), "Pod")])
     assert one["command"] == ["global-dispatcher", "clusters", "--server=http://dispatcher:7480"]

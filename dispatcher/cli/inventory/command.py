@@ -1,0 +1,113 @@
+"""The command: lists the profiles of a namespace, and writes the kubeconfig that was asked for."""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from agents.kube.client import KubeClient, Patience
+from agents.kube.session import Access
+from dispatcher.cli.inventory.profiles import API, Listed, entries, listed
+from dispatcher.cli.inventory.providers import Providers
+from dispatcher.cli.joining.target import Place
+from dispatcher.cli.operate.members import Member, MemberError
+from dispatcher.cli.output import Column, Output, print_rows
+from dispatcher.config.access import usual_kubeconfig
+from dispatcher.config.sections import CLUSTER_NAME
+from dispatcher.service.errors import CommandError, ExitCode
+from dispatcher.service.gateway.authority import write_whole
+
+Object = dict[str, Any]
+_OURS = "# Written by `global-dispatcher inventory`, and again by the next one: put what is yours into another file.\n"
+_COLUMNS = (
+    Column("NAME", lambda row: row["name"]),
+    Column("MANAGER", lambda row: row["manager"] or "-"),
+    Column("VERSION", lambda row: row["version"] or "-"),
+    Column("HEALTHY", lambda row: row["healthy"], lambda row: "green" if row["healthy"] == "True" else "yellow"),
+    Column("PROVIDER", lambda row: row["provider"] or "-"),
+    Column("SERVER", lambda row: row["server"] or "-"),
+    Column("KUBECONFIG", lambda row: row["problem"] or row["context"] or "-", wraps=True),
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command was told; None: not given. `hub`: the cluster that has the ClusterProfiles."""
+
+    namespace: str
+    hub: Place
+    providers: Path | None
+    kubeconfig_out: Path | None
+    output: Output
+
+
+def inventory(asked: Asked) -> int:
+    """Carry it out; the exit code: 1 where a kubeconfig was asked for and a profile is not in it. CommandError."""
+    if (asked.providers is None) != (asked.kubeconfig_out is None):
+        raise CommandError("--providers and --kubeconfig-out go together", ExitCode.USAGE)
+    out = asked.kubeconfig_out
+    _check_ours(out)
+    providers = Providers.read(asked.providers) if asked.providers else None
+    found = asyncio.run(_profiles(asked))
+    config: dict[str, list[Object]] = {"clusters": [], "users": [], "contexts": []}
+    rows = [_row(one, providers, config) for one in found]
+    if out is not None:
+        text = _OURS + yaml.safe_dump({"apiVersion": "v1", "kind": "Config", **config}, sort_keys=False)
+        try:
+            write_whole(out, text.encode(), 0o600)
+        except OSError as error:
+            raise CommandError(f"{out} cannot be written: {error.strerror}") from None
+    print_rows(_COLUMNS, rows, asked.output, f"no ClusterProfile in namespace {asked.namespace}")
+    return int(ExitCode.FAILED if any(row["problem"] for row in rows) else ExitCode.OK)
+
+
+async def _profiles(asked: Asked) -> Sequence[Object]:
+    kubeconfig = asked.hub.kubeconfig or usual_kubeconfig()
+    if not kubeconfig:
+        raise CommandError("there is no kubeconfig: name one with --kubeconfig, or in $KUBECONFIG", ExitCode.USAGE)
+    access = Access(kubeconfig, asked.hub.context)
+    client = KubeClient(access, Patience())
+    try:
+        member = Member(asked.hub.context, client)
+        found = await member.items(f"{API}/namespaces/{asked.namespace}/clusterprofiles")
+    except MemberError as error:
+        fix = {
+            403: "; use a context that may list clusterprofiles there",
+            404: "; it has no ClusterProfiles: install the API of multicluster.x-k8s.io, or name the manager's cluster",
+        }.get(error.status, "")
+        code = ExitCode.UNREACHABLE if error.status == 0 else ExitCode.FAILED
+        raise CommandError(f"{access.describe()}: {error}{fix}", code) from None
+    finally:
+        await client.close()
+    return sorted(found, key=lambda one: str(one["metadata"]["name"]))
+
+
+def _row(profile: Object, providers: Providers | None, config: dict[str, list[Object]]) -> Object:
+    """A row of the table; with providers the profile is entered in the kubeconfig, or the row says why it is not."""
+    name = str(profile["metadata"]["name"])
+    if providers is None:
+        return {**asdict(listed(profile)), "context": ""}
+    try:
+        if not re.fullmatch(CLUSTER_NAME, name):
+            raise CommandError("its name is none of a cluster here (a-z, 0-9, '-', at most 42 characters)")
+        provider, cluster, user = entries(profile, providers)
+    except CommandError as error:
+        told: Listed = listed(profile, problem=str(error))
+        return {**asdict(told), "context": ""}
+    config["clusters"].append({"name": name, "cluster": cluster})
+    config["users"].append({"name": name, "user": user})
+    config["contexts"].append({"name": name, "context": {"cluster": name, "user": name}})
+    return {**asdict(listed(profile, provider)), "context": name}
+
+
+def _check_ours(file: Path | None) -> None:
+    try:
+        if file is not None and file.exists() and not file.read_text().startswith(_OURS):
+            text = f"{file} was not written by `global-dispatcher inventory`: name another file"
+            raise CommandError(text, ExitCode.USAGE)
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"{file} cannot be read: {error}") from None

@@ -1,0 +1,130 @@
+"""What agents read of each cluster, written into its ClusterProfile (`status.properties`, KEP-4322) for others to see.
+
+Properties of other authors stay: theirs are read, and the write is refused by the API server if one changed meanwhile.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+import structlog
+
+from agents.executor.answer import CONFLICT, error_text
+from agents.executor.http import MERGE_PATCH, Request, Response
+from agents.executor.times import rfc3339
+from agents.kube.client import KubeClient
+from agents.kube.session import Access
+from dispatcher.config.sections import ClusterProfilesSection
+from dispatcher.service.leader_lease import Client
+from dispatcher.service.load_metrics import LoadCollector
+
+log = structlog.get_logger("cluster_profiles")
+
+Object = dict[str, Any]
+PREFIX = "global-dispatcher.io/"
+_TIMEOUT_S = 10.0
+_AGE = "global_dispatcher_node_load_age_seconds"
+# Metric -> what its property is called, and the labels that follow.
+_PROPERTIES = {
+    "global_dispatcher_cluster_allocatable": ("allocatable", ("resource",)),
+    "global_dispatcher_cluster_requested": ("requested", ("resource",)),
+    "global_dispatcher_node_load_ratio": ("load", ("signal", "quantile")),
+    "global_dispatcher_node_load_known_nodes": ("load-known-nodes", ("signal",)),
+}
+
+
+def properties_of(loads: LoadCollector, now: float) -> dict[str, list[Object]]:
+    """Properties by cluster, in the units of the metrics of the same meaning; `now` is unix seconds.
+
+    A load was observed when its oldest reading was taken, everything else now.
+    """
+    samples = [sample for metric in loads.collect() for sample in metric.samples]
+    ages = {(one.labels["cluster"], one.labels["signal"]): one.value for one in samples if one.name == _AGE}
+    found: dict[str, list[Object]] = {}
+    for one in samples:
+        if one.name not in _PROPERTIES:
+            continue
+        name, labels = _PROPERTIES[one.name]
+        cluster = one.labels["cluster"]
+        age = ages.get((cluster, one.labels.get("signal", "")), 0.0)
+        named = ".".join((name, *(one.labels[label] for label in labels)))
+        row = {"name": PREFIX + named, "value": f"{one.value:.10g}", "lastObservedTime": rfc3339(now - max(age, 0.0))}
+        found.setdefault(cluster, []).append(row)
+    return found
+
+
+class ClusterProfiles:
+    """The ClusterProfiles of one namespace, named like clusters of ours."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client = client
+        self._folder = f"/apis/multicluster.x-k8s.io/v1alpha1/namespaces/{namespace}/clusterprofiles"
+        self._told = ""
+
+    async def publish(self, properties: Mapping[str, list[Object]]) -> int:
+        """Write the properties of each cluster that has a profile; how many were written. What fails is logged."""
+        response = await self._client.send(Request("GET", self._folder), timeout_s=_TIMEOUT_S)
+        if not response.ok:
+            self._say("the ClusterProfiles cannot be listed", response)
+            return 0
+        written = 0
+        for profile in msgspec.json.decode(response.body)["items"]:
+            wanted = properties.get(profile["metadata"]["name"])
+            if wanted and await self._write(profile, wanted):
+                written += 1
+        if written:
+            self._told = ""
+        return written
+
+    async def _write(self, profile: Object, ours: Iterable[Object]) -> bool:
+        meta = profile["metadata"]
+        known = (profile.get("status") or {}).get("properties") or []
+        theirs = [one for one in known if not str(one.get("name", "")).startswith(PREFIX)]
+        body = {
+            "metadata": {"resourceVersion": meta["resourceVersion"]},
+            "status": {"properties": [*theirs, *ours]},
+        }
+        path = f"{self._folder}/{meta['name']}/status"
+        request = Request("PATCH", path, msgspec.json.encode(body), MERGE_PATCH)
+        response = await self._client.send(request, timeout_s=_TIMEOUT_S)
+        if not response.ok and response.status != CONFLICT:  # another author was faster: the next round reads theirs
+            self._say(f"the status of ClusterProfile {meta['name']} cannot be written", response)
+        return bool(response.ok)
+
+    def _say(self, what: str, response: Response) -> None:
+        """Each thing once, until a write succeeds again."""
+        text = f"{what}: {error_text(response)}"
+        if text != self._told:
+            log.warning("readings are not published", why=text)
+        self._told = text
+
+
+@contextlib.asynccontextmanager
+async def publishing(
+    section: ClusterProfilesSection, access: Access, loads: Callable[[], LoadCollector | None]
+) -> AsyncIterator[None]:
+    """Publish while this is open, if the settings say so; `loads` gives None while this dispatcher does not lead."""
+    if not section.namespace:
+        yield
+        return
+    client = KubeClient(access)
+    task = asyncio.create_task(_publish(ClusterProfiles(client, section.namespace), section.every_s, loads))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await client.close()
+
+
+async def _publish(profiles: ClusterProfiles, every_s: float, loads: Callable[[], LoadCollector | None]) -> None:
+    while True:
+        await asyncio.sleep(every_s)
+        try:
+            if (found := loads()) is not None:
+                await profiles.publish(properties_of(found, time.time()))
+        except Exception:  # nothing that a profile holds may end what is beside scheduling
+            log.exception("readings are not published")
