@@ -124,7 +124,7 @@ class CountMerge(BatchSelector):
     def _run(self) -> int:
         """Decide as many pods as can be known in advance; returns how many."""
         layout, going_on = self._layout, True
-        for bucket in range(min(layout.used, _FEW)):  # each would stop the merge once
+        for bucket in range(min(layout.used, max(_FEW, self._count // 8))):  # each would stop the merge once
             layout.after(bucket)
         self._normalize_shared()
         while going_on:

@@ -70,7 +70,8 @@ class MergeHistory:
             self._members = _members(layout, self.fleet)
         self._rival_rows: list[int] = np.where(self._has_rival, self._chosen[:, 1], -1).tolist()
         self._cluster_of = self.fleet.cluster[self._chosen[:, 0]]
-        self._feasible = self._feasible_nodes(decided)
+        self._feasible: list[int] = self._feasible_nodes(decided).tolist()  # lists: each decision is told of at once
+        self._rival_scores: list[float] = trace.score[:decided, 1].tolist()
         rows, view = self._chosen[:, 0], view_of(self.fleet)
         for evaluator, _ in plugin_rules if decided else ():
             plugin = evaluator.role.plugin
@@ -121,12 +122,12 @@ class MergeHistory:
 
     def fit(self, at: int) -> tuple[int, int]:
         """How many nodes were feasible, of how many."""
-        return self._feasible.item(at), self._begin.evaluated
+        return self._feasible[at], self._begin.evaluated
 
     def runner_up(self, at: int) -> tuple[str, str, float] | None:
         """(cluster, node, score) of the next best; None if there is none."""
         rival = self._rival_rows[at]
-        return (*self.places[rival], self._trace.score.item(at, 1)) if rival >= 0 else None
+        return (*self.places[rival], self._rival_scores[at]) if rival >= 0 else None
 
     def parts(self, ats: Sequence[int]) -> RecordParts:
         """What the decisions for pods of these numbers, ascending, are told by."""
