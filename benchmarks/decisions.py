@@ -20,7 +20,7 @@ from dispatcher.scheduling.framework import Placed
 
 BATCH, ODD, LONE = 1000, 500, 140  # LONE: half of it so that classes use memory again
 SIZES = ((250, 2**28), (1000, 2**31), (2000, 2**32), (4000, 2**33))  # milli-CPU, bytes
-_USUAL = "pods of 500m and 512Mi in the same run"
+_USUAL = "pods of 500m and 512Mi on the same fleet in the same run"
 PER_BATCH, PER_POD = "core, batches of 1,000, by CPU time", "core, one by one, by CPU time"
 
 
@@ -35,14 +35,15 @@ def one_template(share: int) -> list[Row]:
 def small_pods(share: int) -> list[Row]:
     """The same with pods of 50m and 64Mi, with readings of all nodes and without any."""
     pods = [placed(i, 50, 64 * 2**20) for i in range(50_000 // share)]
-    usual = _batches(scheduler_of(fleet_of(1, 5000)), list(same_pods(len(pods))))
-    return [
-        Row(f"decide_small_pods{name}", 5000, len(pods), rate, "decisions/s", 100_000, usual, PER_BATCH, _USUAL)
-        for name, rate in (
-            ("", _batches(scheduler_of(fleet_of(1, 5000)), pods)),
-            ("_without_readings", _batches(scheduler_of(fleet_of(1, 5000, read=False)), pods)),
+    rows = []
+    for name, read in (("", True), ("_without_readings", False)):
+        usual, rate = (
+            _batches(scheduler_of(fleet_of(1, 5000, read=read)), some) for some in (list(same_pods(len(pods))), pods)
         )
-    ]
+        rows.append(
+            Row(f"decide_small_pods{name}", 5000, len(pods), rate, "decisions/s", 100_000, usual, PER_BATCH, _USUAL)
+        )
+    return rows
 
 
 def all_different(share: int) -> list[Row]:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from dispatcher.model.pod import PodId
 from dispatcher.model.tenant import Share, Tenant
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.batch.lookahead import Lookahead, lookahead_of
@@ -116,9 +115,9 @@ def test_a_new_app_is_looked_at_once_in_full_and_its_first_pod_not_looked_past(m
     ahead, full = list[int](), list[int]()
     run, fill = lookahead_of, RowTable.fill_all
 
-    def looking(eq_class: EquivalenceClass, items: Sequence[tuple[PodId, Placed]], *, deferred: bool) -> object:
-        ahead.append(len(items))
-        return run(eq_class, items, deferred=deferred)
+    def looking(eq_class: EquivalenceClass, kinds: Sequence[Placed], count: int, *, deferred: bool) -> object:
+        ahead.append(count)
+        return run(eq_class, kinds, count, deferred=deferred)
 
     def filling(self: RowTable) -> None:
         full.append(len(ahead))

@@ -196,7 +196,7 @@ def test_all_of_a_batch_are_merged_once_their_terms_are_known(one: PodBuilder) -
     plan, classes = pair.scheduler.plan, EquivalenceCache(pair.scheduler.plan, pair.fleet, 2**26)
     pods = classes.get(plan.standing_key(plan.class_key(placed), placed, view_of(pair.fleet)))
     pods.refresh(placed)
-    merged = count_merge_of(pods, [numbered(placed, at) for at in range(100, 107)])
+    merged = count_merge_of(pods, [placed], 7)
     assert merged is not None
     assert len(merged.select_all([numbered(placed, at) for at in range(100, 107)])) == 7
     assert len(MERGE.fast.signatures) == 1  # nothing is compiled while pods wait
@@ -217,7 +217,7 @@ def test_a_batch_is_merged_where_there_are_hundreds_of_domains_and_decides_what_
         plan, classes = pair.scheduler.plan, EquivalenceCache(pair.scheduler.plan, pair.fleet, 2**26)
         pods = classes.get(plan.standing_key(plan.class_key(one), one, view_of(pair.fleet)))
         pods.refresh(one)
-        assert count_merge_of(pods, items) is not None
+        assert count_merge_of(pods, [one], len(items)) is not None
     merged, alone = results
     assert len(merged) == 352
     assert [(one.cluster, one.node) for one in merged] == [(one.cluster, one.node) for one in alone]

@@ -65,7 +65,8 @@ class BucketLayout:
     def plugins_in_use(self) -> Plugins:
         """The plugins, with the buckets in use."""
         plugins = self.plugins
-        return plugins._replace(raw=plugins.raw[: self.used], normal=plugins.normal[: self.used])
+        of_buckets = {"raw": plugins.raw, "normal": plugins.normal, "cost": plugins.cost}
+        return plugins._replace(**{name: values[: self.used] for name, values in of_buckets.items()})
 
     @property
     def rules_in_use(self) -> Rules:
@@ -249,6 +250,7 @@ def _buckets(slot: Ints, step: Ints, room: int, members: Ints, *, moving: bool) 
         codes=marks,
         open=marks.copy(),
         points=np.zeros(room),
+        moved=marks.copy(),
     )
 
 
@@ -325,6 +327,9 @@ def _plugins(plugin_rules: PluginRules, domain_counts: Sequence[RuleCount], room
         ln=LN.up_to(most + 1),
         raw=np.zeros((room, len(plugin_rules))),
         normal=np.zeros((room, len(plugin_rules))),
+        cost=np.zeros((room, len(plugin_rules))),
+        ends=np.zeros((len(plugin_rules), 2)),
+        size=np.zeros(len(score_terms), dtype=np.int64),
     )
 
 

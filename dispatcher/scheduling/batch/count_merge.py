@@ -27,9 +27,8 @@ from dispatcher.scheduling.batch.merge_tables import (
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.evaluators import finite, weighted
 from dispatcher.scheduling.fleet.columns import RowList
-from dispatcher.scheduling.fleet.row import FactSheet
 from dispatcher.scheduling.fleet.volumes import has_only_claims
-from dispatcher.scheduling.framework import DomainPlugin, Floats, Ints, Placed, Reserve
+from dispatcher.scheduling.framework import DomainPlugin, Ints, Placed, Reserve
 from dispatcher.scheduling.framework.points import PluginError, guarded
 from dispatcher.scheduling.framework.roles import AnswerScope
 from dispatcher.scheduling.records.decision import Decision
@@ -41,17 +40,20 @@ _UNKNOWN = -1
 _LEAST_TRACED, _MOST_TRACED = 256, 1 << 23  # pods; pods times buckets of which a batch keeps a trace
 
 
-def count_merge_of(eq_class: EquivalenceClass, items: Sequence[tuple[PodId, Placed]]) -> "CountMerge | None":
-    """The places of these pods of a refreshed class, in order; None where they cannot be known in advance."""
-    if MERGE.fast is None or not eq_class.cross_row or not _are_alike(eq_class, items):
+def count_merge_of(eq_class: EquivalenceClass, kinds: Sequence[Placed], count: int) -> "CountMerge | None":
+    """The places of `count` pods of a refreshed class, in order; None where they cannot be known in advance.
+
+    `kinds`: the first pod and one of each kind among the others (see `kinds`).
+    """
+    if MERGE.fast is None or not eq_class.cross_row or not _are_alike(eq_class, kinds):
         return None
-    first = items[0][1]
+    first = kinds[0]
     try:
         plugin_rules = _rules_of(eq_class, first)
-        layout = bucket_layout_of(eq_class, plugin_rules, len(items)) if plugin_rules else None
+        layout = bucket_layout_of(eq_class, plugin_rules, count) if plugin_rules else None
         if layout is None:
             return None
-        count = min(len(items), max(_LEAST_TRACED, _MOST_TRACED // len(layout.all_buckets.members)))
+        count = min(count, max(_LEAST_TRACED, _MOST_TRACED // len(layout.all_buckets.members)))
         best = _candidates_of(eq_class, layout, count)
         rows = np.sort(best.candidates.row)
         exact = len(rows) > 0 and eq_class.fleet.can_suppose(rows, first, count + 1)
@@ -60,12 +62,12 @@ def count_merge_of(eq_class: EquivalenceClass, items: Sequence[tuple[PodId, Plac
         return None  # decided alone, the pod meets the error again and says so
 
 
-def _are_alike(eq_class: EquivalenceClass, items: Sequence[tuple[PodId, Placed]]) -> bool:
+def _are_alike(eq_class: EquivalenceClass, kinds: Sequence[Placed]) -> bool:
     if any(isinstance(one.role.plugin, Reserve) for one in eq_class.evaluators):
         return False  # what a plugin books for itself cannot be supposed
     if any(one.versions and one not in eq_class.cross_row for one in eq_class.evaluators):
         return False  # it rests on counts that the merge does not update for it
-    first = items[0][1].pod
+    first = kinds[0].pod
     return not first.terminating and all(
         placed.pod is first
         or (
@@ -74,7 +76,7 @@ def _are_alike(eq_class: EquivalenceClass, items: Sequence[tuple[PodId, Placed]]
             and not placed.pod.terminating
             and has_only_claims(placed.pod)
         )
-        for _, placed in items
+        for placed in kinds
     )
 
 
@@ -110,24 +112,19 @@ class CountMerge(BatchSelector):
         self._at = 0  # pods decided and booked
         self._candidates, starts = best
         self._bucket_of = np.repeat(np.arange(len(starts) - 1), np.diff(starts))  # of a candidate without a pod yet
-        found = self._candidates.row
-        rows = np.sort(found)
-        raw, where = eq_class.raw_of(rows), np.searchsorted(rows, found).tolist()
-        self._raws: list[list[tuple[Floats, int]]] = [[(raw, at)] for at in where]  # by candidate and pods it had taken
         self._renormalizes = any(len(column.values) > 1 for column in eq_class.normalizing)
         self._progress = np.asarray([0, count, self._renormalizes], dtype=np.int64)
         self._trace = _blank(count, len(plugin_rules), len(layout.all_buckets.members))
-        sheet = FactSheet(self._fleet, rows, placed)
-        self._record = MergeHistory(eq_class, plugin_rules, layout, self._candidates, self._trace, sheet, self._raws)
+        self._record = MergeHistory(eq_class, plugin_rules, layout, self._candidates, self._trace)
         self._decided = self._run()
-        self._record.seal(self._decided, plugin_rules, layout)
+        self._record.seal(self._decided, eq_class, placed, plugin_rules, layout)
 
     # --- deciding ----------------------------------------------------------------------------------------------------
 
     def _run(self) -> int:
         """Decide as many pods as can be known in advance; returns how many."""
         layout, going_on = self._layout, True
-        for bucket in range(min(layout.used, _FEW)):  # each would stop the merge once
+        for bucket in range(min(layout.used, max(_FEW, self._count // 8))):  # each would stop the merge once
             layout.after(bucket)
         self._normalize_shared()
         while going_on:
@@ -206,8 +203,7 @@ class CountMerge(BatchSelector):
                 points += weighted(finite(one.role.plugin, raw[at]), one.role.weight)
         candidates.next_code[due] = codes
         candidates.next_points[due[fits]] = points
-        for at, one in enumerate(due[fits].tolist()):
-            self._raws[one].append((raw, at))
+        self._record.raws.add(due[fits], candidates.taken[due[fits]] + 1, raw)
 
     # --- answers -----------------------------------------------------------------------------------------------------
 

@@ -41,14 +41,15 @@ _DEEPEST = 64  # pods on one row
 
 
 def lookahead_of(
-    eq_class: EquivalenceClass, items: Sequence[tuple[PodId, Placed]], *, deferred: bool = False
+    eq_class: EquivalenceClass, kinds: Sequence[Placed], count: int, *, deferred: bool = False
 ) -> "Lookahead | None":
-    """For the next pods of a refreshed class; None where looking ahead is not exact.
+    """For the next `count` pods of a refreshed class; None where looking ahead is not exact.
 
+    `kinds`: the first pod and one of each kind among the others (see `kinds`).
     `deferred`: what is booked is not in the fleet yet, but will be before anybody else looks.
     """
-    groups, placed, count = eq_class.groups, items[0][1], len(items)
-    if groups is None or groups.group_scores.size > _MOST_GROUPS or not _are_alike(eq_class, items):
+    groups, placed = eq_class.groups, kinds[0]
+    if groups is None or groups.group_scores.size > _MOST_GROUPS or not _are_alike(eq_class, kinds):
         return None
     best = _best_per_group(eq_class, groups.group_scores, count)
     rows = np.sort(np.concatenate([rows for rows, _ in best])) if best else np.zeros(0, dtype=np.intp)
@@ -57,15 +58,15 @@ def lookahead_of(
     return Lookahead(eq_class, groups, placed, count, _Best(rows, best), deferred=deferred)
 
 
-def _are_alike(eq_class: EquivalenceClass, items: Sequence[tuple[PodId, Placed]]) -> bool:
+def _are_alike(eq_class: EquivalenceClass, kinds: Sequence[Placed]) -> bool:
     """Whether all pods take the same, and nothing that cannot be supposed."""
     if any(isinstance(one.role.plugin, Reserve) for one in eq_class.evaluators):
         return False  # what a plugin books for itself cannot be supposed
-    first = items[0][1].pod
+    first = kinds[0].pod
     return all(
         placed.pod is first
         or (placed.pod.requests == first.requests and not placed.pod.ports and has_only_claims(placed.pod))
-        for _, placed in items
+        for placed in kinds
     )
 
 

@@ -49,6 +49,7 @@ def merge(  # noqa: PLR0913 - compiled: plain tuples of arrays, one a kind of ro
     progress: Any,
 ) -> int:
     """Decide pods until all are, or something is missing (see the constants)."""
+    fresh = True  # whether buckets came, or others are open than for the pod before: what was found holds no more
     while progress[AT] < progress[WANTED]:
         at = progress[AT]
         refuse(buckets, counts, rules, plugins)
@@ -57,8 +58,10 @@ def merge(  # noqa: PLR0913 - compiled: plain tuples of arrays, one a kind of ro
             return NO_PLACE
         if changed and progress[RENORMALIZE]:
             return OPEN_SET_CHANGED
-        score(buckets, counts, plugins)
-        normalize(buckets, plugins)
+        fresh |= changed
+        score(buckets, counts, plugins, fresh)
+        normalize(buckets, plugins, fresh)
+        fresh = False
         pick(buckets, plugins, candidates, trace, at)
         if at + 1 < progress[WANTED]:
             missing = lacks(buckets, candidates, trace, at)
@@ -110,20 +113,37 @@ def mark_open(buckets: Buckets) -> tuple[bool, bool]:
     return found, changed
 
 
-def score(buckets: Buckets, counts: Counts, plugins: Plugins) -> None:
-    """Raw scores of the open buckets."""
-    for plugin in range(len(plugins.base)):
-        plugins.raw[:, plugin] = plugins.base[plugin]
+def score(buckets: Buckets, counts: Counts, plugins: Plugins, fresh: bool) -> None:
+    """Raw scores of the open buckets; where they are others than for the pod before, the bucket has `moved`.
+
+    `fresh`: take all for moved. While the same buckets are open, no number of domains changes but that of hosts.
+    """
+    buckets.moved[:] = fresh
     for term in range(len(plugins.term_plugin)):
-        plugin, domain_count, factor = plugins.term_plugin[term], plugins.term_count[term], plugins.factor[term]
-        if plugins.size_mode[plugin]:
-            factor *= plugins.ln[size_of(buckets, counts, plugins, term)]
+        if plugins.size_mode[plugins.term_plugin[term]] and (fresh or plugins.term_by_host[term]):
+            plugins.size[term] = size_of(buckets, counts, plugins, term)
+    for plugin in range(len(plugins.base)):
         for bucket in range(len(buckets.open)):
-            slot = buckets.slot[bucket, domain_count]
+            if buckets.open[bucket]:
+                raw = raw_of(buckets, counts, plugins, plugin, bucket)
+                if raw != plugins.raw[bucket, plugin]:
+                    plugins.raw[bucket, plugin] = raw
+                    buckets.moved[bucket] = 1
+
+
+def raw_of(buckets: Buckets, counts: Counts, plugins: Plugins, plugin: int, bucket: int) -> Any:
+    """What a plugin makes of the counts where a bucket is."""
+    raw = plugins.base[plugin]
+    for term in range(len(plugins.term_plugin)):
+        if plugins.term_plugin[term] == plugin:
+            slot, factor = buckets.slot[bucket, plugins.term_count[term]], plugins.factor[term]
+            if plugins.size_mode[plugin]:
+                factor *= plugins.ln[plugins.size[term]]
             if slot < 0:
-                plugins.raw[bucket, plugin] += plugins.elsewhere[term]
+                raw += plugins.elsewhere[term]
             else:
-                plugins.raw[bucket, plugin] += factor * counts.counts[slot] + plugins.offset[term]
+                raw += factor * counts.counts[slot] + plugins.offset[term]
+    return raw
 
 
 def size_of(buckets: Buckets, counts: Counts, plugins: Plugins, term: int) -> int:
@@ -155,50 +175,60 @@ def has_all_domains(buckets: Buckets, plugins: Plugins, plugin: int, bucket: int
     return True
 
 
-def normalize(buckets: Buckets, plugins: Plugins) -> None:
-    """Points of the open buckets."""
-    buckets.points[:] = buckets.shared
+def normalize(buckets: Buckets, plugins: Plugins, fresh: bool) -> None:
+    """Points of the open buckets: of those that have moved, or of all once the ends of a scale have."""
     for plugin in range(len(plugins.base)):
-        weight = plugins.weight[plugin] * GRID
         if plugins.scale[plugin] == _COST:
-            by_cost(buckets, plugins, plugin)
+            ends = ends_of_costs(buckets, plugins, plugin)
         elif plugins.scale[plugin] == _RANGE:
-            by_range(buckets, plugins, plugin)
+            ends = ends_of_range(buckets, plugins, plugin)
         else:
-            plugins.normal[:, plugin] = plugins.raw[:, plugin]
-        for bucket in range(len(buckets.open)):
-            if buckets.open[bucket]:
+            ends = 0.0, 0.0
+        if fresh or ends[0] != plugins.ends[plugin, 0] or ends[1] != plugins.ends[plugin, 1]:
+            plugins.ends[plugin, 0], plugins.ends[plugin, 1] = ends
+            buckets.moved[:] = 1
+    for bucket in range(len(buckets.open)):
+        if buckets.open[bucket] and buckets.moved[bucket]:
+            buckets.points[bucket] = buckets.shared[bucket]
+            for plugin in range(len(plugins.base)):
+                plugins.normal[bucket, plugin] = normal_of(plugins, plugin, bucket)
+                weight = plugins.weight[plugin] * GRID
                 buckets.points[bucket] += np.rint(plugins.normal[bucket, plugin] * weight) / GRID
 
 
-def by_range(buckets: Buckets, plugins: Plugins, plugin: int) -> None:
-    """Scale.RANGE over the open buckets."""
-    raw = plugins.raw[:, plugin]
+def normal_of(plugins: Plugins, plugin: int, bucket: int) -> Any:
+    """The raw score of an open bucket on the scale of its plugin."""
+    raw, least, most = plugins.raw[bucket, plugin], plugins.ends[plugin, 0], plugins.ends[plugin, 1]
+    if plugins.scale[plugin] == _COST:
+        if not raw > plugins.void[plugin]:
+            return 0.0
+        return np.floor(MAX_SCORE * (most + least - plugins.cost[bucket, plugin]) / most) if most > 0.0 else MAX_SCORE
+    if plugins.scale[plugin] == _RANGE:
+        return np.floor(MAX_SCORE * ((raw - least) / (most - least) if most > least else 0.0))
+    return raw
+
+
+def ends_of_range(buckets: Buckets, plugins: Plugins, plugin: int) -> tuple[float, float]:
+    """The least and the most of raw scores, for Scale.RANGE over the open buckets."""
     least, most = np.inf, -np.inf
     for bucket in range(len(buckets.open)):
         if buckets.open[bucket]:
-            least, most = min(least, raw[bucket]), max(most, raw[bucket])
-    for bucket in range(len(buckets.open)):
-        if buckets.open[bucket]:
-            share = (raw[bucket] - least) / (most - least) if most > least else 0.0
-            plugins.normal[bucket, plugin] = np.floor(MAX_SCORE * share)
+            raw = plugins.raw[bucket, plugin]
+            least, most = min(least, raw), max(most, raw)
+    return least, most
 
 
-def by_cost(buckets: Buckets, plugins: Plugins, plugin: int) -> None:
-    """Scale.COST over the open buckets."""
-    raw, normal = plugins.raw[:, plugin], plugins.normal[:, plugin]
-    largest, least = 0.0, np.inf
+def ends_of_costs(buckets: Buckets, plugins: Plugins, plugin: int) -> tuple[float, float]:
+    """The least and the most of costs, for Scale.COST over the open buckets; finds those of buckets that have moved."""
+    least, most = np.inf, 0.0
     for bucket in range(len(buckets.open)):
-        if buckets.open[bucket] and raw[bucket] > plugins.void[plugin]:
-            cost = np.floor(0.5 - (raw[bucket] - plugins.base[plugin]))
-            largest, least = max(largest, cost), min(least, cost)
-    for bucket in range(len(buckets.open)):
-        if not buckets.open[bucket]:
-            continue
-        normal[bucket] = 0.0
-        if raw[bucket] > plugins.void[plugin]:
-            cost = np.floor(0.5 - (raw[bucket] - plugins.base[plugin]))
-            normal[bucket] = np.floor(MAX_SCORE * (largest + least - cost) / largest) if largest > 0.0 else MAX_SCORE
+        raw = plugins.raw[bucket, plugin]
+        if buckets.open[bucket] and raw > plugins.void[plugin]:
+            if buckets.moved[bucket]:
+                plugins.cost[bucket, plugin] = np.floor(0.5 - (raw - plugins.base[plugin]))
+            cost = plugins.cost[bucket, plugin]
+            least, most = min(least, cost), max(most, cost)
+    return least, most
 
 
 def pick(buckets: Buckets, plugins: Plugins, candidates: Candidates, trace: Trace, at: int) -> None:

@@ -11,10 +11,12 @@ from itertools import repeat
 import numpy as np
 
 from dispatcher.model.pod import PodId
-from dispatcher.scheduling.batch.batch_record import BatchRecord, gathered
+from dispatcher.scheduling.batch.batch_record import BatchRecord
 from dispatcher.scheduling.batch.buckets import BucketLayout, PluginRules
 from dispatcher.scheduling.batch.merge_tables import Candidates, Trace
+from dispatcher.scheduling.batch.raw_values import RawValues
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
+from dispatcher.scheduling.fleet.columns import distinct
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import FactSheet
 from dispatcher.scheduling.fleet.view import view_of
@@ -31,19 +33,17 @@ class MergeHistory:
     the columns that normalise), whenever these changed.
     """
 
-    def __init__(  # noqa: PLR0913 - all that a merge was told, to explain it afterwards
+    def __init__(
         self,
         eq_class: EquivalenceClass,
         plugin_rules: PluginRules,
         layout: BucketLayout,
         candidates: Candidates,
         trace: Trace,
-        sheet: FactSheet,
-        raws: Sequence[Sequence[tuple[Floats, int]]],
     ) -> None:
-        self.fleet, self.row_explainers, self.sheet = eq_class.fleet, eq_class.row_explainers, sheet
+        self.fleet, self.row_explainers, self.raws = eq_class.fleet, eq_class.row_explainers, RawValues()
         self.normal_history: list[tuple[int, list[Floats]]] = []
-        self._candidates, self._trace, self._raws = candidates, trace, raws
+        self._candidates, self._trace = candidates, trace
         self._shared, self._after = layout.shared, layout.all_buckets.after
         self._names = tuple(one.role.name for one in eq_class.scored), tuple(one.role.weight for one in eq_class.scored)
         self._score_positions = _score_positions(eq_class, plugin_rules)
@@ -51,9 +51,17 @@ class MergeHistory:
         self._members: Ints = np.zeros((0, 0), dtype=np.int64)  # [buckets, clusters] if a bucket was ever refused
         self._explainers: list[tuple[str, ExplainPods]] = []
 
-    def seal(self, decided: int, plugin_rules: PluginRules, layout: BucketLayout) -> None:
+    def seal(
+        self,
+        decided: int,
+        eq_class: EquivalenceClass,
+        placed: Placed,
+        plugin_rules: PluginRules,
+        layout: BucketLayout,
+    ) -> None:
         """The merge has ended: what its decisions need at once, and what is no longer known once pods are placed."""
         trace = self._trace
+        self._keep_rows(eq_class, trace.candidate[:decided], placed)
         self._chosen = self._candidates.row[
             trace.candidate[:decided]
         ]  # [pods, 2]; what stands where there is none means nothing
@@ -62,15 +70,25 @@ class MergeHistory:
             self._members = _members(layout, self.fleet)
         self._rival_rows: list[int] = np.where(self._has_rival, self._chosen[:, 1], -1).tolist()
         self._cluster_of = self.fleet.cluster[self._chosen[:, 0]]
-        name_of = self.fleet.name_of
-        self.places = {row: name_of(row) for row in set(self._chosen.ravel().tolist())}
-        self._feasible = self._feasible_nodes(decided)
+        self._feasible: list[int] = self._feasible_nodes(decided).tolist()  # lists: each decision is told of at once
+        self._rival_scores: list[float] = trace.score[:decided, 1].tolist()
         rows, view = self._chosen[:, 0], view_of(self.fleet)
         for evaluator, _ in plugin_rules if decided else ():
             plugin = evaluator.role.plugin
             if evaluator.role.explainer:
                 told_later = guarded(plugin, plugin.explain_batch, evaluator.state, rows, view)
                 self._explainers.append((evaluator.role.name, told_later))
+
+    def _keep_rows(self, eq_class: EquivalenceClass, chosen: Ints, placed: Placed) -> None:
+        """The rows of the candidates that were chosen, or next best, as they were before the first pod came."""
+        found = distinct(chosen[chosen >= 0])
+        found = found[np.argsort(self._candidates.row[found])]
+        rows = self._candidates.row[found]
+        self.raws.add(found, np.zeros(len(found), dtype=np.int64), eq_class.raw_of(rows))
+        self.sheet = FactSheet(self.fleet, rows, placed)
+        self.places: dict[int, tuple[str, str]] = dict(
+            zip(rows.tolist(), self.fleet.names_of(rows.tolist()), strict=True)
+        )
 
     def decisions(self, items: Sequence[tuple[PodId, Placed]]) -> list[Decision]:
         """Those for the first pods."""
@@ -104,12 +122,12 @@ class MergeHistory:
 
     def fit(self, at: int) -> tuple[int, int]:
         """How many nodes were feasible, of how many."""
-        return self._feasible.item(at), self._begin.evaluated
+        return self._feasible[at], self._begin.evaluated
 
     def runner_up(self, at: int) -> tuple[str, str, float] | None:
         """(cluster, node, score) of the next best; None if there is none."""
         rival = self._rival_rows[at]
-        return (*self.places[rival], self._trace.score.item(at, 1)) if rival >= 0 else None
+        return (*self.places[rival], self._rival_scores[at]) if rival >= 0 else None
 
     def parts(self, ats: Sequence[int]) -> RecordParts:
         """What the decisions for pods of these numbers, ascending, are told by."""
@@ -127,10 +145,8 @@ class MergeHistory:
 
     def _values(self, ats: Sequence[int], places: Ints) -> tuple[Floats, Floats]:
         """[scores, pods] raw and normalised, of the chosen rows (place 0) or the next best (1)."""
-        trace, raws = self._trace, self._raws
-        buckets, depths = trace.bucket[ats, places], trace.depth[ats, places].tolist()
-        found = zip(trace.candidate[ats, places].tolist(), depths, strict=True)
-        raw = gathered([raws[candidate][depth] for candidate, depth in found])
+        trace = self._trace
+        buckets, raw = trace.bucket[ats, places], self.raws.of(trace.candidate[ats, places], trace.depth[ats, places])
         normal = raw.copy()
         evaluators, columns = self._score_positions
         for evaluator, where in evaluators:

@@ -25,6 +25,7 @@ class Buckets(NamedTuple):
     codes: Any  # uint16: why it is refused
     open: Any  # uint16: 1 if it takes pods
     points: Any  # float64: what it adds to the points of its rows
+    moved: Any  # uint16: 1 if its points have to be found anew
 
 
 class Counts(NamedTuple):
@@ -73,6 +74,9 @@ class Plugins(NamedTuple):
     ln: Any  # float64 [most domains + 1]
     raw: Any  # float64 [buckets, plugins]
     normal: Any  # float64 [buckets, plugins]
+    cost: Any  # float64 [buckets, plugins]: of Scale.COST
+    ends: Any  # float64 [plugins, 2]: the least and the most that the normal scores were found with
+    size: Any  # int64 [terms]: domains of the term's count
 
 
 class Candidates(NamedTuple):
@@ -108,10 +112,29 @@ def blank() -> tuple[Any, ...]:
     mark, deep = np.zeros(1, dtype=np.uint16), np.zeros((1, 1, 1))
     marks = np.zeros((1, 1), dtype=np.uint16)
     return (
-        Buckets(wide, wide, whole, whole, whole, mark, whole, real, mark, mark, real),
+        Buckets(wide, wide, whole, whole, whole, mark, whole, real, mark, mark, real, mark),
         Counts(whole, mark, wide, whole),
         Rules(whole, whole, whole, mark, mark, whole, whole, whole, marks),
-        Plugins(whole, real, real, whole, whole, real, whole, whole, whole, real, real, real, real, broad, broad),
+        Plugins(
+            whole,
+            real,
+            real,
+            whole,
+            whole,
+            real,
+            whole,
+            whole,
+            whole,
+            real,
+            real,
+            real,
+            real,
+            broad,
+            broad,
+            broad,
+            broad,
+            whole,
+        ),
         Candidates(real, whole, whole, whole, whole, whole, real, whole),
         Trace(wide, wide, wide, broad, deep, deep, marks, whole),
         whole,

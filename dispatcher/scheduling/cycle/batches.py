@@ -10,6 +10,7 @@ from typing import Protocol
 from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.batch.count_merge import count_merge_of
+from dispatcher.scheduling.batch.kinds import Kinds, kinds_of
 from dispatcher.scheduling.batch.lookahead import lookahead_of
 from dispatcher.scheduling.cycle.booking import Booking
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
@@ -62,14 +63,14 @@ class Batches:
         hopeless = bool(self._plan.post_filters) and not eq_class.rows.feasible
         if hopeless or eq_class.refusal is not None or self._stirs(eq_class, first):
             return []
-        items = self._alike(items)
+        items, kinds = self._alike(items)
         if len(items) < _WORTH_IT:
             return []
-        deferred, selector = self._selector(eq_class, items)
+        deferred, selector = self._selector(eq_class, items, kinds)
         if selector is None:
             return []
         if deferred:
-            return self._all(eq_class, standing, items, selector)
+            return self._all(eq_class, standing, items, kinds, selector)
         results: list[Result] = []
         for pod_id, placed in items:
             if selector.spent() or (results and not self._is_of(key, standing, placed)):
@@ -80,13 +81,15 @@ class Batches:
             results.append(result)
         return results
 
-    def _selector(self, eq_class: EquivalenceClass, items: Sequence[_Item]) -> tuple[bool, BatchSelector | None]:
+    def _selector(
+        self, eq_class: EquivalenceClass, items: Sequence[_Item], kinds: Kinds
+    ) -> tuple[bool, BatchSelector | None]:
         """Whether the fleet may hear of the pods at the end, and what knows their places."""
-        merge = count_merge_of(eq_class, items)
-        deferred = self._may_defer(eq_class, items, counted=merge is not None)
-        selector = merge or lookahead_of(eq_class, items, deferred=deferred)
+        merge = count_merge_of(eq_class, kinds.pods, len(items))
+        deferred = self._may_defer(eq_class, items, kinds, counted=merge is not None)
+        selector = merge or lookahead_of(eq_class, kinds.pods, len(items), deferred=deferred)
         if deferred and selector is not None and not selector.selects_all() and self._loud(eq_class):
-            return False, lookahead_of(eq_class, items, deferred=False)
+            return False, lookahead_of(eq_class, kinds.pods, len(items), deferred=False)
         return deferred, selector
 
     # --- which pods --------------------------------------------------------------------------------------------------
@@ -98,17 +101,22 @@ class Batches:
         except PluginError:
             return False  # decided alone, it meets the error again
 
-    def _alike(self, items: Sequence[_Item]) -> Sequence[_Item]:
-        """The first of these pods: those that what the fleet holds does not tell apart."""
-        fleet = self._books.view
+    def _alike(self, items: Sequence[_Item]) -> tuple[Sequence[_Item], Kinds]:
+        """The first of these pods, those that what the fleet holds does not tell apart, and their kinds.
+
+        Who says that it goes by the template is asked of each kind, all others of each pod.
+        """
+        kinds, fleet = kinds_of(items), self._books.view
         try:
-            for _, plugin in self._plan.standing:
+            for plugin, by_template in self._plan.standing_alike:
                 ask, said = plugin.standing_key, plugin.standing_key(items[0][1], fleet)
-                other = next((at for at, (_, placed) in enumerate(items) if ask(placed, fleet) != said), len(items))
-                items = items[:other]
+                asked = zip(kinds.ats, kinds.pods, strict=True) if by_template else enumerate(one for _, one in items)
+                other = next((at for at, placed in asked if ask(placed, fleet) != said), len(items))
+                if other < len(items):
+                    items, kinds = items[:other], kinds.first(other)
         except Exception:  # decided alone, the pod meets the error again
-            return [items[0]]
-        return items
+            return items[:1], kinds.first(1)
+        return items, kinds
 
     def _stirs(self, eq_class: EquivalenceClass, placed: Placed) -> bool:
         """Whether placing the pod moves a count for which a plugin skips the class now: it may speak for the next pod,
@@ -117,7 +125,7 @@ class Batches:
         silent = (one for one in eq_class.evaluators if one.versions and one.skipped)
         return any(self._fleet.moves(count, placed) for one in silent for count, _ in one.versions)
 
-    def _may_defer(self, eq_class: EquivalenceClass, items: Sequence[_Item], *, counted: bool) -> bool:
+    def _may_defer(self, eq_class: EquivalenceClass, items: Sequence[_Item], kinds: Kinds, *, counted: bool) -> bool:
         """Whether nobody looks at the fleet before all of `items` are decided, so that it may be written once.
 
         `counted`: what these pods add to counts is known to those who look at counts.
@@ -129,14 +137,14 @@ class Batches:
         ):
             return False
         looking = (one for one in self._booking if one.depends is not Depends.STATIC)
-        loud, pods = self._loud(eq_class), [placed for _, placed in items]
-        if any(one.pod.volumes for one in pods) and not loud:
+        loud = self._loud(eq_class)
+        if any(one.pod.volumes for one in kinds.pods) and not loud:
             return False
         names = {one.name for one in loud}
         quiet = (one for one in (*self._books.late, *looking) if one.name not in names)
         if not all(self._books.quiet(one, eq_class.answer_of) for one in quiet):
             return False
-        if loud and not (self._plain(eq_class, items) and self._apart(eq_class, loud, pods)):
+        if loud and not (self._plain(eq_class, kinds) and self._apart(eq_class, loud, [one for _, one in items])):
             return False
         ids = {pod_id for pod_id, _ in items}
         return len(ids) == len(items) and self._fleet.are_nowhere(ids)
@@ -154,13 +162,13 @@ class Batches:
         except PluginError:
             return False  # decided pod by pod, they meet it again
 
-    def _plain(self, eq_class: EquivalenceClass, items: Sequence[_Item]) -> bool:
+    def _plain(self, eq_class: EquivalenceClass, kinds: Kinds) -> bool:
         """Whether all of these pods may be decided, and no plugin gates or books any but those that book many: SKIP
         holds for a whole class.
         """
-        if any(placed.pod.problems or placed.pod.gated for _, placed in items):
+        if any(placed.pod.problems or placed.pod.gated for placed in kinds.pods):
             return False
-        first, fleet = items[0][1], self._books.view
+        first, fleet = kinds.pods[0], self._books.view
         try:
             alone = (one for one in self._plan.gates if one not in self._books.many)
             told = [guarded(one, one.pre_filter, first, fleet) for one in alone]
@@ -174,10 +182,10 @@ class Batches:
     # --- deciding ----------------------------------------------------------------------------------------------------
 
     def _all(
-        self, eq_class: EquivalenceClass, key: ClassKey, items: Sequence[_Item], selector: BatchSelector
+        self, eq_class: EquivalenceClass, key: ClassKey, items: Sequence[_Item], kinds: Kinds, selector: BatchSelector
     ) -> list[Result]:
         """Decide pods of which the fleet may hear at the end."""
-        found = self._at_once(items, selector) if selector.selects_all() and self._plain(eq_class, items) else []
+        found = self._at_once(items, selector) if selector.selects_all() and self._plain(eq_class, kinds) else []
         return found if found or self._loud(eq_class) else self._deferred(key, items, selector)
 
     def _at_once(self, items: Sequence[_Item], selector: BatchSelector) -> list[Result]:

@@ -74,7 +74,8 @@ class Booking:
         """Place pods, each on its row, where of all Reserve and Permit plugins only those of `many` and `by_row` have
         something to book (see FleetState.assume_all). With a PluginError nothing is booked.
         """
-        pod_ids, pods, rows = zip(*((one.pod_id, one.placed, one.row) for one in decisions), strict=True)
+        pod_ids, pods = [one.pod_id for one in decisions], [one.placed for one in decisions]
+        rows = [one.row for one in decisions]
         done: list[Reserve] = []
         try:
             for judge in self.by_row:
@@ -84,7 +85,7 @@ class Booking:
                 told = guarded(plugin, plugin.reserve_all, pods, self.view)
                 done.append(plugin)
                 for decision, said in zip(decisions, told, strict=False):
-                    decision.extras[plugin.name] = said
+                    decision.note(plugin.name, said)
         except PluginError:
             for placed, row in zip(pods, rows, strict=True):
                 self._unreserve(done, placed, row)
@@ -123,7 +124,7 @@ class Booking:
             if isinstance(answer, Refuse):
                 return answer
             if answer:
-                decision.waits[plugin.name] = min(answer, _LONGEST_WAIT_S)
+                decision.wait(plugin.name, min(answer, _LONGEST_WAIT_S))
         if not all(self.quiet(one, cycle.read) for one in self.late):
             decision.cycle = cycle.kept([one.name for one in self.late])
         if decision.waits and self.on_wait is not None:

@@ -253,9 +253,8 @@ class Scheduler(Booking):
             if isinstance(state, Skip):
                 continue
             try:
-                decision.extras[plugin.name] = guarded(
-                    plugin, plugin.explain, state, decision.placed, self.view, decision.row
-                )
+                said = guarded(plugin, plugin.explain, state, decision.placed, self.view, decision.row)
+                decision.note(plugin.name, said)
             except PluginError as error:
                 self._faults.note(error)  # a decision stands without its comments, too
 

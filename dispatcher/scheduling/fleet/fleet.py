@@ -239,22 +239,23 @@ class FleetState(DerivedReadings):
 
         All are of one class: they request and count as the same. None takes a host port or inline disk.
         """
-        occupants, by_node, by_row, now = self._occupants, self._at, self._awaited.by_row, self.now
-        first = newcomers[0][1]
-        amounts = first.counts_as, expected_request(first)
-        tied = any(one.pod.pod_affinity or one.pod.pod_anti_affinity for _, one in newcomers)
-        for (pod_id, placed), row in zip(newcomers, rows, strict=True):
-            where = self._places[row]
-            occupant = Occupant(pod_id, placed, *where, True, now, row, True, True, True, *amounts)
-            occupants[pod_id] = occupant
-            self._apps.put(occupant)
-            on_node, unseen = by_node.get(where), by_row.get(row)
+        by_node, by_row, now, first = self._at, self._awaited.by_row, self.now, newcomers[0][1]
+        places, amounts = self._places, (first.counts_as, expected_request(first))
+        occupants = [
+            Occupant(pod_id, placed, *places[row], True, now, row, True, True, True, *amounts)
+            for (pod_id, placed), row in zip(newcomers, rows, strict=True)
+        ]
+        self._occupants.update(zip([pod_id for pod_id, _ in newcomers], occupants, strict=True))
+        for occupant, row in zip(occupants, rows, strict=True):
+            on_node, unseen = by_node.get(places[row]), by_row.get(row)
             if on_node is None or unseen is None:
-                on_node, unseen = by_node.setdefault(where, {}), by_row.setdefault(row, [])
-            on_node[pod_id] = occupant
+                on_node, unseen = by_node.setdefault(places[row], {}), by_row.setdefault(row, [])
+            on_node[occupant.pod_id] = occupant
             unseen.append(occupant)
-        if tied or len(self._counts):
-            for like, where_like in runs_alike([placed for _, placed in newcomers], np.asarray(rows, dtype=np.intp)):
+        for like, run in runs_alike([placed for _, placed in newcomers]):
+            self._apps.put_all(occupants[run])
+            if len(self._counts) or like.pod.pod_affinity or like.pod.pod_anti_affinity:
+                where_like = np.asarray(rows[run], dtype=np.intp)
                 self._counts.shift_all(like, where_like, self._domains_of, 1)
                 self.terms.shift_all(like, where_like, self._domains_of, 1)
         taken = Counter(rows)

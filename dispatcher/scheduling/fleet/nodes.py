@@ -238,6 +238,11 @@ class NodeTable(NodeColumns):
             raise LookupError(f"row {row} holds no node")
         return self._places[row]
 
+    def names_of(self, rows: Sequence[int]) -> list[tuple[str, str]]:
+        """The same of many rows."""
+        nodes, places = self._nodes, self._places
+        return [places[row] if nodes[row] is not None else self.name_of(row) for row in rows]
+
     def by_name(self) -> Ints:
         """[n] the place of each row in the order of (cluster, node); of a dead row, that of its last node."""
         if self._by_name is None:

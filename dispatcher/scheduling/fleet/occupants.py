@@ -1,6 +1,7 @@
 """What pods take on a row: who sits where, their share of the columns, and which of it no reading shows yet."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
@@ -9,7 +10,6 @@ import msgspec
 from dispatcher.model.names import DOMAIN_SCOPE, is_app_label
 from dispatcher.model.node import Node
 from dispatcher.model.pod import RUNNING, Pod, PodId
-from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.pod_sets import AppName, Label, PodSet, app_name
 from dispatcher.scheduling.rules.requests import nonzero_request
@@ -58,13 +58,16 @@ def weighs_the_same(one: Pod, other: Pod) -> bool:
     )
 
 
-def runs_alike(pods: Sequence[Placed], rows: RowList) -> Iterator[tuple[Placed, RowList]]:
-    """Pods and the row of each, as runs of those that count the same wherever pods are counted: one pod, all rows."""
-    first = 0
-    for at in range(1, len(pods) + 1):
-        if at == len(pods) or pods[at].home != pods[first].home or not _counts_alike(pods[at].pod, pods[first].pod):
-            yield pods[first], rows[first:at]
-            first = at
+_counted_by = attrgetter("namespace", "labels", "annotations", "terminating", "pod_affinity", "pod_anti_affinity")
+
+
+def runs_alike(pods: Sequence[Placed]) -> Iterator[tuple[Placed, slice]]:
+    """Runs of pods that count the same wherever pods are counted: the first of each, and which pods these are."""
+    counted_by, first = zip([one.home for one in pods], map(_counted_by, [one.pod for one in pods]), strict=True), 0
+    for _, run in groupby(counted_by):
+        end = first + sum(1 for _ in run)
+        yield pods[first], slice(first, end)
+        first = end
 
 
 def _counts_alike(one: Pod, other: Pod) -> bool:
@@ -103,6 +106,13 @@ class Apps:
             self._pods[name] = {occupant.pod_id: occupant}
             for label in name[1]:
                 self._with_label.setdefault(label, {})[name] = None
+
+    def put_all(self, occupants: Sequence[Occupant]) -> None:
+        """Pods of one app are somewhere."""
+        self.put(occupants[0])
+        pods = self._pods.get(self._name(occupants[0].placed.pod))
+        if pods is not None:
+            pods.update([(one.pod_id, one) for one in occupants])
 
     def drop(self, occupant: Occupant) -> None:
         """The exact inverse of `put`."""

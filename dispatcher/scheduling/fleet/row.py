@@ -162,6 +162,9 @@ class _PastNodes:
     def name_of(self, row: int) -> tuple[str, str]:
         return self._fleet.name_of(int(self._at[row]))
 
+    def names_of(self, rows: Sequence[int]) -> list[tuple[str, str]]:
+        return self._fleet.names_of(self._at[rows].tolist())
+
     def by_name(self) -> Ints:
         return self._fleet.by_name()[self._at]
 

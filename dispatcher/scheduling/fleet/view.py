@@ -146,6 +146,10 @@ class ObservedNodes(_Facet):
         """(cluster, node) of a row."""
         return self._fleet.name_of(row)
 
+    def names_of(self, rows: Sequence[int]) -> list[tuple[str, str]]:
+        """The same of many rows."""
+        return self._fleet.names_of(rows)
+
     def by_name(self) -> Ints:
         """[n] the place of each row in the order of (cluster, node)."""
         return self._fleet.by_name()

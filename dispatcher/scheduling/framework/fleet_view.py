@@ -94,6 +94,10 @@ class Nodes(Protocol):
         """(cluster, node) of a row."""
         ...
 
+    def names_of(self, rows: Sequence[int]) -> Sequence[tuple[str, str]]:
+        """(cluster, node) of each of many rows."""
+        ...
+
     def by_name(self) -> Ints:
         """[n] the place of each row in the order of (cluster, node)."""
         ...

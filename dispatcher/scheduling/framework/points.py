@@ -247,9 +247,16 @@ class Plan:
         return key
 
     @cached_property
+    def standing_alike(self) -> tuple[tuple[Plugin, bool], ...]:
+        """Those of `standing`, each with whether it says the same of pods of one template without volumes, as long as
+        nothing moves.
+        """
+        return tuple((plugin, keyed_by_template(plugin, "standing_key")) for _, plugin in self.standing)
+
+    @cached_property
     def stands_by_template(self) -> bool:
         """Whether pods of one template without volumes have equal standing keys, as long as nothing moves."""
-        return all(keyed_by_template(plugin, "standing_key") for _, plugin in self.standing)
+        return all(by_template for _, by_template in self.standing_alike)
 
 
 def _is_gate(plugin: Plugin, *, judged: bool) -> bool:

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -45,6 +46,8 @@ from dispatcher.scheduling.framework.value_columns import (
 from dispatcher.scheduling.records.decision_record import DecisionContext, DecisionRecord, ScoreColumns
 from dispatcher.scheduling.records.messages import no_place_message
 
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
 
 class Decision(msgspec.Struct, gc=False, eq=False):
     """A pod and its place. `why`: why there.
@@ -52,6 +55,7 @@ class Decision(msgspec.Struct, gc=False, eq=False):
     `extras`: by plugin, what it said about the place, or a function that returns it when a record is wanted.
     `waits`: Permit plugins that want the place held before it is acted on, and for how many seconds at most.
     `cycle`: what plugins keep for the points after the decision.
+    Most decisions have neither extras nor waits: no dict is made for these, of which garbage collection would know.
     """
 
     pod_id: PodId
@@ -61,9 +65,17 @@ class Decision(msgspec.Struct, gc=False, eq=False):
     row: int
     score: float
     why: DecisionRecord
-    extras: dict[str, Any] = msgspec.field(default_factory=dict)
-    waits: dict[str, float] = msgspec.field(default_factory=dict)
+    extras: Mapping[str, Any] = _NOTHING
+    waits: Mapping[str, float] = _NOTHING
     cycle: CycleState | None = None
+
+    def note(self, plugin: str, said: Any) -> None:
+        """What a plugin said about the place, or a function that returns it."""
+        self.extras = {**self.extras, plugin: said}
+
+    def wait(self, plugin: str, seconds: float) -> None:
+        """A Permit plugin wants the place held for so long at most."""
+        self.waits = {**self.waits, plugin: seconds}
 
     @property
     def time(self) -> float:

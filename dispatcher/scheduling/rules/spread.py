@@ -138,7 +138,7 @@ class Spread:
             chosen,
             np.where(chosen >= 0, more if area.counting is None else area.counting[rows] * more, 0),
             dict(zip(by_code, self.counts[codes].tolist(), strict=True)),
-            {code: self._name(code, fleet) for code in by_code},
+            self._names(by_code, fleet),
             area.shown.tolist(),
             area.size,
             met,
@@ -146,11 +146,12 @@ class Spread:
             enough=area.enough,
         )
 
-    def _name(self, code: int, fleet: FleetView) -> str:
+    def _names(self, codes: Sequence[int], fleet: FleetView) -> dict[int, tuple[str, ...]]:
         # Not domain_values for hosts: it would name every node of the fleet for the sake of a few.
         if self.area.level == HOST_LEVEL:
-            return "/".join(fleet.nodes.name_of(code))
-        return fleet.topology.domain_values(self.area.level)[code]
+            return dict(zip(codes, fleet.nodes.names_of(codes), strict=True))
+        values = fleet.topology.domain_values(self.area.level)
+        return {code: (values[code],) for code in codes}
 
 
 @kernel("ints out_ints")
@@ -188,16 +189,16 @@ def _least(area: Area, counts: Ints, held: RowList, left_out: list[int]) -> int:
 class SpreadStory:
     """What a constraint had to say of each pod of a batch; it holds no more than that takes, for it is kept long.
 
-    `chosen`, `adds`: by pod, the domain it went to (-1 unknown) and what it adds there. `counts`, `names`: of these
-    domains and of the `shown` ones before the first pod. `met`: the eligible ones among the chosen; `least_else`: the
-    least count of the other eligible ones, None without any.
+    `chosen`, `adds`: by pod, the domain it went to (-1 unknown) and what it adds there. `counts`, `names` (of a host:
+    cluster and node): of these domains and of the `shown` ones before the first pod. `met`: the eligible ones among the
+    chosen; `least_else`: the least count of the other eligible ones, None without any.
     """
 
     constraint: SpreadConstraint
     chosen: SmallInts
     adds: Ints
     counts: Mapping[int, int]
-    names: Mapping[int, str]
+    names: Mapping[int, tuple[str, ...]]
     shown: Sequence[int]
     domains: int
     met: Sequence[int]
@@ -209,13 +210,13 @@ class SpreadStory:
         own, least = self._own_and_least(ats)
         chosen = self.chosen[ats].tolist()
         counts = {
-            self.names[code]: numbers(self._counts(code)[ats]) if code in self.met else Same(self.counts[code])
+            self._name(code): numbers(self._counts(code)[ats]) if code in self.met else Same(self.counts[code])
             for code in self.shown
         }
         skews = [None if code < 0 else mine - low for code, mine, low in zip(chosen, own, least, strict=True)]
         return fields(
             {
-                "domain": picked([self.names[code] if code >= 0 else None for code in chosen]),
+                "domain": picked([self._name(code) if code >= 0 else None for code in chosen]),
                 "max_skew": Same(self.constraint.max_skew),
                 "hard": Same(self.constraint.hard),
                 "min": picked(least),
@@ -224,6 +225,9 @@ class SpreadStory:
                 "domains": Same(self.domains),
             }
         )
+
+    def _name(self, code: int) -> str:
+        return "/".join(self.names[code])
 
     def _counts(self, code: int) -> Ints:
         """[pods] of one domain, before each pod."""

@@ -325,3 +325,20 @@ def test_of_pods_of_one_template_that_fit_nowhere_one_is_asked_what_tells_it_apa
     assert len(results) == len(items)
     assert ("p4" in one.asked) is asked
     assert "p6" in one.asked
+
+
+@pytest.mark.parametrize(
+    ("plugin", "volumes", "asked"),
+    [(Standing, (), True), (StandingByTemplate, (), False), (StandingByTemplate, (Volume("claim", "c"),), True)],
+    ids=["silent", "by template", "with volumes"],
+)
+def test_of_pods_of_one_template_that_are_decided_together_one_is_asked_what_tells_it_apart(
+    plugin: type[Standing], volumes: tuple[Volume, ...], *, asked: bool
+) -> None:
+    one = plugin()
+    pods = [pod(f"p{at}").cpu(1).set(volumes=volumes).labels(means="a" if at < 6 else "b") for at in range(8)]
+    items = [(("a", built.pod.uid), built) for built in (each.placed() for each in pods)]
+    results = scheduler(fleet(a=[node(f"n{at}").cpu(8) for at in range(3)]), one).schedule_class(items)
+    assert all(isinstance(one, Decision) for one in results)
+    assert ("p4" in one.asked) is asked
+    assert "p6" in one.asked

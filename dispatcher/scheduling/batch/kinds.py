@@ -1,0 +1,45 @@
+"""The kinds of pods in a batch: those of one template are asked once where only the template can matter.
+
+Two pods are of one kind if they come from one cluster, are equal in all but `model.pod.OWN_FIELDS` (in `terminating`,
+too), and have no volumes: each pod with volumes is a kind of its own, since objects tell their claims apart.
+
+Example: a batch of three pods of a Deployment, two of another Deployment that asks for the same, then one more of the
+first. The kinds are its pods number 0, 3 and 5: only neighbours are compared.
+"""
+
+from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter, itemgetter
+
+from dispatcher.model.pod import OWN_FIELDS, Pod, PodId
+from dispatcher.scheduling.framework import Placed
+
+_of_placed = attrgetter(*(name for name in Placed.__struct_fields__ if name != "pod"))
+_of_pod = attrgetter(*(name for name in Pod.__struct_fields__ if name not in OWN_FIELDS), "terminating")
+_by_looks = itemgetter(0, 1)
+
+
+class Kinds:
+    """Of each kind the first pod: `ats`, ascending, is its place in the batch, and `pods` itself."""
+
+    def __init__(self, ats: Sequence[int], pods: Sequence[Placed]) -> None:
+        self.ats, self.pods = ats, pods
+
+    def first(self, count: int) -> "Kinds":
+        """The kinds among the first `count` pods."""
+        few = sum(at < count for at in self.ats)
+        return Kinds(self.ats[:few], self.pods[:few])
+
+
+def kinds_of(items: Sequence[tuple[PodId, Placed]]) -> Kinds:
+    """The kinds of the pods of a batch."""
+    pods = [placed for _, placed in items]
+    looks = zip(map(_of_pod, [one.pod for one in pods]), map(_of_placed, pods), range(len(pods)), strict=True)
+    ats: list[int] = []
+    for _, alike in groupby(looks, _by_looks):
+        at: int = next(alike)[2]
+        if pods[at].pod.volumes:
+            ats += [at, *(more[2] for more in alike)]
+        else:
+            ats.append(at)
+    return Kinds(ats, [pods[at] for at in ats])
