@@ -25,7 +25,7 @@ class ServiceTiming:
     deadline_s: float = 20.0
     execute_s: float = 30.0
     tick_s: float = 0.1
-    slice_s: float = 0.02
+    slice_s: float = 0.05
     backoff_s: float = 0.2
     backoff_max_s: float = 5.0
     delegate_lease_s: float = 120.0

@@ -42,7 +42,7 @@ def collect_less_often() -> None:
 
     The fleet is looked at in vain: a third of the time, measured while deciding 50,000 pods of one template. Decisions
     make no cycles to speak of.
-    More new objects at a time cost the same in all, but one look then takes up to 26 ms, in which nothing is decided.
+    More new objects at a time cost the same in all, but one look takes up to 26 ms then, and in it nothing is decided.
     """
     gc.freeze()
-    gc.set_threshold(10_000, 20, 250)
+    gc.set_threshold(10_000, 10, 500)
