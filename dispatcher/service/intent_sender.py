@@ -23,8 +23,6 @@ class IntentSender:
 
     Batches begin in order. An intent for a pod waits while an earlier one for the same pod is in flight, and so do
     those behind it: an agent never sees two orders about one pod at once. Nothing leaves outside of the term.
-    What is put in one slice of the service loop leaves together: several events of a slice may ask something of this
-    cluster, and every call is made, sealed, sent and answered by itself.
     """
 
     def __init__(
@@ -36,7 +34,6 @@ class IntentSender:
         self._waiting: deque[AnyIntent] = deque()
         self._busy: set[str] = set()  # UIDs of pods with an intent in flight
         self._calls: set[asyncio.Task[None]] = set()
-        self._to_send = False  # `_send_more` comes once this slice of the loop is over
         self._peers: tuple[tuple[Peer, ...], Shadows] | None = None
         self._peers_call: asyncio.Task[None] | None = None
         self._word = ""  # of the agent's last answer to peers
@@ -54,9 +51,7 @@ class IntentSender:
     def put(self, intents: tuple[AnyIntent, ...]) -> None:
         """Send these after all that was put before."""
         self._waiting.extend(intents)
-        if not self._to_send:
-            self._to_send = True
-            asyncio.get_running_loop().call_soon(self._send_more)
+        self._send_more()
 
     def put_peers(self, peers: tuple[Peer, ...], shadows: Shadows = NO_SHADOWS) -> None:
         """Send this list of peers, and the shadow budgets; what still waits is replaced."""
@@ -79,7 +74,6 @@ class IntentSender:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _send_more(self) -> None:
-        self._to_send = False
         while self._waiting and len(self._calls) < self._timing.in_flight and self._may_speak():
             intents = self._next_batch()
             if not intents:

@@ -133,14 +133,6 @@ async def test_intents_are_sent_and_their_answers_come_back() -> None:
     assert b'global_dispatcher_outcomes_total{cluster="east",verdict="bound"} 2.0' in subject.metrics.render()
 
 
-async def test_what_one_slice_asks_of_a_cluster_is_one_call() -> None:
-    core, agent = FakeCore(), FakeAgent("east")
-    core.effects.append([SendIntents("east", (bind(1),)), SendIntents("east", (bind(2),))])
-    async with running(service(core, LocalLink("east", agent))):
-        await core.until(lambda: sum(len(event.outcomes) for event in core.of(Answered)) == 2)
-    assert [[intent.id for intent in batch.intents] for batch in agent.batches] == [["1", "2"]]
-
-
 async def test_two_intents_of_one_pod_are_never_in_flight_together() -> None:
     core, agent = FakeCore(), FakeAgent("east")
     core.effects.append([SendIntents("east", (bind(1, "uid"), bind(2), bind(3, "uid"), bind(4)))])
