@@ -101,6 +101,7 @@ async def measure(load: Load, *, profile: bool = False, say: Callable[[str], Non
         await _readings(one, add)
         await _changes(one, add)
         await _burst(one, add)
+        await _local(one, add)
         await _remote(one, add)
         await _stalls(one, add)
     return rows
@@ -165,7 +166,7 @@ async def _burst(one: Fleet, add: Callable[..., None]) -> None:
         await one.until("bound", uids)
     add("burst_bound", len(uids), taken.wall, "s", 1.5, "a burst of pods, until all are bound")
     await one.until_quiet()
-    add("local_pod_cpu", len(uids), 1e3 * taken.cpu / len(uids), "ms", 0.12, f"{_ALONE}, a pod of the burst")
+    add("burst_pod_cpu", len(uids), 1e3 * taken.cpu / len(uids), "ms", None, f"{_ALONE}, a pod of the burst")
     add(
         "burst_stall",
         len(uids),
@@ -174,6 +175,15 @@ async def _burst(one: Fleet, add: Callable[..., None]) -> None:
         50,
         "the longest time between two rounds of decisions, CPU",
     )
+
+
+async def _local(one: Fleet, add: Callable[..., None]) -> None:
+    async with one.phase("local") as taken:
+        uids = one.submit(one.load.burst, lambda home: f"r{home.number}", one.load.burst_templates)
+        await one.until("bound", uids)
+    text = f"{_ALONE}, a pod that runs in its own cluster"
+    add("local_pod_cpu", len(uids), 1e3 * taken.cpu / len(uids), "ms", 0.12, text)
+    await one.until_quiet()
 
 
 async def _remote(one: Fleet, add: Callable[..., None]) -> None:

@@ -158,6 +158,8 @@ class FakeCluster:
 
     def _latest(self, since: int) -> Changes:
         who = (self.name, self.uid, self._incarnation, since, self._revision)
+        if not self.listed:
+            return Changes(*who, synced=False, problem="not listed yet")
         gone = tuple(sorted(self._gone))
         return Changes(*who, pods=tuple(self._fresh.values()), pods_gone=gone, readings=self._readings)
 

@@ -22,7 +22,7 @@ ARGUMENTS = (
 FIGURES = {
     *("until_it_decides", "rss", "rss_peak", "idle_cpu", "reading_cpu", "readings_core", "change_cpu"),
     *("readings_p50", "readings_p99", "readings_stall", "changes_p50", "changes_p99", "changes_stall"),
-    *("burst_bound", "burst_stall", "local_pod_cpu", "remote_pod_cpu", "remote_later"),
+    *("burst_bound", "burst_pod_cpu", "burst_stall", "local_pod_cpu", "remote_pod_cpu", "remote_later"),
     *("first_report_stall", "return_stall", "return_changed_stall"),
 }
 
@@ -71,6 +71,19 @@ async def test_a_bound_pod_shows_on_its_node_and_runs_after_a_while() -> None:
     while not cluster.pods[uid].ready:
         told = await cluster.changes(told.incarnation, told.revision, 1.0)
     assert seen == [("bound", uid), ("running", uid)]
+
+
+async def test_a_cluster_that_cannot_be_listed_tells_of_nothing_until_it_can() -> None:
+    cluster = FakeCluster(replace(SMALL, coalesce_s=0.0), 0, {}, lambda *what: None)
+    cluster.listed = False
+    told = await cluster.changes("", 0, 1.0)
+    cluster.churn()
+    more = await cluster.changes(told.incarnation, told.revision, 1.0)
+    assert [(one.synced, one.nodes, one.pods) for one in (told, more)] == [(False, (), ())] * 2
+    cluster.listed = True
+    cluster.restart()
+    told = await cluster.changes(more.incarnation, more.revision, 1.0)
+    assert (told.synced, len(told.nodes)) == (True, SMALL.nodes)
 
 
 def test_churn_never_takes_a_pod_that_waits() -> None:

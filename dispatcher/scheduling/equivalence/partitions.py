@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,9 +29,17 @@ class Partition:
 
     size: int
     group: SmallInts
-    order: RowList
-    starts: list[int]
     axis_codes: tuple[NDArray[np.int64], ...]
+
+    @cached_property
+    def order(self) -> RowList:
+        """[n] rows by group: asked for by few, and a third of the work."""
+        return np.argsort(self.group.astype(np.int16), kind="stable")  # 16 bits are sorted by radix
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """[size + 1] where the rows of a group begin in `order`."""
+        return [0, *np.cumsum(np.bincount(self.group, minlength=self.size)).tolist()]
 
     def rows(self, group: int) -> RowList:
         """The rows of a group, ascending."""
@@ -42,21 +51,20 @@ def partition_of(axes: Sequence[SmallInts]) -> Partition | None:
     n = len(axes[0])
     most = max(_FEW_GROUPS, min(n // _ROWS_A_GROUP, MOST_GROUPS))
     widths = [int(axis.max(initial=-1)) + 2 for axis in axes]
-    combined, width = np.zeros(n, dtype=np.int64), 1
+    combined, width = np.zeros(n, dtype=np.int32), 1  # in place, and half as wide: it is memory that takes the time
     for axis, more in zip(axes, widths, strict=True):
         if width * more > _WIDEST:
             return None
-        combined = combined * more + axis + 1
+        combined *= more
+        combined += axis
+        combined += 1
         width *= more
     present = np.flatnonzero(np.bincount(combined, minlength=1))
     if len(present) > most:
         return None
-    ids = np.zeros(width, dtype=np.int16)
+    ids = np.zeros(width, dtype=np.int32)
     ids[present] = np.arange(len(present))
-    group = ids[combined]
-    order = np.argsort(group, kind="stable")
-    starts = [0, *np.cumsum(np.bincount(group, minlength=len(present))).tolist()]
-    return Partition(len(present), group.astype(np.int32), order, starts, _split(present, widths))
+    return Partition(len(present), ids[combined], _split(present, widths))
 
 
 def _split(combined: NDArray[np.int64], widths: Sequence[int]) -> tuple[NDArray[np.int64], ...]:
