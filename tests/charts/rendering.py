@@ -16,6 +16,7 @@ CHARTS = Path(__file__).parents[2] / "helm"
 NAMES = ("dispatcher", "agent")
 NAMESPACE = "global-dispatcher"
 _FAST = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same, in C where PyYAML was built with it
+WORKLOADS = ("Deployment", "StatefulSet")
 MISSING = "no Helm: neither built by localfleet.controlplane.binaries nor on PATH"
 ADMISSION = tuple(
     f"admissionregistration.k8s.io/v1/{kind}" for kind in ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
@@ -76,7 +77,7 @@ def only(objects: list[Object], kind: str) -> Object:
 def containers(objects: list[Object]) -> Iterator[Object]:
     """Every container of every pod."""
     for one in objects:
-        spec = one["spec"]["template"]["spec"] if one["kind"] == "Deployment" else one.get("spec", {})
+        spec = one["spec"]["template"]["spec"] if one["kind"] in WORKLOADS else one.get("spec", {})
         yield from (*spec.get("initContainers", ()), *spec.get("containers", ()))
 
 

@@ -20,6 +20,7 @@ from localfleet.controlplane.plane import ControlPlane
 from tests.charts.pods import run_container
 from tests.charts.rendering import CHARTS, NAMESPACE, Helm, Object, containers, of_kind, write_key, write_mounted
 from tests.charts.test_agent_chart import EXECUTOR, LEASES, OBSERVER, PROXY_NODES
+from tests.charts.used_rights import granted, unused, used
 from tests.controlplane.fixtures import ControlPlanes
 from tests.system.cluster_api import eventually
 from tests.system.ray_fleet import HEAD_IP, Process, free_ports, node_ports
@@ -47,6 +48,7 @@ class Install:
         self._helm = helm
         self.gcs, self.http, *self.health = free_ports(2 + len(planes))
         self.notes: dict[tuple[str, str], str] = {}
+        self.dispatcher: list[Object] = []
         # Pods with more rights than the strictest of the Pod Security Standards allows would not be made there.
         strict = {"pod-security.kubernetes.io/enforce": "restricted"}
         for plane in planes.values():
@@ -76,6 +78,7 @@ class Install:
 
     def run_dispatcher(self, objects: list[Object], stack: ExitStack) -> Process:
         """Head, then dispatcher, as one pod."""
+        self.dispatcher = objects
         short = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gd-")))
         files = write_mounted(objects, self.folder / "dispatcher")
         paths = {"/etc/global-dispatcher": files, "/tmp/ray": short}
@@ -246,6 +249,14 @@ def allowed() -> set[tuple[str, str, str]]:
     """The roles' table as the audit log speaks."""
     rows = OBSERVER | EXECUTOR | PROXY_NODES | LEASES
     return {(verb, group, resource) for group, resource, _, verbs in rows for verb in verbs.split()}
+
+
+def test_the_dispatchers_account_uses_all_that_it_is_given_and_nothing_else(installed: Install) -> None:
+    done = used(installed.planes[HOME].audit.events(), "dispatcher")
+    lease = ("coordination.k8s.io", "leases")
+    # The name of what is created stands in the body: RBAC cannot limit it, and the audit log's URL has none.
+    assert {right[:3] for right in done} == {(verb, *lease) for verb in ("create", "get", "update")}
+    assert not unused(granted(installed.dispatcher, "dispatcher"), done)
 
 
 FORBIDDEN = [

@@ -2,6 +2,8 @@
 
 import base64
 import json
+import os
+import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,8 +18,9 @@ from localfleet.controlplane.components import PlaneSpec
 from localfleet.controlplane.plane import ControlPlane
 from tests.charts.pods import run_container
 from tests.charts.rendering import CHARTS, NAMESPACE, Helm, Object, containers, of_kind, write_mounted
-from tests.charts.test_install import DEPLOYMENTS, PODS, deployment, policies
+from tests.charts.test_install import DEPLOYMENTS, PODS, deployment, pod, policies
 from tests.charts.test_split_agent import of_role
+from tests.charts.used_rights import Right, granted, unused, used
 from tests.controlplane.fixtures import ControlPlanes
 from tests.system.cluster_api import eventually
 from tests.system.dialled import CLUSTERS, Dispatcher
@@ -25,6 +28,7 @@ from tests.system.ray_fleet import Process, free_ports
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 
+Releases = dict[str, list[Object]]  # the objects of the agent's release in each cluster
 ACCOUNTS = {"observer": "agent-observer", "executor": "agent"}
 HOME, AWAY = CLUSTERS
 READING = {"get", "list", "watch"}
@@ -36,13 +40,13 @@ def planes(control_plane: ControlPlanes) -> dict[str, ControlPlane]:
     return {plane.name: plane for plane in control_plane.together(*specs)}
 
 
-def installed(helm: Helm, plane: ControlPlane, gateway: str) -> list[Object]:
-    """helm install; the objects as the release has them."""
+def installed(helm: Helm, plane: ControlPlane, gateway: str, more: Object | None = None) -> list[Object]:
+    """helm install, with `more` values; the objects as the release has them."""
     plane.admin.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
     config: Object = {"kubelet": {"interval_s": 2, "timeout_s": 1}}
     given = {"cluster": plane.name, "config": config, "gateway": {"urls": [gateway]}}
     where = ("-n", NAMESPACE)
-    words = ("install", "agent", str(CHARTS / "agent"), *where, "-f", helm.values_file({**given, **RELAY}))
+    words = ("install", "agent", str(CHARTS / "agent"), *where, "-f", helm.values_file({**given, **(more or RELAY)}))
     helm(*words, KUBECONFIG=str(plane.kubeconfig))
     manifest = helm("get", "manifest", "agent", *where, KUBECONFIG=str(plane.kubeconfig))
     return [one for one in yaml.safe_load_all(manifest) if one]
@@ -64,6 +68,8 @@ def start(
     told: Any = yaml.safe_load((files / "agent.yaml").read_text())
     told |= {"kubeconfig": str(plane.kubeconfig_for(ACCOUNTS[role], NAMESPACE)), "context": plane.name}
     told["health"] = {"port": free_ports(1)[0]}
+    if told.get("relay", {}).get("port"):
+        told["relay"] = {"port": free_ports(1)[0], "host": "127.0.0.1"}
     told["key_file"] = str(certificates / f"{plane.name}.pem") if role == "executor" else "/nonexistent/key.pem"
     stem = certificates / f"cluster-{plane.name}.{role}"
     told["gateway"] |= {"cert_file": f"{stem}.crt", "key_file": f"{stem}.key", "ca_file": str(certificates / "ca.crt")}
@@ -74,15 +80,19 @@ def start(
 
 
 @pytest.fixture(scope="module")
-def fleet(helm: Helm, planes: dict[str, ControlPlane], tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def fleet(helm: Helm, planes: dict[str, ControlPlane], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Releases]:
+    """Dispatcher, observers and executors run; what the releases hold."""
     folder = tmp_path_factory.mktemp("split")
     certificates = folder / "certificates"
     ensure(certificates, ["127.0.0.1"], CLUSTERS)
     with ExitStack() as stack:
         dispatcher = stack.enter_context(Dispatcher(folder, certificates))
+        releases: Releases = {}
         agents = []
+        relaying = {"config": {"kubelet": {"interval_s": 2, "timeout_s": 1}, "executor": {"relay": "all"}}}
         for name, plane in planes.items():
-            objects = installed(helm, plane, f"wss://127.0.0.1:{dispatcher.gateway_port}")
+            objects = installed(helm, plane, f"wss://127.0.0.1:{dispatcher.gateway_port}", relaying)
+            releases[name] = objects
             write_private_key(objects, certificates / f"{name}.pem")
             agents += [stack.enter_context(start(objects, plane, role, folder, certificates)) for role in ACCOUNTS]
         eventually(
@@ -90,7 +100,7 @@ def fleet(helm: Helm, planes: dict[str, ControlPlane], tmp_path_factory: pytest.
             90,
             lambda: "\n".join(one.tail() for one in (dispatcher, *agents)),
         )
-        yield
+        yield releases
 
 
 def write_private_key(objects: list[Object], path: Path) -> None:
@@ -123,3 +133,113 @@ def test_pods_run_elsewhere_and_the_observers_account_writes_nothing(planes: dic
         assert {event.verb for event in done["executor"]} > READING
         watched = {event.object_ref.resource for event in done["executor"] if event.verb == "watch"}
         assert watched == {"nodes", "pods", "namespaces", "poddisruptionbudgets"}
+
+
+# Rights that the test below need not make use of, and why they are given all the same. `pods/eviction` is given with
+# `rebalancing.enabled` alone, and not here.
+UNUSED: dict[str, dict[Right, str]] = {
+    "agent-observer": {
+        ("get", "", "nodes/stats", ""): "kubelets ask for it (SubjectAccessReview), and the observer asks kubelets",
+        ("list", "metrics.k8s.io", "pods", ""): "asked once nodes were told: no metrics-server here",
+    },
+    "agent": {
+        ("delete", "", "nodes", ""): "a proxy node, minutes after its cluster is no more in the configuration",
+        ("delete", "coordination.k8s.io", "leases", ""): "that of such a node",
+        ("get", "", "pods/exec", ""): "WebSockets, which API servers speak to kubelets since Kubernetes 1.36",
+        ("get", "", "pods/attach", ""): "as pods/exec",
+        ("get", "", "pods/portforward", ""): "as pods/exec",
+    },
+}
+# What kubectl asks by SPDY, with any Kubernetes.
+RELAYED: set[Right] = {
+    ("get", "", "pods/log", ""),
+    *(("create", "", f"pods/{what}", "") for what in ("exec", "attach", "portforward")),
+}
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+
+
+def test_every_right_is_made_use_of_or_has_its_reason(
+    planes: dict[str, ControlPlane], fleet: Releases, tmp_path: Path
+) -> None:
+    home, away = planes[HOME], planes[AWAY]
+    named = {} if policies(home) else {"schedulerName": "global-dispatcher"}
+    run_with_a_budget(home, away, named)
+    run_with_claims(home, named)
+    ask_for_logs_and_more(home, away, tmp_path)
+    drain(home, away)
+    events = [event for plane in planes.values() for event in plane.audit.events()]
+    for account in ACCOUNTS.values():
+        left = unused(granted(fleet[HOME], account), used(events, account))
+        assert left <= set(UNUSED[account]), f"{account} makes no use of {left - set(UNUSED[account])}"
+        assert set(UNUSED[account]) <= granted(fleet[HOME], account), "a reason for a right that is not given"
+
+
+def run_with_a_budget(home: ControlPlane, away: ControlPlane, named: Object) -> None:
+    """Pods away, whose budget is kept there, changed there, and gone there."""
+    home.admin.create(BUDGETS, {"metadata": {"name": "web"}, "spec": budget(1)})
+    home.admin.create(DEPLOYMENTS, deployment("web", 3, {"global-dispatcher.io/clusters": AWAY}, **named))
+    eventually(lambda: home.admin.get(f"{DEPLOYMENTS}/web")["status"].get("readyReplicas") == 3, 60)
+
+    def kept() -> list[object]:
+        return [one["spec"] for one in away.admin.get(BUDGETS)["items"]]
+
+    eventually(lambda: len(kept()) == 1, 30)
+    first = kept()
+    home.admin.patch(f"{BUDGETS}/web", {"spec": budget(2)})
+    eventually(lambda: kept() != first, 30)
+    home.admin.delete(f"{BUDGETS}/web")
+    eventually(lambda: not kept(), 60)
+
+
+def budget(least: int) -> Object:
+    return {"minAvailable": least, "selector": {"matchLabels": {"app": "web"}}}
+
+
+def run_with_claims(home: ControlPlane, named: Object) -> None:
+    """A free volume is set aside for the claim of one pod; for that of another, a node is chosen."""
+    node = home.admin.get("/api/v1/nodes")["items"][0]["metadata"]["name"]
+    for name, provisioner in (("local", "kubernetes.io/no-provisioner"), ("disks", "example.com/disks")):
+        made = {"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
+        home.admin.create("/apis/storage.k8s.io/v1/storageclasses", made)
+        wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        home.admin.create(CLAIMS, {"metadata": {"name": name}, "spec": {"storageClassName": name, **wanted}})
+        volume = {"name": "data", "persistentVolumeClaim": {"claimName": name}}
+        one = pod(f"on-{name}", {"global-dispatcher.io/schedule": "true"}, volumes=[volume], **named)
+        home.admin.create(PODS, one)
+    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
+    spec = {
+        "storageClassName": "local",
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "local": {"path": "/data"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
+    }
+    home.admin.create("/api/v1/persistentvolumes", {"metadata": {"name": "data"}, "spec": spec})
+    eventually(lambda: home.admin.get(f"{PODS}/on-local")["spec"].get("nodeName") == node, 60)
+    chosen = "volume.kubernetes.io/selected-node"
+    eventually(lambda: chosen in home.admin.get(f"{CLAIMS}/disks")["metadata"].get("annotations", {}), 60)
+    for name in ("local", "disks"):
+        home.admin.delete(f"{PODS}/on-{name}")
+
+
+def ask_for_logs_and_more(home: ControlPlane, away: ControlPlane, folder: Path) -> None:
+    """At home, of a pod that runs away. It counts what the API server there was asked for, not what comes of it."""
+    name = home.admin.get(PODS)["items"][0]["metadata"]["name"]
+    kubectl = [str(home.programs["kubectl"]), f"--kubeconfig={home.kubeconfig}"]
+    asked = (("logs", name), ("exec", name, "--", "true"), ("attach", name), ("port-forward", name, ":80"))
+    by_spdy = {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "false", "KUBECTL_PORT_FORWARD_WEBSOCKETS": "false"}
+    with ExitStack() as stack:
+        for words in asked:
+            env = {"PATH": os.environ["PATH"], "HOME": str(folder), **by_spdy}
+            one = subprocess.Popen([*kubectl, *words], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            stack.callback(one.wait)
+            stack.callback(one.kill)
+        eventually(lambda: not unused(RELAYED, used(away.audit.events(), ACCOUNTS["executor"])), 30)
+
+
+def drain(home: ControlPlane, away: ControlPlane) -> None:
+    """Of a node on which pods of the other cluster run: what takes their place is placed anew."""
+    node = away.admin.get(PODS)["items"][0]["spec"]["nodeName"]
+    away.kubectl("drain", node, "--force", "--timeout=60s")
+    eventually(lambda: home.admin.get(f"{DEPLOYMENTS}/web")["status"].get("readyReplicas") == 3, 60)

@@ -55,6 +55,21 @@ seccompProfile: {type: RuntimeDefault}
 {{- end }}
 - name: RAY_USAGE_STATS_ENABLED
   value: "0"
+{{- if include "dispatcher.actors" . }}
+# How long nodes and drivers go on without their head.
+- name: RAY_gcs_rpc_server_reconnect_timeout_s
+  value: "600"
+{{- end }}
+{{- if include "dispatcher.rayTls" . }}
+- name: RAY_USE_TLS
+  value: "1"
+- name: RAY_TLS_SERVER_CERT
+  value: /run/secrets/ray/tls.crt
+- name: RAY_TLS_SERVER_KEY
+  value: /run/secrets/ray/tls.key
+- name: RAY_TLS_CA_CERT
+  value: /run/secrets/ray/ca.crt
+{{- end }}
 {{- with .Values.extraEnv }}
 {{ toYaml . }}
 {{- end }}
@@ -75,14 +90,32 @@ seccompProfile: {type: RuntimeDefault}
 {{- if and .Values.signing.tlsSecret (include "dispatcher.dialledIn" .) }}yes{{ end -}}
 {{- end -}}
 
-{{- define "dispatcher.needsRay" -}}
+{{- define "dispatcher.agentsOnRay" -}}
 {{- range .Values.config.clusters }}{{ if ne (.via | default "ray") "gateway" }}yes{{ end }}{{ end -}}
 {{- end -}}
 
 {{- define "dispatcher.mounts" -}}
 - {name: tmp, mountPath: /tmp}
 - {name: shm, mountPath: /dev/shm}
+{{- if include "dispatcher.rayTls" . }}
+- {name: ray-tls, mountPath: /run/secrets/ray, readOnly: true}
+{{- end }}
 {{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- /* What is mounted by dispatcher.mounts. */ -}}
+{{- define "dispatcher.volumes" -}}
+- name: tmp
+  emptyDir: {sizeLimit: 2Gi}
+- name: shm
+  emptyDir: {medium: Memory, sizeLimit: {{ add (int .Values.ray.objectStoreMib) 48 }}Mi}
+{{- if include "dispatcher.rayTls" . }}
+- name: ray-tls
+  secret: {secretName: {{ .Values.ray.tls.existingSecret }}, defaultMode: 0440}
+{{- end }}
+{{- with .Values.extraVolumes }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}
@@ -94,8 +127,8 @@ seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 {{- if gt (int .Values.replicas) 1 -}}
 {{- $election := .Values.config.leader_election | default dict -}}
-{{- if include "dispatcher.needsRay" . -}}
-{{- fail "replicas: more than 1 needs `via: gateway` for all of config.clusters: a fleet has one Ray head" -}}
+{{- if include "dispatcher.agentsOnRay" . -}}
+{{- fail "replicas: more than 1 needs `via: gateway` for all of config.clusters: an agent on Ray obeys one dispatcher" -}}
 {{- end -}}
 {{- if not (and $election.enabled (dig "warm" true $election)) -}}
 {{- fail "replicas: more than 1 needs config.leader_election.enabled and warm: one leads, and the others are ready" -}}
@@ -104,6 +137,7 @@ seccompProfile: {type: RuntimeDefault}
 {{- fail "replicas: more than 1 needs an empty config.quota.ledger: the file of one knows nothing of what another charged" -}}
 {{- end -}}
 {{- end -}}
+{{- include "dispatcher.checkRay" . -}}
 {{- $known := list -}}
 {{- range $name, $profile := .Values.profiles -}}
 {{- if $profile -}}{{- $known = append $known (printf "profiles/%s.yaml" $name) -}}{{- end -}}
@@ -118,13 +152,4 @@ seccompProfile: {type: RuntimeDefault}
 {{- fail (printf "config.profile(s): %s is none of: %s" . (join ", " $known)) -}}
 {{- end -}}
 {{- end -}}
-{{- end -}}
-
-{{- /* For a NetworkPolicy: a Ray node's ports, and those of its workers as one range. */ -}}
-{{- define "dispatcher.rayPorts" -}}
-{{- $ports := .Values.ray.ports -}}
-{{- range $name := list "gcs" "nodeManager" "objectManager" "dashboardAgentGrpc" "dashboardAgentListen" "runtimeEnvAgent" "metricsExport" }}
-- {protocol: TCP, port: {{ get $ports $name }}}
-{{- end }}
-- {protocol: TCP, port: {{ $ports.minWorker }}, endPort: {{ $ports.maxWorker }}}
 {{- end -}}

@@ -1,0 +1,221 @@
+{{- /* How many gateway actors hold the agents' connections; empty: the dispatcher does it itself. */ -}}
+{{- define "dispatcher.actors" -}}
+{{- $actors := int (.Values.config.gateway | default dict).actors -}}
+{{- if and $actors (include "dispatcher.dialledIn" .) }}{{ $actors }}{{ end -}}
+{{- end -}}
+
+{{- /* Whether agents dial in at the dispatcher's own pods. */ -}}
+{{- define "dispatcher.listens" -}}
+{{- if and (include "dispatcher.dialledIn" .) (not (include "dispatcher.actors" .)) }}yes{{ end -}}
+{{- end -}}
+
+{{- define "dispatcher.needsRay" -}}
+{{- if or (include "dispatcher.agentsOnRay" .) (include "dispatcher.actors" .) }}yes{{ end -}}
+{{- end -}}
+
+{{- define "dispatcher.rayTls" -}}
+{{- if and .Values.ray.tls.existingSecret (include "dispatcher.needsRay" .) }}yes{{ end -}}
+{{- end -}}
+
+{{- /* Of all Ray nodes that this chart makes, where the head is apart. */ -}}
+{{- define "dispatcher.rayLabel" -}}
+global-dispatcher.io/ray: {{ include "dispatcher.fullname" . }}
+{{- end -}}
+
+{{- /* Of pods beside the dispatcher's, which its selector must not match: (dict "root" $ "role" "head"). */ -}}
+{{- define "dispatcher.raySelector" -}}
+app.kubernetes.io/name: {{ .root.Chart.Name }}-ray-{{ .role }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+{{- end -}}
+
+{{- define "dispatcher.rayLabels" -}}
+{{ include "dispatcher.raySelector" . }}
+{{ include "dispatcher.rayLabel" .root }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/component: ray-{{ .role }}
+app.kubernetes.io/part-of: global-dispatcher
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- /* Where pods of a headless Service have names. Ray's TLS checks them, so addresses of pods would need a
+certificate for each: (dict "root" $ "service" "ray"). */ -}}
+{{- define "dispatcher.rayDomain" -}}
+{{ include "dispatcher.fullname" .root }}-{{ .service }}.{{ .root.Release.Namespace }}.svc
+{{- end -}}
+
+{{- define "dispatcher.rayAddress" -}}
+{{- if include "dispatcher.actors" . -}}
+{{ include "dispatcher.fullname" . }}-ray-head-0.{{ include "dispatcher.rayDomain" (dict "root" . "service" "ray") }}:{{ .Values.ray.ports.gcs }}
+{{- else -}}
+$(POD_IP):{{ .Values.ray.ports.gcs }}
+{{- end -}}
+{{- end -}}
+
+{{- /* The name, or the address, of a Ray node of a role: see dispatcher.rayContainer. */ -}}
+{{- define "dispatcher.rayNode" -}}
+{{- $several := include "dispatcher.several" .root -}}
+{{- if eq .role "sidecar" -}}
+$(POD_IP)
+{{- else if and (eq .role "node") (not $several) -}}
+{{ include "dispatcher.fullname" .root }}.{{ include "dispatcher.rayDomain" (dict "root" .root "service" "ray") }}
+{{- else -}}
+$(POD_NAME).{{ include "dispatcher.rayDomain" (dict "root" .root "service" (ternary "peers" "ray" (eq .role "node"))) }}
+{{- end -}}
+{{- end -}}
+
+{{- /* A Ray node's container. (dict "root" $ "role" ...): `sidecar`, the head in the dispatcher's pod; `head`, in its
+own; `node`, in the dispatcher's pod beside a head that is apart; `gateway`, with room for one gateway actor. */ -}}
+{{- define "dispatcher.rayContainer" -}}
+{{- $ray := .root.Values.ray }}
+{{- $isHead := has .role (list "sidecar" "head") }}
+{{- $probed := ternary "ray-gcs" "ray-node" $isHead }}
+- name: {{ ternary "ray-head" (printf "ray-%s" .role) $isHead }}
+  {{- if has .role (list "sidecar" "node") }}
+  # A sidecar: up before the dispatcher, down after it.
+  restartPolicy: Always
+  {{- end }}
+  image: {{ include "dispatcher.image" .root }}
+  imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+  command:
+    - ray
+    - start
+    {{- if $isHead }}
+    - --head
+    - --port={{ $ray.ports.gcs }}
+    - --include-dashboard=false
+    {{- else }}
+    - --address={{ include "dispatcher.rayAddress" .root }}
+    {{- end }}
+    - --block
+    - --node-ip-address={{ include "dispatcher.rayNode" . }}
+    - --node-manager-port={{ $ray.ports.nodeManager }}
+    - --object-manager-port={{ $ray.ports.objectManager }}
+    - --dashboard-agent-grpc-port={{ $ray.ports.dashboardAgentGrpc }}
+    - --dashboard-agent-listen-port={{ $ray.ports.dashboardAgentListen }}
+    - --runtime-env-agent-port={{ $ray.ports.runtimeEnvAgent }}
+    - --metrics-export-port={{ $ray.ports.metricsExport }}
+    - --min-worker-port={{ $ray.ports.minWorker }}
+    - --max-worker-port={{ $ray.ports.maxWorker }}
+    # Agents run in their own clusters: no room for anybody's code here.
+    - --num-cpus=0
+    {{- if eq .role "gateway" }}
+    - --resources={"gateway":1}
+    {{- end }}
+    - --object-store-memory={{ mul (int $ray.objectStoreMib) 1048576 }}
+    - --temp-dir=/tmp/ray
+  env:
+    {{- if ne .role "sidecar" }}
+    - name: POD_NAME
+      valueFrom: {fieldRef: {fieldPath: metadata.name}}
+    {{- end }}
+    {{- include "dispatcher.env" .root | nindent 4 }}
+    - name: RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S
+      value: "0"
+    {{- if eq .role "head" }}
+    - name: RAY_gcs_storage
+      value: rocksdb
+    - name: RAY_gcs_storage_path
+      value: /var/lib/ray-gcs
+    {{- end }}
+  ports:
+    {{- if $isHead }}
+    - {name: ray-gcs, containerPort: {{ $ray.ports.gcs }}}
+    {{- else }}
+    - {name: ray-node, containerPort: {{ $ray.ports.nodeManager }}}
+    {{- end }}
+    {{- if eq .role "gateway" }}
+    - {name: gateway, containerPort: {{ .root.Values.config.gateway.port }}}
+    {{- end }}
+  startupProbe:
+    tcpSocket: {port: {{ $probed }}}
+    periodSeconds: 1
+    failureThreshold: 120
+  livenessProbe:
+    tcpSocket: {port: {{ $probed }}}
+    periodSeconds: 10
+    failureThreshold: 3
+  {{- if eq .role "gateway" }}
+  # Once an actor listens: the dispatcher makes it.
+  readinessProbe:
+    tcpSocket: {port: gateway}
+    periodSeconds: 2
+  {{- end }}
+  resources: {{- toYaml (ternary $ray.gateways.resources $ray.resources (eq .role "gateway")) | nindent 4 }}
+  securityContext: {{- include "dispatcher.securityContext" .root | nindent 4 }}
+  volumeMounts:
+    {{- if eq .role "head" }}
+    - {name: gcs, mountPath: /var/lib/ray-gcs}
+    {{- end }}
+    {{- if eq .role "gateway" }}
+    - {name: gateway, mountPath: /run/secrets/gateway, readOnly: true}
+    {{- end }}
+    {{- include "dispatcher.mounts" .root | nindent 4 }}
+{{- end -}}
+
+{{- /* What both kinds of Ray pods have in common with the dispatcher's: where and as whom they run. */ -}}
+{{- define "dispatcher.rayPod" -}}
+# Nothing in it asks Kubernetes for anything.
+automountServiceAccountToken: false
+enableServiceLinks: false
+securityContext: {{- toYaml .root.Values.podSecurityContext | nindent 2 }}
+terminationGracePeriodSeconds: {{ .root.Values.terminationGracePeriodSeconds }}
+{{- with .root.Values.image.pullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .root.Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .root.Values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .root.Values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- /* What must hold where there are gateway actors: their nodes find each other by names of this cluster. */ -}}
+{{- define "dispatcher.checkRay" -}}
+{{- if include "dispatcher.actors" . -}}
+{{- if include "dispatcher.agentsOnRay" . -}}
+{{- fail "config.gateway.actors: needs `via: gateway` for all of config.clusters: agents on Ray know no names of this cluster" -}}
+{{- end -}}
+{{- if not .Values.ray.tls.existingSecret -}}
+{{- fail "ray.tls.existingSecret: config.gateway.actors needs it: name the Secret with Ray's certificate (docs/connectivity.md)" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* For a NetworkPolicy: a Ray node's ports, and those of its workers as one range. */ -}}
+{{- define "dispatcher.rayPorts" -}}
+{{- $ports := .Values.ray.ports -}}
+{{- range $name := list "gcs" "nodeManager" "objectManager" "dashboardAgentGrpc" "dashboardAgentListen" "runtimeEnvAgent" "metricsExport" -}}
+{{ if ne $name "gcs" }}
+{{ end -}}
+- {protocol: TCP, port: {{ get $ports $name }}}
+{{- end }}
+- {protocol: TCP, port: {{ $ports.minWorker }}, endPort: {{ $ports.maxWorker }}}
+{{- end -}}
+
+{{- /* One rule of a NetworkPolicy for Ray's ports; `key` says whether of `from` or `to`: the nodes that this chart makes,
+or agents of other clusters. */ -}}
+{{- define "dispatcher.rayRule" -}}
+- ports: {{- include "dispatcher.rayPorts" .root | nindent 4 }}
+  {{- if include "dispatcher.actors" .root }}
+  {{ .key }}:
+    - podSelector:
+        matchLabels: {{- include "dispatcher.rayLabel" .root | nindent 10 }}
+  {{- else }}
+  {{- with .root.Values.networkPolicy.ray }}
+  {{ $.key }}: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- end }}
+{{- end -}}
+
+{{- /* What Ray's certificate must be valid for. */ -}}
+{{- define "dispatcher.rayNames" -}}
+- "*.{{ include "dispatcher.rayDomain" (dict "root" . "service" "ray") }}"
+{{- if include "dispatcher.several" . }}
+- "*.{{ include "dispatcher.rayDomain" (dict "root" . "service" "peers") }}"
+{{- end }}
+{{- end -}}

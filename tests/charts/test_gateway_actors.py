@@ -1,0 +1,242 @@
+"""Gateway actors in the dispatcher's chart: a Ray head and nodes in pods of their own, beside the dispatcher's."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dispatcher.config import load_config
+from tests.charts.rendering import CHARTS, Helm, HelmError, Object, containers, of_kind, write_mounted
+
+EAST_WEST = [{"name": "east", "via": "gateway"}, {"name": "west", "via": "gateway"}]
+ACTORS: dict[str, Any] = {
+    "config": {"clusters": EAST_WEST, "gateway": {"actors": 2}},
+    "ray": {"tls": {"existingSecret": "ray-tls"}},
+}
+DOMAIN = "dispatcher-ray.global-dispatcher.svc"
+HEAD = f"dispatcher-ray-head-0.{DOMAIN}"
+EVERYTHING: dict[str, Any] = {
+    "networkPolicy": {"enabled": True},
+    "podDisruptionBudget": {"enabled": True},
+    "nodeSelector": {"pool": "system"},
+    "tolerations": [{"key": "system", "operator": "Exists"}],
+    "priorityClassName": "system-cluster-critical",
+    "podLabels": {"team": "x"},
+    "podAnnotations": {"a": "b"},
+    "image": {"pullSecrets": [{"name": "registry"}]},
+    "extraVolumes": [{"name": "more", "emptyDir": {}}],
+    "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
+}
+MATRIX = [
+    pytest.param({}, id="example"),
+    pytest.param({"replicas": 2}, id="standbys"),
+    pytest.param(EVERYTHING, id="everything set"),
+    pytest.param({"replicas": 3, "fullnameOverride": "other", **EVERYTHING}, id="standbys of another name"),
+    pytest.param({"ray": {**ACTORS["ray"], "head": {"persistence": {"enabled": False}}}}, id="no claim"),
+]
+matrix = pytest.mark.parametrize("values", MATRIX)
+
+
+@pytest.fixture
+def objects(helm: Helm) -> list[Object]:
+    return helm.template("dispatcher", {**ACTORS, **EVERYTHING})
+
+
+def named(objects: list[Object], kind: str, name: str) -> Object:
+    (found,) = [one for one in of_kind(objects, kind) if one["metadata"]["name"] == name]
+    return found
+
+
+def pods(objects: list[Object]) -> dict[str, Object]:
+    """The template of each kind of pod, by the name of its workload."""
+    made = [*of_kind(objects, "Deployment"), *of_kind(objects, "StatefulSet")]
+    return {one["metadata"]["name"]: one["spec"]["template"] for one in made}
+
+
+def option(container: Object, name: str) -> str:
+    (value,) = [word.partition("=")[2] for word in container["command"] if word.startswith(f"--{name}=")]
+    return str(value)
+
+
+def env_of(container: Object) -> dict[str, str]:
+    return {one["name"]: one.get("value", "") for one in container["env"]}
+
+
+@pytest.mark.parametrize("clusters", [EAST_WEST, [{"name": "east"}]], ids=["all dial in", "all on Ray"])
+def test_without_actors_no_pod_is_made_beside_the_dispatchers(helm: Helm, clusters: list[Object]) -> None:
+    objects = helm.template("dispatcher", {"config": {"clusters": clusters}, **EVERYTHING})
+    assert list(pods(objects)) == ["dispatcher"]
+    assert len(of_kind(objects, "NetworkPolicy")) == len(of_kind(objects, "PodDisruptionBudget")) == 1
+
+
+@matrix
+def test_head_and_gateways_have_pods_of_their_own(helm: Helm, values: dict[str, Any]) -> None:
+    objects = helm.template("dispatcher", {**ACTORS, **values})
+    full = values.get("fullnameOverride", "dispatcher")
+    made = pods(objects)
+    assert set(made) == {full, f"{full}-ray-head", f"{full}-ray-gateway"}
+    assert named(objects, "StatefulSet", f"{full}-ray-head")["spec"]["replicas"] == 1
+    assert named(objects, "StatefulSet", f"{full}-ray-gateway")["spec"]["replicas"] == 2
+    ray = [one["name"] for one in containers(objects) if one["command"][0] == "ray"]
+    assert sorted(ray) == ["ray-gateway", "ray-head", "ray-node"]
+    assert len({(one["kind"], one["metadata"]["name"]) for one in objects}) == len(objects)
+
+
+@matrix
+def test_selectors_match_one_kind_of_pod_alone(helm: Helm, values: dict[str, Any]) -> None:
+    objects = helm.template("dispatcher", {**ACTORS, **values})
+    made = {name: template["metadata"]["labels"].items() for name, template in pods(objects).items()}
+
+    def chosen(selector: Object) -> list[str]:
+        own = {key: value for key, value in selector.items() if key != "statefulset.kubernetes.io/pod-name"}
+        return [name for name, labels in made.items() if own.items() <= labels]
+
+    full = values.get("fullnameOverride", "dispatcher")
+    for name in made:
+        (workload,) = [one for one in objects if one["kind"] in ("Deployment", "StatefulSet") and
+                       one["metadata"]["name"] == name]  # fmt: skip
+        assert chosen(workload["spec"]["selector"]["matchLabels"]) == [name]
+    services = {one["metadata"]["name"]: chosen(one["spec"]["selector"]) for one in of_kind(objects, "Service")}
+    peers = {f"{full}-peers": [full]} if values.get("replicas") else {}
+    assert services == {full: [full], f"{full}-gateway": [f"{full}-ray-gateway"], f"{full}-ray": list(made), **peers}
+    for kind, key in (("NetworkPolicy", "podSelector"), ("PodDisruptionBudget", "selector")):
+        for one in of_kind(objects, kind):
+            assert chosen(one["spec"][key]["matchLabels"]) == [one["metadata"]["name"]]
+
+
+@matrix
+def test_every_ray_process_shows_a_certificate_and_the_token(helm: Helm, values: dict[str, Any]) -> None:
+    objects = helm.template("dispatcher", {**ACTORS, **values})
+    for name, template in pods(objects).items():
+        spec = template["spec"]
+        assert {"name": "ray-tls", "secret": {"secretName": "ray-tls", "defaultMode": 0o440}} in spec["volumes"], name
+        volumes = {one["name"] for one in spec["volumes"]} | {"gcs"}
+        for one in (*spec.get("initContainers", ()), *spec["containers"]):
+            env = env_of(one)
+            assert env["RAY_USE_TLS"] == "1"
+            assert {"RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT", "RAY_AUTH_TOKEN"} <= set(env)
+            assert env["RAY_gcs_rpc_server_reconnect_timeout_s"] == "600"
+            mounts = [mount["name"] for mount in one["volumeMounts"]]
+            assert "ray-tls" in mounts
+            assert set(mounts) <= volumes
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_nodes_have_names_that_the_certificate_holds(helm: Helm, replicas: int) -> None:
+    made = {"enabled": True, "issuerRef": {"name": "ray"}}
+    values = {**ACTORS, "replicas": replicas, "ray": {"tls": {"existingSecret": "ray-tls", "certManager": made}}}
+    objects = helm.template("dispatcher", values)
+    names = named(objects, "Certificate", "dispatcher-ray")["spec"]["dnsNames"]
+    nodes = {one["name"]: option(one, "node-ip-address") for one in containers(objects) if one["command"][0] == "ray"}
+    own = f"dispatcher.{DOMAIN}" if replicas == 1 else "$(POD_NAME).dispatcher-peers.global-dispatcher.svc"
+    assert nodes == {"ray-head": f"$(POD_NAME).{DOMAIN}", "ray-gateway": f"$(POD_NAME).{DOMAIN}", "ray-node": own}
+    assert {f"*.{node.partition('.')[2]}" for node in nodes.values()} == set(names)
+    spec = pods(objects)["dispatcher"]["spec"]
+    if replicas == 1:
+        assert (spec["hostname"], spec["subdomain"]) == ("dispatcher", "dispatcher-ray")
+    service = named(objects, "Service", "dispatcher-ray")["spec"]
+    assert (service["clusterIP"], service["publishNotReadyAddresses"]) == ("None", True)
+
+
+def test_all_join_the_head_by_its_name(objects: list[Object]) -> None:
+    joined = [option(one, "address") for one in containers(objects) if "--address" in str(one["command"])]
+    assert joined == [f"{HEAD}:6379"] * 2
+    (dispatcher,) = [one for one in containers(objects) if one["name"] == "dispatcher"]
+    assert env_of(dispatcher)["GLOBAL_DISPATCHER_RAY__ADDRESS"] == f"{HEAD}:6379"
+
+
+def test_the_head_keeps_what_it_knows_on_a_claim_unless_it_is_told_not_to(helm: Helm, objects: list[Object]) -> None:
+    spec = named(objects, "StatefulSet", "dispatcher-ray-head")["spec"]
+    (head,) = spec["template"]["spec"]["containers"]
+    env = env_of(head)
+    mounts = {one["mountPath"]: one["name"] for one in head["volumeMounts"]}
+    assert (env["RAY_gcs_storage"], mounts[env["RAY_gcs_storage_path"]]) == ("rocksdb", "gcs")
+    assert [one["metadata"]["name"] for one in spec["volumeClaimTemplates"]] == ["gcs"]
+    off = {**ACTORS, "ray": {**ACTORS["ray"], "head": {"persistence": {"enabled": False}}}}
+    spec = named(helm.template("dispatcher", off), "StatefulSet", "dispatcher-ray-head")["spec"]
+    assert "volumeClaimTemplates" not in spec
+    assert {"name": "gcs", "emptyDir": {"sizeLimit": "1Gi"}} in spec["template"]["spec"]["volumes"]
+
+
+def test_agents_dial_the_actors_of_which_each_has_room_for_one(objects: list[Object]) -> None:
+    (gateway,) = pods(objects)["dispatcher-ray-gateway"]["spec"]["containers"]
+    assert option(gateway, "resources") == '{"gateway":1}'
+    assert {"name": "gateway", "containerPort": 7443} in gateway["ports"]
+    assert gateway["readinessProbe"]["tcpSocket"] == {"port": "gateway"}
+    assert {"name": "gateway", "mountPath": "/run/secrets/gateway", "readOnly": True} in gateway["volumeMounts"]
+    (dispatcher,) = [one for one in containers(objects) if one["name"] == "dispatcher"]
+    assert [port["name"] for port in dispatcher["ports"]] == ["http"]
+
+
+def test_ray_pods_have_no_account_and_no_key_that_signs(objects: list[Object]) -> None:
+    for name in ("dispatcher-ray-head", "dispatcher-ray-gateway"):
+        spec = pods(objects)[name]["spec"]
+        assert spec["automountServiceAccountToken"] is False
+        assert "serviceAccountName" not in spec
+        assert not {"signing", "token"} & {one["name"] for one in spec["volumes"]}
+
+
+def test_only_nodes_of_this_ray_reach_its_ports(objects: list[Object]) -> None:
+    mine = [{"podSelector": {"matchLabels": {"global-dispatcher.io/ray": "dispatcher"}}}]
+    for name in ("dispatcher", "dispatcher-ray-head", "dispatcher-ray-gateway"):
+        spec = named(objects, "NetworkPolicy", name)["spec"]
+        for rules, key in ((spec["ingress"], "from"), (spec["egress"], "to")):
+            (ray,) = [rule for rule in rules if {"protocol": "TCP", "port": 6379} in rule["ports"]]
+            assert ray[key] == mine
+        open_ports = [rule["ports"][0]["port"] for rule in spec["ingress"] if "from" not in rule]
+        assert open_ports == ([7443] if name.endswith("gateway") else [])
+
+
+def test_one_gateway_at_a_time_may_go(helm: Helm, objects: list[Object]) -> None:
+    limits = {one["metadata"]["name"]: one["spec"]["maxUnavailable"] for one in of_kind(objects, "PodDisruptionBudget")}
+    assert limits == {"dispatcher": 0, "dispatcher-ray-head": 0, "dispatcher-ray-gateway": 1}
+    usual = of_kind(helm.template("dispatcher", ACTORS), "PodDisruptionBudget")
+    assert [one["metadata"]["name"] for one in usual] == ["dispatcher-ray-gateway"]
+
+
+@matrix
+def test_every_container_is_hardened_and_bounded(helm: Helm, values: dict[str, Any]) -> None:
+    for one in containers(helm.template("dispatcher", {**ACTORS, **values})):
+        assert one["securityContext"]["readOnlyRootFilesystem"] is True
+        assert one["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert "memory" in one["resources"]["limits"]
+
+
+def test_the_dispatcher_is_told_how_many_actors_there_are(
+    helm: Helm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GLOBAL_DISPATCHER_RAY__ADDRESS", f"{HEAD}:6379")
+    folder = write_mounted(helm.template("dispatcher", ACTORS), tmp_path)
+    assert load_config(folder / "dispatcher.yaml").gateway.actors == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (
+            {"config": {"clusters": [*EAST_WEST, {"name": "south"}]}},
+            "config.gateway.actors: needs `via: gateway` for all",
+        ),
+        ({"ray": {"tls": {"existingSecret": ""}}}, "ray.tls.existingSecret: config.gateway.actors needs it"),
+        ({"ray": {"head": {"persistence": {"size": "much"}}}}, "/ray/head/persistence/size"),
+        ({"ray": {"tls": {"existingSecret": "Ray TLS"}}}, "/ray/tls/existingSecret"),
+    ],
+)
+def test_what_cannot_work_is_refused_by_name(helm: Helm, values: dict[str, Any], words: str) -> None:
+    given = {**ACTORS, **values}
+    given["config"] = {**ACTORS["config"], **values.get("config", {})}
+    with pytest.raises(HelmError, match=words):
+        helm.template("dispatcher", given)
+
+
+def test_the_notes_name_one_host_and_both_secrets_of_ray(helm: Helm, tmp_path: Path) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump({**ACTORS, "replicas": 2}))
+    words = ("install", "gd", str(CHARTS / "dispatcher"), "-n", "fleet", "-f", str(file), "--dry-run=client")
+    notes = helm(*words).partition("NOTES:")[2]
+    assert "join --context CONTEXT --cluster east --gateway HOST:7443 -n fleet" in notes
+    assert "held by 2 gateway actors" in notes
+    assert 'create secret generic global-dispatcher-ray --from-literal=token="$(openssl rand -hex 32)"' in notes
+    assert '"*.gd-ray.fleet.svc"' in notes
+    assert '"*.gd-peers.fleet.svc"' in notes
