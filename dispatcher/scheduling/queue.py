@@ -15,7 +15,7 @@ What is promised of the order of pods that are active:
 
 import heapq
 import itertools
-from collections import Counter, deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
@@ -62,7 +62,7 @@ class SchedulingQueue:
         self._pause, self._flush_s = Backoff(first_s, longest_s), flush_s
         self._pods: dict[PodId, QueuedPod] = {}
         self._counts = dict.fromkeys(State, 0)
-        self.incoming: Counter[tuple[State, str]] = Counter()  # pods that came into a state, by the event that did it
+        self.incoming: defaultdict[tuple[State, str], int] = defaultdict(int)  # pods into a state, by what moved them
         # Groups by their first pods: an entry is void once its group is empty, or is shown by another order. Entries of
         # pods whose ticket is not their pod's any more are void, too. Void ones are dropped when they come up.
         self._active: list[tuple[tuple[Any, ...], int, Group]] = []
@@ -105,8 +105,7 @@ class SchedulingQueue:
 
     def remove(self, pod_id: PodId) -> None:
         """Take a pod out for good, wherever it waits; unknown pods are ignored."""
-        item = self._pods.get(pod_id)
-        if item is not None:
+        if (item := self._pods.get(pod_id)) is not None:
             self._note_left(item)
         self._drop(pod_id)
 
@@ -196,21 +195,22 @@ class SchedulingQueue:
 
     def unschedulable_all(self, items: Sequence[QueuedPod], reasons: frozenset[Reason], now: float) -> None:
         """The same of several that were popped together, all for the same reasons."""
-        helped_by, alike = self._helped_by(items[0].placed, reasons), None
+        helped_by, alike, parked = self._helped_by(items[0].placed, reasons), None, 0
         for item in items:
             self._failed(item, now)
             item.reasons, item.helped_by, item.since = reasons, helped_by, now
             if item.policies != self._policies:
                 self._return(item, State.UNSCHEDULABLE, Cause.FAILED)
                 continue
+            parked += 1
             self._drop(item.pod_id)
             if alike is None:
                 alike = self._parked_with(item)
             alike[item.pod_id] = self._pods[item.pod_id] = item
             item.state, item.ticket = State.UNSCHEDULABLE, next(self._tickets)
             self._counts[State.UNSCHEDULABLE] += 1
-            self.incoming[State.UNSCHEDULABLE, Cause.FAILED] += 1
             self._unflushed.append((now, item.ticket, item))
+        self.incoming[State.UNSCHEDULABLE, Cause.FAILED] += parked
         self._drop_flushed()
 
     def _helped_by(self, placed: Placed, reasons: frozenset[Reason]) -> WakeEvent:

@@ -59,10 +59,11 @@ class State(enum.Enum):
     POPPED = "popped"
 
 
-class Cause(enum.StrEnum):
+class Cause:
     """Why a pod came into a state, where no event of the fleet (`WakeEvent`, by its name) did it.
 
     Values are kube-scheduler's labels `event` of scheduler_queue_incoming_pods_total, where it has one that means this.
+    Plain strings, not an Enum: they are counted with every move of every pod.
     """
 
     ADD = "UnschedulablePodAdd"
