@@ -115,27 +115,40 @@ def _field(field: inspect.Field) -> Any:
     return value
 
 
+Raw = list[Any]
+
+
 def longer(kind: Any, raw: Any) -> Any:
-    """The same message as a peer tells it whose records all have one field more."""
+    """A message as a peer tells it whose records all have one field more."""
+    return reshaped(kind, raw, lambda _, record: [*record, "of the next version"])
+
+
+def as_read_by(then: Rows, kind: Any, raw: Any) -> Any:
+    """What of a message a peer reads that knows these fields of each record (`fields`)."""
+    return reshaped(kind, raw, lambda of, record: record[: len(then[name_of(of)])])
+
+
+def reshaped(kind: Any, raw: Any, change: Callable[[inspect.StructType, Raw], Raw]) -> Any:
+    """A message with each record in it, as it is on the wire, changed: the innermost first."""
+    if raw is None:
+        return None
     match kind:
         case inspect.StructType():
             at = 0 if kind.tag is None else 1
-            said = [longer(field.type, one) for field, one in zip(kind.fields, raw[at:], strict=True)]
-            return [*raw[:at], *said, "of the next version"]
+            said = [reshaped(field.type, one, change) for field, one in zip(kind.fields, raw[at:], strict=True)]
+            return change(kind, [*raw[:at], *said])
         case inspect.UnionType():
             by_tag = {one.tag: one for one in kind.types if isinstance(one, inspect.StructType)}
-            if len(by_tag) > 1:
-                return longer(by_tag[raw[0]], raw)
             (other, *_) = [one for one in kind.types if not isinstance(one, inspect.NoneType)]
-            return longer(other, raw)
+            return reshaped(by_tag[raw[0]] if len(by_tag) > 1 else other, raw, change)
         case inspect.VarTupleType():
-            return [longer(kind.item_type, one) for one in raw]
+            return [reshaped(kind.item_type, one, change) for one in raw]
         case inspect.TupleType():
-            return [longer(one, value) for one, value in zip(kind.item_types, raw, strict=True)]
+            return [reshaped(one, value, change) for one, value in zip(kind.item_types, raw, strict=True)]
         case inspect.DictType():
-            return {key: longer(kind.value_type, value) for key, value in raw.items()}
+            return {key: reshaped(kind.value_type, value, change) for key, value in raw.items()}
         case inspect.Metadata():
-            return longer(kind.type, raw)
+            return reshaped(kind.type, raw, change)
     return raw
 
 
