@@ -15,8 +15,8 @@ What is promised of the order of pods that are active:
 
 import heapq
 import itertools
-from collections import Counter, deque
-from collections.abc import Callable, Hashable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 from dispatcher.model.backoff import Backoff
@@ -24,7 +24,7 @@ from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import Placed, QueueSort
 from dispatcher.scheduling.framework.hints import HELPED_BY, NEVER, NODES, ClusterEvent, WakeEvent
-from dispatcher.scheduling.queued import Gates, Group, NoPlugins, Parked, QueuedPod, State
+from dispatcher.scheduling.queued import Cause, Gates, Group, NoPlugins, Parked, QueuedPod, State
 
 __all__ = ["HELPED_BY", "QueuedPod", "SchedulingQueue", "WakeEvent"]
 
@@ -62,6 +62,7 @@ class SchedulingQueue:
         self._pause, self._flush_s = Backoff(first_s, longest_s), flush_s
         self._pods: dict[PodId, QueuedPod] = {}
         self._counts = dict.fromkeys(State, 0)
+        self.incoming: defaultdict[tuple[State, str], int] = defaultdict(int)  # pods into a state, by what moved them
         # Groups by their first pods: an entry is void once its group is empty, or is shown by another order. Entries of
         # pods whose ticket is not their pod's any more are void, too. Void ones are dropped when they come up.
         self._active: list[tuple[tuple[Any, ...], int, Group]] = []
@@ -92,7 +93,7 @@ class SchedulingQueue:
             self._note_left(known)
             self._drop(pod_id)
         self._pods[pod_id] = item
-        self._ready(item, now)
+        self._ready(item, now, Cause.ADD if known is None else Cause.UPDATE)
         return item
 
     def _order(self, pod_id: PodId, placed: Placed, queued_at: float) -> tuple[Any, ...]:
@@ -104,8 +105,7 @@ class SchedulingQueue:
 
     def remove(self, pod_id: PodId) -> None:
         """Take a pod out for good, wherever it waits; unknown pods are ignored."""
-        item = self._pods.get(pod_id)
-        if item is not None:
+        if (item := self._pods.get(pod_id)) is not None:
             self._note_left(item)
         self._drop(pod_id)
 
@@ -128,13 +128,10 @@ class SchedulingQueue:
         """How many pods wait in each state."""
         return {state.value: count for state, count in self._counts.items() if state is not State.POPPED}
 
-    def refused(self) -> Counter[Reason]:
-        """How many pods that wait were refused for each reason; one that had several counts for each."""
-        found: Counter[Reason] = Counter()
-        for groups in self._parked.values():
-            for (_, reasons), alike in groups.items():
-                found.update(dict.fromkeys(reasons, len(alike)))
-        return found
+    def parked(self) -> Iterator[tuple[QueuedPod, int]]:
+        """Of each class that was refused for the same, or is gated: a pod, and how many there are."""
+        for alike in itertools.chain.from_iterable(groups.values() for groups in self._parked.values()):
+            yield next(iter(alike.values())), len(alike)
 
     def state_of(self, pod_id: PodId) -> str | None:
         """active, backoff, unschedulable, gated or waiting; None if the pod does not wait here."""
@@ -190,7 +187,7 @@ class SchedulingQueue:
         while self._backoff and self._backoff[0][0] <= now:
             _, _, ticket, item = heapq.heappop(self._backoff)
             if item.state is State.BACKOFF and item.ticket == ticket:
-                self._move(item, State.ACTIVE)
+                self._move(item, State.ACTIVE, Cause.BACKOFF_ENDED)
 
     def unschedulable(self, item: QueuedPod, reasons: frozenset[Reason], now: float) -> None:
         """A popped pod found no place for `reasons`: it waits for an event that may help."""
@@ -198,13 +195,14 @@ class SchedulingQueue:
 
     def unschedulable_all(self, items: Sequence[QueuedPod], reasons: frozenset[Reason], now: float) -> None:
         """The same of several that were popped together, all for the same reasons."""
-        helped_by, alike = self._helped_by(items[0].placed, reasons), None
+        helped_by, alike, parked = self._helped_by(items[0].placed, reasons), None, 0
         for item in items:
             self._failed(item, now)
             item.reasons, item.helped_by, item.since = reasons, helped_by, now
             if item.policies != self._policies:
-                self._return(item, State.UNSCHEDULABLE)
+                self._return(item, State.UNSCHEDULABLE, Cause.FAILED)
                 continue
+            parked += 1
             self._drop(item.pod_id)
             if alike is None:
                 alike = self._parked_with(item)
@@ -212,6 +210,7 @@ class SchedulingQueue:
             item.state, item.ticket = State.UNSCHEDULABLE, next(self._tickets)
             self._counts[State.UNSCHEDULABLE] += 1
             self._unflushed.append((now, item.ticket, item))
+        self.incoming[State.UNSCHEDULABLE, Cause.FAILED] += parked
         self._drop_flushed()
 
     def _helped_by(self, placed: Placed, reasons: frozenset[Reason]) -> WakeEvent:
@@ -226,7 +225,7 @@ class SchedulingQueue:
             item.placed = placed
             self._renew(item)
         self._failed(item, now)
-        self._return(item, State.BACKOFF)
+        self._return(item, State.BACKOFF, Cause.FAILED)
 
     def anew(self, item: QueuedPod, placed: Placed, now: float) -> None:
         """A popped pod is to be decided again at once by what is known of it now; its age stands, nothing failed."""
@@ -234,23 +233,23 @@ class SchedulingQueue:
         item.placed = placed
         self._renew(item)
         self._pods[item.pod_id] = item
-        self._ready(item, now)
+        self._ready(item, now, Cause.UPDATE)
 
     def hold(self, item: QueuedPod, note: str) -> None:
         """A popped pod has a place, but something holds it up: nothing here moves it on."""
         item.note = note
-        self._return(item, State.WAITING)
+        self._return(item, State.WAITING, Cause.HELD)
 
     def _failed(self, item: QueuedPod, now: float) -> None:
         item.attempts += 1
         item.ready_at = now + self._pause.after(item.attempts)
 
-    def _return(self, item: QueuedPod, state: State) -> None:
+    def _return(self, item: QueuedPod, state: State, cause: str) -> None:
         self._drop(item.pod_id)
         if item.policies != self._policies:
             self._renew(item)
         self._pods[item.pod_id] = item
-        self._move(item, state)
+        self._move(item, state, cause)
 
     def _renew(self, item: QueuedPod) -> None:
         """Sort and classify a pod that is in no heap by the policies of today."""
@@ -268,9 +267,9 @@ class SchedulingQueue:
             for alike in list(self._parked[helped_by].values()):
                 first = next(iter(alike.values()))
                 if self._gates.worth(event, first.placed, first.reasons):
-                    self._wake_alike(alike, now)
+                    self._wake_alike(alike, now, event.kind.name or Cause.QUOTA)
 
-    def _wake_alike(self, alike: Parked, now: float) -> None:
+    def _wake_alike(self, alike: Parked, now: float, cause: str) -> None:
         """Try pods of one class again that were refused for the same. What quota refuses one pod for it refuses all of
         its class for: some are tried at a time, the first in order, and no more while the last of them waits for it.
         """
@@ -282,7 +281,7 @@ class SchedulingQueue:
             due = heapq.nsmallest(AT_A_TIME, due, key=_order_of)
             alike.ahead = due[-1]
         for item in due:
-            self._ready(item, now)
+            self._ready(item, now, cause)
 
     def go_on(self, item: QueuedPod, now: float) -> None:
         """All that were popped with this pod have found a place: others of its class that quota refused may, too."""
@@ -292,7 +291,7 @@ class SchedulingQueue:
         for groups in list(self._parked.values()):
             alike = groups.get((class_key, _QUOTA))
             if alike is not None:
-                self._wake_alike(alike, now)
+                self._wake_alike(alike, now, Cause.QUOTA)
 
     def listens(self, kind: WakeEvent) -> bool:
         """Whether anybody waits for such an event: if not, there is no use in telling of it."""
@@ -302,7 +301,7 @@ class SchedulingQueue:
         """Try an unschedulable pod again, after what is left of its back-off; others are left alone."""
         item = self._pods.get(pod_id)
         if item is not None and item.state is State.UNSCHEDULABLE:
-            self._ready(item, now)
+            self._ready(item, now, Cause.ACTIVATED)
 
     def flush(self, now: float) -> None:
         """Time passed: back-offs end, all that is unschedulable for `flush_s` is tried again, and so are those that
@@ -314,7 +313,7 @@ class SchedulingQueue:
         while self._unflushed and now - self._unflushed[0][0] >= self._flush_s:
             _, ticket, item = self._unflushed.popleft()
             if item.state is State.UNSCHEDULABLE and item.ticket == ticket:
-                self._ready(item, now)
+                self._ready(item, now, Cause.FLUSHED)
 
     def take_policies(
         self, sort: QueueSort, classify: Callable[[Placed], Hashable], now: float, *, gates: Gates | None = None
@@ -328,11 +327,11 @@ class SchedulingQueue:
                 self._drop(item.pod_id)
                 self._renew(item)
                 self._pods[item.pod_id] = item
-                self._ready(item, now)
+                self._ready(item, now, Cause.POLICIES)
 
     # --- states ------------------------------------------------------------------------------------------------------
 
-    def _ready(self, item: QueuedPod, now: float) -> None:
+    def _ready(self, item: QueuedPod, now: float, cause: str) -> None:
         why = self._gates.gate(item.placed)
         if why is not None:
             self._leave(item)
@@ -340,9 +339,9 @@ class SchedulingQueue:
             item.reasons = frozenset((why.reason,))
             item.helped_by = self._helped_by(item.placed, item.reasons)
             item.note = why.text
-            self._move(item, State.GATED)
+            self._move(item, State.GATED, cause)
         else:
-            self._move(item, State.ACTIVE if item.ready_at <= now else State.BACKOFF)
+            self._move(item, State.ACTIVE if item.ready_at <= now else State.BACKOFF, cause)
 
     def _leave(self, item: QueuedPod) -> None:
         if item.state is not State.POPPED:
@@ -361,11 +360,12 @@ class SchedulingQueue:
             if not groups:
                 del self._parked[item.helped_by]
 
-    def _move(self, item: QueuedPod, state: State) -> None:
+    def _move(self, item: QueuedPod, state: State, cause: str) -> None:
         self._leave(item)
         item.state = state
         item.ticket = next(self._tickets)
         self._counts[state] += 1
+        self.incoming[state, cause] += 1
         if state is State.ACTIVE:
             self._activate(item)
         elif state is State.BACKOFF:

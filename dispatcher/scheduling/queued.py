@@ -59,6 +59,24 @@ class State(enum.Enum):
     POPPED = "popped"
 
 
+class Cause:
+    """Why a pod came into a state, where no event of the fleet (`WakeEvent`, by its name) did it.
+
+    Values are kube-scheduler's labels `event` of scheduler_queue_incoming_pods_total, where it has one that means this.
+    Plain strings, not an Enum: they are counted with every move of every pod.
+    """
+
+    ADD = "UnschedulablePodAdd"
+    UPDATE = "UnschedulablePodUpdate"
+    FAILED = "ScheduleAttemptFailure"
+    BACKOFF_ENDED = "BackoffComplete"
+    FLUSHED = "UnschedulableTimeout"
+    ACTIVATED = "ForceActivate"
+    HELD = "PermitWait"
+    POLICIES = "ProfilesReloaded"
+    QUOTA = "QuotaFreed"
+
+
 class QueuedPod(msgspec.Struct, eq=False):
     """A pod in the queue. `attempts` counts decisions that failed; `ready_at` is the end of its back-off.
 

@@ -8,6 +8,7 @@ from prometheus_client.registry import Collector
 from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.scheduling.core.rebalancing import COUNTER, Result
 from dispatcher.service.metrics import RESULTS
+from dispatcher.service.queue_metrics import queue_metrics
 from dispatcher.service.service import Service
 
 
@@ -33,9 +34,8 @@ class ServiceCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """One scrape."""
-        yield self._pending()
+        yield from queue_metrics(self._service.core)
         yield self._attempts()
-        yield self._refused()
         yield from self._preemption()
         yield from self._clusters()
         yield from self._boxes()
@@ -62,12 +62,6 @@ class ServiceCollector(Collector):
             family.add_metric(labels, count)
         return family
 
-    def _pending(self) -> Metric:
-        family = GaugeMetricFamily("scheduler_pending_pods", "Pods that wait, by queue.", labels=["queue"])
-        for queue, count in sorted(self._service.core.queue.counts().items()):
-            family.add_metric([queue], count)
-        return family
-
     def _attempts(self) -> Metric:
         family = CounterMetricFamily(
             "scheduler_schedule_attempts", "Attempts to schedule pods.", labels=["result", "profile"]
@@ -75,13 +69,6 @@ class ServiceCollector(Collector):
         for (result, profile), count in sorted(self._service.core.counters.items()):
             if result in RESULTS:
                 family.add_metric([result, profile], count)
-        return family
-
-    def _refused(self) -> Metric:
-        text = "Pods that found no place and wait, by the reasons for it; one with several counts for each."
-        family = GaugeMetricFamily("global_dispatcher_unschedulable_pods", text, labels=["reason"])
-        for reason, count in sorted(self._service.core.queue.refused().items(), key=lambda one: one[0].name):
-            family.add_metric([reason.name.lower()], count)
         return family
 
     def _preemption(self) -> Iterator[Metric]:

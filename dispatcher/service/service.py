@@ -7,13 +7,12 @@ and a report is asked for anew in full. Between two slices of work the loop lets
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import Any, Protocol
 
 import structlog
 
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.events import (
     ClusterChanged,
@@ -28,6 +27,8 @@ from dispatcher.scheduling.events import (
     SendPeers,
     Tick,
 )
+from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.queued import QueuedPod, State
 from dispatcher.scheduling.records.decision import tables_of
 from dispatcher.service.clock import Clock
 from dispatcher.service.intent_sender import IntentSender
@@ -55,8 +56,21 @@ class Queue(Protocol):
         """Pods per queue: active, backoff, unschedulable, gated."""
         ...
 
-    def refused(self) -> Mapping[Reason, int]:
-        """Waiting pods per reason for which they were refused."""
+    @property
+    def incoming(self) -> Mapping[tuple[State, str], int]:
+        """Pods that came into a state, by what brought them (a `Cause`, or the name of a `WakeEvent`)."""
+        ...
+
+    def parked(self) -> Iterator[tuple[QueuedPod, int]]:
+        """Of each class that was refused for the same, or is gated: a pod, and how many there are."""
+        ...
+
+
+class ProfileNames(Protocol):
+    """Whose a pod is."""
+
+    def name_of(self, placed: Placed) -> str:
+        """The schedulerName of the profile that decides it."""
         ...
 
 
@@ -71,6 +85,11 @@ class Core(Protocol):
     @property
     def queue(self) -> Queue:
         """The scheduling queue."""
+        ...
+
+    @property
+    def profiles(self) -> ProfileNames:
+        """The profiles of today."""
         ...
 
     @property

@@ -73,6 +73,16 @@ ROWS: dict[str, tuple[Panel, ...]] = {
     "Queue and quota": (
         Panel("Pods that wait", "none", (("sum by (queue) (scheduler_pending_pods)", "{{queue}}"),)),
         Panel(
+            "Pods into queues a second, by event",
+            "ops",
+            ((f"sum by (queue, event) (rate(scheduler_queue_incoming_pods_total{_RATE}))", "{{queue}} {{event}}"),),
+        ),
+        Panel(
+            "Pods refused, by plugin",
+            "none",
+            (("sum by (plugin, profile) (scheduler_unschedulable_pods)", "{{plugin}} {{profile}}"),),
+        ),
+        Panel(
             "Quota in use",
             "percentunit",
             (("global_dispatcher_quota_used / global_dispatcher_quota_limit", "{{tenant}} {{resource}}"),),

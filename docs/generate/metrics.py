@@ -22,7 +22,7 @@ from docs.generate.markdown import code, page, table
 def families() -> list[Metric]:
     """All that /metrics can have, of a dispatcher that has seen nothing yet."""
     metrics = Metrics()
-    queue = SimpleNamespace(counts=dict, refused=dict)
+    queue = SimpleNamespace(counts=dict, parked=tuple, incoming={})
     core = SimpleNamespace(queue=queue, counters={}, clusters={}, compared={})
     service = SimpleNamespace(core=core, senders={}, clock=lambda: 0.0)
     counted = [

@@ -15,8 +15,8 @@ from localfleet.controlplane.binaries import selected_minor
 from localfleet.controlplane.components import PlaneSpec
 from localfleet.controlplane.plane import ControlPlane
 from tests.charts.rendering import Helm
+from tests.charts.split_install import ACCOUNTS, installed, start, write_private_key
 from tests.charts.test_install import DEPLOYMENTS, PODS, deployment, policies
-from tests.charts.test_split_install import ACCOUNTS, installed, start, write_private_key
 from tests.controlplane.fixtures import ControlPlanes
 from tests.real.conftest import Say
 from tests.real.spaces import MACHINE, Line, Space, Window

@@ -9,6 +9,7 @@ from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.queue import AT_A_TIME, HELPED_BY, QueuedPod, SchedulingQueue, WakeEvent
+from dispatcher.scheduling.queued import Cause, State
 from tests.builders import PodBuilder, pod
 from tests.scheduling.tiny_plugins import ByPriority
 
@@ -277,12 +278,53 @@ def test_pods_that_quota_refused_are_tried_though_those_before_them_are_of_anoth
     assert queue.counts()["active"] == 2 * AT_A_TIME
 
 
-def test_waiting_pods_are_counted_by_what_they_were_refused_for() -> None:
+def test_parked_pods_are_counted_by_what_they_were_refused_for() -> None:
     queue = a_queue()
     for name, app in (("a", "x"), ("b", "x"), ("c", "y")):
         add(queue, pod(name).labels(app=app))
-    queue.unschedulable_all(queue.pop_class(0, 9), frozenset((Reason.QUOTA,)), 0)
-    queue.unschedulable_all(queue.pop_class(0, 9), frozenset((Reason.QUOTA, Reason.TAINT)), 0)
-    assert queue.refused() == {Reason.QUOTA: 3, Reason.TAINT: 1}
+
+    def counted() -> list[tuple[frozenset[Reason], int]]:
+        return [(first.reasons, count) for first, count in queue.parked()]
+
+    quota, both = frozenset((Reason.QUOTA,)), frozenset((Reason.QUOTA, Reason.TAINT))
+    queue.unschedulable_all(queue.pop_class(0, 9), quota, 0)
+    queue.unschedulable_all(queue.pop_class(0, 9), both, 0)
+    assert counted() == [(quota, 2), (both, 1)]
     queue.remove(("a", pod("c").placed().pod.uid))
-    assert queue.refused() == {Reason.QUOTA: 2}
+    assert counted() == [(quota, 2)]
+
+
+def test_pods_are_counted_as_they_come_into_a_queue_by_the_event_that_did_it() -> None:
+    queue, now = a_queue(), 0.0
+    first = add(queue, pod("first").labels(app="x"))
+    add(queue, pod("gated").gated())
+    queue.unschedulable_all(queue.pop_class(now, 9), frozenset((Reason.AFFINITY,)), now)
+    add(queue, pod("first").labels(app="y"), now)  # changed, but its back-off runs on
+    queue.flush(2.0)
+    item = popped(queue, 2.0)
+    assert item.pod_id == first
+    queue.unschedulable(item, frozenset((Reason.AFFINITY,)), 2.0)
+    queue.wake(WakeEvent.NODE_ADDED, 9.0)
+    queue.unschedulable(popped(queue, 9.0), frozenset((Reason.AFFINITY,)), 9.0)
+    queue.activate(first, 99.0)
+    queue.retry(popped(queue, 99.0), 99.0)
+    assert {(state.value, str(cause)): count for (state, cause), count in queue.incoming.items()} == {
+        ("active", "UnschedulablePodAdd"): 1,
+        ("gated", "UnschedulablePodAdd"): 1,
+        ("unschedulable", "ScheduleAttemptFailure"): 3,
+        ("backoff", "UnschedulablePodUpdate"): 1,
+        ("active", "BackoffComplete"): 1,
+        ("active", "NODE_ADDED"): 1,
+        ("active", "ForceActivate"): 1,
+        ("backoff", "ScheduleAttemptFailure"): 1,
+    }
+
+
+def test_the_queue_counts_what_kube_scheduler_calls_a_timeout_and_a_wait_for_permit() -> None:
+    queue = a_queue()
+    add(queue, pod("p"))
+    queue.unschedulable(popped(queue), frozenset((Reason.AFFINITY,)), 0.0)
+    queue.flush(1_000.0)
+    queue.hold(popped(queue, 1_000.0), "by a plugin")
+    assert queue.incoming[State.ACTIVE, Cause.FLUSHED] == 1
+    assert queue.incoming[State.WAITING, Cause.HELD] == 1

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,11 +22,14 @@ from dispatcher.model.messages import (
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.events import Decide, Effect, Event, Tick
+from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.queued import Cause, QueuedPod, State
 from dispatcher.service.clock import Clock
 from dispatcher.service.link import AgentTimeout, LinkError
 from dispatcher.service.metrics import Metrics
 from dispatcher.service.service import Service
 from dispatcher.service.timing import ServiceTiming
+from tests.builders import pod
 
 FAST = ServiceTiming(
     poll_wait_s=0.01,
@@ -126,8 +129,27 @@ class FakeQueue:
     def counts(self) -> Mapping[str, int]:
         return {"active": self.active, "backoff": 0, "unschedulable": 0, "gated": 0}
 
-    def refused(self) -> Mapping[Reason, int]:
-        return {Reason.QUOTA: 3}
+    incoming: Mapping[tuple[State, str], int] = field(
+        default_factory=lambda: {
+            (State.UNSCHEDULABLE, Cause.FAILED): 2,
+            (State.GATED, Cause.ADD): 1,
+            (State.UNSCHEDULABLE, Cause.ADD): 4,
+            (State.ACTIVE, "NODE_ADDED"): 5,
+            (State.ACTIVE, "READINGS"): 6,
+        }
+    )
+
+    def parked(self) -> Iterator[tuple[QueuedPod, int]]:
+        for reasons, count in (((Reason.QUOTA, Reason.QUOTA_UNKNOWN, Reason.TAINT), 3), ((Reason.UNANSWERED,), 2)):
+            placed = pod("p").placed()
+            yield QueuedPod(("east", placed.pod.uid), placed, None, 0.0, (), reasons=frozenset(reasons)), count
+
+
+class FakeProfiles:
+    """One, whose every pod is."""
+
+    def name_of(self, placed: Placed) -> str:
+        return "global-dispatcher"
 
 
 @dataclass
@@ -145,6 +167,7 @@ class FakeCore:
     ticks: int = 0
     folding: tuple[str, ...] = ()
     compared: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    profiles: FakeProfiles = field(default_factory=FakeProfiles)
     budgets: list[int] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
 

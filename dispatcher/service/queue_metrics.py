@@ -1,0 +1,73 @@
+"""What the scheduling queue holds and has taken in, as kube-scheduler names it."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from dispatcher.plugins.refused_by import REFUSED_BY
+from dispatcher.scheduling.queued import State
+from dispatcher.service.service import Core, Queue
+
+# kube-scheduler keeps gated pods among the unschedulable ones, and counts them there.
+_QUEUES = {State.GATED: State.UNSCHEDULABLE.value}
+# Events of the fleet that it has, too, by its labels; others keep names of ours (`WakeEvent`).
+_EVENTS = {
+    "NODE_ADDED": "NodeAdd",
+    "NODE_CHANGED": "NodeUpdate",
+    "POD_REMOVED": "AssignedPodDelete",
+    "POD_PLACED": "AssignedPodAdd",
+    "NAMESPACE": "NamespaceUpdate",
+    "CLAIM": "PersistentVolumeClaimUpdate",
+    "VOLUME": "PersistentVolumeUpdate",
+    "STORAGE_CLASS": "StorageClassUpdate",
+    "QUOTA_FREED": "QuotaFreed",
+}
+
+
+def queue_metrics(core: Core) -> Iterator[Metric]:
+    """One scrape. It costs what the classes of parked pods are many, not the pods."""
+    pending = GaugeMetricFamily("scheduler_pending_pods", "Pods that wait, by queue.", labels=["queue"])
+    for queue, count in sorted(core.queue.counts().items()):
+        pending.add_metric([queue], count)
+    yield pending
+    yield _incoming(core.queue)
+    yield from _refused(core)
+
+
+def _incoming(queue: Queue) -> Metric:
+    family = CounterMetricFamily(
+        "scheduler_queue_incoming_pods",
+        "Pods that came into a queue, by the event that brought them; those that are gated count as unschedulable. "
+        "kube-scheduler has the queues active, backoff and unschedulable.",
+        labels=["queue", "event"],
+    )
+    totals: Counter[tuple[str, str]] = Counter()
+    for (state, cause), count in queue.incoming.items():
+        totals[_QUEUES.get(state, state.value), _EVENTS.get(cause, str(cause))] += count
+    for labels, count in sorted(totals.items()):
+        family.add_metric(labels, count)
+    return family
+
+
+def _refused(core: Core) -> Iterator[Metric]:
+    by_reason: Counter[str] = Counter()
+    by_plugin: Counter[tuple[str, str]] = Counter()
+    for first, count in core.queue.parked():
+        by_reason.update(dict.fromkeys((reason.name.lower() for reason in first.reasons), count))
+        profile = core.profiles.name_of(first.placed)
+        refusing = {REFUSED_BY[reason] for reason in first.reasons if reason in REFUSED_BY}
+        by_plugin.update(dict.fromkeys(((plugin, profile) for plugin in refusing), count))
+    text = "Pods that found no place and wait, by the reasons for it; one with several counts for each."
+    reasons = GaugeMetricFamily("global_dispatcher_unschedulable_pods", text, labels=["reason"])
+    for reason, count in sorted(by_reason.items()):
+        reasons.add_metric([reason], count)
+    plugins = GaugeMetricFamily(
+        "scheduler_unschedulable_pods",
+        "Pods that found no place and wait for an event, by the plugins that refused them; one that several refused "
+        "counts for each. kube-scheduler counts those that are to be tried again, too, until they are.",
+        labels=["plugin", "profile"],
+    )
+    for labels, count in sorted(by_plugin.items()):
+        plugins.add_metric(labels, count)
+    yield from (reasons, plugins)
