@@ -227,8 +227,7 @@ def test_a_batch_is_merged_where_there_are_hundreds_of_domains_and_decides_what_
 class Sorted:
     """As much of a layout as is asked for here."""
 
-    rows: Any
-    bucket_of: Any
+    sorting: Any
     used: int
     all_buckets: Any
 
@@ -244,8 +243,10 @@ def test_a_merge_begins_with_the_best_rows_of_each_bucket_in_order(
     totals = np.asarray([float(chance.randrange(9)) for _ in range(rows)])
     ranks = np.asarray(chance.sample(range(rows), rows), dtype=np.int64)  # no two nodes have one rank
     members = np.bincount(bucket_of, minlength=buckets)
-    everything = Sorted(np.arange(rows), bucket_of, buckets, SimpleNamespace(members=members))
-    found, starts = leading_rows(cast("BucketLayout", everything), totals, ranks, count)
+    sorting = SimpleNamespace(rows=np.arange(rows), bucket_of=bucket_of, leading=None)
+    everything = Sorted(sorting, buckets, SimpleNamespace(members=members))
+    points = SimpleNamespace(total=totals, totals_of=totals.__getitem__)
+    found, starts = leading_rows(cast("BucketLayout", everything), cast("ClassRows", points), ranks, count)
     for bucket in range(buckets):
         own = found[starts[bucket] : starts[bucket + 1]]
         want = best_rows(np.flatnonzero(bucket_of == bucket), totals, ranks, len(own))

@@ -13,6 +13,8 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator
+from dispatcher.scheduling.equivalence.leaders import GroupLeaders, Leaders
+from dispatcher.scheduling.equivalence.partitions import Partition
 from dispatcher.scheduling.equivalence.rows import Answers, RowPlugins, RowTable, RowTableName
 from dispatcher.scheduling.equivalence.static_answers import ClusterColumn, StaticColumn, StaticFilters
 from dispatcher.scheduling.fleet.columns import RowList, grown
@@ -33,6 +35,7 @@ class RowTables:
         self._tables: dict[RowTableName, RowTable] = {}
         self._users: Counter[RowTable] = Counter()
         self._spare: RowTable | None = None
+        self.leaders = Leaders(fleet)
 
     def plugins(self, key: ClassKey) -> RowPlugins:
         """Those that look at one row each, for pods of a class's key."""
@@ -57,6 +60,7 @@ class RowTables:
         self._users[table] -= 1
         if not self._users[table]:
             del self._users[table], self._tables[table.name]
+            self.leaders.forget(table)
             self._spare = table  # fresh memory costs more than the answers that go into it
 
     def forget(self, plugins: RowPlugins) -> None:
@@ -175,6 +179,14 @@ class ClassRows:
     def feasible_rows(self) -> RowList:
         """All feasible rows, ascending."""
         return self._known.feasible_rows()
+
+    def leaders(self, partition: Partition) -> GroupLeaders | None:
+        """The best rows of groups each of which is in one cluster, so that what clusters add changes no order; None for
+        other groups.
+        """
+        if not partition.is_within(self._fleet.cluster, self._fleet.live):
+            return None
+        return self._tables.leaders.of(self._known, partition)
 
     def take_scores(self) -> dict[int | None, Floats]:
         """See `RowTable`."""
