@@ -41,7 +41,7 @@ class Leading:
         """[groups, WIDTH] how manieth of the rows without pods each of the kept ones is, from 1 on; 0: it is none."""
         best = self.leaders.best
         free = (best >= 0) & ~self.is_held[best]
-        place: Ints = np.cumsum(free, axis=1) * free
+        place: Ints = np.where(free, np.cumsum(free, axis=1), 0)
         return place
 
 
