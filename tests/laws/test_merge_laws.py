@@ -17,18 +17,23 @@ from hypothesis import strategies as st
 
 from dispatcher.model.node import PREFER_NO_SCHEDULE
 from dispatcher.plugins.registry import PluginContext, build
+from dispatcher.scheduling.batch import bucket_sorting
+from dispatcher.scheduling.batch import leading_rows as leading_module
 from dispatcher.scheduling.batch.buckets import BucketLayout
 from dispatcher.scheduling.batch.count_merge import count_merge_of
 from dispatcher.scheduling.batch.leading_rows import leading_rows
 from dispatcher.scheduling.batch.merge_compiled import MERGE
+from dispatcher.scheduling.equivalence import leaders
 from dispatcher.scheduling.equivalence.best_rows import best_rows
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
+from dispatcher.scheduling.equivalence.class_rows import ClassRows
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Placed, Plugin, Profile, kernels
+from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.records.decision import Decision, records_of, tables_of
 from dispatcher.service.journal import Journal, journal_lines
-from tests.builders import PodBuilder, node, pod, selector
+from tests.builders import PodBuilder, fleet, node, pod, put, selector
 from tests.laws import test_affinity_laws as affinity
 from tests.laws.examples import examples
 from tests.laws.oracle import numbered
@@ -115,6 +120,51 @@ def test_a_merged_batch_decides_what_the_oracle_decides(script: list[tuple[Any, 
     pair = begin(Pair, batched=True)
     for event in script:
         pair.apply(event)
+
+
+@pytest.mark.usefixtures("compiled")
+@lawful
+@given(script=scripts)
+def test_a_merge_that_looks_at_kept_best_rows_of_groups_records_what_one_by_one_records(
+    script: list[tuple[Any, ...]],
+) -> None:
+    kernels.compile_all()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bucket_sorting, "MANY_GROUPS", 1)
+        patch.setattr(leading_module, "_MANY", 1)
+        patch.setattr(leaders, "WIDTH", 4)
+        merged = records(script, batched=True)
+    kernels.use_numpy()
+    assert records(script, batched=False) == merged
+
+
+@pytest.mark.usefixtures("compiled")
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(2, 9), st.lists(st.lists(st.integers(0, 59), max_size=5), max_size=12))
+def test_kept_best_rows_of_groups_are_their_best_rows_whatever_took_pods(width: int, steps: list[list[int]]) -> None:
+    kernels.compile_all()
+    one = pod("p").labels(app="u").cpu("300m").spread("zone", hard=False).placed("a")
+    state = fleet(a=[node(f"n{at}").cpu("1").labels(zone=f"z{at % 12}") for at in range(60)])
+    plan = Plan.of(DEFAULT_PROFILE, real()())
+    kept = EquivalenceCache(plan, state, 2**26).get(plan.class_key(one))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leaders, "WIDTH", width)
+        for number, step in enumerate(steps):
+            for at in step:
+                put(state, pod(f"p{number}-{at}").cpu("300m"), "a", f"n{at}")
+            kept.refresh(one)
+            partition = kept.partitions.of([state.domain("zone")])
+            assert partition is not None
+            found = kept.rows.leaders(partition)
+            assert found is not None
+            total = found.table.total
+            for group in range(partition.size):
+                own = found.best[group][found.best[group] >= 0]
+                want = best_rows(partition.rows(group), total, state.rank, len(own))
+                fitting = int(np.count_nonzero(kept.rows.first[partition.rows(group)] == 0))
+                assert own.tolist() == want.tolist()
+                assert found.members[group] == fitting
+                assert len(own) >= min(fitting, width // 2)
 
 
 def records(script: list[tuple[Any, ...]], *, batched: bool) -> list[str]:
@@ -227,8 +277,7 @@ def test_a_batch_is_merged_where_there_are_hundreds_of_domains_and_decides_what_
 class Sorted:
     """As much of a layout as is asked for here."""
 
-    rows: Any
-    bucket_of: Any
+    sorting: Any
     used: int
     all_buckets: Any
 
@@ -244,8 +293,10 @@ def test_a_merge_begins_with_the_best_rows_of_each_bucket_in_order(
     totals = np.asarray([float(chance.randrange(9)) for _ in range(rows)])
     ranks = np.asarray(chance.sample(range(rows), rows), dtype=np.int64)  # no two nodes have one rank
     members = np.bincount(bucket_of, minlength=buckets)
-    everything = Sorted(np.arange(rows), bucket_of, buckets, SimpleNamespace(members=members))
-    found, starts = leading_rows(cast("BucketLayout", everything), totals, ranks, count)
+    sorting = SimpleNamespace(rows=np.arange(rows), bucket_of=bucket_of, leading=None)
+    everything = Sorted(sorting, buckets, SimpleNamespace(members=members))
+    points = SimpleNamespace(total=totals, totals_of=totals.__getitem__)
+    found, starts = leading_rows(cast("BucketLayout", everything), cast("ClassRows", points), ranks, count)
     for bucket in range(buckets):
         own = found[starts[bucket] : starts[bucket + 1]]
         want = best_rows(np.flatnonzero(bucket_of == bucket), totals, ranks, len(own))

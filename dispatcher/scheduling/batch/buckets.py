@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from dispatcher.scheduling.batch.bucket_sorting import BucketSorting, sorting_of
 from dispatcher.scheduling.batch.merge_tables import MAX_COUNT, REQUIRED_COUNT, Buckets, Counts, Plugins, Rules
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator
-from dispatcher.scheduling.equivalence.partitions import Partition
-from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.framework import Floats, Ints, SmallInts
 from dispatcher.scheduling.framework.domain_counts import (
     LN,
@@ -26,11 +25,8 @@ from dispatcher.scheduling.framework.domain_counts import (
     RuleCount,
     ScoreTerm,
 )
-from dispatcher.scheduling.framework.kernels import kernel
 
-_MOST_BUCKETS = 4096  # some for each zone of hundreds of clusters
 _MORE_BUCKETS = 64  # that rows may come to in the course of a batch, or one a pod where there are many already
-_WIDEST = 1 << 22  # combinations that are counted in a table
 _NO_SLOT = -1
 
 PluginRules = Sequence[tuple[PluginEvaluator, CountRules]]
@@ -38,13 +34,12 @@ PluginRules = Sequence[tuple[PluginEvaluator, CountRules]]
 
 @dataclass(eq=False)
 class BucketLayout:
-    """`rows` that no other filter refuses, `bucket_of` each of them [rows]; all about the buckets for the kernel.
+    """Which rows are in which bucket (`sorting`), and all about the buckets for the kernel.
 
     `used`: how many buckets there are by now; the arrays in `all_buckets` have room for more.
     """
 
-    rows: RowList
-    bucket_of: NDArray[np.int64]
+    sorting: BucketSorting
     used: int
     counts: Counts
     rules: Rules
@@ -116,12 +111,11 @@ def bucket_layout_of(eq_class: EquivalenceClass, plugin_rules: PluginRules, coun
     partition = eq_class.partitions.of(axes) if axes else None
     if axes and partition is None:
         return None
-    rows = eq_class.rows.feasible_rows()
     hosts = [at for at, one in enumerate(domain_counts) if one.by_host]
-    sorted_ = _sorted(rows, partition, [domain_counts[at].counts for at in hosts])
-    if sorted_ is None:
+    sorting = sorting_of(eq_class, partition, [domain_counts[at].counts for at in hosts])
+    if sorting is None:
         return None
-    bucket_of, keys = sorted_
+    keys = sorting.keys
     split = dict(zip(map(id, axes), partition.axis_codes, strict=True)) if partition else {}
     groups = np.asarray([key[0] for key in keys], dtype=np.int64)
     codes = {axis: values[groups] for axis, values in split.items()}
@@ -129,13 +123,12 @@ def bucket_layout_of(eq_class: EquivalenceClass, plugin_rules: PluginRules, coun
     slot, step, counts = _slots(domain_counts, hosts, keys, codes, room)
     present = _presence(rules, codes, room, len(keys))
     layout = BucketLayout(
-        rows,
-        bucket_of,
+        sorting,
         len(keys),
         counts._replace(histogram=_histograms(rules, count)),
         _rules(plugin_rules, domain_counts, present),
-        _plugins(plugin_rules, domain_counts, room, max(len(rows), len(counts.counts))),
-        _buckets(slot, step, room, np.bincount(bucket_of, minlength=len(keys)), moving=_moves(domain_counts, hosts)),
+        _plugins(plugin_rules, domain_counts, room, max(int(sorting.members.sum()), len(counts.counts))),
+        _buckets(slot, step, room, sorting.members, moving=_moves(domain_counts, hosts)),
         domain_counts,
         hosts,
         {key: at for at, key in enumerate(keys)},
@@ -152,49 +145,6 @@ def _axes(domain_counts: Sequence[RuleCount], values: Sequence[SmallInts]) -> li
     domains = [one.domain for one in domain_counts if not one.by_host]
     counted = [one.counted for one in domain_counts if one.counted is not None]
     return list({id(axis): axis for axis in (*values, *domains, *counted)}.values())
-
-
-def _sorted(
-    rows: RowList, partition: Partition | None, on_host: Sequence[Ints]
-) -> tuple[NDArray[np.int64], list[tuple[int, ...]]] | None:
-    """The bucket of each row, and of each bucket the group and the counts on the host; None if they are too many."""
-    combined = np.zeros(len(rows), dtype=np.int64) if partition is None else partition.group[rows].astype(np.int64)
-    lows, widths, width = [], [], 1 if partition is None else partition.size
-    for counts in on_host:
-        lows.append(int(counts.min(initial=0)))
-        widths.append(int(counts.max(initial=0)) - lows[-1] + 1)
-        width *= widths[-1]
-        if width > _WIDEST:
-            return None
-        _add_counts(rows, counts, lows[-1], widths[-1], combined)
-    present = np.flatnonzero(np.bincount(combined, minlength=1))
-    if len(present) > _MOST_BUCKETS:
-        return None
-    ids = np.zeros(width, dtype=np.int64)
-    ids[present] = np.arange(len(present))
-    keys = []
-    for key in present.tolist():
-        rest, values = key, []
-        for low, more in zip(reversed(lows), reversed(widths), strict=True):
-            rest, value = divmod(rest, more)
-            values.append(value + low)
-        keys.append((rest, *reversed(values)))
-    return ids[combined], keys
-
-
-@kernel("ints ints int int out_ints")
-def _append(rows, counts, low, width, combined):  # type: ignore[no-untyped-def]
-    """Another digit for each of the numbers: the count of the row, of `width` ones from `low` on."""
-    for at in range(len(rows)):
-        combined[at] = combined[at] * width + counts[rows[at]] - low
-
-
-def _add_counts(rows: RowList, counts: Ints, low: int, width: int, combined: NDArray[np.int64]) -> None:
-    if _append.fast is not None:
-        _append.fast(rows, np.ascontiguousarray(counts), low, width, combined)
-        return
-    combined *= width
-    combined += counts[rows] - low
 
 
 def _slots(

@@ -248,7 +248,7 @@ class _Best(NamedTuple):
 def _candidates_of(eq_class: EquivalenceClass, layout: BucketLayout, count: int) -> _Best:
     """The best rows of each bucket, in order, as its heap; where the candidates of each begin, and the last end."""
     buckets, size, ranks = layout.all_buckets, layout.used, eq_class.fleet.rank
-    found, starts = leading_rows(layout, eq_class.rows.total, ranks, count)
+    found, starts = leading_rows(layout, eq_class.rows, ranks, count)
     first, held = starts[:-1], np.diff(starts)
     buckets.fresh[:size], buckets.root[:size] = held, np.where(held > 0, first, _UNKNOWN)
     buckets.complete[:size] = (held == buckets.members[:size]) | (held > count)
@@ -256,7 +256,7 @@ def _candidates_of(eq_class: EquivalenceClass, layout: BucketLayout, count: int)
     none = np.zeros(len(found), dtype=np.int64)
     lefts = np.arange(1, len(found) + 1)  # a heap of one branch
     lefts[starts[1:][held > 0] - 1] = _UNKNOWN
-    points = eq_class.rows.total[found]
+    points = eq_class.rows.totals_of(found)
     heap = Candidates(points, ranks[found], found, lefts, blank, none, np.zeros(len(found)), blank.copy())
     return _Best(heap, starts)
 

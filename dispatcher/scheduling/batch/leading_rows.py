@@ -6,56 +6,31 @@ decides how long it takes, not what is decided.
 
 import numpy as np
 
+from dispatcher.scheduling.batch.bucket_sorting import Leading
 from dispatcher.scheduling.batch.buckets import BucketLayout
-from dispatcher.scheduling.equivalence.best_rows import best_rows
+from dispatcher.scheduling.equivalence.best_rows import best_rows, fill_best_kernel
+from dispatcher.scheduling.equivalence.class_rows import ClassRows
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.framework import Floats, Ints
-from dispatcher.scheduling.framework.kernels import kernel
 
 _MANY = 16  # buckets: from there on all are filled in one go
 _LEAST_DEPTH = 32  # rows looked at in each of a few buckets
 _SHALLOW = 4  # and of each of many, unless it has more of the best of all
 
 
-@kernel("ints ints floats ints ints out_ints out_ints")
-def _fill(rows, bucket_of, totals, ranks, starts, found, held):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
-    """The best rows of each bucket in order, as many as there is room for from `starts` on; `held`: how many."""
-    for at in range(len(rows)):
-        row, bucket = rows[at], bucket_of[at]
-        start, size = starts[bucket], held[bucket]
-        room = starts[bucket + 1] - start
-        if size == room:
-            if room == 0:
-                continue
-            size -= 1
-            last = found[start + size]
-            if totals[row] < totals[last] or (totals[row] == totals[last] and ranks[row] >= ranks[last]):
-                continue
-        place = start + size
-        while place > start:
-            other = found[place - 1]
-            if totals[row] < totals[other] or (totals[row] == totals[other] and ranks[row] >= ranks[other]):
-                break
-            found[place] = other
-            place -= 1
-        found[place] = row
-        held[bucket] = size + 1
-    return 0
-
-
-def leading_rows(layout: BucketLayout, totals: Floats, ranks: Ints, count: int) -> tuple[RowList, Ints]:
+def leading_rows(layout: BucketLayout, of: ClassRows, ranks: Ints, count: int) -> tuple[RowList, Ints]:
     """The best rows for a batch of `count` pods, bucket by bucket, the best first; those of bucket b stand from
     `starts[b]` to `starts[b + 1]`.
     """
     members = layout.all_buckets.members[: layout.used]
-    if len(members) < _MANY or _fill.fast is None:
-        return _one_by_one(layout, totals, ranks, np.minimum(members, _depth_of(members, count)))
+    if len(members) < _MANY or fill_best_kernel.fast is None:
+        return _one_by_one(layout, of.total, ranks, np.minimum(members, _depth_of(members, count)))
     depth = np.minimum(members, min(count + 1, max(_SHALLOW, 4 * count // len(members))))
-    found, starts = _filled(layout, totals, ranks, depth)
-    deep = _deep(totals[found], starts, depth, count) & (depth < members)
+    found, starts = _filled(layout, of, ranks, depth)
+    deep = _deep(of.totals_of(found), starts, depth, count) & (depth < members)
     if not deep.any():
         return found, starts
-    more, more_starts = _filled(layout, totals, ranks, np.where(deep, np.minimum(members, count + 1), 0))
+    more, more_starts = _filled(layout, of, ranks, np.where(deep, np.minimum(members, count + 1), 0))
     pieces = [
         more[more_starts[at] : more_starts[at + 1]] if deep[at] else found[starts[at] : starts[at + 1]]
         for at in range(len(members))
@@ -73,18 +48,44 @@ def _deep(points: Floats, starts: Ints, depth: Ints, count: int) -> np.ndarray[t
     return deep
 
 
-def _filled(layout: BucketLayout, totals: Floats, ranks: Ints, depth: Ints) -> tuple[RowList, Ints]:
+def _filled(layout: BucketLayout, of: ClassRows, ranks: Ints, depth: Ints) -> tuple[RowList, Ints]:
+    leading = layout.sorting.leading
+    known = _known(leading, ranks, depth) if leading else None
+    if known is not None:
+        return known
     starts = _starts(depth)
-    found = np.empty(int(starts[-1]), dtype=np.int64)
-    _fill.fast(layout.rows, layout.bucket_of, totals, ranks, starts, found, np.zeros(len(depth), dtype=np.int64))
+    found, held = np.empty(int(starts[-1]), dtype=np.int64), np.zeros(len(depth), dtype=np.int64)
+    fill_best_kernel.fast(layout.sorting.rows, layout.sorting.bucket_of, of.total, ranks, starts, found, held)
     return found, starts
 
 
+def _known(leading: Leading, ranks: Ints, depth: Ints) -> tuple[RowList, Ints] | None:
+    """The same without looking at all rows; None if the best rows that are kept are too few for many groups."""
+    leaders, total = leading.leaders, leading.leaders.table.total
+    wanted = np.where(leading.bucket >= 0, depth[leading.bucket], 0)
+    taken = (leading.place > 0) & (leading.place <= wanted[:, None])
+    short = np.flatnonzero(taken.sum(axis=1) < wanted).tolist()
+    if len(short) > _MANY:
+        return None
+    taken[short] = False
+    more = [leaders.rows(group, int(wanted[group]), leading.is_held) for group in short]
+    held = leading.held[np.lexsort((leading.held, ranks[leading.held], -total[leading.held], leading.held_bucket))]
+    held_bucket = np.sort(leading.held_bucket)
+    fits = np.arange(len(held)) - np.searchsorted(held_bucket, held_bucket) < depth[held_bucket]
+    rows = np.concatenate([leaders.best[taken], *more, held[fits]])
+    groups = [
+        np.repeat(leading.bucket, taken.sum(axis=1)),
+        *[leading.bucket[[at] * len(one)] for at, one in zip(short, more, strict=True)],
+    ]
+    buckets = np.concatenate([*groups, held_bucket[fits]])
+    return rows[np.argsort(buckets, kind="stable")], _starts(depth)
+
+
 def _one_by_one(layout: BucketLayout, totals: Floats, ranks: Ints, depth: Ints) -> tuple[RowList, Ints]:
-    order = np.argsort(layout.bucket_of.astype(np.int16), kind="stable")
+    order = np.argsort(layout.sorting.bucket_of.astype(np.int16), kind="stable")
     ends = np.cumsum(layout.all_buckets.members[: layout.used]).tolist()
     chosen = [
-        best_rows(layout.rows[order[first:last]], totals, ranks, most)
+        best_rows(layout.sorting.rows[order[first:last]], totals, ranks, most)
         for first, last, most in zip([0, *ends], ends, depth.tolist(), strict=False)
     ]
     return np.concatenate([np.zeros(0, dtype=np.int64), *chosen]), _starts(depth)

@@ -210,7 +210,7 @@ def _told(story: ExplainPods, ats: Sequence[int]) -> Column:
 def _members(layout: BucketLayout, fleet: FleetState) -> Ints:
     """[buckets, clusters] rows that no other filter refuses."""
     buckets, clusters = len(layout.all_buckets.members), max(len(fleet.clusters), 1)
-    where = layout.bucket_of * clusters + fleet.cluster[layout.rows]
+    where = layout.sorting.bucket_of * clusters + fleet.cluster[layout.sorting.rows]
     counts: Ints = np.bincount(where, minlength=buckets * clusters).reshape(buckets, clusters)
     return counts
 

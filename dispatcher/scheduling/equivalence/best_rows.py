@@ -131,3 +131,29 @@ def best_rows(rows: RowList | None, scores: Floats, ranks: Ints, count: int) -> 
         totals = scores[rows]
     best: RowList = rows[np.lexsort((rows, ranks[rows], -totals))]
     return best
+
+
+@kernel("ints ints floats ints ints out_ints out_ints")
+def fill_best_kernel(rows, bucket_of, totals, ranks, starts, found, held):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
+    """The best rows of each bucket in order, as many as there is room for from `starts` on; `held`: how many."""
+    for at in range(len(rows)):
+        row, bucket = rows[at], bucket_of[at]
+        start, size = starts[bucket], held[bucket]
+        room = starts[bucket + 1] - start
+        if size == room:
+            if room == 0:
+                continue
+            size -= 1
+            last = found[start + size]
+            if totals[row] < totals[last] or (totals[row] == totals[last] and ranks[row] >= ranks[last]):
+                continue
+        place = start + size
+        while place > start:
+            other = found[place - 1]
+            if totals[row] < totals[other] or (totals[row] == totals[other] and ranks[row] >= ranks[other]):
+                break
+            found[place] = other
+            place -= 1
+        found[place] = row
+        held[bucket] = size + 1
+    return 0

@@ -2,18 +2,17 @@
 
 from collections import OrderedDict
 
+from dispatcher.scheduling.equivalence.class_rows import ClassRows, RowTables
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.fleet_scoped import LastAsked
-from dispatcher.scheduling.equivalence.rows import RowTable
 from dispatcher.scheduling.equivalence.static_answers import StaticAnswersCache
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.framework.roles import roles_of
 
-# An evicted class's arrays are reused by the next one: with more classes, fresh memory costs more than they save.
 _MOST_CLASSES = 512
-_BYTES_PER_ROW = 16  # of a class: totals, codes, block maxima
+_BYTES_PER_ROW = 18  # of a class: codes and totals, if it shares them with no other; totals with what clusters add
 
 
 class EquivalenceCache:
@@ -28,6 +27,7 @@ class EquivalenceCache:
         self.roles = roles_of(plan)
         self.static_answers = StaticAnswersCache(self.roles, fleet, limit // 4)
         self._classes: OrderedDict[ClassKey, EquivalenceClass] = OrderedDict()
+        self._tables = RowTables(self.roles, fleet)
         self._last_asked = LastAsked()
 
     def __contains__(self, key: ClassKey) -> bool:
@@ -40,11 +40,9 @@ class EquivalenceCache:
             self._classes.move_to_end(key)
             return found
         most = max(1, min(_MOST_CLASSES, self._limit // (_BYTES_PER_ROW * max(1, self._fleet.n))))
-        rows: RowTable | None = None
         while len(self._classes) >= most:
-            rows = self._classes.popitem(last=False)[1].rows
-        if rows is None:  # fresh memory costs more than the answers that go into it
-            rows = RowTable(self._fleet)
+            self._classes.popitem(last=False)[1].rows.leave()
+        rows = ClassRows(self._fleet, self._tables, key)
         made = EquivalenceClass(self._plan, self.roles, self._fleet, self.static_answers, key, rows)
         made.last_asked = self._last_asked
         self._classes[key] = made
@@ -52,4 +50,7 @@ class EquivalenceCache:
 
     def drop(self, key: ClassKey) -> None:
         """Forget a class: what it holds may be half written."""
-        self._classes.pop(key, None)
+        dropped = self._classes.pop(key, None)
+        if dropped is not None:
+            dropped.rows.leave()
+            self._tables.forget(dropped.rows.plugins)

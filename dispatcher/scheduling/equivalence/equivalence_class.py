@@ -27,15 +27,15 @@ import numpy as np
 from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Why
 from dispatcher.scheduling.equivalence.best_rows import RowScore
+from dispatcher.scheduling.equivalence.class_rows import ClassRows
 from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator
 from dispatcher.scheduling.equivalence.fleet_scoped import FleetScopedTable, LastAsked
 from dispatcher.scheduling.equivalence.group_scores import GroupScores
 from dispatcher.scheduling.equivalence.groups import GroupTable
 from dispatcher.scheduling.equivalence.partitions import Partitions
 from dispatcher.scheduling.equivalence.row_record import RowRecord
-from dispatcher.scheduling.equivalence.rows import RowTable
 from dispatcher.scheduling.equivalence.static_answers import StaticAnswersCache, StaticColumn
-from dispatcher.scheduling.fleet.columns import RowList, distinct
+from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import RowFacts
 from dispatcher.scheduling.framework import SKIP, Depends, Floats, Placed
@@ -61,12 +61,14 @@ class EquivalenceClass(Selector):
         fleet: FleetState,
         shared: StaticAnswersCache,
         key: ClassKey,
-        rows: RowTable,
+        rows: ClassRows,
     ) -> None:
         self.plan, self.fleet, self._shared, self.rows = plan, fleet, shared, rows
         self.refusal: Why | None = None
         self._static = shared.part(key)
-        self.evaluators = [PluginEvaluator(role, fleet) for role in roles if role.scope is not AnswerScope.SHARED]
+        by_row = {one.role: one for one in rows.plugins.evaluators}
+        mine = [role for role in roles if role.scope is not AnswerScope.SHARED]
+        self.evaluators = [by_row.get(role) or PluginEvaluator(role, fleet) for role in mine]
         self.row_explainers: Explainers = ()  # plugins that can explain a decision later, from the row as it was
         self.fleet_explainers: Explainers = ()  # and those that look further and must do so at once
         self.scored: list[StaticColumn | PluginEvaluator] = []  # that score this class, in profile order
@@ -89,18 +91,20 @@ class EquivalenceClass(Selector):
         changed, touched = self._since()
         nodes_changed, rows_touched = changed is None or len(changed) > 0, touched is None or len(touched) > 0
         stale = [one for one in self.evaluators if one.is_stale(changed=nodes_changed, touched=rows_touched)]
-        if not (nodes_changed or rows_touched or stale) and part.current and self._active[0] == part.version:
+        current = part.current and self.rows.current and not stale
+        if current and not nodes_changed and not rows_touched and self._active[0] == part.version:
             return
         self._changes_at = self._loads_at = _NEVER  # if somebody fails, all is due
         self._context = None
         self.refusal = self._pre_filter(placed, self.evaluators if nodes_changed else stale)
         if self.refusal is not None:
             return
-        anew = self._select_active() or changed is None or any(one.role.scope is AnswerScope.ROW for one in stale)
-        rows = None if anew or changed is None or touched is None else distinct(changed, touched)
-        stirred = any(one.role.scope is not AnswerScope.ROW for one in stale)
-        cross_row = anew or nodes_changed or self._table is None or stirred
-        self._answer(placed, rows, nodes_changed=nodes_changed, cross_row=cross_row)
+        by_row = [one.role.scope is AnswerScope.ROW for one in stale]
+        self.rows.plugins.version += any(by_row)
+        anew = self._select_active() or changed is None
+        rows, flipped = self.rows.refresh()
+        cross_row = anew or rows is None or nodes_changed or self._table is None or not all(by_row)
+        self._answer(placed, None if anew else rows, flipped=flipped, cross_row=cross_row)
         for one in self.evaluators:
             one.record_dependencies()
         if cross_row:
@@ -141,14 +145,13 @@ class EquivalenceClass(Selector):
         ]
         filters = sorted([one for one in filters if one not in self._cross_row], key=_filter_at)
         points = [one for one in part.active if one.role.score_at is not None and not one.role.normalizes]
-        self.rows.select_active(
+        self.rows.use(
             part.static_filters, filters, points, [one for one in row_scoped if one.role.score_at is not None]
         )
         self.groups = self._fleet_scoped = self.group_scores = None
         return others
 
-    def _answer(self, placed: Placed, rows: RowList | None, *, nodes_changed: bool, cross_row: bool) -> None:
-        feasibility_changed = self.rows.update(rows, nodes_changed=nodes_changed)
+    def _answer(self, placed: Placed, rows: RowList | None, *, flipped: bool, cross_row: bool) -> None:
         if cross_row:
             partition = self.group_scores.partition if self.group_scores else None
             self.group_scores = self._group_scores()
@@ -168,10 +171,10 @@ class EquivalenceClass(Selector):
                 self._fleet_scoped.due(placed)
                 if any(one.role.scope is not AnswerScope.DOMAIN for one in self._cross_row):
                     self._fleet_scoped.ask()  # now: what PreScore answers is asked for beside the scores (`answer_of`)
-        elif rows is None or feasibility_changed is None:
+        elif rows is None:
             self.groups.rebuild()
         else:
-            self.groups.update(rows, feasibility_changed)
+            self.groups.update(rows, flipped=flipped)
 
     def _group_scores(self) -> GroupScores | None:
         """What domains say; None if not all of that is by domain, or if there is nearly a domain a row."""
@@ -292,7 +295,9 @@ class EquivalenceClass(Selector):
     def _raw_at(
         self, one: StaticColumn | PluginEvaluator, rows: Sequence[int], last_scores: dict[int | None, Floats]
     ) -> list[float]:
-        known = one.raw if isinstance(one, StaticColumn) else last_scores.get(one.role.score_at)
+        if isinstance(one, StaticColumn):
+            return [one.raw_at(row) for row in rows]
+        known = last_scores.get(one.role.score_at)
         if known is not None:
             return [known.item(row) for row in rows]
         asked = np.asarray(sorted(rows), dtype=np.intp)
@@ -300,7 +305,7 @@ class EquivalenceClass(Selector):
         return found if rows[0] == asked[0] else found[::-1]
 
     def _ask(self, one: StaticColumn | PluginEvaluator, rows: RowList) -> Floats:
-        return one.raw[rows] if isinstance(one, StaticColumn) else one.scores(rows)
+        return one.raw_of(rows) if isinstance(one, StaticColumn) else one.scores(rows)
 
     def raw_of(self, rows: RowList) -> Floats:
         """[scores, rows] what the plugins that look at one row each say of feasible rows, ascending; else 0."""

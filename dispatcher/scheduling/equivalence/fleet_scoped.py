@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE, RowScore, best_of
+from dispatcher.scheduling.equivalence.class_rows import ClassRows
 from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator, weighted
-from dispatcher.scheduling.equivalence.rows import RowTable
 from dispatcher.scheduling.equivalence.static_answers import StaticColumn, count_codes
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -29,7 +29,7 @@ class FleetScopedTable:
     def __init__(
         self,
         fleet: FleetState,
-        rows: RowTable,
+        rows: ClassRows,
         columns: Sequence[StaticColumn],
         evaluators: Sequence[PluginEvaluator],
         last: LastAsked,
@@ -74,7 +74,7 @@ class FleetScopedTable:
         self._first = codes
         self._candidates = candidates
         self._rows = rows = candidates if not codes.any() else candidates[codes == 0]
-        self._totals, self._raw, self._normal = table.total[rows], {}, {}
+        self._totals, self._raw, self._normal = table.totals_of(rows), {}, {}
         if len(rows):
             self._score(placed, self._where(rows))
         for evaluator in self._evaluators:

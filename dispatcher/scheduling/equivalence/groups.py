@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE, BlockMaxima, RowScore, best_of, two_best_kernel
+from dispatcher.scheduling.equivalence.class_rows import ClassRows
 from dispatcher.scheduling.equivalence.group_scores import GroupScores
-from dispatcher.scheduling.equivalence.rows import RowTable
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Codes, Floats
@@ -22,7 +22,7 @@ _SMALL = 1 << 14  # rows
 class GroupTable:
     """The best row of each group, and the best of all with its group score."""
 
-    def __init__(self, fleet: FleetState, rows: RowTable, group_scores: GroupScores) -> None:
+    def __init__(self, fleet: FleetState, rows: ClassRows, group_scores: GroupScores) -> None:
         self._fleet, self._rows, self.group_scores = fleet, rows, group_scores
         self._best_of_group: list[RowScore | None] = []
         self._totals: Floats = np.zeros(0)  # [groups] of the best rows, -inf without
@@ -43,11 +43,9 @@ class GroupTable:
         self._totals = np.full(self.group_scores.size, INFEASIBLE)
         self._due = set(range(self.group_scores.size))
 
-    def update(self, rows: RowList, feasibility_changed: RowList) -> None:
-        """Look at `rows`, whose totals may have changed; `feasibility_changed`: those that became feasible, or
-        are no longer.
-        """
-        if len(feasibility_changed):
+    def update(self, rows: RowList, *, flipped: bool) -> None:
+        """Look at `rows`, whose totals may have changed; `flipped`: some became feasible, or are no longer."""
+        if flipped:
             self._refused = None
         partition = self.group_scores.partition
         if partition is None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import SmallInts
+from dispatcher.scheduling.framework import Bools, SmallInts
 
 MOST_GROUPS = 4096
 _FEW_GROUPS = 64
@@ -30,6 +30,15 @@ class Partition:
     size: int
     group: SmallInts
     axis_codes: tuple[NDArray[np.int64], ...]
+    _within: bool | None = None
+
+    def is_within(self, areas: SmallInts, live: Bools) -> bool:
+        """Whether the live rows of each group are of one of the `areas` [n]."""
+        if self._within is None:
+            codes, among, first = areas[self.order], live[self.order], self.starts[:-1]
+            least = np.minimum.reduceat(np.where(among, codes, np.iinfo(np.int32).max), first)
+            self._within = bool((np.maximum.reduceat(np.where(among, codes, -1), first) <= least).all())
+        return self._within
 
     @cached_property
     def order(self) -> RowList:

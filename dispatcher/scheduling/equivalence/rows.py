@@ -1,6 +1,7 @@
-"""What the row-scoped plugins make of every row for an equivalence class: refused and why, or its score so far.
+"""What the row-scoped plugins make of every row: refused and why, or its score so far.
 
-Two columns are cached, not one a plugin: what a single plugin answered is asked again when a record needs it.
+Two columns are cached, not one a plugin: what a single plugin answered is asked again when a record needs it. Classes
+whose pods look alike to all of these plugins share a table (`class_rows`).
 """
 
 from collections import Counter
@@ -11,13 +12,17 @@ import numpy as np
 from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE
 from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator, blocks, finite
 from dispatcher.scheduling.equivalence.static_answers import NO_NODE, StaticColumn, StaticFilters, count_codes
-from dispatcher.scheduling.fleet.columns import RowList, grown
+from dispatcher.scheduling.fleet.columns import RowList, distinct, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.framework import Bools, Codes, Floats, Rows
 from dispatcher.scheduling.framework.kernels import kernel
 
 _FEW = 32
+_NEVER = -1
 Answers = StaticColumn | PluginEvaluator
+# The shared filters that come first, the other filters in profile order, shared scores, and plugins that score.
+RowTableName = tuple[StaticFilters, tuple[Answers, ...], tuple[StaticColumn, ...], tuple[PluginEvaluator, ...]]
 
 
 @kernel("floats float out")
@@ -41,9 +46,6 @@ def _close(first, grid, total):  # type: ignore[no-untyped-def]
     return nonsense
 
 
-_NO_FILTERS = StaticFilters(())
-
-
 def add_score(raw: Floats, weight: float, total: Floats) -> None:
     """Add weighted scores to totals in units of 1 / GRID."""
     if _add.fast is not None and raw.dtype == np.float64 and raw.flags.c_contiguous:
@@ -62,53 +64,81 @@ def close_totals(first: Codes, total: Floats) -> bool:
     return finite_ones
 
 
+class RowPlugins:
+    """The plugins that look at one row each, asked for pods that look alike to all of them.
+
+    `version` moves when they have to be asked about all rows anew, whatever the journals of rows say.
+    """
+
+    def __init__(self, evaluators: Sequence[PluginEvaluator]) -> None:
+        self.evaluators = tuple(evaluators)
+        self.version = 0
+
+
 class RowTable:
     """`first` [n]: code of the first filter that refuses the row, NO_NODE without a node. `total` [n]: the sum of the
     weighted scores, -inf where refused.
 
     `rejected`: (reason code, cluster index) -> rows; `feasible` + rejected rows = `evaluated`, all live rows.
+    `version` moves when all rows were asked; rows that were asked since stand in `asked`. `flips` moves when rows
+    became feasible, or are no longer.
     """
 
-    def __init__(self, fleet: FleetState) -> None:
-        self._fleet = fleet
-        self._static_filters = _NO_FILTERS
-        self._filters: Sequence[Answers] = ()
-        self._points: Sequence[StaticColumn] = ()
-        self._evaluators: Sequence[PluginEvaluator] = ()
+    def __init__(
+        self, fleet: FleetState, plugins: RowPlugins, name: RowTableName, old: "RowTable | None" = None
+    ) -> None:
+        """`old`: a table that nobody needs any more; its memory is used again."""
+        self._fleet, self._plugins, self.name = fleet, plugins, name
+        self._static_filters, self._filters, self._points, self._evaluators = name
+        self._loads_at = self._changes_at = _NEVER
+        self._seen: tuple[int, ...] = ()
+        self.version = self.flips = 0
+        self.asked = Journal()
         # score_at -> [n] raw scores of the last full scan, if one call asked for all rows: only where the whole fleet
         # fits in one BLOCK (else scores of a full scan come in pieces and are not kept)
         self._last_scores: dict[int | None, Floats] = {}
-        self.first: Codes = np.zeros(0, dtype=np.uint16)
-        self.total: Floats = np.zeros(0)
+        self.first: Codes = np.zeros(0, dtype=np.uint16) if old is None else old.first
+        self.total: Floats = np.zeros(0) if old is None else old.total
         self.rejected: Counter[tuple[int, int]] = Counter()
         self.feasible = self.evaluated = 0
 
-    def select_active(
-        self,
-        static_filters: StaticFilters,
-        filters: Sequence[Answers],
-        points: Sequence[StaticColumn],
-        evaluators: Sequence[PluginEvaluator],
-    ) -> None:
-        """The active ones: `static_filters`, then `filters` in profile order; and who scores without normalising."""
-        self._static_filters, self._filters, self._points, self._evaluators = (
-            static_filters,
-            filters,
-            points,
-            evaluators,
-        )
+    def refresh(self) -> None:
+        """Ask again about the rows that changed, or about all. The shared columns are up to date, and PreFilter of the
+        plugins has answered.
+        """
+        fleet = self._fleet
+        seen = self._versions()
+        changed = touched = None
+        if self._loads_at != _NEVER and seen == self._seen:
+            changed, touched = fleet.changes.since(self._changes_at), fleet.loads.since(self._loads_at)
+        self._loads_at = self._changes_at = _NEVER  # if somebody fails, all is due
+        if changed is None or touched is None:
+            self._ask_all()
+        elif len(changed) or len(touched):
+            self._ask_again(distinct(changed, touched), nodes_changed=len(changed) > 0)
+        self._seen, self._changes_at, self._loads_at = seen, fleet.changes.position, fleet.loads.position
 
-    def update(self, rows: RowList | None, *, nodes_changed: bool) -> RowList | None:
-        """Ask again about `rows` (None: all); returns those whose being feasible has changed, None: any may have."""
-        n = self._fleet.n
+    def _versions(self) -> tuple[int, ...]:
+        columns = [one.version for one in (*self._filters, *self._points) if isinstance(one, StaticColumn)]
+        return self._plugins.version, self._static_filters.version, *columns
+
+    def _ask_all(self) -> None:
         self._last_scores = {}
-        if rows is None or 2 * len(rows) > n:
-            self.fill_all()
-            self._count_all()
-            return None
+        self.version += 1
+        self.flips += 1
+        self.fill_all()
+        self._count_all()
+
+    def _ask_again(self, rows: RowList, *, nodes_changed: bool) -> None:
+        n = self._fleet.n
+        if 2 * len(rows) > n:
+            self._ask_all()
+            return
+        self._last_scores = {}
         self.first, self.total = grown(self.first, n, NO_NODE), grown(self.total, n, INFEASIBLE)
         before = self.first[rows]
         self._fill(rows)
+        self.asked.extend(rows)
         after = self.first[rows]
         # A row that got another node may be of another cluster now: then counts cannot be kept by difference.
         if nodes_changed or len(rows) > _FEW:
@@ -118,8 +148,7 @@ class RowTable:
             for cluster, old, new in zip(clusters, before.tolist(), after.tolist(), strict=True):
                 self._shift(old, cluster, -1)
                 self._shift(new, cluster, 1)
-        feasibility_changed: RowList = rows[(before == 0) != (after == 0)]
-        return feasibility_changed
+        self.flips += bool(((before == 0) != (after == 0)).any())
 
     def fill_all(self) -> None:
         """Ask about all rows, without counting."""
@@ -169,7 +198,7 @@ class RowTable:
         return total
 
     def take_scores(self) -> dict[int | None, Floats]:
-        """score_at -> [n] raw scores, if one call of the last update asked for all rows (see `_last_scores`); only
+        """score_at -> [n] raw scores, if one call of the last refresh asked for all rows (see `_last_scores`); only
         once.
         """
         last_scores, self._last_scores = self._last_scores, {}

@@ -109,10 +109,60 @@ class StaticColumn:
             self.values.append(raw)
         return found
 
+    def raw_at(self, row: int) -> float:
+        """The raw score of a row."""
+        return self.raw.item(row)
+
+    def raw_of(self, rows: Rows) -> Floats:
+        """[rows] raw scores."""
+        return self.raw[rows]
+
+    def points_of(self, rows: Rows) -> Floats:
+        """[rows] weighted scores in units of 1 / GRID."""
+        return self.grid_points[rows]
+
     @property
     def bytes(self) -> int:
         """What it keeps."""
         return self.codes.nbytes + self.raw.nbytes + self.grid_points.nbytes + self.value.nbytes
+
+
+class ClusterColumn(StaticColumn):
+    """The scores of a plugin that only scores, without normalising, and gives all nodes of a cluster the same.
+
+    `points` [clusters]: the weighted score in units of 1 / GRID; `by_cluster` [clusters] the raw one. By row they are
+    made for those who ask.
+    """
+
+    def __init__(self, role: Role, fleet: FleetState) -> None:
+        super().__init__(role, fleet)
+        self._fleet = fleet
+        self.points: Floats = np.zeros(0)
+        self.by_cluster: Floats = np.zeros(0)
+
+    def _write(self, fleet: FleetState, changed: RowList | None) -> None:
+        if self.skipped:
+            return
+        before, some = self.by_cluster, fleet.row_of_each_cluster()
+        known = np.flatnonzero(some >= 0)
+        rows = np.sort(some[known])
+        self.by_cluster = np.zeros(len(some))
+        self.by_cluster[fleet.cluster[rows]] = finite(self.role.plugin, self.evaluator.scores(rows))
+        self.points = np.rint(self.by_cluster * (self.role.weight * GRID))
+        if changed is not None and not np.array_equal(before, self.by_cluster):
+            self.version += 1
+
+    def raw_at(self, row: int) -> float:
+        """The raw score of a row."""
+        return self.by_cluster.item(self._fleet.cluster.item(row))
+
+    def raw_of(self, rows: Rows) -> Floats:
+        """[rows] raw scores."""
+        return self.by_cluster[self._fleet.cluster[rows]]
+
+    def points_of(self, rows: Rows) -> Floats:
+        """[rows] weighted scores in units of 1 / GRID."""
+        return self.points[self._fleet.cluster[rows]]
 
 
 def distinct_values(raw: Floats) -> tuple[Floats, NDArray[np.intp]]:
@@ -236,7 +286,7 @@ class StaticAnswers:
         if changed is None or len(changed):
             rows: Rows = slice(0, fleet.n) if changed is None else changed
             scoring = (one for one in self.active if one.role.score_at is not None and not one.role.normalizes)
-            points = [one.grid_points[rows] for one in scoring]
+            points = [one.points_of(rows) for one in scoring]
             top = sum(points, np.zeros(len(self.static_filters.first[rows]))) * ((1.0 + 2.0**-20) / GRID)
             self._upper_bounds = grown(self._upper_bounds, fleet.n, 0.0)
             self._upper_bounds[rows] = np.where(self.static_filters.first[rows] == 0, top, INFEASIBLE)
@@ -312,7 +362,8 @@ class StaticAnswersCache:
         found = self._columns.get((role, key))
         if found is None:
             self._make_room(self._columns, _COLUMN_BYTES_PER_ROW)
-            found = self._columns[role, key] = StaticColumn(role, self._fleet)
+            alike = role.by_cluster and role.filter_at is None and role.score_at is not None and not role.normalizes
+            found = self._columns[role, key] = (ClusterColumn if alike else StaticColumn)(role, self._fleet)
         else:
             self._columns.move_to_end((role, key))
         return found

@@ -35,8 +35,7 @@ class DomainCount:
         known = domains[domains >= 0]
         if len(known):
             self.counts = grown(self.counts, int(known.max()) + 1, 0)
-            more = np.bincount(known)
-            self.counts[: len(more)] += amount * more
+            np.add.at(self.counts, known, amount)  # not by a count of each domain: there may be many more hosts
             self.version += 1
 
     def has(self, placed: Placed, labels_of: LabelsOf) -> bool:

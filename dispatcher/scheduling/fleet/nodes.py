@@ -196,6 +196,13 @@ class NodeTable(NodeColumns):
         found = self._clusters.get(cluster)
         return tuple(found.rows) if found else ()
 
+    def row_of_each_cluster(self) -> RowList:
+        """[clusters] the row of one live node of each, -1 for a cluster without nodes."""
+        found = np.full(len(self.clusters), -1, dtype=np.intp)
+        for one in self._clusters.values():
+            found[one.index] = next(iter(one.rows.values()), -1)
+        return found
+
     def node(self, row: int) -> Node | None:
         """The node behind a row, None if the row is dead."""
         return self._nodes[row]

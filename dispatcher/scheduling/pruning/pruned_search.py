@@ -304,7 +304,7 @@ class PrunedSearch(Selector):
         for evaluator, scores in zip(self._scorers, raw, strict=True):
             add_score(scores, evaluator.role.weight, total)
         for column in self._setup.points:
-            total += column.grid_points[rows]
+            total += column.points_of(rows)
         if not close_totals(first, total):
             for evaluator, scores in zip(self._scorers, raw, strict=True):
                 finite(evaluator.role.plugin, scores[first == 0])
@@ -343,7 +343,7 @@ class PrunedSearch(Selector):
             return found.raw[one].item(at)
         if isinstance(one, Role):
             return 0.0 if self._terms is None else self._terms.raw[one.score_at].item(self._group(row))
-        return one.raw.item(row)
+        return one.raw_at(row)
 
     def _group(self, row: int) -> int:
         return 0 if self._terms is None else self._terms.groups(np.asarray([row])).item()

@@ -1,0 +1,185 @@
+"""Which rows are in which bucket of a batch: all, or in large fleets only those on which pods are that count.
+
+Rows of one group on whose hosts no pod counts are one bucket; in a fleet of many groups their best rows are known
+already (`equivalence.leaders`), and only the few other rows are looked at.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
+from dispatcher.scheduling.equivalence.leaders import GroupLeaders
+from dispatcher.scheduling.equivalence.partitions import Partition
+from dispatcher.scheduling.fleet.columns import RowList, distinct
+from dispatcher.scheduling.framework import Bools, Ints
+from dispatcher.scheduling.framework.kernels import kernel
+
+MANY_GROUPS = 16  # from there on the best rows of groups are kept
+_MOST_BUCKETS = 4096  # some for each zone of hundreds of clusters
+_WIDEST = 1 << 22  # combinations that are counted in a table
+_Keys = list[tuple[int, ...]]
+
+
+@dataclass
+class Leading:
+    """What is known without looking at all rows. `bucket` [groups]: that of rows without pods, -1 for none; `held`, the
+    other feasible rows, ascending, and `held_bucket` of each; `is_held` [n].
+    """
+
+    leaders: GroupLeaders
+    bucket: Ints
+    held: RowList
+    held_bucket: Ints
+    is_held: Bools
+
+    @cached_property
+    def place(self) -> Ints:
+        """[groups, WIDTH] how manieth of the rows without pods each of the kept ones is, from 1 on; 0: it is none."""
+        best = self.leaders.best
+        free = (best >= 0) & ~self.is_held[best]
+        place: Ints = np.where(free, np.cumsum(free, axis=1), 0)
+        return place
+
+
+@dataclass
+class BucketSorting:
+    """`keys`: of each bucket the group and the counts on its hosts, ascending; `members` [buckets]: rows that no other
+    filter refuses.
+    """
+
+    keys: _Keys
+    members: Ints
+    leading: Leading | None
+    _class: EquivalenceClass
+    _partition: Partition | None
+    _on_host: Sequence[Ints]
+
+    @cached_property
+    def _all(self) -> tuple[RowList, Ints]:
+        rows = self._class.rows.feasible_rows()
+        digits = _Digits.of(self._partition, self._on_host)
+        return rows, _places(digits.combined(rows), digits.width)[1]
+
+    @property
+    def rows(self) -> RowList:
+        """All rows that no other filter refuses, ascending."""
+        return self._all[0]
+
+    @property
+    def bucket_of(self) -> Ints:
+        """[rows] their buckets."""
+        return self._all[1]
+
+
+@dataclass(frozen=True)
+class _Digits:
+    """A number for each row by its group and the counts on its host, of `widths` values each from `lows` on."""
+
+    partition: Partition | None
+    on_host: Sequence[Ints]
+    lows: Sequence[int]
+    widths: Sequence[int]
+
+    @classmethod
+    def of(cls, partition: Partition | None, on_host: Sequence[Ints]) -> "_Digits":
+        lows = [int(counts.min(initial=0)) for counts in on_host]
+        highs = [int(counts.max(initial=0)) for counts in on_host]
+        return cls(partition, on_host, lows, [high - low + 1 for low, high in zip(lows, highs, strict=True)])
+
+    @property
+    def width(self) -> int:
+        """How many numbers there are."""
+        found = 1 if self.partition is None else self.partition.size
+        for one in self.widths:
+            found *= one
+        return found
+
+    def combined(self, rows: RowList) -> Ints:
+        """[rows] the numbers."""
+        groups = self.partition.group[rows].astype(np.int64) if self.partition else np.zeros(len(rows), dtype=np.int64)
+        for counts, low, width in zip(self.on_host, self.lows, self.widths, strict=True):
+            _add_counts(rows, counts, low, width, groups)
+        return groups
+
+    def alone(self, groups: Ints) -> Ints:
+        """[groups] the numbers of their rows without pods."""
+        found = groups.astype(np.int64)
+        for low, width in zip(self.lows, self.widths, strict=True):
+            found = found * width - low
+        return found
+
+    def keys(self, numbers: Ints) -> _Keys:
+        """What the numbers stand for."""
+        rest, values = numbers, []
+        for low, more in zip(reversed(self.lows), reversed(self.widths), strict=True):
+            rest, value = np.divmod(rest, more)
+            values.append((value + low).tolist())
+        return list(zip(rest.tolist(), *reversed(values), strict=True))
+
+
+def sorting_of(
+    eq_class: EquivalenceClass, partition: Partition | None, on_host: Sequence[Ints]
+) -> BucketSorting | None:
+    """The rows of a refreshed class, sorted by group and by each of the counts on hosts; None for too many buckets."""
+    digits = _Digits.of(partition, on_host)
+    if digits.width > _WIDEST:
+        return None
+    leaders = eq_class.rows.leaders(partition) if partition and partition.size >= MANY_GROUPS else None
+    if leaders is not None:
+        return _by_leaders(eq_class, leaders, digits)
+    rows = eq_class.rows.feasible_rows()
+    present, bucket_of = _places(digits.combined(rows), digits.width)
+    if len(present) > _MOST_BUCKETS:
+        return None
+    members = np.bincount(bucket_of, minlength=len(present))
+    found = BucketSorting(digits.keys(present), members, None, eq_class, partition, on_host)
+    found.__dict__["_all"] = rows, bucket_of
+    return found
+
+
+def _by_leaders(eq_class: EquivalenceClass, leaders: GroupLeaders, digits: _Digits) -> BucketSorting | None:
+    partition, n = leaders.partition, eq_class.fleet.n
+    is_held, nobody = np.zeros(n, dtype=np.bool_), np.zeros(0, dtype=np.intp)
+    held = distinct(nobody, *[np.flatnonzero(counts[:n]) for counts in digits.on_host])
+    is_held[held] = True
+    held = held[eq_class.rows.first[held] == 0]
+    alone = leaders.members - np.bincount(partition.group[held], minlength=partition.size)
+    groups = np.flatnonzero(alone)
+    own, others = digits.alone(groups), digits.combined(held)
+    present = np.unique(np.concatenate([own, others]))
+    if len(present) > _MOST_BUCKETS:
+        return None
+    bucket = np.full(partition.size, -1, dtype=np.int64)
+    bucket[groups] = np.searchsorted(present, own)
+    held_bucket = np.searchsorted(present, others)
+    members = np.bincount(held_bucket, minlength=len(present))
+    members[bucket[groups]] += alone[groups]
+    leading = Leading(leaders, bucket, held, held_bucket, is_held)
+    return BucketSorting(digits.keys(present), members, leading, eq_class, partition, digits.on_host)
+
+
+def _places(combined: Ints, width: int) -> tuple[Ints, Ints]:
+    """The numbers that there are, ascending, and which of them each row has."""
+    present = np.flatnonzero(np.bincount(combined, minlength=1))
+    ids = np.zeros(width, dtype=np.int64)
+    ids[present] = np.arange(len(present))
+    return present, ids[combined]
+
+
+@kernel("ints ints int int out_ints")
+def _append(rows, counts, low, width, combined):  # type: ignore[no-untyped-def]
+    """Another digit for each of the numbers: the count of the row, of `width` ones from `low` on."""
+    for at in range(len(rows)):
+        combined[at] = combined[at] * width + counts[rows[at]] - low
+
+
+def _add_counts(rows: RowList, counts: Ints, low: int, width: int, combined: NDArray[np.int64]) -> None:
+    if _append.fast is not None:
+        _append.fast(rows, np.ascontiguousarray(counts), low, width, combined)
+        return
+    combined *= width
+    combined += counts[rows] - low

@@ -1,0 +1,193 @@
+"""The rows as an equivalence class sees them, and which classes have them in common.
+
+What plugins that look at single rows make of them is kept once for all classes whose pods look alike to these plugins
+(`RowTables`): of pods that differ in labels, namespace or home alone, the class of the first asks about all rows, and
+the others about those that changed since anybody asked. What clusters add, for the pod's home say, is added where it is
+needed: 100 homes with one template are one table and 100 lists of 100 numbers.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator
+from dispatcher.scheduling.equivalence.leaders import GroupLeaders, Leaders
+from dispatcher.scheduling.equivalence.partitions import Partition
+from dispatcher.scheduling.equivalence.rows import Answers, RowPlugins, RowTable, RowTableName
+from dispatcher.scheduling.equivalence.static_answers import ClusterColumn, StaticColumn, StaticFilters
+from dispatcher.scheduling.fleet.columns import RowList, grown
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.framework import Codes, Floats
+from dispatcher.scheduling.framework.class_keys import ClassKey
+from dispatcher.scheduling.framework.roles import AnswerScope, Role
+
+_NEVER = -1
+
+
+class RowTables:
+    """The tables that classes use, and the plugins that they ask; what no class uses is forgotten."""
+
+    def __init__(self, roles: Sequence[Role], fleet: FleetState) -> None:
+        self._roles, self._fleet = [role for role in roles if role.scope is AnswerScope.ROW], fleet
+        self._plugins: WeakValueDictionary[tuple[Hashable, ...], RowPlugins] = WeakValueDictionary()
+        self._tables: dict[RowTableName, RowTable] = {}
+        self._users: Counter[RowTable] = Counter()
+        self._spare: RowTable | None = None
+        self.leaders = Leaders(fleet)
+
+    def plugins(self, key: ClassKey) -> RowPlugins:
+        """Those that look at one row each, for pods of a class's key."""
+        name = tuple([key[role.key_at] for role in self._roles])
+        found = self._plugins.get(name)
+        if found is None:
+            found = RowPlugins([PluginEvaluator(role, self._fleet) for role in self._roles])
+            self._plugins[name] = found
+        return found
+
+    def take(self, plugins: RowPlugins, name: RowTableName) -> RowTable:
+        """The table by these answers; to be given back."""
+        found = self._tables.get(name)
+        if found is None:
+            found = self._tables[name] = RowTable(self._fleet, plugins, name, self._spare)
+            self._spare = None
+        self._users[found] += 1
+        return found
+
+    def give_back(self, table: RowTable) -> None:
+        """One class less uses the table."""
+        self._users[table] -= 1
+        if not self._users[table]:
+            del self._users[table], self._tables[table.name]
+            self.leaders.forget(table)
+            self._spare = table  # fresh memory costs more than the answers that go into it
+
+    def forget(self, plugins: RowPlugins) -> None:
+        """Make these anew for the next class: what they hold may be half written."""
+        for name in [name for name, one in self._plugins.items() if one is plugins]:
+            del self._plugins[name]
+
+
+class ClassRows:
+    """The rows of one class: `table`, and `by_cluster` [clusters], the points that clusters add.
+
+    Answers are those of the last refresh of the table.
+    """
+
+    def __init__(self, fleet: FleetState, tables: RowTables, key: ClassKey) -> None:
+        self._fleet, self._tables = fleet, tables
+        self.plugins = tables.plugins(key)
+        self.table: RowTable | None = None
+        self.by_cluster: Floats | None = None
+        self._version = self._flips = self._asked_at = self._plugins_at = _NEVER
+        self._total: Floats = np.zeros(0)
+        self._total_of: tuple[int, int] = (_NEVER, 0)  # of the table: version, position in `asked`
+
+    @property
+    def current(self) -> bool:
+        """Whether no other class has learned that all rows are due."""
+        return self._plugins_at == self.plugins.version
+
+    def use(
+        self,
+        static_filters: StaticFilters,
+        filters: Sequence[Answers],
+        points: Sequence[StaticColumn],
+        evaluators: Sequence[PluginEvaluator],
+    ) -> None:
+        """The active ones: `static_filters`, then `filters` in profile order; and who scores without normalising."""
+        by_cluster = [one for one in points if isinstance(one, ClusterColumn)]
+        others = tuple([one for one in points if not isinstance(one, ClusterColumn)])
+        name = static_filters, tuple(filters), others, tuple(evaluators)
+        if self.table is None or self.table.name != name:
+            before, self.table = self.table, self._tables.take(self.plugins, name)
+            self._version = _NEVER
+            if before is not None:
+                self._tables.give_back(before)
+        self.by_cluster = sum([one.points for one in by_cluster], np.zeros(1)) / GRID if by_cluster else None
+        self._total_of = _NEVER, 0
+
+    def leave(self) -> None:
+        """The class is not used any more."""
+        if self.table is not None:
+            self._tables.give_back(self.table)
+            self.table = None
+
+    def refresh(self) -> tuple[RowList | None, bool]:
+        """Bring the table up to date. Rows that may say otherwise than at the last refresh, None: any may; and whether
+        any became feasible or is no longer.
+        """
+        table = self._known
+        table.refresh()
+        rows = table.asked.since(self._asked_at) if table.version == self._version else None
+        flipped = table.flips != self._flips
+        self._version, self._flips, self._asked_at = table.version, table.flips, table.asked.position
+        self._plugins_at = self.plugins.version
+        return rows, flipped
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _known(self) -> RowTable:
+        if self.table is None:
+            raise LookupError("the class has not been refreshed")
+        return self.table
+
+    @property
+    def first(self) -> Codes:
+        """[n] the code of the first filter that refuses the row."""
+        return self._known.first
+
+    @property
+    def total(self) -> Floats:
+        """[n] the sum of the weighted scores, -inf where refused."""
+        table, by_cluster, n = self._known, self.by_cluster, self._fleet.n
+        if by_cluster is None:
+            return table.total
+        version, asked_at = self._total_of
+        rows = table.asked.since(asked_at) if version == table.version else None
+        if rows is None:
+            self._total = grown(self._total, n, 0.0)
+            np.add(table.total[:n], by_cluster[self._fleet.cluster], out=self._total[:n])
+        elif len(rows):
+            self._total = grown(self._total, n, 0.0)
+            self._total[rows] = self.totals_of(rows)
+        self._total_of = table.version, table.asked.position
+        return self._total
+
+    def totals_of(self, rows: RowList) -> Floats:
+        """[rows] the same of some rows."""
+        found: Floats = self._known.total[rows]
+        return found if self.by_cluster is None else found + self.by_cluster[self._fleet.cluster[rows]]
+
+    @property
+    def rejected(self) -> Counter[tuple[int, int]]:
+        """(reason code, cluster index) -> rows."""
+        return self._known.rejected
+
+    @property
+    def feasible(self) -> int:
+        """Rows that no filter of these refuses."""
+        return self._known.feasible
+
+    @property
+    def evaluated(self) -> int:
+        """Live rows."""
+        return self._known.evaluated
+
+    def feasible_rows(self) -> RowList:
+        """All feasible rows, ascending."""
+        return self._known.feasible_rows()
+
+    def leaders(self, partition: Partition) -> GroupLeaders | None:
+        """The best rows of groups each of which is in one cluster, so that what clusters add changes no order; None for
+        other groups.
+        """
+        if not partition.is_within(self._fleet.cluster, self._fleet.live):
+            return None
+        return self._tables.leaders.of(self._known, partition)
+
+    def take_scores(self) -> dict[int | None, Floats]:
+        """See `RowTable`."""
+        return self._known.take_scores()
