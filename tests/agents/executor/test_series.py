@@ -99,7 +99,7 @@ async def test_after_a_slow_series_all_go_alone() -> None:
         series, refs = Series(it), submitted(it)
 
         def slowly(request: Request) -> None:
-            it.clock.forward(0.1)
+            it.clock.forward(0.2)
 
         series.says = slowly
         assert {one.verdict for one in await bound(it, refs)} == {BOUND}
