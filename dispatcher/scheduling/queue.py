@@ -162,7 +162,7 @@ class SchedulingQueue:
         return batch
 
     def _take(self, group: Group, most: int) -> list[QueuedPod]:
-        taken = [group.pop() for _ in range(min(most, group.pods))]
+        taken = group.take(most)
         for item in taken:
             del self._pods[item.pod_id]
             item.state = _POPPED

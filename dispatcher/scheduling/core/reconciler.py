@@ -77,7 +77,7 @@ class Reconciler:
     def _look_at(self, tracked: Tracked, now: float) -> None:
         """Do what is due for one pod. Nearly all are in one of two states, of which little need be known."""
         source = tracked.source
-        if source is None or now < tracked.hold_until:
+        if source is None or tracked.vanished is not None or now < tracked.hold_until:
             self._look_closely(tracked, now)
         elif self._only_wants_place(tracked, source):
             self._enqueue(tracked, now)

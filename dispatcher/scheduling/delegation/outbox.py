@@ -41,7 +41,10 @@ class Outbox:
 
     def post(self, cluster: str, intent: AnyIntent) -> None:
         """Send without waiting for the answer (messages to people)."""
-        self._batches.setdefault(cluster, []).append(intent)
+        batch = self._batches.get(cluster)
+        if batch is None:
+            batch = self._batches[cluster] = []
+        batch.append(intent)
 
     def send(self, tracked: Tracked, in_flight: InFlightIntent) -> None:
         """Send the pod's next intent; it replaces an earlier one of the same pod."""
