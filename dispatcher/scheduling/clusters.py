@@ -158,7 +158,10 @@ def _not_as_pinned(view: ClusterView, uid: str) -> str:
 def fold_nodes(view: ClusterView, changes: Changes) -> Iterator[Change[Node]]:
     """Bring `view.nodes` up to date and yield what changed."""
     put = {node.name: node for node in changes.nodes}
-    for change in _fold(view.nodes, put, changes.nodes_gone, full=changes.full):
+    for node in _gone(view.nodes, put, changes.nodes_gone, full=changes.full):
+        view.shared.replace(node, None)
+        yield Change(node, None)
+    for change in _put(view.nodes, put):
         view.shared.replace(change.before, change.after)
         yield change
 
@@ -167,9 +170,9 @@ def fold_pods(view: ClusterView, changes: Changes) -> Iterator[Change[Pod]]:
     """Bring `view.pods` up to date and yield what changed."""
     put = {pod.uid: pod for pod in changes.pods}
     missing = set(changes.pods_missing)
-    for change in _fold(view.pods, put, changes.pods_gone, full=changes.full):
-        untold = change.before is not None and (changes.full or change.before.uid in missing)
-        yield change._replace(told=False) if change.after is None and untold else change
+    for pod in _gone(view.pods, put, changes.pods_gone, full=changes.full):
+        yield Change(pod, None, told=not (changes.full or pod.uid in missing))
+    yield from _put(view.pods, put)
 
 
 def fold_objects(kept: ClusterObjects, changes: Changes) -> Iterator[Change[AnyObject]]:
@@ -191,11 +194,14 @@ def fold_objects(kept: ClusterObjects, changes: Changes) -> Iterator[Change[AnyO
             yield Change(before, None)
 
 
-def _fold(known: dict[str, Seen], put: dict[str, Seen], gone: Iterable[str], *, full: bool) -> Iterator[Change[Seen]]:
+def _gone(known: dict[str, Seen], put: dict[str, Seen], gone: Iterable[str], *, full: bool) -> Iterator[Seen]:
     for key in sorted(known.keys() - put.keys() if full else set(gone)):
         before = known.pop(key, None)
         if before is not None:
-            yield Change(before, None)
+            yield before
+
+
+def _put(known: dict[str, Seen], put: dict[str, Seen]) -> Iterator[Change[Seen]]:
     for key, after in put.items():
         before = known.get(key)
         if before != after:

@@ -17,6 +17,7 @@ import heapq
 import itertools
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 from dispatcher.model.backoff import Backoff
@@ -30,14 +31,12 @@ __all__ = ["HELPED_BY", "QueuedPod", "SchedulingQueue", "WakeEvent"]
 
 IN_A_ROW = 256  # pods; with that many of a class, what a class costs to bring up to date is shared by enough of them
 AT_A_TIME = 64  # pods of a class that quota alone refuses: an event wakes so many, and the next once one has a place
+_ACTIVE, _BACKOFF, _UNSCHEDULABLE = State.ACTIVE, State.BACKOFF, State.UNSCHEDULABLE  # asked of the class it is slow
+_GATED, _WAITING, _POPPED = State.GATED, State.WAITING, State.POPPED
 _QUOTA = frozenset((Reason.QUOTA,))
-_TRIED = (State.ACTIVE, State.BACKOFF)
-_PARKED = (State.UNSCHEDULABLE, State.GATED)
+_TRIED, _PARKED = (_ACTIVE, _BACKOFF), (_UNSCHEDULABLE, _GATED)
 _Alike = tuple[Hashable, frozenset[Reason]]  # a class, and for what pods of it were refused
-
-
-def _order_of(item: QueuedPod) -> tuple[Any, ...]:
-    return item.order
+_order_of = attrgetter("order")
 
 
 class SchedulingQueue:
@@ -83,7 +82,7 @@ class SchedulingQueue:
         A pod that has a place already goes on waiting for it, whatever changes about it.
         """
         known = self._pods.get(pod_id)
-        if known is not None and (known.placed == placed or known.state is State.WAITING):
+        if known is not None and (known.placed == placed or known.state is _WAITING):
             return known
         queued_at = known.queued_at if known else now
         order = self._order(pod_id, placed, queued_at)
@@ -107,7 +106,7 @@ class SchedulingQueue:
         """Take a pod out for good, wherever it waits; unknown pods are ignored."""
         if (item := self._pods.get(pod_id)) is not None:
             self._note_left(item)
-        self._drop(pod_id)
+            self._drop(pod_id)
 
     def _note_left(self, item: QueuedPod) -> None:
         """A pod is of its class no more: others that quota refused must not wait for what becomes of it."""
@@ -118,7 +117,7 @@ class SchedulingQueue:
         item = self._pods.pop(pod_id, None)
         if item is not None:
             self._leave(item)
-            item.state = State.POPPED
+            item.state = _POPPED
 
     def get(self, pod_id: PodId) -> QueuedPod | None:
         """The waiting pod, None if it does not wait here."""
@@ -126,7 +125,7 @@ class SchedulingQueue:
 
     def counts(self) -> dict[str, int]:
         """How many pods wait in each state."""
-        return {state.value: count for state, count in self._counts.items() if state is not State.POPPED}
+        return {state.value: count for state, count in self._counts.items() if state is not _POPPED}
 
     def parked(self) -> Iterator[tuple[QueuedPod, int]]:
         """Of each class that was refused for the same, or is gated: a pod, and how many there are."""
@@ -160,11 +159,11 @@ class SchedulingQueue:
         return batch
 
     def _take(self, group: Group, most: int) -> list[QueuedPod]:
-        taken = [group.pop() for _ in range(min(most, group.pods))]
+        taken = group.take(most)
         for item in taken:
             del self._pods[item.pod_id]
-            item.state = State.POPPED
-        self._counts[State.ACTIVE] -= len(taken)
+            item.state = _POPPED
+        self._counts[_ACTIVE] -= len(taken)
         if not group.pods:
             del self._groups[group.key]
         return taken
@@ -186,8 +185,8 @@ class SchedulingQueue:
     def _end_backoffs(self, now: float) -> None:
         while self._backoff and self._backoff[0][0] <= now:
             _, _, ticket, item = heapq.heappop(self._backoff)
-            if item.state is State.BACKOFF and item.ticket == ticket:
-                self._move(item, State.ACTIVE, Cause.BACKOFF_ENDED)
+            if item.state is _BACKOFF and item.ticket == ticket:
+                self._move(item, _ACTIVE, Cause.BACKOFF_ENDED)
 
     def unschedulable(self, item: QueuedPod, reasons: frozenset[Reason], now: float) -> None:
         """A popped pod found no place for `reasons`: it waits for an event that may help."""
@@ -200,17 +199,17 @@ class SchedulingQueue:
             self._failed(item, now)
             item.reasons, item.helped_by, item.since = reasons, helped_by, now
             if item.policies != self._policies:
-                self._return(item, State.UNSCHEDULABLE, Cause.FAILED)
+                self._return(item, _UNSCHEDULABLE, Cause.FAILED)
                 continue
             parked += 1
             self._drop(item.pod_id)
             if alike is None:
                 alike = self._parked_with(item)
             alike[item.pod_id] = self._pods[item.pod_id] = item
-            item.state, item.ticket = State.UNSCHEDULABLE, next(self._tickets)
-            self._counts[State.UNSCHEDULABLE] += 1
+            item.state, item.ticket = _UNSCHEDULABLE, next(self._tickets)
+            self._counts[_UNSCHEDULABLE] += 1
             self._unflushed.append((now, item.ticket, item))
-        self.incoming[State.UNSCHEDULABLE, Cause.FAILED] += parked
+        self.incoming[_UNSCHEDULABLE, Cause.FAILED] += parked
         self._drop_flushed()
 
     def _helped_by(self, placed: Placed, reasons: frozenset[Reason]) -> WakeEvent:
@@ -225,7 +224,7 @@ class SchedulingQueue:
             item.placed = placed
             self._renew(item)
         self._failed(item, now)
-        self._return(item, State.BACKOFF, Cause.FAILED)
+        self._return(item, _BACKOFF, Cause.FAILED)
 
     def anew(self, item: QueuedPod, placed: Placed, now: float) -> None:
         """A popped pod is to be decided again at once by what is known of it now; its age stands, nothing failed."""
@@ -238,7 +237,7 @@ class SchedulingQueue:
     def hold(self, item: QueuedPod, note: str) -> None:
         """A popped pod has a place, but something holds it up: nothing here moves it on."""
         item.note = note
-        self._return(item, State.WAITING, Cause.HELD)
+        self._return(item, _WAITING, Cause.HELD)
 
     def _failed(self, item: QueuedPod, now: float) -> None:
         item.attempts += 1
@@ -300,7 +299,7 @@ class SchedulingQueue:
     def activate(self, pod_id: PodId, now: float) -> None:
         """Try an unschedulable pod again, after what is left of its back-off; others are left alone."""
         item = self._pods.get(pod_id)
-        if item is not None and item.state is State.UNSCHEDULABLE:
+        if item is not None and item.state is _UNSCHEDULABLE:
             self._ready(item, now, Cause.ACTIVATED)
 
     def flush(self, now: float) -> None:
@@ -312,7 +311,7 @@ class SchedulingQueue:
             self._try_more(self._left.popitem()[0], now)
         while self._unflushed and now - self._unflushed[0][0] >= self._flush_s:
             _, ticket, item = self._unflushed.popleft()
-            if item.state is State.UNSCHEDULABLE and item.ticket == ticket:
+            if item.state is _UNSCHEDULABLE and item.ticket == ticket:
                 self._ready(item, now, Cause.FLUSHED)
 
     def take_policies(
@@ -323,7 +322,7 @@ class SchedulingQueue:
         self._gates = gates or self._gates
         self._policies += 1
         for item in list(self._pods.values()):
-            if item.state is not State.WAITING:
+            if item.state is not _WAITING:
                 self._drop(item.pod_id)
                 self._renew(item)
                 self._pods[item.pod_id] = item
@@ -335,16 +334,16 @@ class SchedulingQueue:
         why = self._gates.gate(item.placed)
         if why is not None:
             self._leave(item)
-            item.state = State.POPPED  # what wakes it is written over: it must have left its old group first
+            item.state = _POPPED  # what wakes it is written over: it must have left its old group first
             item.reasons = frozenset((why.reason,))
             item.helped_by = self._helped_by(item.placed, item.reasons)
             item.note = why.text
-            self._move(item, State.GATED, cause)
+            self._move(item, _GATED, cause)
         else:
-            self._move(item, State.ACTIVE if item.ready_at <= now else State.BACKOFF, cause)
+            self._move(item, _ACTIVE if item.ready_at <= now else _BACKOFF, cause)
 
     def _leave(self, item: QueuedPod) -> None:
-        if item.state is not State.POPPED:
+        if item.state is not _POPPED:
             self._counts[item.state] -= 1
         group = item.group
         if group is not None:
@@ -361,18 +360,19 @@ class SchedulingQueue:
                 del self._parked[item.helped_by]
 
     def _move(self, item: QueuedPod, state: State, cause: str) -> None:
-        self._leave(item)
+        if item.state is not _POPPED:
+            self._leave(item)
         item.state = state
         item.ticket = next(self._tickets)
         self._counts[state] += 1
         self.incoming[state, cause] += 1
-        if state is State.ACTIVE:
+        if state is _ACTIVE:
             self._activate(item)
-        elif state is State.BACKOFF:
+        elif state is _BACKOFF:
             heapq.heappush(self._backoff, (item.ready_at, item.order, item.ticket, item))
         elif state in _PARKED:
             self._parked_with(item)[item.pod_id] = item
-            if state is State.UNSCHEDULABLE:
+            if state is _UNSCHEDULABLE:
                 self._unflushed.append((item.since, item.ticket, item))
                 self._drop_flushed()
 

@@ -135,19 +135,28 @@ class Group:
 
     def first(self) -> QueuedPod:
         """The first of at least one pod."""
-        if not self._sorted:
-            self._entries, self._sorted = deque(sorted(self._entries)), True
+        self._sort()
         entries = self._entries
         while not self._has(entries[0]):
             entries.popleft()
         return entries[0][2]
 
-    def pop(self) -> QueuedPod:
-        """The first of at least one pod; it is no pod of the group any more."""
-        item = self.first()
-        self._entries.popleft()
-        item.group, self.pods = None, self.pods - 1
-        return item
+    def take(self, most: int) -> list[QueuedPod]:
+        """The first pods, `most` at most, in order; they are no pods of the group any more."""
+        self._sort()
+        taken: list[QueuedPod] = []
+        entries, most = self._entries, min(most, self.pods)
+        while len(taken) < most:
+            _, ticket, item = entries.popleft()
+            if item.group is self and item.ticket == ticket:
+                item.group = None
+                taken.append(item)
+        self.pods -= most
+        return taken
+
+    def _sort(self) -> None:
+        if not self._sorted:
+            self._entries, self._sorted = deque(sorted(self._entries)), True
 
     def _has(self, entry: _Entry) -> bool:
         return entry[2].group is self and entry[2].ticket == entry[1]

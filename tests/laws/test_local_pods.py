@@ -12,11 +12,12 @@ from dispatcher.model.messages import BOUND, Changes, Outcome
 from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.model.node import Node
 from dispatcher.model.pod import Claim, Pod
+from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.delegation.in_flight import IntentKind
 from dispatcher.scheduling.delegation.protocol import ObservedState, next_step, step_of_local
-from dispatcher.scheduling.delegation.tracking import Tracked, awaits_watch
-from dispatcher.scheduling.events import Answered, ClusterChanged, SendIntents, Tick
+from dispatcher.scheduling.delegation.tracking import Reach, Tracked, awaits_watch
+from dispatcher.scheduling.events import Answered, ClusterChanged, ClusterSilent, SendIntents, Tick
 from dispatcher.scheduling.framework import Placed
 from tests.laws.cores import make_core
 
@@ -72,6 +73,69 @@ def _waiting() -> Iterator[Tracked]:
             tracked.in_flight = intents.bind("east", source, "n1", 7, "", 10.0)
             tracked.in_flight.kind, tracked.in_flight.settling = kind, settling
             yield tracked
+
+
+def _submitted() -> Iterator[Tracked]:
+    """Every kind of pod that is seen at home, with or without an intent, and as it may be held up."""
+    for tracked, begun, held in product(_waiting(), (False, True), (False, True)):
+        source, in_flight = tracked.source, tracked.in_flight
+        if source is None or in_flight is None or in_flight.kind is IntentKind.UNCLAIM or (held and not begun):
+            continue
+        yield msgspec.structs.replace(
+            tracked,
+            source=msgspec.structs.replace(source, scheduler_name=SCHEDULER_NAME),
+            in_flight=in_flight if begun else None,
+            hold_until=20.0 if held else float("-inf"),
+        )
+
+
+def _core(*, assumed: bool, silent: bool) -> SchedulerCore:
+    core = make_core(["east", "west"])
+    core.handle(ClusterChanged(Changes("east", "uid-east", "life", 0, 1, True)), 10.0)
+    if silent:
+        core.handle(ClusterSilent("east", "away"), 10.0)
+    if assumed:
+        core.fleet.place(("east", "u"), Placed(Pod("u", "default", "web"), "east"), "east", "n1", assumed=True)
+    core._reconciler._reach = Reach.of(core.clusters)
+    return core
+
+
+def _looked_at(*, assumed: bool, silent: bool) -> Iterator[tuple[Tracked, str]]:
+    """Each pod, and by which method it is looked at."""
+    core, ways = _core(assumed=assumed, silent=silent), list[str]()
+    for way in ("_enqueue", "_confirm", "_look_closely"):
+        setattr(core._reconciler, way, lambda *_, way=way: ways.append(way))
+    for tracked in _submitted():
+        core._state.seen(tracked)
+        core._reconciler._look_at(tracked, 11.0)
+        yield tracked, ways.pop()
+
+
+def _after(look: str, tracked: Tracked, *, assumed: bool, silent: bool) -> list[object]:
+    """All that may be another after a look at the pod, by the method of that name."""
+    core, in_flight = _core(assumed=assumed, silent=silent), tracked.in_flight
+    tracked = msgspec.structs.replace(tracked, in_flight=in_flight and msgspec.structs.replace(in_flight))
+    state = core._state
+    core.tracked[tracked.pod_id] = tracked
+    state.seen(tracked)
+    state.due.clear()
+    state.waiting.add(tracked.pod_id)
+    getattr(core._reconciler, look)(tracked, 11.0)
+    found = core.fleet.occupant(tracked.pod_id)
+    place = None if found is None else (found.placed, found.cluster, found.node, found.assumed)
+    queued = core.queue.state_of(tracked.pod_id)
+    return [tracked, place, queued, core.outbox.take(), state.effects, state.due, state.waiting, state._alarms]
+
+
+def test_a_pod_of_which_little_need_be_known_comes_to_what_a_close_look_finds() -> None:
+    seen: set[str] = set()
+    for assumed, silent in product((False, True), (False, True)):
+        for tracked, way in _looked_at(assumed=assumed, silent=silent):
+            if way != "_look_closely":
+                seen.add(way)
+                short = _after("_look_at", tracked, assumed=assumed, silent=silent)
+                assert short == _after("_look_closely", tracked, assumed=assumed, silent=silent)
+    assert seen == {"_enqueue", "_confirm"}
 
 
 def test_a_look_at_a_pod_that_only_waits_for_its_watch_finds_nothing_to_do() -> None:

@@ -9,9 +9,11 @@ from dispatcher.scheduling import events
 from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import intents
-from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind, Transition
+from dispatcher.scheduling.delegation.in_flight import BINDING, InFlightIntent, IntentKind, Transition
 from dispatcher.scheduling.delegation.tracking import Tracked, awaits_watch
 from dispatcher.scheduling.framework import Placed
+
+_LATER = Transition.LATER  # a member asked of its class is slow
 
 
 class Outcomes:
@@ -49,18 +51,20 @@ class Outcomes:
 
     def answered(self, outcome: Outcome, now: float) -> Tracked | None:
         """Take one outcome in; the pod that it is about, None where nothing of a pod waited for it."""
-        self._state.counters["outcomes", outcome.verdict] += 1
-        if self._state.side_intents.answered(outcome, now):
-            return None
-        found = self._state.outbox.answered(outcome, now)
+        state = self._state
+        state.counters["outcomes", outcome.verdict] += 1
+        found = state.outbox.answered(outcome, now)
         if found is None:
+            state.side_intents.answered(outcome, now)
             return None
         tracked, in_flight, transition = found
-        tracked.refusals = tracked.refusals + 1 if transition is Transition.LATER else 0
+        tracked.refusals = tracked.refusals + 1 if transition is _LATER else 0
         self._learn(tracked, in_flight, outcome.verdict, now)
-        self._learn_size(tracked, in_flight, outcome, now)
-        if transition in self._moves:
-            self._moves[transition](tracked, in_flight, outcome, now)
+        if outcome.requests:
+            self._learn_size(tracked, in_flight, outcome, now)
+        move = self._moves.get(transition)
+        if move is not None:
+            move(tracked, in_flight, outcome, now)
         return tracked
 
     def unsent(self, event: events.Unsent, now: float) -> None:
@@ -119,7 +123,7 @@ class Outcomes:
     def _learn_size(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
         """A delegate is bound, and larger than it was asked to be: it takes that much until the watch shows it."""
         source = tracked.source
-        if outcome.verdict != BOUND or not outcome.requests or source is None:
+        if outcome.verdict != BOUND or source is None:
             return
         self._state.refusals.note_size(tracked.pod_id, source, in_flight.cluster, outcome.requests, now)
         placed = Placed(source, tracked.home, self._deciding.retries.known(tracked, source, now))
@@ -156,7 +160,7 @@ class Outcomes:
 
     def _learn(self, tracked: Tracked, in_flight: InFlightIntent, verdict: str, now: float) -> None:
         """What holds now, shown by the watch or not."""
-        if verdict == BOUND and in_flight.kind in (IntentKind.BIND, IntentKind.PROXY):
+        if verdict == BOUND and in_flight.kind in BINDING:
             self._deciding.binding.bound(tracked.pod_id)
         elif verdict == CLAIMED:
             tracked.claimed_at, tracked.decided = now, in_flight.epoch

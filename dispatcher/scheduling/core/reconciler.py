@@ -5,11 +5,11 @@ observed state is put together, the fleet is made to hold the pod where it is or
 is queued, an intent is sent, or its user is told what it waits for. A fault about one pod never stops the others.
 """
 
-from dispatcher.model.pod import Pod
+from dispatcher.model.pod import TERMINAL, Pod
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.core.state import CoreState
-from dispatcher.scheduling.delegation.in_flight import ENDED_WITH_SOURCE, PLACING, InFlightIntent, settled
+from dispatcher.scheduling.delegation.in_flight import ENDED_WITH_SOURCE, PLACING, InFlightIntent, IntentKind, settled
 from dispatcher.scheduling.delegation.protocol import (
     NextStep,
     ObservedState,
@@ -26,6 +26,8 @@ from dispatcher.scheduling.framework.hints import WakeEvent
 from dispatcher.scheduling.queued import State
 
 _PAUSE_S = 1.0  # of a pod whose turn has not come
+# A member asked of its class is slow.
+_QUEUE, _NOTHING, _BIND, _GATED = Step.QUEUE, Step.NOTHING, IntentKind.BIND, State.GATED
 _TOLD = {Step.HOLD: Reason.STILL_ELSEWHERE, Step.WAIT: Reason.UNANSWERED}
 
 
@@ -73,44 +75,93 @@ class Reconciler:
         self._state.look_at(tracked, tracked.hold_until)
 
     def _look_at(self, tracked: Tracked, now: float) -> None:
-        in_flight = tracked.in_flight
+        """Do what is due for one pod. Nearly all are in one of two states, of which little need be known."""
+        source = tracked.source
+        if source is None or tracked.vanished is not None or now < tracked.hold_until:
+            self._look_closely(tracked, now)
+        elif self._only_wants_place(tracked, source):
+            self._enqueue(tracked, now)
+        elif self._only_shows_bind(tracked, source):
+            self._confirm(tracked, source, now)
+        else:
+            self._look_closely(tracked, now)
+
+    def _look_closely(self, tracked: Tracked, now: float) -> None:
+        state, pod_id, in_flight = self._state, tracked.pod_id, tracked.in_flight
         if in_flight is not None and self._is_over(tracked, in_flight, now):
-            self._state.outbox.drop(tracked)
-        if self._binding.holds(tracked.pod_id) and self._still_held(tracked, now):
+            state.outbox.drop(tracked)
+        if self._binding.holds(pod_id) and self._still_held(tracked, now):
             return
         if tracked.vanished is not None:
-            fenced = self._state.fences.of(tracked.home)
-            forget_vanished(tracked, self._state.clusters, now, self._state.timing, fenced)
+            fenced = state.fences.of(tracked.home)
+            forget_vanished(tracked, state.clusters, now, state.timing, fenced)
         self._occupy(tracked, now)
         if tracked.in_flight is not None:
             return
         if now < tracked.hold_until:
-            self._state.look_at(tracked, tracked.hold_until)
+            state.look_at(tracked, tracked.hold_until)
             return
         due = self._next_step(tracked, now)
         if due is None:
             tracked.hold_until = now + _PAUSE_S
-            self._state.look_at(tracked, tracked.hold_until)
+            state.look_at(tracked, tracked.hold_until)
             return
         step, cluster = due
-        if step is Step.QUEUE:
+        if step is _QUEUE:
             self._enqueue(tracked, now)
             return
-        self._state.queue.remove(tracked.pod_id)
+        state.queue.remove(pod_id)
         tracked.queued = False
         if step in _TOLD:
-            self._state.report(tracked, Why(_TOLD[step], cluster).text, now)
-        elif step is not Step.NOTHING:
-            state = self._state
+            state.report(tracked, Why(_TOLD[step], cluster).text, now)
+        elif step is not _NOTHING:
             attempt = Attempt(tracked, cluster, state.clusters, state.outbox.next_epoch(), state.why(tracked), now)
             state.outbox.send(tracked, intent_for(step, attempt))
         self._rest(tracked, now)
 
+    def _only_wants_place(self, tracked: Tracked, source: Pod) -> bool:
+        """Whether a pod is to be queued, since nothing was begun for it and it holds no room.
+
+        Then `_occupy` has nothing to do, and the next step is QUEUE.
+        """
+        if source.node or tracked.in_flight is not None or source.claim is not None or tracked.delegates:
+            return False
+        if source.has_finalizer or not wants_place(source) or not self._answers(tracked.pod_id[0]):
+            return False
+        return self._state.fleet.occupant(tracked.pod_id) is None and not self._binding.holds(tracked.pod_id)
+
+    def _only_shows_bind(self, tracked: Tracked, source: Pod) -> bool:
+        """Whether a pod that was assumed at home shows there, as its agent has answered, and runs on.
+
+        Then its intent is over, `_occupy` confirms its place, and the next step is NOTHING.
+        """
+        in_flight, pod_id = tracked.in_flight, tracked.pod_id
+        if in_flight is None or in_flight.kind is not _BIND or not in_flight.settling or not source.node:
+            return False
+        if source.has_finalizer or source.claim is not None or source.phase in TERMINAL or pod_id in self._state.abroad:
+            return False
+        if self._binding.holds(pod_id) or not self._answers(pod_id[0]):
+            return False
+        known = self._state.fleet.occupant(pod_id)
+        return known is not None and known.assumed
+
+    def _answers(self, home: str) -> bool:
+        return home in self._reach.ready and home not in self._reach.mute
+
+    def _confirm(self, tracked: Tracked, source: Pod, now: float) -> None:
+        """The bind is over: the pod is where it was assumed."""
+        state, pod_id = self._state, tracked.pod_id
+        state.outbox.drop(tracked)
+        state.profiles.restore(pod_id, Placed(source, pod_id[0]), pod_id[0], source.node)
+        state.queue.remove(pod_id)
+        tracked.queued = False
+        self._rest(tracked, now)
+
     def _next_step(self, tracked: Tracked, now: float) -> NextStep | None:
         """What is due; None: not yet, since others of a fenced cluster come first."""
-        if tracked.source is not None and not tracked.abroad:
-            home, reach = tracked.pod_id[0], self._reach
-            due = step_of_local(tracked.source, reachable=home in reach.ready and home not in reach.mute)
+        source = tracked.source
+        if source is not None and not tracked.abroad:
+            due = step_of_local(source, reachable=self._answers(tracked.pod_id[0]))
             if due is not None:
                 return due
         seen = self._observed_state(tracked, now)
@@ -144,18 +195,18 @@ class Reconciler:
 
     def _rest(self, tracked: Tracked, now: float) -> None:
         """Nothing to do by event: forget what is over, come back by time to what is only missing."""
-        wants = tracked.source is not None and wants_place(tracked.source)
-        if not wants:
+        state, pod_id, source = self._state, tracked.pod_id, tracked.source
+        if source is None or not wants_place(source):
             tracked.item = None  # never to be tried again: it would keep an old version of the pod
-            if self._state.profiles.nominations.drop(tracked.pod_id) is not None:
-                self._state.queue.wake(WakeEvent.POD_REMOVED, now)  # the room that was promised to it is free
-        forgotten = tracked.source is None and tracked.forgotten
+            if state.profiles.nominations.drop(pod_id) is not None:
+                state.queue.wake(WakeEvent.POD_REMOVED, now)  # the room that was promised to it is free
+        forgotten = source is None and tracked.forgotten
         if forgotten:
-            self._state.forget(tracked.pod_id)
+            state.forget(pod_id)
         if not forgotten and tracked.waits_for_time:
-            self._state.waiting.add(tracked.pod_id)
-        else:
-            self._state.waiting.discard(tracked.pod_id)
+            state.waiting.add(pod_id)
+        elif state.waiting:
+            state.waiting.discard(pod_id)
 
     def _is_over(self, tracked: Tracked, in_flight: InFlightIntent, now: float) -> bool:
         if in_flight.settling:
@@ -181,21 +232,25 @@ class Reconciler:
 
     def _occupy(self, tracked: Tracked, now: float) -> None:
         """Make the fleet hold this pod where it is, goes, or may be; nowhere once it has ended."""
-        place = place_of(tracked, self._state.fences.of(tracked.pod_id[0]))
-        known = self._state.fleet.occupant(tracked.pod_id)
+        state, pod_id = self._state, tracked.pod_id
+        place = place_of(tracked, state.fences.of(pod_id[0]))
+        known = state.fleet.occupant(pod_id)
         if place is None:
             if known is None:
                 return
             placing = tracked.in_flight is not None and tracked.in_flight.kind in PLACING and tracked.source is not None
-            if not placing and not self._binding.holds(tracked.pod_id):
-                self._state.free(tracked.pod_id, now)
-                self._evictions.gone(tracked.pod_id)
+            if not placing and not self._binding.holds(pod_id):
+                state.free(pod_id, now)
+                self._evictions.gone(pod_id)
             return
         pod, cluster, node = place
         placed = self._placed(tracked, pod, cluster, node, now)
-        there = placed.at(cluster).pod
-        if known is None or known.assumed or (known.cluster, known.node, known.placed.pod) != (cluster, node, there):
-            self._state.profiles.restore(tracked.pod_id, placed, cluster, node)
+        if (
+            known is None
+            or known.assumed
+            or (known.cluster, known.node, known.placed.pod) != (cluster, node, placed.at(cluster).pod)
+        ):
+            state.profiles.restore(pod_id, placed, cluster, node)
 
     def _placed(self, tracked: Tracked, pod: Pod, cluster: str, node: str, now: float) -> Placed:
         """The pod as it is booked there: as large as its cluster makes it, as far as no delegate shows that yet."""
@@ -220,16 +275,17 @@ class Reconciler:
             return
         tracked.queued = True
         placed = self._retries.placed(tracked, pod, now)
-        if self._retries.again(tracked, placed, now):
+        if tracked.item is not None and self._retries.again(tracked, placed, now):
             return
-        self._recall_promise(tracked, pod)
+        if pod.nominated_node:
+            self._recall_promise(tracked, pod)
         item = self._state.queue.add(tracked.pod_id, placed, now)
-        if item.state is State.GATED:
+        if item.state is _GATED:
             self._state.report(tracked, item.note, now, "SchedulingGated" if pod.gated else "Unschedulable")
 
     def _recall_promise(self, tracked: Tracked, pod: Pod) -> None:
         """status.nominatedNodeName, written in an earlier life of ours or by somebody else, is kept."""
-        if pod.nominated_node and tracked.promised is None:
+        if tracked.promised is None:
             tracked.promised = pod.nominated_node
             nominee = Nominee(tracked.pod_id, Placed(pod, tracked.home), tracked.home, pod.nominated_node)
             self._state.profiles.nominations.put(nominee)

@@ -22,10 +22,18 @@ from dispatcher.scheduling.core.retries import Retries
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.core.telling import Telling
 from dispatcher.scheduling.delegation.peers import closed_proxy
+from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.hints import OBJECT_EVENTS, ClusterEvent, WakeEvent
 
 _NODES_A_POD = 4  # so many nodes take as long as one pod
+
+
+def _is_own(before: Pod | None, after: Pod) -> bool:
+    """Whether a pod was submitted to us, now as before, and stands for no other one."""
+    if after.source is not None or not is_ours(after.scheduler_name):
+        return False
+    return before is None or (before.source is None and before.scheduler_name == after.scheduler_name)
 
 
 @dataclass
@@ -228,6 +236,9 @@ class Reports:
 
     def _pod_changed(self, view: ClusterView, change: views.Change[Pod], now: float) -> None:
         before, after, told = change
+        if after is not None and _is_own(before, after):  # nearly all that is reported
+            self._own_shown(view.name, after)
+            return
         was = self._known_owner(view, before) if before is not None else None
         owner = self._owner_of(view, after) if after is not None else None
         if was is not None and was != owner:
@@ -240,14 +251,26 @@ class Reports:
         if owner is None:
             self._foreign_changed(view.name, after.uid, change if was is None else change._replace(before=None), now)
             return
+        if after.source is None:
+            self._own_shown(view.name, after)
+            return
         tracked = self._state.track(owner)
-        if after.source is not None:
-            self._state.owners[view.name, after.uid] = owner
-            tracked.see_delegate(view.name, after)
-        else:
-            tracked.see_source(after)
-            tracked.queued = False  # labels, gates or spec may be others now: queue it anew
+        self._state.owners[view.name, after.uid] = owner
+        tracked.see_delegate(view.name, after)
         self._state.seen(tracked)
+
+    def _own_shown(self, home: str, pod: Pod) -> None:
+        """A pod submitted to us in this cluster came, or changed."""
+        state, pod_id = self._state, (home, pod.uid)
+        tracked = state.tracked.get(pod_id)
+        if tracked is None and not pod.node and pod.claim is None:  # at home, that is
+            state.tracked[pod_id] = Tracked(pod_id, pod)
+            state.due.add(pod_id)
+            return
+        tracked = tracked or state.track(pod_id)
+        tracked.see_source(pod)
+        tracked.queued = False  # labels, gates or spec may be others now: queue it anew
+        state.seen(tracked)
 
     def _known_owner(self, view: ClusterView, pod: Pod) -> PodId | None:
         """Whose a pod was taken for when it was last seen: keys may be others since."""

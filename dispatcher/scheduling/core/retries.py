@@ -32,8 +32,8 @@ class Retries:
 
     def placed(self, tracked: Tracked, pod: Pod, now: float) -> Placed:
         """A pod of ours as the cycle is handed it, with the refusals that hold now."""
-        placed = Placed(pod, tracked.home, self._state.refusals.about(tracked.pod_id, pod, now))
-        return self._state.fleet.with_use(placed)
+        pod_id = tracked.pod_id
+        return self._state.fleet.with_use(Placed(pod, pod_id[0], self._state.refusals.about(pod_id, pod, now)))
 
     def known(self, tracked: Tracked, pod: Pod, now: float) -> tuple[Refusal, ...]:
         """What clusters said of a pod that is not queued."""

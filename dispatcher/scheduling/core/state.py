@@ -93,8 +93,12 @@ class CoreState:
 
     def seen(self, tracked: Tracked) -> None:
         """A report has shown something else of it: it is due."""
-        (self.abroad.add if tracked.abroad else self.abroad.discard)(tracked.pod_id)
-        self.due.add(tracked.pod_id)
+        pod_id = tracked.pod_id
+        if tracked.abroad:
+            self.abroad.add(pod_id)
+        elif self.abroad:
+            self.abroad.discard(pod_id)
+        self.due.add(pod_id)
 
     def look_at(self, tracked: Tracked, at: float) -> None:
         """It is due then, whatever happens until then."""

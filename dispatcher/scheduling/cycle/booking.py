@@ -153,9 +153,9 @@ class Booking:
 
         Charges follow the pod: what was booked for an older version or another place is given back first.
         """
-        known, placed = self.fleet.occupant(pod_id), placed.at(cluster)
-        booked = self._reserved.get(pod_id)
-        same = known is not None and (known.cluster, known.node) == (cluster, node)
+        known, booked = self.fleet.occupant(pod_id), self._reserved.get(pod_id)
+        placed = placed.at(cluster) if placed.refused else placed
+        same = known is not None and known.node == node and known.cluster == cluster
         if booked is None or not same or booked[0].pod.requests != placed.pod.requests:
             if booked is not None:
                 self._unreserve(self.plan.reserves, *booked)

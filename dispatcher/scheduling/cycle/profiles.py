@@ -74,9 +74,9 @@ class Profiles:
         """Why a pod may not enter the queue: its scheduling gates, what the first PreEnqueue plugin says, or an
         annotation that the profile does not follow.
         """
-        plan = self.of(placed).plan
-        for key, plugin_name in self._not_followed[plan.profile] if placed.pod.annotations else ():
-            if key in placed.pod.annotations:
+        plan, pod = self.of(placed).plan, placed.pod
+        for key, plugin_name in self._not_followed[plan.profile] if pod.annotations else ():
+            if key in pod.annotations:
                 text = f"annotation {key} is not followed by profile {plan.profile}, which has no plugin {plugin_name}"
                 return Why(Reason.INVALID, text)
         for plugin in plan.pre_enqueues:
@@ -86,7 +86,7 @@ class Profiles:
                 return Why(Reason.PLUGIN_ERROR, error.plugin)
             if refused is not None:
                 return refused.why
-        return Why(Reason.GATED, ", ".join(placed.pod.gates)) if placed.pod.gated else None
+        return Why(Reason.GATED, ", ".join(pod.gates)) if pod.gated else None
 
     def helped_by(self, placed: Placed, reason: Reason) -> WakeEvent:
         """What the profile's plugins say helps against a reason of theirs; else the table of `hints`."""

@@ -31,6 +31,7 @@ class IntentKind(enum.Enum):
 
 
 PLACING = frozenset((IntentKind.BIND, IntentKind.CLAIM, IntentKind.CREATE, IntentKind.PROXY, IntentKind.UNCLAIM))
+BINDING = frozenset((IntentKind.BIND, IntentKind.PROXY))
 # What nobody wants any more once the source ends. How far it came is asked then (COLLECT), and not by trying on.
 ENDED_WITH_SOURCE = frozenset(
     (IntentKind.CREATE, IntentKind.PROXY, IntentKind.UNCLAIM, IntentKind.MIRROR, IntentKind.DELETE_SOURCE)
@@ -40,6 +41,7 @@ ENDED_WITH_SOURCE = frozenset(
 class Transition(enum.Enum):
     """What a verdict leads to."""
 
+    __hash__ = object.__hash__  # as above
     SETTLE = "settle"  # it holds: wait until the watch shows it
     CREATE = "create"  # claimed: go on with the delegate
     PROXY = "proxy"  # the delegate is bound: go on with the source
@@ -50,6 +52,8 @@ class Transition(enum.Enum):
     ABSENT = "absent"  # the API server has no such pod
     DROP = "drop"  # nothing holds: look at the world again
 
+
+_AGAIN = Transition.AGAIN  # a member asked of its class is slow
 
 TRANSITIONS: dict[tuple[IntentKind, str], Transition] = {
     (IntentKind.BIND, BOUND): Transition.SETTLE,
@@ -93,7 +97,7 @@ TRANSITIONS: dict[tuple[IntentKind, str], Transition] = {
 
 def transition_for(kind: IntentKind, verdict: str) -> Transition:
     """What a verdict leads to; UNKNOWN, and a pair without a row, mean the same intent again."""
-    return Transition.AGAIN if verdict == UNKNOWN else TRANSITIONS.get((kind, verdict), Transition.AGAIN)
+    return _AGAIN if verdict == UNKNOWN else TRANSITIONS.get((kind, verdict), _AGAIN)
 
 
 class InFlightIntent(msgspec.Struct, gc=False):
@@ -122,7 +126,7 @@ class InFlightIntent(msgspec.Struct, gc=False):
 
 def settled(in_flight: InFlightIntent, source: Pod | None, delegate: Pod | None) -> bool:
     """Whether the watch now shows the effect of a settling intent."""
-    if in_flight.kind in (IntentKind.BIND, IntentKind.PROXY):
+    if in_flight.kind in BINDING:
         return source is None or bool(source.node)
     if in_flight.kind is IntentKind.UNCLAIM:
         return source is None or not (source.claim or source.has_finalizer)

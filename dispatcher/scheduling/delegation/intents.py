@@ -19,6 +19,8 @@ from dispatcher.model.names import CLAIM, DECISION, proxy_node_name
 from dispatcher.model.pod import Pod, SourceRef
 from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind
 
+_BIND, _WORDS = IntentKind.BIND, {kind: kind.value for kind in IntentKind}  # asked of the class they are slow
+
 
 def ref(pod: Pod) -> PodRef:
     """Which pod, exactly."""
@@ -26,13 +28,13 @@ def ref(pod: Pod) -> PodRef:
 
 
 def _id(epoch: int, kind: IntentKind) -> str:
-    return f"{epoch}.{kind.value}.1"
+    return f"{epoch}.{_WORDS[kind]}.1"
 
 
 def bind(home: str, source: Pod, node: str, epoch: int, why: str, now: float) -> InFlightIntent:
     """Bind in the home cluster."""
-    intent = Bind(_id(epoch, IntentKind.BIND), ref(source), epoch, node, {DECISION: why} if why else {})
-    return InFlightIntent(IntentKind.BIND, intent, home, home, node, epoch, now)
+    intent = Bind(_id(epoch, _BIND), ref(source), epoch, node, {DECISION: why} if why else {})
+    return InFlightIntent(_BIND, intent, home, home, node, epoch, now)
 
 
 def claim(home: str, source: Pod, place: tuple[str, str, str], epoch: int, now: float) -> InFlightIntent:

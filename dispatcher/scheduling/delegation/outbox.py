@@ -16,6 +16,8 @@ from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKin
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.events import SendIntents
 
+_SETTLE, _AGAIN = Transition.SETTLE, Transition.AGAIN  # a member asked of its class is slow
+
 
 class Outbox:
     """In-flight intents by id, and the batches to send. Epochs only grow; `boot_epoch` is above all earlier ones."""
@@ -39,7 +41,10 @@ class Outbox:
 
     def post(self, cluster: str, intent: AnyIntent) -> None:
         """Send without waiting for the answer (messages to people)."""
-        self._batches.setdefault(cluster, []).append(intent)
+        batch = self._batches.get(cluster)
+        if batch is None:
+            batch = self._batches[cluster] = []
+        batch.append(intent)
 
     def send(self, tracked: Tracked, in_flight: InFlightIntent) -> None:
         """Send the pod's next intent; it replaces an earlier one of the same pod."""
@@ -63,10 +68,10 @@ class Outbox:
             return None
         in_flight = tracked.in_flight
         transition = transition_for(in_flight.kind, outcome.verdict)
-        if transition is Transition.SETTLE:
+        if transition is _SETTLE:
             in_flight.settling, in_flight.sent_at = True, now
             heapq.heappush(self._settling, (now, tracked.pod_id))
-        elif transition is Transition.AGAIN:
+        elif transition is _AGAIN:
             self._retry_later(tracked, in_flight, now)
         return tracked, in_flight, transition
 

@@ -26,12 +26,13 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from dispatcher.model.names import PROXY_NODE_PREFIX
-from dispatcher.model.pod import Pod
+from dispatcher.model.pod import TERMINAL, Pod
 
 
 class Step(enum.Enum):
     """What to do next for one source pod."""
 
+    __hash__ = object.__hash__  # looked up for every pod; Enum's own hash is a call of Python
     NOTHING = "nothing"
     HOLD = "hold"  # it wants a place, but still runs in a cluster that it did not go to
     WAIT = "wait"  # claimed for a cluster that is lost, in which its delegate may run
@@ -143,14 +144,15 @@ def _with_source(seen: ObservedState, source: Pod, target: str) -> NextStep:
 
 def target_of(home: str, source: Pod) -> str:
     """The cluster the source's delegate belongs in, "" if it has none. Where it is bound, no annotation has a say."""
-    if source.node:
-        return source.node.removeprefix(PROXY_NODE_PREFIX) if source.node.startswith(PROXY_NODE_PREFIX) else ""
+    node = source.node
+    if node:
+        return node.removeprefix(PROXY_NODE_PREFIX) if node.startswith(PROXY_NODE_PREFIX) else ""
     return source.claim.cluster if source.claim is not None and source.claim.cluster != home else ""
 
 
 def wants_place(source: Pod) -> bool:
     """Whether a pod still is to be scheduled."""
-    return not (source.node or source.terminating or source.terminal)
+    return not (source.node or source.terminating or source.phase in TERMINAL)
 
 
 def _fenced_copies(seen: ObservedState, source: Pod, target: str) -> dict[str, Pod]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from dispatcher.model.names import CLAIM
-from dispatcher.model.pod import Pod, PodId
+from dispatcher.model.pod import TERMINAL, Pod, PodId
 from dispatcher.model.signatures import read_claim
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind
@@ -14,6 +14,7 @@ from dispatcher.scheduling.delegation.protocol import ObservedState, target_of
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.queue import QueuedPod
 
+_BIND = IntentKind.BIND  # a member asked of its class is slow
 HIGHEST_PRIORITY = 2**31 - 1  # of Kubernetes' int32
 
 
@@ -93,7 +94,9 @@ class Tracked(msgspec.Struct, gc=False):
     def abroad(self) -> bool:
         """Whether it may have to do with any other cluster than its own, or is not seen there."""
         source = self.source
-        return source is None or bool(self.delegates) or bool(target_of(self.pod_id[0], source))
+        if source is None or self.delegates:
+            return True
+        return bool(source.node or source.claim) and bool(target_of(self.pod_id[0], source))
 
     def touches(self, cluster: str) -> bool:
         """Whether that cluster's readiness matters to what is due here."""
@@ -104,7 +107,7 @@ class Tracked(msgspec.Struct, gc=False):
         """The home cluster reported the source pod. None: it went; `told` if its API server said so."""
         self.vanished = None if told or pod is not None else self._unseen_abroad()
         self.source = pod
-        self._seen(self.home, pod, told=told)
+        self._seen(self.pod_id[0], pod, told=told)
 
     def _unseen_abroad(self) -> Pod | None:
         """The source, if its delegate may run in a cluster that has not shown where, nor said that it is gone."""
@@ -123,21 +126,22 @@ class Tracked(msgspec.Struct, gc=False):
         self._seen(cluster, pod, told=told)
 
     def _seen(self, cluster: str, pod: Pod | None, *, told: bool) -> None:
-        self.missing_since.pop(cluster, None)
+        if self.missing_since:
+            self.missing_since.pop(cluster, None)
         if self.refusals:  # what was refused may be another step now
             self.hold_until = float("-inf")
         if pod is None and told:
             self.gone |= {cluster}
-        elif cluster in self.gone:
+        elif self.gone and cluster in self.gone:
             self.gone -= {cluster}
-        if cluster == self.home and pod is not None:
+        if pod is not None and cluster == self.pod_id[0]:
             self.orphaned_at = None
 
 
 def awaits_watch(tracked: Tracked) -> bool:
     """Whether all that a pod waits for is its bind at home, just answered, and that the watch shows it."""
     in_flight, source = tracked.in_flight, tracked.source
-    if in_flight is None or source is None or in_flight.kind is not IntentKind.BIND:
+    if in_flight is None or source is None or in_flight.kind is not _BIND:
         return False
     return not (source.node or source.claim or tracked.delegates)
 
@@ -309,11 +313,11 @@ def place_of(tracked: Tracked, fenced: frozenset[str] = frozenset()) -> tuple[Po
         pod = tracked.delegates[cluster]
         if pod.node and not pod.terminal:
             return _as_submitted(tracked.source, pod), cluster, pod.node
-    source = tracked.source or tracked.vanished
-    if source is None or source.terminal:
+    source, home = tracked.source or tracked.vanished, tracked.pod_id[0]
+    if source is None or source.phase in TERMINAL:
         return None
     claim = source.claim
-    if claim is None or claim.cluster == tracked.home:
-        return (source, tracked.home, source.node) if source.node else None
+    if claim is None or claim.cluster == home:
+        return (source, home, source.node) if source.node else None
     ended = claim.cluster in tracked.gone | fenced or any(pod.terminal for pod in tracked.delegates.values())
     return None if ended else (source, claim.cluster, claim.node)

@@ -186,17 +186,19 @@ class FleetState(DerivedReadings):
 
     def place(self, pod_id: PodId, placed: Placed, cluster: str, node: str, *, assumed: bool) -> None:
         """Enter a pod on a node; again with the same place is no change, with another it moves, exactly."""
-        row = self.row_of(cluster, node)
+        old, pod = self._occupants.get(pod_id), placed.pod
+        stays = old is not None and old.node == node and old.cluster == cluster
+        row = old.row if old is not None and stays else None
+        if row is None:
+            row = self.row_of(cluster, node)
         if not assumed:  # a record that lasts
-            self._dicts.share(placed.pod)
-            if row is not None and placed.pod.node == node:
+            self._dicts.share(pod)
+            if row is not None and pod.node == node:
                 node = self._places[row][1]
-                msgspec.structs.force_setattr(placed.pod, "node", node)
-        old = self._occupants.get(pod_id)
-        stays = old is not None and old.cluster == cluster and old.node == node
-        if old is not None and stays and weighs_the_same(old.placed.pod, placed.pod):
-            was, pod = old.placed.pod, placed.pod
-            if old.row is not None and (was.started, was.priority) != (pod.started, pod.priority):
+                msgspec.structs.force_setattr(pod, "node", node)
+        if old is not None and stays and weighs_the_same(old.placed.pod, pod):
+            was = old.placed.pod
+            if old.row is not None and (was.started != pod.started or was.priority != pod.priority):
                 self.starts.append(old.row)
             old.placed, old.assumed = placed, assumed
             return

@@ -1,7 +1,7 @@
 """What pods take on a row: who sits where, their share of the columns, and which of it no reading shows yet."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, repeat
 from operator import attrgetter
 from typing import Any
 
@@ -47,14 +47,17 @@ class Occupant(msgspec.Struct, eq=False, gc=False):
         return self.settles or self.unseen_cpu or self.unseen_memory
 
 
+_weighed_by = attrgetter(
+    "requests", "expected", "ports", "volumes", "labels", "namespace", "terminating", "pod_affinity",
+    "pod_anti_affinity",
+)  # fmt: skip
+
+
 def weighs_the_same(one: Pod, other: Pod) -> bool:
     """Whether two versions of a pod take and count the same, so that nothing has to be rewritten."""
     return one is other or (
-        one.requests == other.requests
-        and one.expected == other.expected
-        and one.ports == other.ports
-        and one.volumes == other.volumes
-        and _counts_alike(one, other)
+        _weighed_by(one) == _weighed_by(other)
+        and one.annotations.get(DOMAIN_SCOPE) == other.annotations.get(DOMAIN_SCOPE)
     )
 
 
@@ -169,8 +172,8 @@ class SharedDicts:
         whose = (pod.namespace, pod.owner)
         last = self._last.get(whose)
         if last is not None and last == _shared_of(pod):
-            for field, value in zip(_SHARED, last, strict=True):
-                msgspec.structs.force_setattr(pod, field, value)
+            for _ in map(msgspec.structs.force_setattr, repeat(pod), _SHARED, last):
+                pass
             return
         self._share_anew(pod)
         if len(self._last) > self._limit:

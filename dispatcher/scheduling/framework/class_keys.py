@@ -39,9 +39,11 @@ class ClassKeys:
 
     def of(self, placed: Placed, make: Callable[[Placed], ClassKey]) -> ClassKey:
         """The key that `make` makes of the pod, or has made of another one like it."""
-        template = template_of(placed.pod)
-        looked = (template, placed.refused, placed.counts_as, *[ask(placed) for ask in self._asked])
-        whose = (placed.home, placed.pod.namespace, placed.pod.owner)
+        pod = placed.pod
+        looked: _Looked = (template_of(pod), placed.refused, placed.counts_as)
+        if self._asked:
+            looked += tuple([ask(placed) for ask in self._asked])
+        whose = (placed.home, pod.namespace, pod.owner)
         known = self._known.get(whose)
         if known is not None and known[0] == looked:
             return known[1]

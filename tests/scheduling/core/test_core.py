@@ -15,7 +15,7 @@ from dispatcher.model.objects import AnyObject, Namespace, ObjectRef, StorageCla
 from dispatcher.model.pod import Claim, Pod, PodAffinity, PodAffinityTerm, SourceRef, Toleration
 from dispatcher.scheduling.clusters import GapError
 from dispatcher.scheduling.core import SchedulerCore
-from dispatcher.scheduling.delegation.tracking import Tracked, place_of
+from dispatcher.scheduling.delegation.protocol import wants_place
 from dispatcher.scheduling.events import (
     Answered,
     ClusterChanged,
@@ -94,12 +94,12 @@ def test_a_report_that_skips_revisions_is_refused_and_changes_nothing() -> None:
 def test_a_fault_about_one_pod_is_told_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     core = make_core(("east",))
 
-    def faulty(tracked: Tracked, fenced: frozenset[str]) -> object:
-        if tracked.pod_id[1] == "uid-cursed":
+    def faulty(source: Pod) -> bool:
+        if source.uid == "uid-cursed":
             raise ZeroDivisionError("cursed")
-        return place_of(tracked, fenced)
+        return wants_place(source)
 
-    monkeypatch.setattr("dispatcher.scheduling.core.reconciler.place_of", faulty)
+    monkeypatch.setattr("dispatcher.scheduling.core.reconciler.wants_place", faulty)
     effects = report(core, pod("cursed"), pod("good"))
     assert any(isinstance(effect, OperatorWarning) and "uid-cursed" in effect.text for effect in effects)
     assert [bind.pod.name for bind in intents(core.handle(Tick(), 1.0), Bind)] == ["good"]  # type: ignore[attr-defined]
