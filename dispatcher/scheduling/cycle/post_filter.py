@@ -3,7 +3,6 @@
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -86,12 +85,12 @@ class PostFilters:
         placed, fleet, answers = refused.placed, self._fleet, []
         alone = self._nominations.without_all if leans_on_pods(placed.pod) and self._nominations.any_placed else None
         promised = Promised(nominee, alone)
-        trial = FleetTrial(self._plan, fleet, placed, first, self._least.refresh(), self.may_evict, promised)
         known = self._known_of((key, placed.pod.priority, placed.home))
         known.forget()
+        trial = FleetTrial(self._plan, fleet, placed, first, self._least.refresh(), self.may_evict, promised, known)
         for plugin in self._plan.post_filters:
             try:
-                with trial.of(partial(known.rows, plugin.name)):
+                with trial.of(plugin.name):
                     answer = guarded(plugin, plugin.post_filter, cycle, placed, trial, self._view)
             except PluginError as error:
                 self._fault(error)  # the pod keeps the reasons it has
