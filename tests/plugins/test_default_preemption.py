@@ -341,7 +341,12 @@ def test_nodes_where_all_lower_pods_are_too_few_are_not_tried(monkeypatch: pytes
     """A node that an equal pod has taken for the most part has one lower pod left, which frees too little."""
     tried: list[int] = []
     lower = FleetTrial.lower
-    monkeypatch.setattr(FleetTrial, "lower", lambda self, row: tried.append(row) or lower(self, row))
+
+    def noting(self: FleetTrial, row: int) -> Sequence[Victim]:
+        tried.append(row)
+        return lower(self, row)
+
+    monkeypatch.setattr(FleetTrial, "lower", noting)
     state = full(n1=[Low("equal", 100, cpu=2), Low("left", cpu=2)], n2=[Low("a"), Low("b"), Low("c"), Low("d")])
     result = refused(by_room(state), urgent().cpu(4))
     assert (result.nominated, names(result.victims)) == (("a", "n2"), ["a", "b", "c", "d"])

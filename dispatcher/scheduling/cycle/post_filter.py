@@ -2,8 +2,8 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import replace
 
+import msgspec
 import numpy as np
 
 from dispatcher.model.reasons import Why
@@ -125,4 +125,5 @@ class PostFilters:
             self._nominations.drop(pod_id)
         victims = frozenset(one.pod_id for one in found.victims)
         self._nominations.put(Nominee(refused.pod_id, placed, cluster, node, victims))
-        return replace(refused, nominated=(cluster, node), victims=found.victims, displaced=tuple(displaced))
+        promised = {"nominated": (cluster, node), "victims": found.victims, "displaced": tuple(displaced)}
+        return msgspec.structs.replace(refused, **promised)

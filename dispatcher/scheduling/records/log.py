@@ -16,8 +16,9 @@ class DecisionLog:
     def add(self, result: Decision | Unschedulable) -> None:
         """Keep a result, in place of an older one of the same pod."""
         by_pod, pod_id = self._by_pod, result.pod_id
+        if pod_id in by_pod:
+            by_pod.move_to_end(pod_id)
         by_pod[pod_id] = result
-        by_pod.move_to_end(pod_id)
         if len(by_pod) > self._limit:
             by_pod.popitem(last=False)
 
