@@ -9,9 +9,10 @@ import numpy as np
 from dispatcher.model.reasons import Why
 from dispatcher.scheduling.cycle.second_pass import leans_on_pods
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.least_pods import LeastPods
 from dispatcher.scheduling.fleet.nominations import Nominations, Nominee
 from dispatcher.scheduling.fleet.occupants import Occupant
-from dispatcher.scheduling.fleet.trial import KEPT_S, FleetTrial, Known, LeastPods, Promised
+from dispatcher.scheduling.fleet.trial import KEPT_S, FleetTrial, Known, Promised
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Codes, CycleState
 from dispatcher.scheduling.framework.class_keys import ClassKey
