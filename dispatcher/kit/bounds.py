@@ -1,4 +1,4 @@
-"""The laws of plugins with bounds: no score passes its upper bound, a filter by room refuses only where some lacks."""
+"""The laws of plugins with bounds: no score passes its upper bound, a filter by room refuses just where some lacks."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ def bound_laws(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
         if isinstance(plugin, BoundedScore):
             yield from _passed(plugin, state, least_expected(placed), fleet)
         if isinstance(plugin, RoomFilter):
-            yield from _refused_with_room(plugin, state, fleet)
+            yield from _not_by_room(plugin, state, fleet)
 
 
 def _passed(plugin: BoundedScore, state: object, asked: tuple[int, int], fleet: FleetView) -> Iterator[str]:
@@ -35,7 +35,7 @@ def _passed(plugin: BoundedScore, state: object, asked: tuple[int, int], fleet: 
         yield "a score is higher than its upper bound"
 
 
-def _refused_with_room(plugin: RoomFilter, state: object, fleet: FleetView) -> Iterator[str]:
+def _not_by_room(plugin: RoomFilter, state: object, fleet: FleetView) -> Iterator[str]:
     wanted = plugin.wants(state)
     if wanted is None:
         return
@@ -43,5 +43,8 @@ def _refused_with_room(plugin: RoomFilter, state: object, fleet: FleetView) -> I
     for name, amount in wanted:
         column = fleet.axis.column(name)
         room &= False if column is None else fleet.nodes.allocatable[column] - fleet.nodes.requested[column] >= amount
-    if plugin.filter(state, fleet, slice(0, fleet.n))[room].any():
+    refused = plugin.filter(state, fleet, slice(0, fleet.n)) != 0
+    if refused[room].any():
         yield "filter refuses a node on which all that wants() tells of is free"
+    if not refused[~room & fleet.nodes.live].all():
+        yield "filter lets a node pass on which not all that wants() tells of is free"

@@ -147,7 +147,23 @@ class _Tried:
         """The answer for each of `rows`; answers of one row must rest on that row alone, or it is one row."""
         answers: dict[int, _Candidate | tuple[str, ...]] = dict.fromkeys(rows.tolist(), _NOBODY)
         victims = {row: _by_importance(self._trial.lower(row)) for row in answers}
-        tried = np.asarray([row for row, pods in victims.items() if pods], dtype=np.intp)
+        for row, pods in victims.items():
+            found = self._reckoned(row, pods) if pods else None
+            if found is not None:
+                answers[row] = found
+        due = [row for row, pods in victims.items() if pods and answers[row] is _NOBODY]
+        return answers if not due else answers | self._tried(np.asarray(due, dtype=np.intp), victims)
+
+    def _reckoned(self, row: int, victims: list[Victim]) -> _Candidate | None:
+        """What trying would find, where the trial knows it without; None: try."""
+        queue = self._by_budgets(victims)
+        stays = self._trial.staying(row, [victim for victim, _ in queue])
+        evicted = [] if stays is None else [one for one, stay in zip(queue, stays, strict=True) if not stay]
+        return _candidate(self._fleet.nodes.name_of(row), row, evicted) if evicted else None
+
+    def _tried(self, tried: RowList, victims: dict[int, list[Victim]]) -> dict[int, "_Candidate | tuple[str, ...]"]:
+        """The answers of rows with pods that may go."""
+        answers: dict[int, _Candidate | tuple[str, ...]] = dict.fromkeys(tried.tolist(), _NOBODY)
         everybody = [one for row in tried.tolist() for one in victims[row]]
         self._trial.without(everybody)
         codes = self._trial.codes(tried)

@@ -54,7 +54,7 @@ from dispatcher.scheduling.rules.eligibility import (
     tolerations_key,
     topology_key,
 )
-from dispatcher.scheduling.rules.spread import Area, Spread, WholeAreas, area_of, spread_key
+from dispatcher.scheduling.rules.spread import Area, Spread, WholeAreas, area_of, spread_key, with_domains
 from dispatcher.scheduling.rules.spread_args import (
     APP,
     APP_DEFAULTS,
@@ -174,21 +174,20 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
     def _areas(
         self, rules: Sequence[SpreadConstraint], placed: Placed, fleet: FleetView, *, strict: bool
     ) -> tuple[Area, ...]:
-        pod, base = placed.pod, _open_rows(placed, fleet)
-        for rule in rules if strict else ():
-            whole = fleet.topology.domain(topology_key(rule.key, pod)) >= 0
-            base = whole & (fleet.nodes.live if base is None else base)
-        found = [(rule, self._policies(rule, placed, fleet, base)) for rule in rules]
-        return tuple(
-            self._whole.area_of(rule, pod, fleet) if open_ is None else area_of(rule, pod, fleet, open_)
-            for rule, open_ in found
-        )
-
-    def _policies(self, rule: SpreadConstraint, placed: Placed, fleet: FleetView, base: Bools | None) -> Bools | None:
-        pod, live = placed.pod, fleet.nodes.live
-        if rule.honor_affinity and selection_key(pod) is not None:
-            base = (live if base is None else base) & self._masks.selected(pod, fleet, slice(0, fleet.n))
-        return (live if base is None else base) & tolerated(placed, fleet) if rule.honor_taints else base
+        pod, open_ = placed.pod, _open_rows(placed, fleet)
+        levels = tuple([topology_key(rule.key, pod) for rule in rules]) if strict else ()
+        selects, found = selection_key(pod) is not None, list[Area]()
+        for rule in rules:
+            if open_ is None and not (rule.honor_affinity and selects) and not rule.honor_taints:
+                found.append(self._whole.area_of(rule, pod, fleet, levels))
+                continue
+            eligible = with_domains(fleet, levels, open_)
+            if rule.honor_affinity and selects:
+                eligible = eligible & self._masks.selected(pod, fleet, slice(0, fleet.n))
+            if rule.honor_taints:
+                eligible = eligible & tolerated(placed, fleet)
+            found.append(area_of(rule, pod, fleet, eligible))
+        return tuple(found)
 
     def refresh(self, state: _Ground | Refuse | Skip, placed: Placed, fleet: FleetView) -> _Ground | Refuse | Skip:
         """Count anew on the same ground."""

@@ -24,8 +24,8 @@ from dispatcher.model.backoff import Backoff
 from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import Placed, QueueSort
-from dispatcher.scheduling.framework.hints import HELPED_BY, NEVER, NODES, ClusterEvent, WakeEvent
-from dispatcher.scheduling.queued import Cause, Gates, Group, NoPlugins, Parked, QueuedPod, State
+from dispatcher.scheduling.framework.hints import HELPED_BY, ClusterEvent, WakeEvent
+from dispatcher.scheduling.queued import Cause, Gates, Group, NoPlugins, Parked, QueuedPod, State, helped_by_of
 
 __all__ = ["HELPED_BY", "QueuedPod", "SchedulingQueue", "WakeEvent"]
 
@@ -159,9 +159,9 @@ class SchedulingQueue:
         return batch
 
     def _take(self, group: Group, most: int) -> list[QueuedPod]:
-        taken = group.take(most)
+        taken, pods = group.take(most), self._pods
         for item in taken:
-            del self._pods[item.pod_id]
+            del pods[item.pod_id]
             item.state = _POPPED
         self._counts[_ACTIVE] -= len(taken)
         if not group.pods:
@@ -194,29 +194,29 @@ class SchedulingQueue:
 
     def unschedulable_all(self, items: Sequence[QueuedPod], reasons: frozenset[Reason], now: float) -> None:
         """The same of several that were popped together, all for the same reasons."""
-        helped_by, alike, parked = self._helped_by(items[0].placed, reasons), None, 0
+        helped_by, alike, attempts = helped_by_of(self._gates, items[0].placed, reasons), None, 0
+        parked, pods, unflushed, tickets = 0, self._pods, self._unflushed, self._tickets
         for item in items:
-            self._failed(item, now)
+            if item.attempts != attempts or alike is None:
+                attempts = item.attempts
+                ready_at = now + self._pause.after(attempts + 1)
+            item.attempts, item.ready_at = attempts + 1, ready_at  # as `_failed`
             item.reasons, item.helped_by, item.since = reasons, helped_by, now
             if item.policies != self._policies:
                 self._return(item, _UNSCHEDULABLE, Cause.FAILED)
                 continue
             parked += 1
-            self._drop(item.pod_id)
+            pod_id = item.pod_id
+            if pod_id in pods:
+                self._drop(pod_id)
             if alike is None:
                 alike = self._parked_with(item)
-            alike[item.pod_id] = self._pods[item.pod_id] = item
-            item.state, item.ticket = _UNSCHEDULABLE, next(self._tickets)
+            alike[pod_id] = pods[pod_id] = item
+            item.state, item.ticket = _UNSCHEDULABLE, next(tickets)
             self._counts[_UNSCHEDULABLE] += 1
-            self._unflushed.append((now, item.ticket, item))
+            unflushed.append((now, item.ticket, item))
         self.incoming[_UNSCHEDULABLE, Cause.FAILED] += parked
         self._drop_flushed()
-
-    def _helped_by(self, placed: Placed, reasons: frozenset[Reason]) -> WakeEvent:
-        helped_by = NEVER if reasons else NODES  # without a single node there was nothing to refuse it
-        for reason in reasons:
-            helped_by |= self._gates.helped_by(placed, reason)
-        return helped_by
 
     def retry(self, item: QueuedPod, now: float, placed: Placed | None = None) -> None:
         """A popped pod had a place that came to nothing: it is decided anew, as `placed`, after its back-off."""
@@ -336,7 +336,7 @@ class SchedulingQueue:
             self._leave(item)
             item.state = _POPPED  # what wakes it is written over: it must have left its old group first
             item.reasons = frozenset((why.reason,))
-            item.helped_by = self._helped_by(item.placed, item.reasons)
+            item.helped_by = helped_by_of(self._gates, item.placed, item.reasons)
             item.note = why.text
             self._move(item, _GATED, cause)
         else:

@@ -10,7 +10,7 @@ import msgspec
 from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.framework import Placed
-from dispatcher.scheduling.framework.hints import HELPED_BY, NEVER, ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.hints import HELPED_BY, NEVER, NODES, ClusterEvent, WakeEvent
 
 _NO_REASON: frozenset[Reason] = frozenset()
 
@@ -29,6 +29,14 @@ class Gates(Protocol):
     def worth(self, event: ClusterEvent, placed: Placed, reasons: frozenset[Reason]) -> bool:
         """Whether an event of that kind may really help a pod refused for these (queueing hints)."""
         ...
+
+
+def helped_by_of(gates: Gates, placed: Placed, reasons: frozenset[Reason]) -> WakeEvent:
+    """Which events may help a pod refused for these."""
+    helped_by = NEVER if reasons else NODES  # without a single node there was nothing to refuse it
+    for reason in reasons:
+        helped_by |= gates.helped_by(placed, reason)
+    return helped_by
 
 
 class NoPlugins:
@@ -135,28 +143,26 @@ class Group:
 
     def first(self) -> QueuedPod:
         """The first of at least one pod."""
-        self._sort()
-        entries = self._entries
+        entries = self._in_order()
         while not self._has(entries[0]):
             entries.popleft()
         return entries[0][2]
 
     def take(self, most: int) -> list[QueuedPod]:
-        """The first pods, `most` at most, in order; they are no pods of the group any more."""
-        self._sort()
-        taken: list[QueuedPod] = []
-        entries, most = self._entries, min(most, self.pods)
-        while len(taken) < most:
+        """The first pods, `most` at most; they are no pods of the group any more."""
+        entries, taken, wanted = self._in_order(), list[QueuedPod](), min(most, self.pods)
+        while len(taken) < wanted:
             _, ticket, item = entries.popleft()
-            if item.group is self and item.ticket == ticket:
+            if item.group is self and item.ticket == ticket:  # as `_has`, which costs a call
                 item.group = None
                 taken.append(item)
-        self.pods -= most
+        self.pods -= len(taken)
         return taken
 
-    def _sort(self) -> None:
+    def _in_order(self) -> deque[_Entry]:
         if not self._sorted:
             self._entries, self._sorted = deque(sorted(self._entries)), True
+        return self._entries
 
     def _has(self, entry: _Entry) -> bool:
         return entry[2].group is self and entry[2].ticket == entry[1]

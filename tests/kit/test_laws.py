@@ -340,6 +340,22 @@ def test_bounds_that_do_not_hold_are_told() -> None:
     ]
 
 
+class Lenient(Boastful):
+    """Wants room, and takes a node without any."""
+
+    name: ClassVar[str] = "Lenient"
+
+    def wants(self, state: object) -> Sequence[tuple[str, int]] | None:
+        return (("pods", 10**9),)
+
+    def filter(self, state: object, fleet: FleetView, rows: Rows) -> Codes:
+        return np.zeros(len(fleet.nodes.live[rows]), dtype=np.uint16)
+
+
+def test_a_filter_by_room_that_passes_where_none_is_free_is_told() -> None:
+    assert "filter lets a node pass on which not all that wants() tells of is free" in broken_laws(Lenient())
+
+
 class ByPods(Score[None]):
     """Fewer pods are better: on the row itself, or (`everywhere`) on all of them."""
 

@@ -2,17 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from dispatcher.model.objects import PersistentVolumeClaim, PodDisruptionBudget
+from dispatcher.model.objects import Namespace, PersistentVolumeClaim, PodDisruptionBudget
 from dispatcher.model.pod import CLAIM, Volume
+from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.cycle.cycle import Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.fleet.trial import FleetTrial
-from dispatcher.scheduling.framework import Codes, FleetView, Plugin, Rows
+from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, Placed, Plugin, Rows
 from dispatcher.scheduling.framework.lifecycle import Victim
 from tests.builders import NodeBuilder, PodBuilder, fleet, node, pod, put, selector
 from tests.plugins.asking import make
@@ -312,3 +314,87 @@ def test_filters_that_rest_on_nodes_alone_are_asked_about_a_row_once(monkeypatch
     monkeypatch.setattr(Ready, "filter", noted)
     assert names(refused(one, urgent().cpu(3)).victims) == ["b", "c", "d"]
     assert asked.count(0) <= 2  # by the class, and by the trial, which looks five times
+
+
+def by_room(state: FleetState, *more: Plugin) -> Scheduler:
+    """What the pods on a node take is its room alone."""
+    chosen: tuple[Plugin, ...] = (Ready(), make("NodeResourcesFit"), *more, make("DefaultPreemption"))
+    return Scheduler(profile(**{one.name: 1.0 for one in chosen}), chosen, state)
+
+
+def test_where_only_room_is_missing_no_pod_is_moved_to_find_the_victims(monkeypatch: pytest.MonkeyPatch) -> None:
+    def moved(self: FleetTrial, victims: Sequence[Victim]) -> None:
+        raise AssertionError([victim.placed.pod.name for victim in victims])
+
+    state = full(n1=[Low("a", 9, cpu=2), Low("b", 5), Low("c", 3)])
+    one = by_room(state)
+    monkeypatch.setattr(FleetTrial, "without", moved)
+    assert names(refused(one, urgent().cpu(1)).victims) == ["c"]
+    bulky = by_room(full(n1=[Low("bulky", 9, cpu=3), Low("slim", 5)]))
+    assert names(refused(bulky, urgent().cpu(2)).victims) == ["bulky"]
+    monkeypatch.undo()
+    one.nominations.drop(("a", "uid-urgent"))
+    assert names(refused(one, urgent().cpu(2).port(80)).victims) == ["b", "c"]
+
+
+def test_nodes_where_all_lower_pods_are_too_few_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that an equal pod has taken for the most part has one lower pod left, which frees too little."""
+    tried: list[int] = []
+    lower = FleetTrial.lower
+
+    def noting(self: FleetTrial, row: int) -> Sequence[Victim]:
+        tried.append(row)
+        return lower(self, row)
+
+    monkeypatch.setattr(FleetTrial, "lower", noting)
+    state = full(n1=[Low("equal", 100, cpu=2), Low("left", cpu=2)], n2=[Low("a"), Low("b"), Low("c"), Low("d")])
+    result = refused(by_room(state), urgent().cpu(4))
+    assert (result.nominated, names(result.victims)) == (("a", "n2"), ["a", "b", "c", "d"])
+    assert tried == [1]
+    state = full(n1=[Low("equal", 100, cpu=2), Low("left", cpu=2)])
+    assert "1 Insufficient cpu" in refused(by_room(state), urgent().cpu(4)).message.split("preemption:")[1]
+
+
+def test_pods_of_several_priorities_make_room_together() -> None:
+    state = full(n1=[Low("a", 0), Low("b", 5, cpu=3)], n2=[Low("c", 6, cpu=4)])
+    assert names(refused(by_room(state), urgent()).victims) == ["b", "a"]
+
+
+class OfNamespace(Filter[bool]):
+    """Refuses every node while the namespace has no label."""
+
+    name: ClassVar[str] = "OfNamespace"
+    depends: ClassVar[Depends] = Depends.NODE
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def class_key(self, placed: Placed) -> None:
+        return None
+
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> bool:
+        self.asked += 1
+        return bool(fleet.objects.of("a", Namespace)["default"].labels)
+
+    def filter(self, state: bool, fleet: FleetView, rows: Rows) -> Codes:
+        code = 0 if state else fleet.reasons.code(Reason.INSUFFICIENT, "kindness")
+        return np.full(len(fleet.nodes.live[rows]), code, dtype=np.uint16)
+
+
+def test_what_a_filter_looked_at_is_kept_for_the_next_trial_until_it_changes() -> None:
+    fussy, state = OfNamespace(), full(n1=[Low("a", cpu=4)], n2=[Low("b", cpu=4)], n3=[Low("c", cpu=4)])
+    state.kept.put("a", Namespace("default", {"kind": "yes"}))
+    one = by_room(state, fussy)
+
+    def ask(number: int) -> tuple[list[str], int]:
+        before, what = fussy.asked, pod(f"urgent{number}").cpu(4).priority(100)
+        return names(refused(one, what).victims), fussy.asked - before
+
+    assert ask(1)[0] == ["a"]
+    assert ask(2) == (["b"], 0)
+    state.kept.put("a", Namespace("default", {}))
+    state.now += 10.0
+    assert ask(3)[0] == []
+    state.kept.put("a", Namespace("default", {"kind": "again"}))
+    state.now += 10.0
+    assert ask(4)[0] == ["c"]

@@ -42,7 +42,9 @@ class Deciding:
                 break
             budget -= len(batch)
             heeded = self.retries.heed(batch, now) if state.refusals or state.fleet.uses else batch
-            ready = [item for item in heeded if self._home_ready(item, now)]
+            homes = {item.pod_id[0] for item in heeded}
+            all_ready = all(state.clusters[home].ready for home in homes)
+            ready = heeded if all_ready else [item for item in heeded if self._home_ready(item, now)]
             promised = self._promised_to(ready)
             results = state.profiles.schedule_class([(item.pod_id, item.placed) for item in ready])
             self._follow_up(ready, results, now)
@@ -58,20 +60,27 @@ class Deciding:
         self.binding.settle(now)
 
     def _follow_up(self, items: Sequence[QueuedPod], results: Sequence[Result], now: float) -> None:
-        refused: list[tuple[QueuedPod, Unschedulable]] = []  # for the same reasons
+        refused, reasons = list[tuple[QueuedPod, Unschedulable]](), frozenset[Reason]()  # for the same ones
         for item, result in zip(items, results, strict=True):
-            if refused and (isinstance(result, Decision) or result.reasons != refused[0][1].reasons):
+            if isinstance(result, Decision):
+                if refused:
+                    self._park(refused, now)
+                    refused = []
+                self._decided(item, result, now)
+                continue
+            if refused and result.reasons is not reasons and result.reasons != reasons:
                 self._park(refused, now)
                 refused = []
-            if isinstance(result, Decision):
-                self._decided(item, result, now)
-            else:
-                refused.append((item, result))
+            reasons = result.reasons
+            refused.append((item, result))
         if refused:
             self._park(refused, now)
 
     def _promised_to(self, items: Sequence[QueuedPod]) -> list[Nominee]:
-        found = map(self._state.profiles.nominations.of, (item.pod_id for item in items))
+        nominations = self._state.profiles.nominations
+        if not len(nominations):
+            return []
+        found = map(nominations.of, (item.pod_id for item in items))
         return [nominee for nominee in found if nominee is not None]
 
     def _taken_back(self, promised: Sequence[Nominee], now: float) -> None:
@@ -129,12 +138,13 @@ class Deciding:
         for some in [[one] for one in run] if apart else [run]:
             state.queue.unschedulable_all([item for item, _ in some], some[0][1].reasons, now)
             for item, result in some:
-                self._parked(item, result, now)
+                state.log.add(result)
+                self._tell(state.tracked[item.pod_id], result, now)
+                if apart:
+                    self._preempts(item, result, now)
 
-    def _parked(self, item: QueuedPod, result: Unschedulable, now: float) -> None:
+    def _preempts(self, item: QueuedPod, result: Unschedulable, now: float) -> None:
         state = self._state
-        state.log.add(result)
-        self._tell(state.tracked[item.pod_id], result, now)
         for pod_id in result.displaced:
             state.queue.activate(pod_id, now)
             if (other := state.tracked.get(pod_id)) is not None:

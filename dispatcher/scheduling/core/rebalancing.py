@@ -33,7 +33,7 @@ LOOK_S = 60.0
 COUNTER = "rebalancing_moves"
 _ASKED_S = 60.0  # an eviction that is not answered is sent again for so long
 _KEPT = 512  # moves that are remembered for people
-_AGAIN = Backoff(1.0, 15.0)
+_AGAIN = RetryPolicy(Backoff(1.0, 15.0))
 
 
 class Mode(StrEnum):
@@ -125,14 +125,13 @@ class Rebalancing:
         def done(verdict: str, message: str, now: float) -> None:
             self._answered(told, verdict, message, now)
 
-        def wanted() -> bool:
+        def wanted(name: str) -> bool:
             return state.fleet.now - move.at < _ASKED_S
 
         source = state.tracked[victim.pod_id].source
         even_local = source is not None and source.annotations.get(REBALANCE, "") == "true"
         intent = Evict("", intents.ref(target), 0, victim.node, NO_PRIORITY, "", move.why, even_local)
-        retry_policy = RetryPolicy(_AGAIN, frozenset((UNKNOWN,)), wanted)
-        state.side_intents.send(victim.cluster, "move", intent, done, retry_policy)
+        state.side_intents.send(victim.cluster, "move", intent, done, _AGAIN, wanted)
         self._note(told)
 
     def _answered(self, told: _Told, verdict: str, message: str, now: float) -> None:

@@ -3,6 +3,7 @@
 import heapq
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 from dispatcher.model.backoff import Backoff
 from dispatcher.model.messages import REFUSED, STALE, UNKNOWN, WAITING, ReportUnschedulable
@@ -25,7 +26,13 @@ from dispatcher.scheduling.records.log import DecisionLog
 
 # A report is repeated until it was written: its pod is not offered again, and nobody told, for minutes otherwise.
 _NOT_TOLD = frozenset((UNKNOWN, STALE, REFUSED))
-_TOLD_AGAIN = Backoff(1.0, 300.0)
+_TOLD_AGAIN = RetryPolicy(Backoff(1.0, 300.0), _NOT_TOLD)
+
+
+def _waits(tracked: Tracked, message: str, name: str) -> bool:
+    """Whether the pod waits, and nothing newer was said of it than what the side intent of that name says."""
+    waits = tracked.source is not None and not tracked.source.node
+    return waits and tracked.reported == message and tracked.report == name
 
 
 def _said(verdict: str, message: str, now: float) -> None:
@@ -137,15 +144,9 @@ class CoreState:
             return
         tracked.reported, tracked.reported_at, tracked.promised = message, now, promised
         told = ("", intents.ref(source), 0, message, reason, promised if promised != known else None)
-
-        def wanted() -> bool:
-            """Whether it waits, and nothing newer was said of it."""
-            waits = tracked.source is not None and not tracked.source.node
-            return waits and tracked.reported == message and tracked.report == name
-
-        retry_policy = RetryPolicy(_TOLD_AGAIN, _NOT_TOLD, wanted)
-        name = tracked.report = self.side_intents.send(
-            tracked.home, "report", ReportUnschedulable(*told), _said, retry_policy
+        wanted = partial(_waits, tracked, message)
+        tracked.report = self.side_intents.send(
+            tracked.pod_id[0], "report", ReportUnschedulable(*told), _said, _TOLD_AGAIN, wanted
         )
 
     def tell_waiting(self, tracked: Tracked, message: str) -> None:
@@ -157,5 +158,6 @@ class CoreState:
 
     def _promised(self, tracked: Tracked) -> str:
         """status.nominatedNodeName as it ought to be: a node of the pod's own cluster, or none."""
-        nominee = self.profiles.nominations.of(tracked.pod_id)
+        nominations = self.profiles.nominations
+        nominee = nominations.of(tracked.pod_id) if len(nominations) else None
         return nominee.node if nominee is not None and nominee.cluster == tracked.home else ""

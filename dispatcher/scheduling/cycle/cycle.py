@@ -6,7 +6,6 @@ A decision is the feasible row of the highest total score, among equals the row 
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import replace
 
 import msgspec
 
@@ -117,12 +116,13 @@ class Scheduler(Booking):
         try:
             standing = self.plan.standing_key(key, first, self.view)
             template = template_of(first.pod) if self.plan.stands_by_template and not first.pod.volumes else None
-            for pod_id, placed in items:
+            let_pass = self.fitting(items) if len(self.many) == len(self.plan.gates) else 0
+            for at, (pod_id, placed) in enumerate(items):
                 pod = placed.pod
                 same = (pod.priority, pod.preempts, placed.home) == (first.pod.priority, first.pod.preempts, first.home)
                 if not same or unfit(placed) is not None or placed.refused != first.refused:
                     break
-                if self._pre_filter(placed, {}) is not None:
+                if at >= let_pass and self._pre_filter(placed, {}) is not None:
                     break
                 alike = template is not None and template_of(pod) == template
                 if not alike and self.plan.standing_key(key, placed, self.view) != standing:
@@ -150,7 +150,7 @@ class Scheduler(Booking):
         except PluginError as error:
             return self._fault(pod_id, placed, error)
         if barred and isinstance(result, Unschedulable):
-            return replace(result, reasons=result.reasons | {Reason.QUOTA})
+            return msgspec.structs.replace(result, reasons=result.reasons | {Reason.QUOTA})
         return result
 
     def _decide(self, key: ClassKey, pod_id: PodId, placed: Placed) -> Result:

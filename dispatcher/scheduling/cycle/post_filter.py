@@ -2,17 +2,17 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import replace
-from functools import partial
 
+import msgspec
 import numpy as np
 
 from dispatcher.model.reasons import Why
 from dispatcher.scheduling.cycle.second_pass import leans_on_pods
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.least_pods import LeastPods
 from dispatcher.scheduling.fleet.nominations import Nominations, Nominee
 from dispatcher.scheduling.fleet.occupants import Occupant
-from dispatcher.scheduling.fleet.trial import KEPT_S, FleetTrial, Known, LeastPods, Promised
+from dispatcher.scheduling.fleet.trial import KEPT_S, FleetTrial, Known, Promised
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Codes, CycleState
 from dispatcher.scheduling.framework.class_keys import ClassKey
@@ -86,12 +86,12 @@ class PostFilters:
         placed, fleet, answers = refused.placed, self._fleet, []
         alone = self._nominations.without_all if leans_on_pods(placed.pod) and self._nominations.any_placed else None
         promised = Promised(nominee, alone)
-        trial = FleetTrial(self._plan, fleet, placed, first, self._least.refresh(), self.may_evict, promised)
         known = self._known_of((key, placed.pod.priority, placed.home))
         known.forget()
+        trial = FleetTrial(self._plan, fleet, placed, first, self._least.refresh(), self.may_evict, promised, known)
         for plugin in self._plan.post_filters:
             try:
-                with trial.of(partial(known.rows, plugin.name)):
+                with trial.of(plugin.name):
                     answer = guarded(plugin, plugin.post_filter, cycle, placed, trial, self._view)
             except PluginError as error:
                 self._fault(error)  # the pod keeps the reasons it has
@@ -126,4 +126,5 @@ class PostFilters:
             self._nominations.drop(pod_id)
         victims = frozenset(one.pod_id for one in found.victims)
         self._nominations.put(Nominee(refused.pod_id, placed, cluster, node, victims))
-        return replace(refused, nominated=(cluster, node), victims=found.victims, displaced=tuple(displaced))
+        promised = {"nominated": (cluster, node), "victims": found.victims, "displaced": tuple(displaced)}
+        return msgspec.structs.replace(refused, **promised)

@@ -7,7 +7,6 @@ the side intent, and calls back whoever sent it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
@@ -18,22 +17,22 @@ from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation.outbox import Outbox
 
 Done = Callable[[str, str, float], None]  # (verdict, message, now)
+Wanted = Callable[[str], bool]  # (name)
 
 
 class RetryPolicy(NamedTuple):
-    """When a side intent is sent again: after these verdicts, with this back-off, and while it is `wanted`."""
+    """When a side intent is sent again: after these verdicts, with this back-off."""
 
     backoff: Backoff
     verdicts: frozenset[str] = frozenset((UNKNOWN,))
-    wanted: Callable[[], bool] = lambda: True
 
 
-@dataclass(slots=True)
-class _SideIntent:
+class _SideIntent(msgspec.Struct, eq=False):
     cluster: str
     intent: AnyIntent
     done: Done
     retry_policy: RetryPolicy
+    wanted: Wanted | None
     attempts: int = 1
     again_at: float = float("inf")
 
@@ -50,13 +49,22 @@ class SideIntents:
         return len(self._sent)
 
     def send(
-        self, cluster: str, kind: str, intent: AnyIntent, done: Done, retry_policy: RetryPolicy | None = None
+        self,
+        cluster: str,
+        kind: str,
+        intent: AnyIntent,
+        done: Done,
+        retry_policy: RetryPolicy | None = None,
+        wanted: Wanted | None = None,
     ) -> str:
-        """Send an intent, with an id and an epoch of its own; returns its name, by which `drop` knows it."""
+        """Send an intent, with an id and an epoch of its own; returns its name, by which `drop` knows it.
+
+        It is sent again only while it is `wanted`.
+        """
         epoch = self._outbox.next_epoch()
         name = f"{epoch}.{kind}"
         intent = msgspec.structs.replace(intent, id=f"{name}.1", epoch=epoch)
-        self._sent[name] = _SideIntent(cluster, intent, done, retry_policy or self._retry_policy)
+        self._sent[name] = _SideIntent(cluster, intent, done, retry_policy or self._retry_policy, wanted)
         self._outbox.post(cluster, intent)
         return name
 
@@ -73,7 +81,9 @@ class SideIntents:
         if outcome.verdict in side_intent.retry_policy.verdicts:
             self._fail(name, side_intent, now)
         else:
-            self.drop(name)
+            del self._sent[name]
+            if self._failed:
+                self._failed.pop(name, None)
             side_intent.done(outcome.verdict, outcome.message, now)
         return True
 
@@ -87,7 +97,7 @@ class SideIntents:
     def resend(self, clusters: Mapping[str, ClusterView], now: float) -> None:
         """Send again what is due, where the agent answers."""
         for name, side_intent in list(self._failed.items()):
-            if not side_intent.retry_policy.wanted():
+            if side_intent.wanted is not None and not side_intent.wanted(name):
                 self.drop(name)
             elif side_intent.again_at <= now and clusters[side_intent.cluster].takes_orders:
                 del self._failed[name]

@@ -1,6 +1,6 @@
 """What-if for a pod without a place: take pods out of the fleet, ask the filters again, put them back bit for bit."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from types import TracebackType
@@ -8,74 +8,32 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dispatcher.model.pod import PodId
+from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.reasons import Why
-from dispatcher.model.resources import CPU, MEMORY
-from dispatcher.scheduling.fleet.columns import distinct, grown
+from dispatcher.model.resources import MAX_QUANTITY, PODS
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.least_pods import ROOM, STARTS, LeastPods
 from dispatcher.scheduling.fleet.nominations import Nominee, is_seat
 from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.fleet.view import Observed, ObservedView
 from dispatcher.scheduling.fleet.volumes import USERS
-from dispatcher.scheduling.framework import Bools, Codes, Depends, Filter, FleetView, Floats, Ints, Placed, Refuse, Skip
+from dispatcher.scheduling.framework import Bools, Codes, Depends, Filter, FleetView, Ints, Placed, Refuse, Skip
 from dispatcher.scheduling.framework.bounds import RoomFilter
 from dispatcher.scheduling.framework.lifecycle import LeastVictims, RowList, Victim
 from dispatcher.scheduling.framework.points import Plan, guarded
 
 _BUDGETS = "PodDisruptionBudget"
 KEPT_S = 5.0
-_NOBODY = np.iinfo(np.int64).max
-_ROOM = (CPU, MEMORY)
-_STARTS = 8  # of pods on a row that are told apart
+_BEYOND, _MANY = 2**31, 2**29  # a priority above all (they are int32), and more victims than any row has
 MayEvict = Callable[[Occupant, str], bool]  # (pod, home of the pod that wants its room)
 
 
-class LeastPods:
-    """Of the pods on each row: `priority` [n], the least, more than any without pods; `starts` [n, 8], of those of that
-    priority the latest starts, falling, infinite for those that have not started; `largest` [2, n], the most CPU and
-    memory that any requests. Brought up to date where something changed.
-    """
-
-    def __init__(self, fleet: FleetState) -> None:
-        self._fleet = fleet
-        self.priority: Ints = np.zeros(0, dtype=np.int64)
-        self.starts: Floats = np.zeros((0, _STARTS))
-        self.largest: Ints = np.zeros((len(_ROOM), 0), dtype=np.int64)
-        self._loads_at = self._changes_at = self._starts_at = -1
-
-    def refresh(self) -> "LeastPods":
-        """Bring it up to date; itself."""
-        fleet = self._fleet
-        touched, changed = fleet.loads.since(self._loads_at), fleet.changes.since(self._changes_at)
-        started = fleet.starts.since(self._starts_at)
-        if self._loads_at < 0 or touched is None or changed is None or started is None:
-            due = range(fleet.n)
-        else:
-            due = distinct(np.concatenate([touched, changed, started])).tolist()
-        if fleet.n > len(self.priority):
-            known = len(self.priority)
-            self.priority = grown(self.priority, fleet.n, _NOBODY)
-            more = len(self.priority) - known
-            self.starts = np.concatenate([self.starts, np.zeros((more, _STARTS))])
-            self.largest = np.concatenate([self.largest, np.zeros((len(_ROOM), more), dtype=np.int64)], axis=1)
-        for row in due:
-            if fleet.live[row]:
-                self._look(row)
-        self._loads_at, self._changes_at = fleet.loads.position, fleet.changes.position
-        self._starts_at = fleet.starts.position
-        return self
-
-    def _look(self, row: int) -> None:
-        pods = [one.placed.pod for one in self._fleet.occupants_on(*self._fleet.name_of(row))]
-        self.priority[row] = least = min([pod.priority for pod in pods], default=_NOBODY)
-        starts = sorted([pod.started or np.inf for pod in pods if pod.priority == least], reverse=True)[:_STARTS]
-        self.starts[row] = [*starts, *[0.0] * (_STARTS - len(starts))]
-        for at, name in enumerate(_ROOM):
-            self.largest[at, row] = max([pod.requests.get(name, 0) for pod in pods], default=0)
+_Asked = tuple[Filter, object, bool, FleetView]  # a filter, its PreFilter answer, whether that rests on more than rows
 
 
 class Known:
-    """What PostFilter plugins found out of rows for one kind of pod, forgotten row by row as the fleet moves.
+    """What PostFilter plugins found out of rows for one kind of pod, forgotten row by row as the fleet moves; and what
+    PreFilter of its filters answers, as long as no node and no object that they looked at changes.
 
     After `KEPT_S` seconds all is found out anew: when pods started, and who may be evicted, is in no journal.
     """
@@ -85,6 +43,21 @@ class Known:
         self._rows: dict[str, dict[int, Any]] = {}
         self._at: tuple[int, int, int] = (-1, -1, -1)
         self._since = float("-inf")
+        self._states: tuple[list[_Asked], int, dict[str, int]] | None = None  # with the nodes and objects they rest on
+
+    def states(self) -> list[_Asked] | None:
+        """The answers of PreFilter that are kept, if they hold."""
+        if self._states is None:
+            return None
+        states, nodes_at, objects = self._states
+        versions = self._fleet.kept.versions
+        moved = nodes_at != self._fleet.changes.position or any(versions[one] != at for one, at in objects.items())
+        return None if moved else states
+
+    def keep(self, states: list[_Asked], kinds: Iterable[str]) -> None:
+        """Keep the answers of PreFilter, which rest on nodes and on objects of these kinds alone."""
+        versions = self._fleet.kept.versions
+        self._states = states, self._fleet.changes.position, {kind: versions[kind] for kind in kinds}
 
     def rows(self, plugin: str) -> dict[int, Any]:
         """What that plugin knows still."""
@@ -133,6 +106,7 @@ class FleetTrial:
         least: LeastPods,
         may_evict: MayEvict,
         promised: Promised,
+        kept: Known,
     ) -> None:
         self._plan, self._fleet, self._placed = plan, fleet, placed
         self._least, self._may_evict = least, may_evict
@@ -140,7 +114,7 @@ class FleetTrial:
         self._alone = promised.alone
         self._out: dict[PodId, tuple[Occupant, int]] = {}
         self._passed: set[int] = set()  # rows that no filter refuses which rests on nodes and objects alone
-        self.remember: Callable[[], dict[int, Any]] = dict
+        self._kept, self._plugin = kept, ""  # asked now
         self.evaluated = int(np.count_nonzero(fleet.live))
         self.nominated = fleet.row_of(nominee.cluster, nominee.node) if nominee else None
         self._first = self._complete(first)
@@ -151,9 +125,9 @@ class FleetTrial:
         counts = np.bincount(fleet.cluster[lesser[spared]], minlength=len(fleet.clusters)).tolist()
         self.spared: Mapping[str, int] = {fleet.clusters[at].name: count for at, count in enumerate(counts) if count}
 
-    def of(self, remember: Callable[[], dict[int, Any]]) -> "FleetTrial":
-        """For the next plugin, which keeps there what it knows."""
-        self.remember = remember
+    def of(self, plugin: str) -> "FleetTrial":
+        """For the next plugin."""
+        self._plugin = plugin
         self.__dict__.pop("known", None)
         return self
 
@@ -197,19 +171,26 @@ class FleetTrial:
     def least(self, rows: RowList) -> LeastVictims:
         """What victims on `rows` come to at least, without a try.
 
-        So many as their largest pod would have to be, to make what room is missing; and if all have the least priority
-        there is, the one that started first of so many did so no later than these many latest.
+        So many as the largest of them would have to be, to make what room is missing; and if all have the least
+        priority there is, the one that started first of so many did so no later than these many latest. More than any
+        victims come to where all of them together do not make the room.
+        Example: 2900m are missing. On a row with pods of 900m and of the preemptor's priority one of 3000m there are 4
+        victims if it has as many of them, and none that help if it has 3.
         """
         fleet, least = self._fleet, self._least
         count: Ints = np.ones(len(rows), dtype=np.int64)
+        enough = np.ones(len(rows), dtype=np.bool_)
+        of = (least.second[rows] < self._placed.pod.priority).astype(np.intp)  # 0: victims are of the least priority
         for plugin, state, _, _ in self._states:
             for name, amount in (plugin.wants(state) or ()) if isinstance(plugin, RoomFilter) else ():
                 column = fleet.axis.column(name)
-                if name in _ROOM and column is not None:
+                if name in ROOM and column is not None:
                     missing = amount - (fleet.allocatable[column, rows] - fleet.requested[column, rows])
-                    largest = np.maximum(least.largest[_ROOM.index(name), rows], 1)
+                    largest = np.maximum(least.largest[of, ROOM.index(name), rows], 1)
                     np.maximum(count, -(-missing // largest), out=count)
-        return LeastVictims(least.priority[rows], count, least.starts[rows, np.minimum(count, _STARTS) - 1])
+                    enough &= missing <= least.total[of, ROOM.index(name), rows]
+        starts = least.starts[rows, np.minimum(count, STARTS) - 1]
+        return LeastVictims(np.where(enough, least.priority[rows], _BEYOND), np.where(enough, count, _MANY), starts)
 
     def lower(self, row: int) -> Sequence[Victim]:
         """Pods of lower priority on the row that may be evicted."""
@@ -243,21 +224,60 @@ class FleetTrial:
             if out is not None:
                 self._fleet.add_pod(*out)
 
+    @cached_property
+    def _room(self) -> Sequence[tuple[str, int]] | None:
+        """(resource, amount) that must be free on a row, where nothing else rests on the pods there; None: it may."""
+        wanted: list[tuple[str, int]] = []
+        for plugin, state, wide, _ in self._states:
+            asked = plugin.wants(state) if isinstance(plugin, RoomFilter) and not isinstance(state, Refuse) else None
+            if wide or (asked is None and plugin.depends is not Depends.STATIC):
+                return None
+            wanted += asked or ()
+        return wanted if self._alone is None else None
+
+    def staying(self, row: int, victims: Sequence[Victim]) -> Sequence[bool] | None:
+        """See `lifecycle.Trial`. Without a try: by what is free, if nothing else rests on the pods."""
+        fleet, wanted = self._fleet, self._room
+        if wanted is None:
+            return None
+        if row not in self._passed:
+            self._asked(np.asarray([row], dtype=np.intp), still=True)
+        columns = [fleet.axis.column(name) for name, _ in wanted]
+        found = [fleet.occupant(one.pod_id) for one in victims]
+        if row not in self._passed or None in columns or any(one is None or one.row != row for one in found):
+            return None
+        taken = [int(fleet.requested[column, row]) for column in columns]
+        if max(taken, default=0) >= MAX_QUANTITY:  # how much more is taken the column does not say
+            return None
+        whole = [int(fleet.allocatable[column, row]) for column in columns]
+        left = [had - used - asked for had, used, (_, asked) in zip(whole, taken, wanted, strict=True)]
+        return _staying(left, [_requests(one.placed.pod, [name for name, _ in wanted]) for one in victims])
+
     # --- asking ------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _states(self) -> list[tuple[Filter, object, bool, FleetView]]:
+    def _states(self) -> list[_Asked]:
         """PreFilter of every filter; one that speaks of more than its row is asked anew after every change."""
-        states: list[tuple[Filter, object, bool, FleetView]] = []
+        states = self._kept.states()
+        if states is not None:
+            return states
+        states, kinds, lasting = [], set[str](), True
         observed = Observed()
         view = ObservedView(self._fleet, observed)
         for plugin in self._plan.filters:
             observed.counts.clear()
             observed.kinds.clear()
             state = guarded(plugin, plugin.pre_filter, self._placed, view)
-            wide = plugin.depends in (Depends.DOMAIN, Depends.FLEET) or bool(observed.counts) or USERS in observed.kinds
-            if not isinstance(state, Skip):
+            by_row = plugin.depends in (Depends.STATIC, Depends.NODE)
+            wide = not by_row or bool(observed.counts) or USERS in observed.kinds
+            skipped = isinstance(state, Skip)
+            if not skipped:
                 states.append((plugin, state, wide, view))
+            lasting &= by_row or (skipped and plugin.depends is Depends.DOMAIN)
+            lasting &= not observed.counts and plugin not in self._plan.gates  # what those book moves with every pod
+            kinds |= observed.kinds
+        if lasting and not observed.now:
+            self._kept.keep(states, kinds)
         return states
 
     @cached_property
@@ -268,7 +288,7 @@ class FleetTrial:
     @cached_property
     def known(self) -> dict[int, Any]:
         """See `lifecycle.Trial`; of rows that rest on others nothing is kept."""
-        return {} if self.one_by_one else self.remember()
+        return {} if self.one_by_one else self._kept.rows(self._plugin)
 
     def codes(self, rows: RowList) -> Codes:
         """[len(rows)] what the filters say now: 0, or the first reason; with nominees, and without if there are any."""
@@ -278,14 +298,17 @@ class FleetTrial:
                 np.copyto(codes, self._asked(rows), where=codes == 0)
         return codes
 
-    def _asked(self, rows: RowList) -> Codes:
-        """Filters that rest on nodes and objects alone are asked about a row once: no pod that leaves it moves them."""
+    def _asked(self, rows: RowList, *, still: bool = False) -> Codes:
+        """Filters that rest on nodes and objects alone are asked about a row once: no pod that leaves it moves them.
+
+        `still`: these alone are asked.
+        """
         codes: Codes = np.zeros(len(rows), dtype=np.uint16)
         passed = self._passed.issuperset(rows.tolist())
         fixed = np.zeros(len(rows), dtype=np.bool_)
         for plugin, known, wide, view in self._states:
             alone = plugin.depends is Depends.STATIC and not wide
-            if alone and passed:
+            if passed if alone else still:
                 continue
             state = guarded(plugin, plugin.refresh, known, self._placed, view) if wide else known
             if isinstance(state, Skip):
@@ -302,6 +325,28 @@ class FleetTrial:
         if not passed:
             self._passed.update(rows[~fixed].tolist())
         return codes
+
+
+def _requests(pod: Pod, names: Sequence[str]) -> list[int]:
+    return [1 if name == PODS else pod.requests.get(name, 0) for name in names]
+
+
+def _staying(left: Sequence[int], pods: Sequence[Sequence[int]]) -> list[bool] | None:
+    """Whether each of the pods may stay, in order, while no resource has less than 0 left; None: all have to go, and
+    more. `left`: while all are there, with who wants the room. By resource; `pods`: what each requests.
+
+    Example: 2900m are missing, and 4 pods request 900m each: without them 700m are left, so none may stay; were 2600m
+    missing, 1000m would be left, and the first may stay.
+    """
+    left = [have + sum(amounts) for have, amounts in zip(left, zip(*pods, strict=True), strict=True)]
+    if min(left, default=0) < 0:
+        return None
+    stays = []
+    for amounts in pods:
+        after = [have - amount for have, amount in zip(left, amounts, strict=True)]
+        stays.append(min(after, default=0) >= 0)
+        left = after if stays[-1] else left
+    return stays
 
 
 def _spared(fleet: FleetState, placed: Placed) -> Bools:

@@ -38,10 +38,10 @@ class BoundedScore(Score[S]):
 
 
 class RoomFilter(Filter[S]):
-    """A filter by row that lets a pod pass wherever enough is free."""
+    """A filter by row that lets a pod pass where enough is free, and nowhere else."""
 
     @abstractmethod
     def wants(self, state: S) -> Sequence[tuple[str, int]] | None:
-        """(resource, amount): where all of these are free (allocatable - requested) it refuses nothing. None: it may
-        refuse any row.
+        """(resource, amount): where all of these are free (allocatable - requested) it refuses nothing, and it refuses
+        every other row. None: it may refuse any row.
         """

@@ -76,9 +76,9 @@ class NoHelp:
 
 
 class LeastVictims(NamedTuple):
-    """By row, bounds of what victims come to. `priority`: of the least important pod there.
-    `victims`: so many are needed. `latest`: if all victims have that priority, one has started no later (unix
-    seconds, infinite for one that has not started).
+    """By row, bounds of what victims come to, above all others where none can help. `priority`: of the least important
+    pod there. `victims`: so many are needed. `latest`: if all victims have that priority, one has started no later
+    (unix seconds, infinite for one that has not started).
     """
 
     priority: Ints
@@ -129,6 +129,12 @@ class Trial(Protocol):
 
     def back(self, victims: Sequence[Victim]) -> None:
         """As if these had stayed after all."""
+        ...
+
+    def staying(self, row: int, victims: Sequence[Victim]) -> Sequence[bool] | None:
+        """Which of all that are there of these may stay if they come back in this order, each if all filters still let
+        the pod pass: True by pod; known without a try. None: it has to be tried.
+        """
         ...
 
     def codes(self, rows: RowList) -> Codes:

@@ -87,7 +87,9 @@ class ReservesMany(Protocol):
     """A Reserve plugin that gates and books many pods of one class at once, whatever rows they go to."""
 
     def fits(self, pods: Sequence[Placed], fleet: FleetView) -> int:
-        """How many of the first pods `pre_filter` and `reserve` let pass, if each is booked before the next comes."""
+        """How many of the first pods `pre_filter` and `reserve` let pass, if each is booked before the next comes; they
+        pass all the more if none is booked.
+        """
         ...
 
     def reserve_all(self, pods: Sequence[Placed], fleet: FleetView) -> Sequence[Callable[[], Mapping[str, Any]]]:

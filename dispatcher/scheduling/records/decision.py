@@ -15,7 +15,6 @@ The record of a refusal: pod, home, time, profile, outcome "unschedulable", mess
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
@@ -113,8 +112,7 @@ class Decision(msgspec.Struct, gc=False, eq=False):
         return f"{where}, next {cluster}/{node} {score:.1f}, {feasible} of {evaluated} nodes fit{refused}"
 
 
-@dataclass(slots=True)
-class Unschedulable:
+class Unschedulable(msgspec.Struct):
     """A pod without a place: `message` for the fleet, `per_cluster` for each cluster, `reasons` without arguments.
 
     `nominated`: (cluster, node) that it is promised, once `victims` are evicted; `displaced` lost their promise to it.
@@ -126,7 +124,7 @@ class Unschedulable:
     reasons: frozenset[Reason]
     time: float
     context: DecisionContext
-    per_cluster: dict[str, str] = field(default_factory=dict)
+    per_cluster: dict[str, str] = msgspec.field(default_factory=dict)
     nominated: tuple[str, str] | None = None
     victims: tuple[Victim, ...] = ()
     displaced: tuple[PodId, ...] = ()
@@ -140,7 +138,7 @@ class Unschedulable:
     @property
     def full_message(self) -> str:
         """The message with what clusters refused the pod for: the same words as long as nothing changes."""
-        return self.message + _refused(self.placed)
+        return self.message + _refused(self.placed) if self.placed.refused else self.message
 
     def record(self) -> dict[str, Any]:
         """The explain record, JSON-ready (see the module)."""

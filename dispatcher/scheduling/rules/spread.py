@@ -27,24 +27,16 @@ _MANY_DOMAINS = 4096
 
 
 @dataclass(frozen=True)
-class Area:
-    """One constraint on the nodes as they are: [n] domain of each row, and [domains] which ones are eligible.
+class Domains:
+    """Those of a level, on the nodes as they are: [n] domain of each row, and [domains] which ones are eligible.
 
-    `counted`: the rows whose pods count, None for all that have a domain. `own` is 1 if the pod matches its own
-    selector, so that it adds to what is counted.
+    `counted`: the rows whose pods count, None for all that have a domain.
     """
 
-    constraint: SpreadConstraint
     level: str
     domain: SmallInts
     present: Bools
     counted: RowList | None
-    own: int
-
-    @cached_property
-    def enough(self) -> bool:
-        """Whether there are `min_domains` eligible domains."""
-        return self.size >= max(self.constraint.min_domains, 1)
 
     @cached_property
     def size(self) -> int:
@@ -56,11 +48,12 @@ class Area:
         """The first of these."""
         return np.flatnonzero(self.present)[:_SHOWN_DOMAINS]
 
-    @property
-    def vain(self) -> bool:
-        """An empty selector matches no pod that is placed (as in kube-scheduler)."""
-        selector = self.constraint.selector
-        return selector is not None and not selector.match_labels and not selector.match_expressions
+    def names_of(self, codes: Sequence[int], fleet: FleetView) -> dict[int, tuple[str, ...]]:
+        """What domains are called, in parts: (cluster, node) of hosts."""
+        if self.level == HOST_LEVEL:  # not domain_values: it would name every node of the fleet for the sake of a few
+            return dict(zip(codes, fleet.nodes.names_of(codes), strict=True))
+        values = fleet.topology.domain_values(self.level)
+        return {code: (values[code],) for code in codes}
 
     @cached_property
     def counting(self) -> SmallInts | None:
@@ -71,15 +64,53 @@ class Area:
         mask[self.counted] = 1
         return mask
 
+
+@dataclass(frozen=True)
+class Area:
+    """One constraint on the domains of its level. `own` is 1 if the pod matches its own selector, so that it adds to
+    what is counted.
+    """
+
+    constraint: SpreadConstraint
+    domains: Domains
+    own: int
+
+    @property
+    def level(self) -> str:
+        """Of the domains."""
+        return self.domains.level
+
+    @property
+    def domain(self) -> SmallInts:
+        """[n] domain of each row."""
+        return self.domains.domain
+
+    @property
+    def present(self) -> Bools:
+        """[domains] which ones are eligible."""
+        return self.domains.present
+
+    @cached_property
+    def enough(self) -> bool:
+        """Whether there are `min_domains` eligible domains."""
+        return self.domains.size >= max(self.constraint.min_domains, 1)
+
+    @property
+    def vain(self) -> bool:
+        """An empty selector matches no pod that is placed (as in kube-scheduler)."""
+        selector = self.constraint.selector
+        return selector is not None and not selector.match_labels and not selector.match_expressions
+
     def counts(self, pod: Pod, fleet: FleetView) -> Ints:
         """[domains] matching pods."""
         selector = self.constraint.selector
         if self.vain:
             return np.zeros(len(self.present), dtype=np.int64)
-        if self.counted is None:
+        counted = self.domains.counted
+        if counted is None:
             return fleet.topology.count_matching(pod, selector, self.level)
-        by_row = fleet.topology.count_matching(pod, selector, HOST_LEVEL)[self.counted]
-        found = np.bincount(self.domain[self.counted], weights=by_row, minlength=len(self.present))
+        by_row = fleet.topology.count_matching(pod, selector, HOST_LEVEL)[counted]
+        found = np.bincount(self.domain[counted], weights=by_row, minlength=len(self.present))
         counts: Ints = found.astype(np.int64)
         return counts
 
@@ -108,7 +139,9 @@ class Spread:
         """The counts, and what one more pod of the class adds."""
         area = self.area
         more = 0 if area.vain else area.own
-        return RuleCount(area.domain, self.counts, more, by_host=area.level == HOST_LEVEL, counted=area.counting)
+        return RuleCount(
+            area.domain, self.counts, more, by_host=area.level == HOST_LEVEL, counted=area.domains.counting
+        )
 
     def max_count(self, code: int, elsewhere: int) -> MaxCount:
         """Refuses, with `code`, domains that are full; with `elsewhere` rows without a domain."""
@@ -128,30 +161,25 @@ class Spread:
 
     def story(self, rows: RowList, fleet: FleetView) -> "SpreadStory":
         """The records of pods of the class that go to `rows`, one after the other."""
-        area, more = self.area, self.domain_count.more
+        area, domains, more = self.area, self.area.domains, self.domain_count.more
         chosen = area.domain[rows]
-        met = np.unique(chosen[chosen >= 0])
-        codes = np.concatenate([met, area.shown])
+        met = chosen[chosen >= 0]
+        if len(met) > 1:
+            met = np.unique(met)
+        codes = np.concatenate([met, domains.shown])
         by_code, met = codes.tolist(), met[area.present[met]].tolist()
         return SpreadStory(
             area.constraint,
             chosen,
-            np.where(chosen >= 0, more if area.counting is None else area.counting[rows] * more, 0),
+            np.where(chosen >= 0, more if domains.counting is None else domains.counting[rows] * more, 0),
             dict(zip(by_code, self.counts[codes].tolist(), strict=True)),
-            self._names(by_code, fleet),
-            area.shown.tolist(),
-            area.size,
+            domains.names_of(by_code, fleet),
+            domains.shown.tolist(),
+            domains.size,
             met,
-            _least(area, self.counts, self.held, met) if len(met) < area.size else None,
+            _least(area, self.counts, self.held, met) if len(met) < domains.size else None,
             enough=area.enough,
         )
-
-    def _names(self, codes: Sequence[int], fleet: FleetView) -> dict[int, tuple[str, ...]]:
-        # Not domain_values for hosts: it would name every node of the fleet for the sake of a few.
-        if self.area.level == HOST_LEVEL:
-            return dict(zip(codes, fleet.nodes.names_of(codes), strict=True))
-        values = fleet.topology.domain_values(self.area.level)
-        return {code: (values[code],) for code in codes}
 
 
 @kernel("ints out_ints")
@@ -178,7 +206,7 @@ def _held(counts: Ints) -> RowList:
 
 def _least(area: Area, counts: Ints, held: RowList, left_out: list[int]) -> int:
     """The least count over the eligible domains but these eligible ones, which must leave some."""
-    if len(held) < area.size - len(left_out):  # fewer than these domains hold any
+    if len(held) < area.domains.size - len(left_out):  # fewer than these domains hold any
         return 0
     others = area.present.copy()
     others[left_out] = False
@@ -259,7 +287,10 @@ class SpreadStory:
 
 def area_of(one: SpreadConstraint, pod: Pod, fleet: FleetView, eligible: Bools) -> Area:
     """A constraint of `pod` on the nodes; `eligible`: [n] the live rows whose pods and domains have a part in it."""
-    level = topology_key(one.key, pod)
+    return Area(one, _domains_of(topology_key(one.key, pod), fleet, eligible), int(counts_itself(one, pod)))
+
+
+def _domains_of(level: str, fleet: FleetView, eligible: Bools) -> Domains:
     domain = fleet.topology.domain(level)
     known = domain >= 0
     eligible = eligible & known
@@ -269,26 +300,36 @@ def area_of(one: SpreadConstraint, pod: Pod, fleet: FleetView, eligible: Bools) 
     else:
         present = np.zeros(len(fleet.topology.domain_values(level)), dtype=np.bool_)
         present[domain[eligible]] = True
-    return Area(one, level, domain, present, counted, int(counts_itself(one, pod)))
+    return Domains(level, domain, present, counted)
 
 
 class WholeAreas:
-    """The areas of constraints that are about all live rows: found once, until a node changes."""
+    """The areas of constraints that are about all live rows that have domains of some levels. What they are is found
+    once for all pods, until a node changes.
+    """
 
     def __init__(self) -> None:
         self._at: SmallInts | None = None
-        self._known: dict[tuple[int, str, int], Area] = {}
+        self._known: dict[tuple[str, tuple[str, ...]], Domains] = {}
 
-    def area_of(self, one: SpreadConstraint, pod: Pod, fleet: FleetView) -> Area:
-        """A constraint of `pod` on the nodes."""
+    def area_of(self, one: SpreadConstraint, pod: Pod, fleet: FleetView, levels: tuple[str, ...]) -> Area:
+        """A constraint of `pod` on the nodes that have domains of all `levels`."""
         hosts = fleet.topology.domain(HOST_LEVEL)
         if hosts is not self._at or len(self._known) >= _MOST_AREAS:  # while no node changes, it is the very same array
             self._at, self._known = hosts, {}
-        name = id(one), topology_key(one.key, pod), int(counts_itself(one, pod))
-        found = self._known.get(name)
-        if found is None:  # it keeps its constraint, so that no other can come to have the same id
-            found = self._known[name] = area_of(one, pod, fleet, fleet.nodes.live)
-        return found
+        level = topology_key(one.key, pod)
+        found = self._known.get((level, levels))
+        if found is None:
+            found = self._known[level, levels] = _domains_of(level, fleet, with_domains(fleet, levels))
+        return Area(one, found, int(counts_itself(one, pod)))
+
+
+def with_domains(fleet: FleetView, levels: Sequence[str], base: Bools | None = None) -> Bools:
+    """[n] the live rows, or those of `base`, that have domains of all `levels`."""
+    found = fleet.nodes.live if base is None else base
+    for level in levels:
+        found = found & (fleet.topology.domain(level) >= 0)
+    return found
 
 
 def counts_itself(one: SpreadConstraint, pod: Pod) -> bool:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.fleet.trial import LeastPods
+from dispatcher.scheduling.fleet.least_pods import LeastPods
 from dispatcher.scheduling.framework import Placed
 from tests.builders import fleet, node, pod
 
@@ -38,7 +38,9 @@ def test_what_is_kept_is_what_is_found_anew(steps: list[list[tuple[int, str, int
         anew = LeastPods(state).refresh()
         assert np.array_equal(kept.priority, anew.priority)
         assert np.array_equal(kept.starts, anew.starts)
+        assert np.array_equal(kept.second, anew.second)
         assert np.array_equal(kept.largest, anew.largest)
+        assert np.array_equal(kept.total, anew.total)
 
 
 def test_a_pod_that_starts_changes_no_room_and_yet_counts() -> None:
