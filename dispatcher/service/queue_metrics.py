@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from dispatcher.plugins.refused_by import REFUSED_BY
 from dispatcher.scheduling.queued import State
+from dispatcher.service.refused_by import REFUSED_BY
 from dispatcher.service.service import Core, Queue
 
 # kube-scheduler keeps gated pods among the unschedulable ones, and counts them there.

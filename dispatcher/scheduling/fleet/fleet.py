@@ -188,9 +188,7 @@ class FleetState(DerivedReadings):
         """Enter a pod on a node; again with the same place is no change, with another it moves, exactly."""
         old, pod = self._occupants.get(pod_id), placed.pod
         stays = old is not None and old.node == node and old.cluster == cluster
-        row = old.row if old is not None and stays else None
-        if row is None:
-            row = self.row_of(cluster, node)
+        row = old.row if old is not None and stays and old.row is not None else self.row_of(cluster, node)
         if not assumed:  # a record that lasts
             self._dicts.share(pod)
             if row is not None and pod.node == node:
@@ -264,8 +262,8 @@ class FleetState(DerivedReadings):
         where_all = np.fromiter(taken, dtype=np.intp, count=len(taken))
         self._weigh_all(where_all, first, np.fromiter(taken.values(), dtype=np.int64, count=len(taken)))
         if first.pod.volumes:
-            for (_, placed), row in zip(newcomers, rows, strict=True):
-                self.volumes.take(row, self._places[row][0], placed.pod)
+            for occupant, row in zip(occupants, rows, strict=True):
+                self.volumes.take(row, occupant.cluster, occupant.placed.pod)
             self.kept.versions[USERS] += len(rows)
         self.loads.extend(rows)
 

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from dispatcher.model.reasons import Reason
-from dispatcher.plugins.refused_by import REFUSED_BY
 from dispatcher.plugins.registry import REGISTRY
+from dispatcher.service.refused_by import REFUSED_BY
 from tests.plugins.asking import make
 
 # Any plugin may give these, or none does: they are the dispatcher's own.
