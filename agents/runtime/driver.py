@@ -71,19 +71,16 @@ class Driver:
         self._sleep = pauses.sleep
         self._dice = pauses.dice
 
-    async def drive(
-        self, procedure: Procedure[T], execution: Execution, begun: tuple[Request, Response] | None = None
-    ) -> T:
+    async def drive(self, procedure: Procedure[T], execution: Execution) -> T:
         """The procedure's result; GivenUpError if the server was too busy for too long, or its order may not go on.
 
-        `begun`: its first request, and what `series` has brought in answer to it. Holds a slot at its return.
+        Holds a slot at its return.
         """
         doubt_s = _DOUBT_S
         try:
-            request, known = begun or (next(procedure), None)
+            request = next(procedure)
             while True:
-                response = await self._ask(request, execution, known)
-                known = None
+                response = await self._ask(request, execution)
                 request = procedure.send(response)
                 if response.unknown or response.status in POSTPONED:
                     await self._hesitate(doubt_s * self._dice.uniform(0.5, 1.0), execution)
@@ -93,13 +90,6 @@ class Driver:
             return result
         finally:
             procedure.close()
-
-    async def series(self, asked: Sequence[tuple[Request, Execution]]) -> Sequence[Response]:
-        """Send the first requests of several procedures, which hold one slot; an answer for each."""
-        answers = await self._client.send_all([request for request, _ in asked])
-        for (request, execution), answer in zip(asked, answers, strict=True):
-            self._note(request, answer, execution)
-        return answers
 
     async def begin(self, execution: Execution) -> None:
         """Wait for the slot."""
@@ -118,23 +108,18 @@ class Driver:
             ticket, execution.ticket = execution.ticket, None
             self._slot_queue.give(ticket)
 
-    async def _ask(self, request: Request, execution: Execution, known: Response | None = None) -> Response:
+    async def _ask(self, request: Request, execution: Execution) -> Response:
         while True:
-            response = known or await self._client.send(request)
+            response = await self._client.send(request)
             if response.status != TOO_BUSY:
                 break
-            known = None
             self._slot_queue.refused()
             await self._patience(response, execution)
-        if response is not known:
-            self._note(request, response, execution)
-        return response
-
-    def _note(self, request: Request, response: Response, execution: Execution) -> None:
         if response.ok:
             self._slot_queue.answered()
         if request.method != "GET" and (response.ok or response.unknown):
             execution.wrote = True
+        return response
 
     async def _hesitate(self, seconds: float, execution: Execution) -> None:
         """Wait after an answer that leaves doubt; GivenUpError on an objection."""

@@ -6,9 +6,9 @@ anybody else's.
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,15 +22,16 @@ from agents.executor.keys import OwnKeys
 from agents.executor.local import Local, Moment
 from agents.executor.peers import PEER_TTL_S, PeerTable
 from agents.executor.policy import ExecutorPolicy
+from agents.executor.procedures import carry_out
 from agents.executor.view import ClusterView
 from agents.kube.convert import pod_in_full
 from agents.runtime.accepted_leader import AcceptedLeader
-from agents.runtime.carrying_out import BULK, Carrier, Order, may_join, series_of
 from agents.runtime.driver import ApiClient, Driver, Execution, GivenUpError, Pauses
 from agents.runtime.keyfile import ephemeral_keys
 from agents.runtime.reconciler import Events, Reconciler
 from agents.runtime.slot_queue import SlotQueue
 from dispatcher.model.messages import (
+    STALE,
     UNKNOWN,
     AnyIntent,
     CreateDelegate,
@@ -76,6 +77,13 @@ def read_pod(raw: bytes) -> Pod:
     return pod_in_full(raw) or Pod(uid="", namespace="", name="", problems=("it is not readable as a pod",))
 
 
+@dataclass(frozen=True, slots=True)
+class _Running:
+    intent: AnyIntent
+    task: asyncio.Task[Outcome]
+    execution: Execution
+
+
 class ExecutorLoop:
     """The executor of one cluster. `cluster_uid` may be set later, when the API server has told it."""
 
@@ -100,14 +108,13 @@ class ExecutorLoop:
         self._sleep = pauses.sleep
         self._slot_queue = SlotQueue(self._settings.concurrency, self._seconds, pauses.sleep)
         self._driver = Driver(client, self._slot_queue, self._seconds, pauses)
-        self._carrier = Carrier(self._local, self._driver, clock)
         self._reconciler = Reconciler(self._local, self._driver, clock)
         self._events = Events(self._local, client, self._slot_queue, self._seconds)
         self._events.at_once, self._events.series = self._settings.event_concurrency, self._settings.event_series
         self._events.patience_s = self._settings.event_patience_s
         self.accepted_leader = AcceptedLeader(self._local, self._at_once, clock, self._settings.rename_from)
-        self._running: dict[tuple[type, str, int], Order] = {}
-        self._last: dict[str, Order] = {}
+        self._running: dict[tuple[type, str, int], _Running] = {}
+        self._last: dict[str, _Running] = {}
         self._told: tuple[Peers, bool] | None = None  # the newest that waits to be taken over
         self._telling: asyncio.Task[None] | None = None  # one at a time: whether to believe it is being looked up
         self._stopping = asyncio.Event()
@@ -141,18 +148,19 @@ class ExecutorLoop:
             # What earlier sends of these orders did is not looked at here, so nothing may be concluded from the answer.
             why = late or "the executor is stopping"
             return self._answers(tuple(outcome(intent, UNKNOWN, why) for intent in batch.intents))
-        started = self._begin(batch, self._clock().mono + batch.deadline_s)
+        deadline = self._clock().mono + batch.deadline_s
+        started = [self._start(intent, batch, deadline) for intent in batch.intents]
         await self._wait_for(started)
-        return self._answers(tuple(map(_outcome_of, batch.intents, (one.end for one in started))))
+        return self._answers(tuple(map(_outcome_of, batch.intents, (one.task for one in started))))
 
-    async def _wait_for(self, started: list[Order]) -> None:
+    async def _wait_for(self, started: list[_Running]) -> None:
         """Until all have ended, or what is left hangs: that must not keep the answers to the others.
 
         What waits for its turn while others get on is waited for: it has not hung yet. Only waited for: a caller that
         gives up does not undo what other callers wait for. What goes on is joined when the dispatcher asks for it
         again.
         """
-        executions = {one.end: one.execution for one in started}
+        executions = {one.task: one.execution for one in started}
         left, ended_at = set(executions), self._seconds()
         if not left:
             return
@@ -247,8 +255,7 @@ class ExecutorLoop:
         """End `run` and every procedure under way; what they had begun is found again by the next executor."""
         self._stopping.set()
         self._slot_queue.stop()
-        orders = (*self._running.values(), *self._last.values())
-        tasks: list[asyncio.Future[Any]] = [*(one.end for one in orders), *self._reconciler.tasks, *self._carrier.tasks]
+        tasks = [one.task for one in (*self._running.values(), *self._last.values())] + self._reconciler.tasks
         tasks += [self._telling] if self._telling is not None else []
         for task in tasks:
             task.cancel()
@@ -260,20 +267,8 @@ class ExecutorLoop:
         state = self._local.state
         return OutcomeBatch(self._local.cluster, outcomes, obeys=state.epoch, leader=state.dispatcher)
 
-    def _begin(self, batch: IntentBatch, deadline: float) -> list[Order]:
-        """Begin all of a batch; many binds of one namespace go in series."""
-        binds = Counter(lane_of(intent) for intent in batch.intents if may_join(intent))
-        joint: dict[str, list[Order]] = {lane: [] for lane, count in binds.items() if count >= BULK}
-        started = [self._start(intent, batch, deadline, joint) for intent in batch.intents]
-        for orders in joint.values():
-            for some in series_of(orders):
-                self._carrier.begin_series(some)
-        return started
-
-    def _start(self, intent: AnyIntent, batch: IntentBatch, deadline: float, joint: Mapping[str, list[Order]]) -> Order:
-        """Begin an intent behind the last one of the same pod, join it if it is the very same, or let it wait among
-        those of its lane in `joint` that go in series.
-        """
+    def _start(self, intent: AnyIntent, batch: IntentBatch, deadline: float) -> _Running:
+        """Begin an intent behind the last one of the same pod, or join it if it is the very same."""
         key = (type(intent), intent.pod.uid, intent.epoch)
         running = self._running.get(key)
         if running is not None and running.intent == msgspec.structs.replace(intent, id=running.intent.id):
@@ -281,18 +276,10 @@ class ExecutorLoop:
         turn = self._turn(intent)
         before = self._last.get(turn)
         objection = partial(self._local.epoch_guard.superseded, batch.dispatcher, batch.dispatcher_epoch)
-        lane = lane_of(intent)
-        execution = Execution(deadline, lane, objection, behind=before.execution if before else None)
-        joins = before is None and lane in joint and may_join(intent)
-        end: asyncio.Future[Outcome]
-        if joins:
-            end = asyncio.get_running_loop().create_future()
-        else:
-            end = asyncio.create_task(self._one(intent, batch, execution, before.end if before else None))
-        started = self._running[key] = self._last[turn] = Order(intent, batch, execution, end)
-        if joins:
-            joint[lane].append(started)
-        end.add_done_callback(lambda done: self._ended(done, key, turn))
+        execution = Execution(deadline, lane_of(intent), objection, behind=before.execution if before else None)
+        task = asyncio.create_task(self._one(intent, batch, execution, before.task if before else None))
+        started = self._running[key] = self._last[turn] = _Running(intent, task, execution)
+        task.add_done_callback(lambda done: self._ended(done, key, turn))
         return started
 
     def _turn(self, intent: AnyIntent) -> str:
@@ -300,19 +287,39 @@ class ExecutorLoop:
         delegate = self._local.view.pod(intent.pod.uid) if isinstance(intent, DeleteDelegate) else None
         return delegate.source.uid if delegate is not None and delegate.source is not None else intent.pod.uid
 
-    def _ended(self, end: asyncio.Future[Outcome], key: tuple[type, str, int], turn: str) -> None:
-        if key in self._running and self._running[key].end is end:
+    def _ended(self, task: asyncio.Task[Outcome], key: tuple[type, str, int], turn: str) -> None:
+        if key in self._running and self._running[key].task is task:
             del self._running[key]
-        if turn in self._last and self._last[turn].end is end:
+        if turn in self._last and self._last[turn].task is task:
             del self._last[turn]
 
     async def _one(
-        self, intent: AnyIntent, batch: IntentBatch, execution: Execution, before: asyncio.Future[Outcome] | None
+        self, intent: AnyIntent, batch: IntentBatch, execution: Execution, before: asyncio.Task[Outcome] | None
     ) -> Outcome:
         if before is not None:
             await asyncio.wait([before])
             execution.behind = None
-        return await self._carrier.alone(intent, batch, execution)
+        try:
+            await self._driver.begin(execution)
+            return await self._in_turn(intent, batch, execution)
+        finally:
+            self._driver.end(execution)
+
+    async def _in_turn(self, intent: AnyIntent, batch: IntentBatch, execution: Execution) -> Outcome:
+        now = self._clock()
+        if now.mono > execution.deadline:
+            return _not_done(intent, f"not begun within its {batch.deadline_s:g} s")
+        if late := execution.objection():
+            return outcome(intent, UNKNOWN, late)
+        try:
+            procedure = carry_out(intent, batch.dispatcher_epoch, self._local, now)
+            return await self._driver.drive(procedure, execution)
+        except GivenUpError as error:
+            return outcome(intent, UNKNOWN, str(error)) if execution.wrote else _not_done(intent, str(error))
+        except Exception as error:
+            where = f"{intent.pod.namespace}/{intent.pod.name}"
+            _log.exception("procedure failed", pod=where, intent=type(intent).__name__)
+            return outcome(intent, UNKNOWN, f"pod {where}: {type(error).__name__}: {error}")
 
     # --- local duties ------------------------------------------------------------------------------------------------
 
@@ -345,11 +352,16 @@ def lane_of(intent: AnyIntent) -> str:
     return f"{intent.pod.namespace}/create" if isinstance(intent, CreateDelegate) else intent.pod.namespace
 
 
-def _outcome_of(intent: AnyIntent, end: asyncio.Future[Outcome]) -> Outcome:
+def _not_done(intent: AnyIntent, why: str) -> Outcome:
+    """Nothing was sent. A delegate may be there from an earlier send of the order: only a look could deny it."""
+    return outcome(intent, UNKNOWN if isinstance(intent, CreateDelegate) else STALE, why)
+
+
+def _outcome_of(intent: AnyIntent, task: asyncio.Task[Outcome]) -> Outcome:
     """What an ended task came to, under the id that this caller gave."""
-    if not end.done():
+    if not task.done():
         return outcome(intent, UNKNOWN, "still under way: its namespace, or the API server, answers slowly")
-    if end.cancelled() or end.exception() is not None:
+    if task.cancelled() or task.exception() is not None:
         return outcome(intent, UNKNOWN, "the executor stopped before it knew")
-    result = end.result()
+    result = task.result()
     return result if result.id == intent.id else msgspec.structs.replace(result, id=intent.id)
