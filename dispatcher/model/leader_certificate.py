@@ -49,7 +49,10 @@ class Leader:
 def leader_of(der: bytes, authorities: Authorities) -> Leader | str:
     """Whose certificate this is, or why it is not the dispatcher's. Times and lists are another matter: `objection`."""
     try:
-        return _leader_of(x509.load_der_x509_certificate(der), authorities)
+        certificate = x509.load_der_x509_certificate(der)
+        if not der.endswith(b"\x00" + certificate.signature):  # a bit string without unused bits, as of all signatures
+            return "its certificate cannot be read: its signature is no whole number of bytes"
+        return _leader_of(certificate, authorities)
     except Exception as error:  # an odd version, extension or algorithm: the library has a class for each
         return f"its certificate cannot be read: {type(error).__name__}: {str(error)[:200]}"
 
