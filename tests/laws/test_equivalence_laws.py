@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from dispatcher.model.reasons import Reason, Why
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import FleetView, Part, Placed, kernels
+from dispatcher.scheduling.framework import FleetView, Part, Placed, kernels, refuse
 from dispatcher.scheduling.framework.points import Plan, PluginError
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.records.decision import Decision
@@ -128,6 +129,30 @@ def test_without_numba_numpy_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not kernels.compile_all()
     one = Scheduler(profile(Ready=1, Selector=1, Fit=1, Live=1), [Ready(), Selector(), Fit(), Live()], fleet(a=["n1"]))
     assert one.schedule(pod().placed("a"), ("a", "u")).record()["outcome"] == "scheduled"
+
+
+def test_a_class_that_pre_filter_refuses_as_a_whole_has_no_feasible_rows() -> None:
+    fit, state = Fit(), fleet(a=["n1"])
+    fit.pre_filter = lambda placed, fleet: refuse(Reason.INVALID, "odd")  # type: ignore[method-assign]
+    plan, placed = Plan.of(profile(Fit=1), [fit]), pod("p").placed("a")
+    one = EquivalenceCache(plan, state, 2**26).get(plan.class_key(placed))
+    assert one.prepare(placed) == Why(Reason.INVALID, "odd")
+    assert (one.rows.feasible, one.rows.evaluated, len(one.rows.first)) == (0, 0, 0)
+
+
+def test_a_class_that_was_dropped_keeps_its_answers_while_others_are_made() -> None:
+    state = fleet(a=[f"n{at}" for at in range(5)], b=["n1"])
+    plan = Plan.of(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()))
+    cache = EquivalenceCache(plan, state, 2**26)
+    one = pod("p").cpu("100m").placed("a")
+    kept = cache.get(plan.class_key(one))
+    kept.refresh(one)
+    before = image(kept, state.n)
+    cache.drop(plan.class_key(one))
+    for amount in (5, 50, 500):
+        other = pod("q").cpu(f"{amount}").placed("a")
+        cache.get(plan.class_key(other)).refresh(other)
+    assert image(kept, state.n) == before
 
 
 class Beside(Rooms):

@@ -41,7 +41,7 @@ class EquivalenceCache:
             return found
         most = max(1, min(_MOST_CLASSES, self._limit // (_BYTES_PER_ROW * max(1, self._fleet.n))))
         while len(self._classes) >= most:
-            self._classes.popitem(last=False)[1].rows.leave()
+            self._classes.popitem(last=False)[1].rows.leave(reuse=True)
         rows = ClassRows(self._fleet, self._tables, key)
         made = EquivalenceClass(self._plan, self.roles, self._fleet, self.static_answers, key, rows)
         made.last_asked = self._last_asked
@@ -52,5 +52,5 @@ class EquivalenceCache:
         """Forget a class: what it holds may be half written."""
         dropped = self._classes.pop(key, None)
         if dropped is not None:
-            dropped.rows.leave()
+            dropped.rows.leave(reuse=False)
             self._tables.forget(dropped.rows.plugins)

@@ -35,6 +35,7 @@ class RowTables:
         self._tables: dict[RowTableName, RowTable] = {}
         self._users: Counter[RowTable] = Counter()
         self._spare: RowTable | None = None
+        self.blank = RowTable(fleet, RowPlugins(()), (StaticFilters(()), (), (), ()))  # of classes not asked about rows
         self.leaders = Leaders(fleet)
 
     def plugins(self, key: ClassKey) -> RowPlugins:
@@ -55,13 +56,14 @@ class RowTables:
         self._users[found] += 1
         return found
 
-    def give_back(self, table: RowTable) -> None:
-        """One class less uses the table."""
+    def give_back(self, table: RowTable, *, reuse: bool = True) -> None:
+        """One class less uses the table; `reuse`: its memory, too, if it was the last."""
         self._users[table] -= 1
         if not self._users[table]:
             del self._users[table], self._tables[table.name]
             self.leaders.forget(table)
-            self._spare = table  # fresh memory costs more than the answers that go into it
+            if reuse:  # fresh memory costs more than the answers that go into it
+                self._spare = table
 
     def forget(self, plugins: RowPlugins) -> None:
         """Make these anew for the next class: what they hold may be half written."""
@@ -79,6 +81,7 @@ class ClassRows:
         self._fleet, self._tables = fleet, tables
         self.plugins = tables.plugins(key)
         self.table: RowTable | None = None
+        self._left = False
         self.by_cluster: Floats | None = None
         self._version = self._flips = self._asked_at = self._plugins_at = _NEVER
         self._total: Floats = np.zeros(0)
@@ -101,18 +104,21 @@ class ClassRows:
         others = tuple([one for one in points if not isinstance(one, ClusterColumn)])
         name = static_filters, tuple(filters), others, tuple(evaluators)
         if self.table is None or self.table.name != name:
-            before, self.table = self.table, self._tables.take(self.plugins, name)
-            self._version = _NEVER
-            if before is not None:
-                self._tables.give_back(before)
+            before, self._version = self.table, _NEVER
+            if self._left:  # nobody would give it back
+                self.table = RowTable(self._fleet, self.plugins, name)
+            else:
+                self.table = self._tables.take(self.plugins, name)
+                if before is not None:
+                    self._tables.give_back(before)
         self.by_cluster = sum([one.points for one in by_cluster], np.zeros(1)) / GRID if by_cluster else None
         self._total_of = _NEVER, 0
 
-    def leave(self) -> None:
-        """The class is not used any more."""
-        if self.table is not None:
-            self._tables.give_back(self.table)
-            self.table = None
+    def leave(self, *, reuse: bool) -> None:
+        """The class is for no more pods. `reuse`: nobody looks at it; else a batch may still be decided by it."""
+        if self.table is not None and not self._left:
+            self._tables.give_back(self.table, reuse=reuse)
+        self._left = True
 
     def refresh(self) -> tuple[RowList | None, bool]:
         """Bring the table up to date. Rows that may say otherwise than at the last refresh, None: any may; and whether
@@ -130,9 +136,8 @@ class ClassRows:
 
     @property
     def _known(self) -> RowTable:
-        if self.table is None:
-            raise LookupError("the class has not been refreshed")
-        return self.table
+        """Without rows if no row was asked about yet: PreFilter refused the pods as a whole."""
+        return self._tables.blank if self.table is None else self.table
 
     @property
     def first(self) -> Codes:
