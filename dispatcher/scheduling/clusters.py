@@ -222,14 +222,6 @@ def fold_health(view: ClusterView, changes: Changes, now: float) -> None:
     view.last_report_at = now
 
 
-def same_health(view: ClusterView, changes: Changes) -> bool:
-    """Whether a full report of a Ready cluster says of the cluster itself what is known: only objects may be others."""
-    if view.restored or changes.restored or not (changes.synced and changes.api_ok) or confirms(view, changes):
-        return False
-    keys, opens = changes.keys or view.keys, changes.opens
-    return (changes.cluster_uid or view.uid, keys, opens) == (view.uid, view.keys, view.opens)
-
-
 def confirms(view: ClusterView, changes: Changes) -> bool:
     """Whether this report says that an operator has confirmed what the API server shows, since the report before.
 

@@ -48,10 +48,9 @@ class _Fold:
 class Reports:
     """Folds reports into the state.
 
-    A large full report is folded in parts. Of a cluster that is not Ready: between two parts it is what it was before,
-    not Ready, so nothing goes there and nothing follows from what is missing; with the last part it becomes what the
-    report says. Of a Ready one whose agent tells everything anew: it stays Ready, and between two parts it is as if the
-    rest of the report were still on its way. One that says something else of the cluster itself is folded at once.
+    A full report of a cluster that is not Ready is folded in parts if it is large. Between two parts the cluster is
+    what it was before, not Ready: nothing goes there, and nothing follows from what is missing. With the last part it
+    becomes what the report says.
     """
 
     def __init__(self, state: CoreState, retries: Retries, evictions: Evictions, telling: Telling) -> None:
@@ -79,8 +78,7 @@ class Reports:
         views.check_continues(view, changes)
         self._note_executor(view, event.executor, now)
         size = len(changes.pods) + len(changes.objects) + len(changes.nodes) // _NODES_A_POD
-        in_parts = changes.full and (not view.ready or views.same_health(view, changes))
-        if in_parts and size > self._state.timing.fold_at_once:
+        if changes.full and not view.ready and size > self._state.timing.fold_at_once:
             self._folds[view.name] = _Fold(changes, self._steps(view, changes), (view.uid, view.keys))
             view.hidden = not view.uid
             # Its pods are known by them.

@@ -22,8 +22,8 @@ class CoreTiming:
     before the same intent is sent again. `refused`: pauses before a pod is looked at again of which a step was
     refused that holds no place.
     `delegate_lease_s`: delegates of failover mode `lease` are stopped when they were not renewed for that long.
-    `fold_at_once` (a count): of a full report so many pods are taken in before others have their turn, or four times
-    as many nodes.
+    `fold_at_once` (a count): of a report of a cluster that is not Ready so many pods are taken in before others have
+    their turn, or four times as many nodes.
     """
 
     absence_grace_s: float = 100.0
@@ -38,7 +38,7 @@ class CoreTiming:
     refused_passing_s: float = 2.0
     fenced_per_s: float = 20.0
     delegate_lease_s: float = 120.0
-    fold_at_once: int = 250
+    fold_at_once: int = 500
     strangers_s: float = 60.0
     retry: Backoff = field(default_factory=Backoff)
     refused: Backoff = field(default_factory=lambda: Backoff(most_s=60.0))
