@@ -93,6 +93,11 @@ def lease_problems(
     return []
 
 
+def check_context(file: str, context: str) -> None:
+    """AccessError: the kubeconfig cannot be read, or has no such context ('': the current one) with a server."""
+    _server_in(_read(file), file, context)
+
+
 def _server_of(cluster: ClusterSection) -> Server:
     file = cluster.kubeconfig or usual_kubeconfig()
     if file:

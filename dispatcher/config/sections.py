@@ -192,7 +192,8 @@ class ClusterProfilesSection(Section):
     namespace: Annotated[
         str,
         Field(
-            pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$", description="theirs, where the Lease is; empty: none"
+            pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$",
+            description="of the ClusterProfiles, by the API server that has the Lease; empty: none is written",
         ),
     ] = ""
     every_s: Annotated[Seconds, Field(ge=5, description="between two writes")] = 60.0

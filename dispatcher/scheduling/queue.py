@@ -266,7 +266,7 @@ class SchedulingQueue:
             for alike in list(self._parked[helped_by].values()):
                 first = next(iter(alike.values()))
                 if self._gates.worth(event, first.placed, first.reasons):
-                    self._wake_alike(alike, now, event.kind.name or Cause.QUOTA)
+                    self._wake_alike(alike, now, event.kind.name or "")
 
     def _wake_alike(self, alike: Parked, now: float, cause: str) -> None:
         """Try pods of one class again that were refused for the same. What quota refuses one pod for it refuses all of
@@ -331,14 +331,14 @@ class SchedulingQueue:
     # --- states ------------------------------------------------------------------------------------------------------
 
     def _ready(self, item: QueuedPod, now: float, cause: str) -> None:
-        why = self._gates.gate(item.placed)
+        was_gated, why = item.state is _GATED, self._gates.gate(item.placed)
         if why is not None:
             self._leave(item)
             item.state = _POPPED  # what wakes it is written over: it must have left its old group first
-            item.reasons = frozenset((why.reason,))
+            item.reasons, item.note = frozenset((why.reason,)), why.text
             item.helped_by = helped_by_of(self._gates, item.placed, item.reasons)
-            item.note = why.text
             self._move(item, _GATED, cause)
+            self.incoming[_GATED, cause] -= was_gated  # it stays where it was
         else:
             self._move(item, _ACTIVE if item.ready_at <= now else _BACKOFF, cause)
 

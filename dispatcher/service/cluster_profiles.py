@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import structlog
 
-from agents.executor.answer import CONFLICT, error_text
-from agents.executor.http import MERGE_PATCH, Request, Response
+from agents.executor.answer import CONFLICT, NOT_FOUND, error_text
+from agents.executor.http import MERGE_PATCH, Request
 from agents.executor.times import rfc3339
 from agents.kube.client import KubeClient
 from agents.kube.session import Access
@@ -26,6 +26,7 @@ log = structlog.get_logger("cluster_profiles")
 Object = dict[str, Any]
 PREFIX = "global-dispatcher.io/"
 _TIMEOUT_S = 10.0
+_SHOWN = 10  # names in a line of the log
 _AGE = "global_dispatcher_node_load_age_seconds"
 # Metric -> what its property is called, and the labels that follow.
 _PROPERTIES = {
@@ -56,50 +57,77 @@ def properties_of(loads: LoadCollector, now: float) -> dict[str, list[Object]]:
     return found
 
 
+class _Meta(msgspec.Struct):
+    resource_version: str = msgspec.field(name="resourceVersion")
+
+
+class _Status(msgspec.Struct):
+    properties: list[Object] | None = None
+
+
+class _Profile(msgspec.Struct):
+    """Of a ClusterProfile what a write of its properties needs."""
+
+    metadata: _Meta
+    status: _Status | None = None
+
+
+_PROFILE = msgspec.json.Decoder(_Profile)
+
+
 class ClusterProfiles:
-    """The ClusterProfiles of one namespace, named like clusters of ours."""
+    """The ClusterProfiles of one namespace, named like clusters of ours. Each is asked for by itself: what others write
+    into theirs, and how many there are, costs nothing here.
+    """
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client = client
         self._folder = f"/apis/multicluster.x-k8s.io/v1alpha1/namespaces/{namespace}/clusterprofiles"
-        self._told = ""
+        self._told: dict[str, str] = {}  # cluster -> what went wrong last
+        self._named: list[str] | None = None
 
     async def publish(self, properties: Mapping[str, list[Object]]) -> int:
         """Write the properties of each cluster that has a profile; how many were written. What fails is logged."""
-        response = await self._client.send(Request("GET", self._folder), timeout_s=_TIMEOUT_S)
-        if not response.ok:
-            self._say("the ClusterProfiles cannot be listed", response)
-            return 0
-        written = 0
-        for profile in msgspec.json.decode(response.body)["items"]:
-            wanted = properties.get(profile["metadata"]["name"])
-            if wanted and await self._write(profile, wanted):
+        written, named = 0, []
+        for cluster, ours in properties.items():
+            response = await self._client.send(Request("GET", f"{self._folder}/{cluster}"), timeout_s=_TIMEOUT_S)
+            if response.status == NOT_FOUND:
+                continue
+            named.append(cluster)
+            if response.ok and await self._write(cluster, response.body, ours):
                 written += 1
-        if written:
-            self._told = ""
+                self._told.pop(cluster, None)
+            elif not response.ok:
+                self._say(cluster, f"its ClusterProfile cannot be read: {error_text(response)}")
+        if named != self._named:
+            without = sorted(set(properties) - set(named))
+            log.info("readings are published in ClusterProfiles", clusters=len(named), without_one=without[:_SHOWN])
+        self._named = named
         return written
 
-    async def _write(self, profile: Object, ours: Iterable[Object]) -> bool:
-        meta = profile["metadata"]
-        known = (profile.get("status") or {}).get("properties") or []
+    async def _write(self, cluster: str, body: bytes, ours: Iterable[Object]) -> bool:
+        try:
+            profile = _PROFILE.decode(body)
+        except msgspec.MsgspecError as error:
+            self._say(cluster, f"its ClusterProfile is odd: {error}")
+            return False
+        known = (profile.status.properties if profile.status else None) or ()
         theirs = [one for one in known if not str(one.get("name", "")).startswith(PREFIX)]
-        body = {
-            "metadata": {"resourceVersion": meta["resourceVersion"]},
+        wanted = {
+            "metadata": {"resourceVersion": profile.metadata.resource_version},
             "status": {"properties": [*theirs, *ours]},
         }
-        path = f"{self._folder}/{meta['name']}/status"
-        request = Request("PATCH", path, msgspec.json.encode(body), MERGE_PATCH)
+        request = Request("PATCH", f"{self._folder}/{cluster}/status", msgspec.json.encode(wanted), MERGE_PATCH)
         response = await self._client.send(request, timeout_s=_TIMEOUT_S)
         if not response.ok and response.status != CONFLICT:  # another author was faster: the next round reads theirs
-            self._say(f"the status of ClusterProfile {meta['name']} cannot be written", response)
+            self._say(cluster, f"the status of its ClusterProfile cannot be written: {error_text(response)}")
         return bool(response.ok)
 
-    def _say(self, what: str, response: Response) -> None:
+    def _say(self, cluster: str, text: str) -> None:
         """Each thing once, until a write succeeds again."""
-        text = f"{what}: {error_text(response)}"
-        if text != self._told:
-            log.warning("readings are not published", why=text)
-        self._told = text
+        if text != self._told.get(cluster):
+            log.warning("readings are not published", cluster=cluster, why=text)
+        self._told[cluster] = text
 
 
 @contextlib.asynccontextmanager

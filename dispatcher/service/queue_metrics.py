@@ -38,13 +38,16 @@ def queue_metrics(core: Core) -> Iterator[Metric]:
 def _incoming(queue: Queue) -> Metric:
     family = CounterMetricFamily(
         "scheduler_queue_incoming_pods",
-        "Pods that came into a queue, by the event that brought them; those that are gated count as unschedulable. "
-        "kube-scheduler has the queues active, backoff and unschedulable.",
+        "Pods that came into a queue (active, backoff and unschedulable as kube-scheduler's, and waiting: decided, but "
+        "held up), by the event that brought them: kube-scheduler's names where it has one that means this, else "
+        "PermitWait, ProfilesReloaded, QuotaFreed or what happened in the fleet (`WakeEvent`). Gated ones count as "
+        "unschedulable.",
         labels=["queue", "event"],
     )
     totals: Counter[tuple[str, str]] = Counter()
     for (state, cause), count in queue.incoming.items():
-        totals[_QUEUES.get(state, state.value), _EVENTS.get(cause, str(cause))] += count
+        event = "|".join(_EVENTS.get(one, one) for one in str(cause).split("|"))  # several things may come at once
+        totals[_QUEUES.get(state, state.value), event] += count
     for labels, count in sorted(totals.items()):
         family.add_metric(labels, count)
     return family

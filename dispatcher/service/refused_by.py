@@ -33,7 +33,6 @@ _REASONS: dict[str, tuple[Reason, ...]] = {
         Reason.CLAIM_DELETED,
         Reason.CLAIM_NOT_OWNED,
         Reason.CLAIM_UNBOUND,
-        Reason.PRE_BIND,
     ),
     "VolumeRestrictions": (Reason.DISK_CONFLICT, Reason.CLAIM_IN_USE),
     "VolumeZone": (Reason.VOLUME_ZONE, Reason.CLAIM_WITHOUT_CLASS, Reason.CLAIM_WITHOUT_VOLUME),

@@ -14,7 +14,7 @@ from dispatcher.config.profiles import read_profile
 from dispatcher.kit.template import new_plugin
 from dispatcher.plugins.registry import REGISTRY
 from dispatcher.scheduling.framework.plugin_args import check_args
-from tests.charts.rendering import CHARTS, Helm, containers, of_kind, only, write_mounted
+from tests.charts.rendering import CHARTS, Helm, HelmError, containers, of_kind, only, write_mounted
 
 CONFIGS = CHARTS.parent / "configs"
 CLUSTERS = [{"name": "east"}, {"name": "west"}]
@@ -256,12 +256,18 @@ def test_where_readings_are_published_it_may_write_the_status_of_cluster_profile
     (role,) = (one for one in of_kind(objects, "Role") if one["metadata"]["namespace"] == "fleet")
     group = {"apiGroups": ["multicluster.x-k8s.io"]}
     assert role["rules"] == [
-        {**group, "resources": ["clusterprofiles"], "verbs": ["list"]},
+        {**group, "resources": ["clusterprofiles"], "verbs": ["get"]},
         {**group, "resources": ["clusterprofiles/status"], "verbs": ["patch"]},
     ]
     (binding,) = (one for one in of_kind(objects, "RoleBinding") if one["metadata"]["namespace"] == "fleet")
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     assert binding["subjects"][0]["namespace"] == "global-dispatcher"
+
+
+def test_readings_cannot_be_published_without_the_token_of_an_election(helm: Helm) -> None:
+    given = {"config": {"cluster_profiles": {"namespace": "fleet"}, "leader_election": {"enabled": False}}}
+    with pytest.raises(HelmError, match=r"cluster_profiles\.namespace needs config\.leader_election\.enabled"):
+        helm.template("dispatcher", given)
 
 
 def test_the_test_pod_asks_the_service(helm: Helm) -> None:

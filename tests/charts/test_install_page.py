@@ -199,6 +199,9 @@ def _each_ran_again(times: int) -> Callable[[Site, str], None]:
 
 def _nothing_is_left(site: Site, told: str) -> None:
     eventually(lambda: not site.left(), 60, lambda: str(site.left()))
+    for name in MEMBERS:  # else an agent that is installed again, with another key, would be refused
+        leases = site.planes[name].kubectl("get", "leases", "-n", "kube-node-lease", "-o", "name")
+        assert "global-dispatcher-agent.state" not in leases, name
 
 
 CHECKS: dict[str, Callable[[Site, str], None]] = {

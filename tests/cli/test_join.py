@@ -239,7 +239,7 @@ def test_a_cluster_that_an_agent_serves_under_another_name_is_refused(world: Wor
         ((), ExitCode.USAGE, "--gateway HOST[:PORT]: say where agents reach the gateway"),
         (("--gateway", "http://gw"), ExitCode.USAGE, "--gateway 'http://gw' is no host"),
         (("--gateway", "gw", "--cluster", "East_1"), ExitCode.USAGE, "'East_1' is no name of a cluster"),
-        (("--gateway", "gw", "--context", "none"), ExitCode.UNREACHABLE, "context 'none' of"),
+        (("--gateway", "gw", "--context", "none"), ExitCode.USAGE, "has no context 'none'; known: east, west"),
         (("--gateway", "gw", "--config", "none.yaml"), ExitCode.FAILED, "none.yaml: No such file"),
         (("--gateway", "gw", "--values-out", __file__), ExitCode.USAGE, "was not written by `global-dispatcher join`"),
     ],

@@ -108,6 +108,14 @@ def test_the_inventory_becomes_a_kubeconfig_that_kubectl_and_our_commands_take(
     assert "kube-system" in hub.kubectl("--context", "west", "get", "namespaces", kubeconfig=out)
     made = command("install", "--context", "west", "--kubeconfig", str(out), "--dry-run")
     assert made.returncode == 0, made.stderr
+    lacking = ["--providers", str(providers), "--kubeconfig-out", str(out)]
+    before = out.read_text()
+    nobody = command("inventory", "default", *where, *lacking)
+    assert nobody.returncode == 1
+    assert f"{out} stays as it is" in nobody.stderr
+    providers.write_text(json.dumps({"providers": [{"name": "another", "execConfig": wanted}]}))
+    assert command("inventory", NAMESPACE, *where, *lacking).returncode == 1
+    assert out.read_text() == before, "a provider that is away takes no context away"
     again = command("inventory", NAMESPACE, *where)
     assert again.returncode == 0, again.stderr
     assert server in again.stdout

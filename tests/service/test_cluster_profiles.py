@@ -14,6 +14,7 @@ from tests.builders import fleet, node, put, reading
 from tests.builders import pod as a_pod
 
 Object = dict[str, Any]
+PUBLISHED = "readings are published in ClusterProfiles"
 NOW = 1_700_000_000.0
 THEIRS = {"name": "topology.kubernetes.io/region", "value": "eu-1"}
 OURS = {"name": f"{PREFIX}allocatable.cpu", "value": "8"}
@@ -23,16 +24,19 @@ class Server:
     """An API server with these profiles; `fails` by method."""
 
     def __init__(self, *profiles: Object, **fails: int) -> None:
-        self.profiles, self.fails = profiles, fails
+        self.profiles = {one["metadata"]["name"]: one for one in profiles}
+        self.fails = fails
         self.written: dict[str, Object] = {}
 
     async def send(self, request: Request, *, timeout_s: float) -> Response:
+        name = request.path.rpartition("clusterprofiles/")[2]
         if status := self.fails.get(request.method):
             return Response(status, b'{"message": "no"}')
         if request.method == "GET":
-            return Response(200, msgspec.json.encode({"items": self.profiles}))
+            one = self.profiles.get(name)
+            return Response(200, msgspec.json.encode(one)) if one else Response(404, b"{}")
         assert request.content_type == "application/merge-patch+json"
-        self.written[request.path.rpartition("clusterprofiles/")[2]] = msgspec.json.decode(request.body)
+        self.written[name] = msgspec.json.decode(request.body)
         return Response(200, b"{}")
 
 
@@ -78,15 +82,34 @@ def test_profiles_of_other_clusters_are_left_alone() -> None:
 def test_another_author_who_was_faster_is_no_failure() -> None:
     with capture_logs() as logs:
         assert publish(Server(profile("east"), PATCH=409), east=[OURS]) == 0
-    assert logs == []
+    assert [one["event"] for one in logs] == [PUBLISHED]
 
 
-@pytest.mark.parametrize("fails", [{"GET": 404}, {"GET": 403}, {"PATCH": 500}, {"GET": 0}])
-def test_a_failure_is_logged_once(fails: dict[str, int]) -> None:
-    server = Server(profile("east"), **fails)
-    server.fails = {key: value or 503 for key, value in fails.items()}
+def test_it_is_told_which_clusters_have_a_profile_and_again_when_that_changes() -> None:
+    server = Server(profile("east"))
     profiles = ClusterProfiles(server, "fleet")
     with capture_logs() as logs:
+        for _ in range(2):
+            asyncio.run(profiles.publish({"east": [OURS], "west": [OURS]}))
+        server.profiles = {}
+        asyncio.run(profiles.publish({"east": [OURS], "west": [OURS]}))
+    assert [(one["clusters"], one["without_one"]) for one in logs] == [(1, ["west"]), (0, ["east", "west"])]
+
+
+@pytest.mark.parametrize("fails", [{"GET": 403}, {"PATCH": 500}, {"GET": 503}])
+def test_a_failure_is_logged_once(fails: dict[str, int]) -> None:
+    profiles = ClusterProfiles(Server(profile("east"), profile("west"), **fails), "fleet")
+    with capture_logs() as logs:
         for _ in range(3):
-            asyncio.run(profiles.publish({"east": [OURS]}))
-    assert [one["event"] for one in logs] == ["readings are not published"]
+            asyncio.run(profiles.publish({"east": [OURS], "west": [OURS]}))
+    told = [one["cluster"] for one in logs if one["event"] == "readings are not published"]
+    assert told == ["east", "west"]
+
+
+@pytest.mark.parametrize("odd", [{"metadata": {}}, {"status": {"properties": "none"}}, {"status": 7}])
+def test_an_odd_profile_is_told_and_the_others_are_written(odd: Object) -> None:
+    server = Server(profile("east"), profile("west"))
+    server.profiles["east"] |= odd
+    with capture_logs() as logs:
+        assert publish(server, east=[OURS], west=[OURS]) == 1
+    assert [one["cluster"] for one in logs if one["event"] == "readings are not published"] == ["east"]

@@ -19,6 +19,7 @@ OF_NO_PLUGIN = {
     Reason.PERMIT,
     Reason.PLUGIN_ERROR,
     Reason.POLICY,
+    Reason.PRE_BIND,
     Reason.PREEMPTED,
     Reason.REFUSED,
     Reason.STILL_ELSEWHERE,

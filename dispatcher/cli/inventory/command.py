@@ -10,18 +10,18 @@ from typing import Any
 import yaml
 
 from agents.kube.client import KubeClient, Patience
-from agents.kube.session import Access
 from dispatcher.cli.inventory.profiles import API, Listed, entries, listed
 from dispatcher.cli.inventory.providers import Providers
-from dispatcher.cli.joining.target import Place
+from dispatcher.cli.joining.target import Place, access_to
 from dispatcher.cli.operate.members import Member, MemberError
 from dispatcher.cli.output import Column, Output, print_rows
-from dispatcher.config.access import usual_kubeconfig
-from dispatcher.config.sections import CLUSTER_NAME
+from dispatcher.config.sections import CLUSTER_NAME, TENANT_NAME
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.gateway.authority import write_whole
 
 Object = dict[str, Any]
+Config = dict[str, list[Object]]
+_KINDS = ("clusters", "users", "contexts")
 _OURS = "# Written by `global-dispatcher inventory`, and again by the next one: put what is yours into another file.\n"
 _COLUMNS = (
     Column("NAME", lambda row: row["name"]),
@@ -48,13 +48,19 @@ class Asked:
 def inventory(asked: Asked) -> int:
     """Carry it out; the exit code: 1 where a kubeconfig was asked for and a profile is not in it. CommandError."""
     if (asked.providers is None) != (asked.kubeconfig_out is None):
-        raise CommandError("--providers and --kubeconfig-out go together", ExitCode.USAGE)
+        lacks = "--kubeconfig-out FILE (where to write it)" if asked.providers else "--providers FILE (see --help)"
+        raise CommandError(f"{lacks} is missing: a kubeconfig needs both", ExitCode.USAGE)
+    if not re.fullmatch(TENANT_NAME, asked.namespace):
+        raise CommandError(f"{asked.namespace!r} is no name of a namespace (a-z, 0-9 and '-')", ExitCode.USAGE)
     out = asked.kubeconfig_out
-    _check_ours(out)
+    before = _written_before(out)
     providers = Providers.read(asked.providers) if asked.providers else None
     found = asyncio.run(_profiles(asked))
-    config: dict[str, list[Object]] = {"clusters": [], "users": [], "contexts": []}
-    rows = [_row(one, providers, config) for one in found]
+    config: Config = {kind: [] for kind in _KINDS}
+    rows = [_row(one, providers, config, before) for one in found]
+    if out is not None and not config["contexts"] and before["contexts"]:
+        nobody = f"namespace {asked.namespace} has no ClusterProfile that can be entered"
+        raise CommandError(f"{nobody}: {out} stays as it is; remove it if that is right")
     if out is not None:
         text = _OURS + yaml.safe_dump({"apiVersion": "v1", "kind": "Config", **config}, sort_keys=False)
         try:
@@ -66,10 +72,7 @@ def inventory(asked: Asked) -> int:
 
 
 async def _profiles(asked: Asked) -> Sequence[Object]:
-    kubeconfig = asked.hub.kubeconfig or usual_kubeconfig()
-    if not kubeconfig:
-        raise CommandError("there is no kubeconfig: name one with --kubeconfig, or in $KUBECONFIG", ExitCode.USAGE)
-    access = Access(kubeconfig, asked.hub.context)
+    access = access_to(asked.hub)
     client = KubeClient(access, Patience())
     try:
         member = Member(asked.hub.context, client)
@@ -86,8 +89,10 @@ async def _profiles(asked: Asked) -> Sequence[Object]:
     return sorted(found, key=lambda one: str(one["metadata"]["name"]))
 
 
-def _row(profile: Object, providers: Providers | None, config: dict[str, list[Object]]) -> Object:
-    """A row of the table; with providers the profile is entered in the kubeconfig, or the row says why it is not."""
+def _row(profile: Object, providers: Providers | None, config: Config, before: Config) -> Object:
+    """A row of the table; with providers the profile is entered in the kubeconfig, or the row says why it is not: what
+    an earlier kubeconfig says of it is kept.
+    """
     name = str(profile["metadata"]["name"])
     if providers is None:
         return {**asdict(listed(profile)), "context": ""}
@@ -96,6 +101,8 @@ def _row(profile: Object, providers: Providers | None, config: dict[str, list[Ob
             raise CommandError("its name is none of a cluster here (a-z, 0-9, '-', at most 42 characters)")
         provider, cluster, user = entries(profile, providers)
     except CommandError as error:
+        for kind, kept in before.items():
+            config[kind] += [one for one in kept if one.get("name") == name]
         told: Listed = listed(profile, problem=str(error))
         return {**asdict(told), "context": ""}
     config["clusters"].append({"name": name, "cluster": cluster})
@@ -104,10 +111,16 @@ def _row(profile: Object, providers: Providers | None, config: dict[str, list[Ob
     return {**asdict(listed(profile, provider)), "context": name}
 
 
-def _check_ours(file: Path | None) -> None:
+def _written_before(file: Path | None) -> Config:
+    """What an earlier run has written; empty lists where there is no such file. CommandError: it is somebody else's."""
     try:
-        if file is not None and file.exists() and not file.read_text().startswith(_OURS):
-            text = f"{file} was not written by `global-dispatcher inventory`: name another file"
-            raise CommandError(text, ExitCode.USAGE)
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"{file} cannot be read: {error}") from None
+        if file is None or not file.exists():
+            return {kind: [] for kind in _KINDS}
+        text = file.read_text()
+        if not text.startswith(_OURS):
+            said = f"{file} was not written by `global-dispatcher inventory`: name another file"
+            raise CommandError(said, ExitCode.USAGE)
+        written = yaml.safe_load(text)
+        return {kind: list(written[kind]) for kind in _KINDS}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError) as error:
+        raise CommandError(f"{file} cannot be read: {error}; remove it") from None

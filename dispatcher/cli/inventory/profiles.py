@@ -1,6 +1,7 @@
 """ClusterProfiles (multicluster.x-k8s.io/v1alpha1): what is told of them, and what a kubeconfig says of each."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,8 @@ API = "/apis/multicluster.x-k8s.io/v1alpha1"
 _HEALTHY = "ControlPlaneHealthy"
 _EXEC_INFO = "client.authentication.k8s.io/exec"  # the extension that a program is handed as `config`
 # What of a profile's `cluster` is taken over; a path to a file (certificate-authority) would be one of another machine.
-_CLUSTER_KEYS = ("server", "certificate-authority-data", "tls-server-name", "proxy-url", "insecure-skip-tls-verify")
+_CLUSTER_KEYS = ("server", "certificate-authority-data", "tls-server-name", "proxy-url")
+_NO_CHECK = "insecure-skip-tls-verify"
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,10 @@ def entries(profile: Object, providers: Providers) -> tuple[str, dict[str, Any],
         )
     name, program = found
     cluster = {key: offered[name][key] for key in _CLUSTER_KEYS if key in offered[name]}
-    if urlsplit(str(cluster.get("server", ""))).scheme != "https":
+    if not _is_https(str(cluster.get("server", ""))):
         raise CommandError(f"access provider {name} has the server {cluster.get('server')!r}, no https:// address")
+    if offered[name].get(_NO_CHECK):
+        raise CommandError(f"access provider {name} says {_NO_CHECK}: whoever is between would get the token")
     return name, cluster, {"exec": _exec(program, offered[name], cluster)}
 
 
@@ -87,7 +91,10 @@ def _exec(program: Program, offered: Object, cluster: Mapping[str, Any]) -> dict
             "kind": "ExecCredential",
             "spec": {"interactive": False, "cluster": told},
         }
-        command, args = "env", [f"KUBERNETES_EXEC_INFO={json.dumps(info)}", command, *args]
+        command, args = (
+            shutil.which("env") or "/usr/bin/env",
+            [f"KUBERNETES_EXEC_INFO={json.dumps(info)}", command, *args],
+        )
     return {
         "apiVersion": program.api_version,
         "command": command,
@@ -95,6 +102,14 @@ def _exec(program: Program, offered: Object, cluster: Mapping[str, Any]) -> dict
         "env": [{"name": name, "value": value} for name, value in program.env.items()],
         "interactiveMode": "Never",
     }
+
+
+def _is_https(server: str) -> bool:
+    try:
+        url = urlsplit(server)
+        return url.scheme == "https" and bool(url.hostname) and server == server.strip() and url.port != 0
+    except ValueError:
+        return False
 
 
 def _map(found: object) -> Object:

@@ -2,22 +2,28 @@
 
 The file's form, which provider is taken and what a ClusterProfile may add to the program's arguments and environment
 are those of KEP-5339 and of its library (sigs.k8s.io/cluster-inventory-api, pkg/access). The programs are named by this
-file alone: whoever writes a ClusterProfile chooses among them, and adds to one only where the file says so.
+file alone: whoever writes a ClusterProfile chooses among them, adds to one only where the file says so, and says which
+server its token is shown to.
 """
 
+import re
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from dispatcher.service.errors import CommandError, ExitCode
 
 Object = Mapping[str, Any]
 _ARGS = "clusterprofiles.multicluster.x-k8s.io/exec/additional-args"
 _ENVS = "clusterprofiles.multicluster.x-k8s.io/exec/additional-envs"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# What a loader, a shell or an interpreter takes code from, and what we say ourselves.
+_OURS = ("PATH", "LD_", "DYLD_", "PYTHON", "NODE_", "PERL", "RUBY", "BASH_", "ENV", "JAVA_", "KUBERNETES_EXEC_INFO")
 
 
 class _Variable(BaseModel):
@@ -28,7 +34,7 @@ class _Variable(BaseModel):
 class _Exec(BaseModel):
     """An `exec` section as in a kubeconfig; what concerns a terminal is left aside, as nobody sits at one."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="forbid")
     api_version: Literal["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"] = Field(
         alias="apiVersion"
     )
@@ -36,6 +42,8 @@ class _Exec(BaseModel):
     args: list[str] | None = None
     env: list[_Variable] | None = None
     provide_cluster_info: bool = Field(False, alias="provideClusterInfo")
+    interactive_mode: str | None = Field(None, alias="interactiveMode")
+    install_hint: str | None = Field(None, alias="installHint")
 
 
 class _Provider(BaseModel):
@@ -48,7 +56,15 @@ class _Provider(BaseModel):
 
 class _File(BaseModel):
     model_config = ConfigDict(extra="forbid")
-    providers: list[_Provider]
+    providers: list[_Provider] = Field(min_length=1)
+
+    @field_validator("providers")
+    @classmethod
+    def _named_once(cls, value: list[_Provider]) -> list[_Provider]:
+        names = [one.name for one in value]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"there is more than one of {', '.join(sorted(twice))}: keep one")
+        return value
 
 
 @dataclass(frozen=True)
@@ -107,9 +123,11 @@ class Providers:
         if provider.env_policy in ("AppendIfNotExists", "Replace"):
             theirs = _variables(added.get(_ENVS))
             env = {**theirs, **env} if provider.env_policy == "AppendIfNotExists" else {**env, **theirs}
-        # As the shell does: a command with a slash is a file here, another one is looked for in PATH.
-        command = str(Path(one.command).absolute()) if "/" in one.command else one.command
-        return Program(one.api_version, command, tuple(args), env, one.provide_cluster_info)
+        # Found now, as a shell would: what is in the environment later does not choose the program.
+        command = shutil.which(one.command)
+        if command is None:
+            raise CommandError(f"provider {provider.name}: there is no program {one.command} here, or in PATH")
+        return Program(one.api_version, str(Path(command).absolute()), tuple(args), env, one.provide_cluster_info)
 
 
 def _extensions(cluster: Object) -> dict[str, Any]:
@@ -135,4 +153,6 @@ def _variables(found: object) -> dict[str, str]:
         return {}
     if not isinstance(found, dict) or not all(isinstance(one, str) for one in (*found, *found.values())):
         raise CommandError(f"its extension {_ENVS} is no map of strings")
+    if odd := [name for name in found if not _NAME.fullmatch(name) or name.startswith(_OURS)]:
+        raise CommandError(f"its extension {_ENVS} may not set {', '.join(sorted(odd))}: that could choose what is run")
     return found

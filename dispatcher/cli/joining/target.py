@@ -8,7 +8,7 @@ from typing import Any
 from agents.kube.client import KubeClient, Patience
 from agents.kube.session import Access
 from dispatcher.cli.operate.members import Member, MemberError
-from dispatcher.config.access import usual_kubeconfig
+from dispatcher.config.access import AccessError, check_context, usual_kubeconfig
 from dispatcher.service.errors import CommandError, ExitCode
 
 Object = dict[str, Any]
@@ -138,13 +138,22 @@ def shown(one: Mapping[str, Any]) -> str:
     return f"{one['kind']} {'/'.join(filter(None, (meta.get('namespace'), meta['name'])))}"
 
 
-@asynccontextmanager
-async def reached(place: Place, dry_run: bool) -> AsyncIterator[Target]:
-    """The cluster of a context. CommandError: it does not answer, is too old, or hides who it is."""
+def access_to(place: Place) -> Access:
+    """The way to the API server of a context. CommandError: the file or the context is not there."""
     kubeconfig = place.kubeconfig or usual_kubeconfig()
     if not kubeconfig:
         raise CommandError("there is no kubeconfig: name one with --kubeconfig, or in $KUBECONFIG", ExitCode.USAGE)
-    access = Access(kubeconfig, place.context)
+    try:
+        check_context(kubeconfig, place.context)
+    except AccessError as error:
+        raise CommandError(f"--{error.key}: {error}", ExitCode.USAGE) from None
+    return Access(kubeconfig, place.context)
+
+
+@asynccontextmanager
+async def reached(place: Place, dry_run: bool) -> AsyncIterator[Target]:
+    """The cluster of a context. CommandError: it does not answer, is too old, or hides who it is."""
+    access = access_to(place)
     client = KubeClient(access, Patience())
     try:
         yield await _checked(access.describe(), Member(place.context, client), dry_run)

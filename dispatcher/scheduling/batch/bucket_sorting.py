@@ -38,7 +38,7 @@ class Leading:
 
     @cached_property
     def place(self) -> Ints:
-        """[groups, WIDTH] how manieth of the rows without pods each of the kept ones is, from 1 on; 0: it is none."""
+        """[groups, WIDTH] the position, from 1, of each kept row among those without pods; 0: it has pods."""
         best = self.leaders.best
         free = (best >= 0) & ~self.is_held[best]
         place: Ints = np.where(free, np.cumsum(free, axis=1), 0)

@@ -32,6 +32,7 @@ class Follower:
 
     def take_over(self, boot_epoch: int) -> None:
         """This dispatcher leads: begin as soon as each cluster has reported anew, or is silent."""
+        self._reports.finish_all()  # the events that would go on with it were another service's
         self._state.outbox.begin(boot_epoch)
         self._takes_over = True
         self._reported.clear()
@@ -52,7 +53,7 @@ class Follower:
         elif isinstance(event, events.Tick):
             state.judge_hot(now)
         self._reconciler.occupy_due(now)
-        if self._takes_over and all(view.heard for view in state.clusters.values()):
+        if self._takes_over and not reports.folding and all(view.heard for view in state.clusters.values()):
             self._lead(now)
             self._reconciler.look(now)
         effects, state.effects = state.effects, []

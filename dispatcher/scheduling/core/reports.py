@@ -77,7 +77,11 @@ class Reports:
             return
         views.check_continues(view, changes)
         self._note_executor(view, event.executor, now)
-        size = len(changes.pods) + len(changes.objects) + len(changes.nodes) // _NODES_A_POD
+        pods, nodes = (
+            max(len(changes.pods), len(view.pods)),
+            max(len(changes.nodes), len(view.nodes)),
+        )  # those that go, too
+        size = pods + len(changes.objects) + nodes // _NODES_A_POD
         if changes.full and not view.ready and size > self._state.timing.fold_at_once:
             self._folds[view.name] = _Fold(changes, self._steps(view, changes), (view.uid, view.keys))
             view.hidden = not view.uid
@@ -93,6 +97,15 @@ class Reports:
         """The next part of a report."""
         if event.cluster in self._folds:
             self._go_on(event.cluster, self._state.timing.fold_at_once, now)
+
+    def finish_all(self) -> None:
+        """What is taken in in part is taken in: who follows from here on begins with whole reports."""
+        for cluster in list(self._folds):
+            try:
+                self._finish(cluster, self._state.fleet.now)
+            except Exception as error:  # half of it is known: none of it, then
+                self._state.trouble(f"cluster {cluster}: its report cannot be taken in: {error!r}")
+                self.forget(cluster)
 
     def _finish(self, cluster: str, now: float) -> None:
         if cluster in self._folds:
@@ -147,7 +160,12 @@ class Reports:
 
     def silent(self, event: events.ClusterSilent, now: float) -> None:
         """An agent is away: nothing new goes there until it reports."""
-        self._finish(event.cluster, now)
+        try:
+            self._finish(event.cluster, now)
+        finally:
+            self._fall_silent(event, now)
+
+    def _fall_silent(self, event: events.ClusterSilent, now: float) -> None:
         view = self._state.clusters[event.cluster]
         was_ready = view.ready
         view.silent, view.problem, view.heard = True, event.problem, True
@@ -157,6 +175,7 @@ class Reports:
     def forget(self, cluster: str) -> None:
         """It is as if it had never reported in this life; it is known to be silent."""
         view = self._state.clusters[cluster]
+        self._folds.pop(cluster, None)  # what is left of it is of the view that goes
         for _ in self._steps(view, Changes(cluster, view.uid, view.incarnation, 0, view.revision, full=True)):
             pass
         blank = ClusterView(cluster, pinned_uid=view.pinned_uid, problem=view.problem, heard=True)

@@ -15,7 +15,7 @@ from dispatcher.scheduling.fleet.view import Observed, ObservedView
 from dispatcher.scheduling.framework import Codes, Depends, Floats, Part, Placed, Plugin, Refuse, Rows, Skip
 from dispatcher.scheduling.framework.lifecycle import PreScore
 from dispatcher.scheduling.framework.points import PluginError, guarded
-from dispatcher.scheduling.framework.roles import Role
+from dispatcher.scheduling.framework.roles import AnswerScope, Role
 
 GRID = 2.0**20  # weighted scores are whole multiples of 1 / GRID: exact sums in any order, and equal scores are equal
 BLOCK = 1 << 15  # rows: what a plugin computes on the way stays in a core's cache
@@ -79,8 +79,9 @@ class PluginEvaluator:
         plugin, fleet = self.role.plugin, self.fleet
         fresh = not self.known or self.nodes_at != fleet.changes.position or self._looked_aside()
         # Counts are those that it looks at now; but rows that are not asked again rest on the clock and the kinds of
-        # objects that were looked at for them.
-        self.observed.counts.clear()
+        # objects that were looked at for them; on counts, too, where several classes share what one of them asked.
+        if self.role.scope is not AnswerScope.ROW:
+            self.observed.counts.clear()
         if fresh:
             self.state = guarded(plugin, plugin.pre_filter, placed, self.view)
         else:

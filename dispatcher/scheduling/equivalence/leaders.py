@@ -1,6 +1,7 @@
 """The best rows of each group of a partition, kept from batch to batch for all classes that share a row table.
 
-A placement makes the best rows of its group alone due: of 500,000 nodes in 300 groups, 1,700 are looked at again.
+A placement makes the best rows of its group alone due: of 500,000 nodes in 300 groups, a batch of 50 pods looks again
+at those of 50 groups at most; from a quarter as many placements as groups on, all rows are looked at in one go.
 """
 
 from collections import OrderedDict
@@ -15,7 +16,7 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Ints
 
 WIDTH = 64  # rows of each group
-_ANEW = 4  # from one group in so many on, all are looked at in one go
+_ANEW = 4  # from one touched row for so many groups on, all are looked at in one go
 _MOST_KEPT = 16
 
 

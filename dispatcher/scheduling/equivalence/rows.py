@@ -20,6 +20,7 @@ from dispatcher.scheduling.framework.kernels import kernel
 
 _FEW = 32
 _NEVER = -1
+_MOST_ASKED = 4096  # rows that are remembered as asked again; who fell behind looks at all
 Answers = StaticColumn | PluginEvaluator
 # The shared filters that come first, the other filters in profile order, shared scores, and plugins that score.
 RowTableName = tuple[StaticFilters, tuple[Answers, ...], tuple[StaticColumn, ...], tuple[PluginEvaluator, ...]]
@@ -93,7 +94,7 @@ class RowTable:
         self._loads_at = self._changes_at = _NEVER
         self._seen: tuple[int, ...] = ()
         self.version = self.flips = 0
-        self.asked = Journal()
+        self.asked = Journal(_MOST_ASKED)
         # score_at -> [n] raw scores of the last full scan, if one call asked for all rows: only where the whole fleet
         # fits in one BLOCK (else scores of a full scan come in pieces and are not kept)
         self._last_scores: dict[int | None, Floats] = {}
@@ -123,7 +124,7 @@ class RowTable:
         return self._plugins.version, self._static_filters.version, *columns
 
     def _ask_all(self) -> None:
-        self._last_scores = {}
+        self._last_scores, self.asked = {}, Journal(_MOST_ASKED)
         self.version += 1
         self.flips += 1
         self.fill_all()

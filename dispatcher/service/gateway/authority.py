@@ -8,6 +8,7 @@ to renew. A private key is readable by its owner alone.
 import datetime as dt
 import ipaddress
 import os
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +67,9 @@ def ensure(folder: Path, hosts: Iterable[str], clusters: Iterable[str]) -> list[
     """
     now = dt.datetime.now(dt.UTC)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            (folder / ".gitignore").write_text("*\n")  # it holds the keys of the whole fleet
         authority, told = _authority(folder, now)
         revoked = _keep_list(folder, authority, now)
         found = [told]
@@ -306,8 +309,12 @@ def _written(stem: Path, pair: Pair) -> Made:
 
 def write_whole(file: Path, data: bytes, mode: int) -> None:
     """Write a file as a whole: who reads it meanwhile sees the old one."""
-    beside = file.with_name(f".{file.name}.new")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(descriptor, "wb") as stream:
-        stream.write(data)
-    beside.replace(file)
+    descriptor, beside = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")  # new, and for us alone
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            os.fchmod(descriptor, mode)
+            stream.write(data)
+        Path(beside).replace(file)
+    except BaseException:
+        Path(beside).unlink(missing_ok=True)
+        raise

@@ -2,6 +2,7 @@
 
 from unittest.mock import patch
 
+import msgspec
 import pytest
 
 from dispatcher.model.messages import Bind, Changes
@@ -32,6 +33,11 @@ def report(cluster: str, nodes: int = 1, pods: int = 0, uid: str = "", **more: o
     )
     told = {"full": True, "nodes": made, "pods": ours, **more}
     return ClusterChanged(Changes(cluster, uid or f"{cluster}-uid", "life", 0, 1, **told))  # type: ignore[arg-type]
+
+
+def reborn(event: ClusterChanged) -> ClusterChanged:
+    """The same of the agent's next life."""
+    return ClusterChanged(msgspec.structs.replace(event.changes, incarnation="another life"))
 
 
 def begun(pods: int = 6) -> SchedulerCore:
@@ -109,3 +115,29 @@ def test_a_part_that_fails_leaves_the_cluster_unheard_and_the_next_report_mends_
     core.handle(report("west", nodes=8, pods=6), 3.0)
     finish(core)
     assert (view.ready, len(view.pods)) == (True, 6)
+
+
+def test_who_takes_over_while_a_report_is_folded_leads_once_it_is_whole() -> None:
+    core = make_core(("east", "west"), timing=CoreTiming(fold_at_once=10))
+    core.follow()
+    core.handle(report("east"), 1.0)
+    core.handle(report("west", nodes=8, pods=60), 1.0)
+    assert core.folding
+    core.take_over(2_000_000)  # its next part is lost with the service that followed
+    core.handle(ClusterChanged(Changes("east", "east-uid", "life", 1, 1)), 3.0)
+    core.handle(reborn(report("west", nodes=8, pods=60)), 3.1)
+    finish(core, 3.2)
+    view = core.clusters["west"]
+    assert (core.open, view.ready, len(view.nodes), len(view.pods)) == (True, True, 8, 60)
+
+
+def test_a_full_report_that_lacks_many_pods_is_taken_in_parts_too() -> None:
+    core = make_core(("east", "west"), timing=CoreTiming(fold_at_once=10))
+    core.handle(report("east"), 1.0)
+    core.handle(report("west", nodes=8, pods=60), 1.0)
+    finish(core)
+    core.handle(ClusterSilent("west", "no answer"), 1.5)
+    core.handle(reborn(report("west", nodes=8, pods=1)), 2.0)
+    assert set(core.folding) == {"west"}
+    finish(core, 2.1)
+    assert len(core.clusters["west"].pods) == 1

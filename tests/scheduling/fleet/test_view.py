@@ -84,13 +84,16 @@ def test_what_moves_makes_stale_who_read_it_and_nobody_else() -> None:
     assert not other.is_stale(changed=False, touched=False)
 
 
-def test_counts_of_an_earlier_question_are_forgotten_and_kinds_of_objects_are_not() -> None:
+@pytest.mark.parametrize(("scope", "counts"), [(AnswerScope.DOMAIN, []), (AnswerScope.ROW, ["zone"])])
+def test_counts_of_an_earlier_question_are_forgotten_but_where_rows_rest_on_them(
+    scope: AnswerScope, counts: list[str]
+) -> None:
     state = a_fleet()
-    evaluator = PluginEvaluator(Role(Live(), AnswerScope.ROW, 0, None, 0, 1.0, None), state)
+    evaluator = PluginEvaluator(Role(Live(), scope, 0, None, 0, 1.0, None), state)
     evaluator.view.topology.count_matching(WEB.build(), None, "zone")
     evaluator.view.objects.of("a", Namespace)
     evaluator.pre_filter(WEB.placed())
-    assert noted(evaluator.observed) == (False, [], {"Namespace"})
+    assert noted(evaluator.observed) == (False, counts, {"Namespace"}), "kinds of objects are never forgotten"
 
 
 def test_the_clock_of_plugins_goes_by_full_seconds_and_no_sample_is_younger() -> None:
