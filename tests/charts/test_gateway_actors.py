@@ -221,6 +221,7 @@ def test_the_dispatcher_is_told_how_many_actors_there_are(
         ({"ray": {"tls": {"existingSecret": ""}}}, "ray.tls.existingSecret: config.gateway.actors needs it"),
         ({"ray": {"head": {"persistence": {"size": "much"}}}}, "/ray/head/persistence/size"),
         ({"ray": {"tls": {"existingSecret": "Ray TLS"}}}, "/ray/tls/existingSecret"),
+        ({"config": {"clusters": [{"name": "east"}]}}, "none of config.clusters has `via: gateway`"),
     ],
 )
 def test_what_cannot_work_is_refused_by_name(helm: Helm, values: dict[str, Any], words: str) -> None:
@@ -237,6 +238,8 @@ def test_the_notes_name_one_host_and_both_secrets_of_ray(helm: Helm, tmp_path: P
     notes = helm(*words).partition("NOTES:")[2]
     assert "join --context CONTEXT --cluster east --gateway HOST:7443 -n fleet" in notes
     assert "held by 2 gateway actors" in notes
+    roll = [line.split()[-1] for line in notes.splitlines() if "rollout restart" in line]
+    assert roll == ["statefulset/gd-ray-gateway", "statefulset/gd-ray-head", "statefulset/gd"]
     assert 'create secret generic global-dispatcher-ray --from-literal=token="$(openssl rand -hex 32)"' in notes
     assert '"*.gd-ray.fleet.svc"' in notes
     assert '"*.gd-peers.fleet.svc"' in notes

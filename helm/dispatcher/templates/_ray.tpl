@@ -176,6 +176,9 @@ tolerations: {{- toYaml . | nindent 2 }}
 
 {{- /* What must hold where there are gateway actors: their nodes find each other by names of this cluster. */ -}}
 {{- define "dispatcher.checkRay" -}}
+{{- if and (int (.Values.config.gateway | default dict).actors) (not (include "dispatcher.dialledIn" .)) -}}
+{{- fail "config.gateway.actors: none of config.clusters has `via: gateway`, so no agent dials in" -}}
+{{- end -}}
 {{- if include "dispatcher.actors" . -}}
 {{- if include "dispatcher.agentsOnRay" . -}}
 {{- fail "config.gateway.actors: needs `via: gateway` for all of config.clusters: agents on Ray know no names of this cluster" -}}
