@@ -63,6 +63,8 @@ async def test_an_eviction_marks_the_pod_and_spends_the_budget(api: Api) -> None
 async def test_an_eviction_beyond_the_budget_is_a_429(api: Api) -> None:
     await ready(api, 1)
     await budget(api, 0, minAvailable=1)
+    # Its controller may have counted it before it saw the pod Ready: none may go then, either.
+    await api.until("poddisruptionbudgets", "guard", lambda found: found["status"]["currentHealthy"] == 1)
     answer = await evict(api, eviction())
     assert (answer.status, answer.reason) == (429, "TooManyRequests")
     assert answer.message == "Cannot evict pod as it would violate the pod's disruption budget."
