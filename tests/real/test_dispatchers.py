@@ -8,7 +8,6 @@ dispatcher that stands by (50: for a p99 that means something).
 import itertools
 import os
 import statistics
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -27,6 +26,7 @@ from tests.real.fleet import CLUSTERS, RealFleet, start
 from tests.real.joined import Dispatcher, joined
 from tests.system.cluster_api import ClusterApi, deployment, eventually
 from tests.system.harness import HOME, pause
+from tests.system.load import Load
 from tests.system.ray_fleet import Head
 
 # A node is lost after GRACE_S of silence, and its pods go TOLERATION_S later.
@@ -141,27 +141,6 @@ class Pair:
         return "\n---\n".join(one.tail() for one in self._both)
 
 
-class Load:
-    """Pods made one after the other, by a user who knows nothing of dispatchers."""
-
-    def __init__(self, home: ClusterApi) -> None:
-        self._home, self._stopped, self._thread = home, threading.Event(), threading.Thread(target=self._go_on)
-        self.made = 0
-
-    def __enter__(self) -> "Load":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        self._thread.join()
-
-    def _go_on(self) -> None:
-        while not self._stopped.wait(LOAD_S):
-            assert self._home.create(PODS, pod(f"load-{self.made}")).status_code == 201
-            self.made += 1
-
-
 def pod(name: str) -> Object:
     container = {"name": "main", "image": "example.invalid/app:1", "resources": {"requests": {"cpu": "10m"}}}
     annotations = {"global-dispatcher.io/schedule": "true"}
@@ -187,7 +166,7 @@ def test_placements_go_on_and_each_pod_runs_once_while_leaders_are_killed(
     with ExitStack() as stack:
         pair = Pair(fleet, head, tmp_path, stack)
         eventually(pair.one_leads, 120, pair.tail)
-        with Load(feeder) as load:
+        with Load(feeder, lambda number: pod(f"load-{number}"), LOAD_S) as load:
             for at in range(KILLS):
                 pair.kill_leader()
                 waited.append(seconds_until_bound(home, f"probe-{at}", pair))

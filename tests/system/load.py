@@ -1,19 +1,23 @@
 """Pods that come while something happens."""
 
 import threading
+from collections.abc import Callable
+from typing import Any
 
 from tests.system.cluster_api import ClusterApi
-from tests.system.dialled import pod
 
 PODS = "/api/v1/namespaces/default/pods"
 LOAD_S = 0.1  # between two pods
 
 
 class Load:
-    """A pod every LOAD_S, for each of these clusters in turn, by a thread of its own."""
+    """A pod `load-N` every `every_s`, by a thread of its own, as a user who knows nothing of dispatchers makes them.
 
-    def __init__(self, home: ClusterApi, *clusters: str) -> None:
-        self._clusters = clusters
+    `pod_of`: its manifest by N.
+    """
+
+    def __init__(self, home: ClusterApi, pod_of: Callable[[int], dict[str, Any]], every_s: float = LOAD_S) -> None:
+        self._pod_of, self._every_s = pod_of, every_s
         self._home, self._stopped, self._thread = home, threading.Event(), threading.Thread(target=self._go_on)
         self.made = 0
 
@@ -26,7 +30,6 @@ class Load:
         self._thread.join()
 
     def _go_on(self) -> None:
-        while not self._stopped.wait(LOAD_S):
-            cluster = self._clusters[self.made % len(self._clusters)]
-            assert self._home.create(PODS, pod(f"load-{self.made}", cluster)).status_code == 201
+        while not self._stopped.wait(self._every_s):
+            assert self._home.create(PODS, self._pod_of(self.made)).status_code == 201
             self.made += 1

@@ -94,7 +94,8 @@ def test_a_leader_that_wakes_after_another_leads_orders_nothing(tmp_path: Path, 
         eventually(lambda: running_places(apis, HOME), 30, tails)
         paused.signal(signal.SIGSTOP)
         stack.callback(paused.signal, signal.SIGCONT)  # else it would not end
-        with Load(feeder, AWAY) as load:  # of which it knows nothing, and has all to order when it wakes
+        # Of these it knows nothing, and has all to order when it wakes.
+        with Load(feeder, lambda number: pod(f"load-{number}", AWAY)) as load:
             eventually(other.leads, 30, other.tail)
             eventually(lambda: len(running_places(apis, HOME)) > 5, 30, tails)
             before, late, woken = load.made, [one.late() for one in agents], time.monotonic()

@@ -13,7 +13,7 @@ import httpx
 from dispatcher.service.gateway.authority import ensure
 from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet
 from tests.system.cluster_api import DELEGATE, SOURCE_UID, ClusterApi, eventually, running_places
-from tests.system.dialled import CLUSTERS, Dispatcher, settings
+from tests.system.dialled import CLUSTERS, Dispatcher, pod, settings
 from tests.system.load import Load
 from tests.system.ray_fleet import JoinedAgent, Process, environment
 
@@ -81,7 +81,7 @@ def test_each_pod_runs_once_whoever_is_upgraded_or_goes_back_first(tmp_path: Pat
         site = Site(tmp_path / "site", fleet, stack)
         eventually(site.well, 60, site.tails)
         feeder = ClusterApi(fleet.kubeconfig, HOME)
-        with Load(feeder, HOME, AWAY) as load:
+        with Load(feeder, lambda number: pod(f"load-{number}", (HOME, AWAY)[number % 2])) as load:
             for what, names, module in STEPS:
                 for name in names:
                     site.replace(name, module)
