@@ -123,14 +123,16 @@ def test_a_merged_batch_decides_what_the_oracle_decides(script: list[tuple[Any, 
 
 
 @pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("few_held", [0, 2], ids=["whatever is held", "while half is free"])
 @lawful
 @given(script=scripts)
 def test_a_merge_that_looks_at_kept_best_rows_of_groups_records_what_one_by_one_records(
-    script: list[tuple[Any, ...]],
+    few_held: int, script: list[tuple[Any, ...]]
 ) -> None:
     kernels.compile_all()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bucket_sorting, "MANY_GROUPS", 1)
+        patch.setattr(bucket_sorting, "_FEW_HELD", few_held)
         patch.setattr(leading_module, "_MANY", 1)
         patch.setattr(leaders, "WIDTH", 4)
         merged = records(script, batched=True)

@@ -19,6 +19,7 @@ from dispatcher.scheduling.framework import Bools, Ints
 from dispatcher.scheduling.framework.kernels import kernel
 
 MANY_GROUPS = 16  # from there on the best rows of groups are kept
+_FEW_HELD = 16  # while one row in so many at most has pods that count: each of those is looked at
 _MOST_BUCKETS = 4096  # some for each zone of hundreds of clusters
 _WIDEST = 1 << 22  # combinations that are counted in a table
 _Keys = list[tuple[int, ...]]
@@ -128,9 +129,12 @@ def sorting_of(
     digits = _Digits.of(partition, on_host)
     if digits.width > _WIDEST:
         return None
-    leaders = eq_class.rows.leaders(partition) if partition and partition.size >= MANY_GROUPS else None
-    if leaders is not None:
-        return _by_leaders(eq_class, leaders, digits)
+    if partition and partition.size >= MANY_GROUPS:
+        held = _held(on_host, eq_class.fleet.n)
+        few = _FEW_HELD * len(held) <= eq_class.fleet.n
+        leaders = eq_class.rows.leaders(partition) if few else None
+        if leaders is not None:
+            return _by_leaders(eq_class, leaders, digits, held)
     rows = eq_class.rows.feasible_rows()
     present, bucket_of = _places(digits.combined(rows), digits.width)
     if len(present) > _MOST_BUCKETS:
@@ -141,10 +145,16 @@ def sorting_of(
     return found
 
 
-def _by_leaders(eq_class: EquivalenceClass, leaders: GroupLeaders, digits: _Digits) -> BucketSorting | None:
-    partition, n = leaders.partition, eq_class.fleet.n
-    is_held, nobody = np.zeros(n, dtype=np.bool_), np.zeros(0, dtype=np.intp)
-    held = distinct(nobody, *[np.flatnonzero(counts[:n]) for counts in digits.on_host])
+def _held(on_host: Sequence[Ints], n: int) -> RowList:
+    """The rows of `n` on whose hosts pods count, ascending."""
+    return distinct(np.zeros(0, dtype=np.intp), *[np.flatnonzero(counts[:n]) for counts in on_host])
+
+
+def _by_leaders(
+    eq_class: EquivalenceClass, leaders: GroupLeaders, digits: _Digits, held: RowList
+) -> BucketSorting | None:
+    partition = leaders.partition
+    is_held = np.zeros(eq_class.fleet.n, dtype=np.bool_)
     is_held[held] = True
     held = held[eq_class.rows.first[held] == 0]
     alone = leaders.members - np.bincount(partition.group[held], minlength=partition.size)
