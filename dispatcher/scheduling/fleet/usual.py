@@ -57,7 +57,7 @@ def _requested(fleet: NodeTable, settling: Ints, row: int, resource: str) -> Flo
 
 def _quotient(mean: np.ndarray, requested: Floats, told: Bools, before: float) -> float:
     asked = float(requested[told].sum())
-    if asked < _LEAST * np.count_nonzero(told):
+    if asked < _LEAST * np.count_nonzero(told) * (1 - 1e-9):  # a sum of equal shares may come out a bit less
         return before
     used = float(mean[told].sum(dtype=np.float64))
     return min(max(used / asked, LOWEST), HIGHEST)
