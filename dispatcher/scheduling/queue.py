@@ -31,7 +31,7 @@ __all__ = ["HELPED_BY", "QueuedPod", "SchedulingQueue", "WakeEvent"]
 
 IN_A_ROW = 256  # pods; with that many of a class, what a class costs to bring up to date is shared by enough of them
 AT_A_TIME = 64  # pods of a class that quota alone refuses: an event wakes so many, and the next once one has a place
-_ACTIVE, _BACKOFF, _UNSCHEDULABLE = State.ACTIVE, State.BACKOFF, State.UNSCHEDULABLE  # asked of the class it is slow
+_ACTIVE, _BACKOFF, _UNSCHEDULABLE = State.ACTIVE, State.BACKOFF, State.UNSCHEDULABLE  # Enum look-ups are slow
 _GATED, _WAITING, _POPPED = State.GATED, State.WAITING, State.POPPED
 _QUOTA = frozenset((Reason.QUOTA,))
 _TRIED, _PARKED = (_ACTIVE, _BACKOFF), (_UNSCHEDULABLE, _GATED)

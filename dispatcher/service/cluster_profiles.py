@@ -37,6 +37,11 @@ _PROPERTIES = {
 }
 
 
+def folder_of(namespace: str) -> str:
+    """The path of all ClusterProfiles of a namespace."""
+    return f"/apis/multicluster.x-k8s.io/v1alpha1/namespaces/{namespace}/clusterprofiles"
+
+
 def properties_of(loads: LoadCollector, now: float) -> dict[str, list[Object]]:
     """Properties by cluster, in the units of the metrics of the same meaning; `now` is unix seconds.
 
@@ -82,7 +87,7 @@ class ClusterProfiles:
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client = client
-        self._folder = f"/apis/multicluster.x-k8s.io/v1alpha1/namespaces/{namespace}/clusterprofiles"
+        self._folder = folder_of(namespace)
         self._told: dict[str, str] = {}  # cluster -> what went wrong last
         self._named: list[str] | None = None
 

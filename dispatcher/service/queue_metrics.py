@@ -46,7 +46,7 @@ def _incoming(queue: Queue) -> Metric:
     )
     totals: Counter[tuple[str, str]] = Counter()
     for (state, cause), count in queue.incoming.items():
-        event = "|".join(_EVENTS.get(one, one) for one in str(cause).split("|"))  # several things may come at once
+        event = "|".join(_EVENTS.get(one, one) for one in cause.split("|"))  # several things may come at once
         totals[_QUEUES.get(state, state.value), event] += count
     for labels, count in sorted(totals.items()):
         family.add_metric(labels, count)

@@ -10,12 +10,13 @@ from typing import Any
 import yaml
 
 from agents.kube.client import KubeClient, Patience
-from dispatcher.cli.inventory.profiles import API, Listed, entries, listed
+from dispatcher.cli.inventory.profiles import entries, listed
 from dispatcher.cli.inventory.providers import Providers
-from dispatcher.cli.joining.target import Place, access_to
+from dispatcher.cli.joining.target import Place, access_to, code_of
 from dispatcher.cli.operate.members import Member, MemberError
 from dispatcher.cli.output import Column, Output, print_rows
 from dispatcher.config.sections import CLUSTER_NAME, TENANT_NAME
+from dispatcher.service.cluster_profiles import folder_of
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.gateway.authority import write_whole
 
@@ -76,14 +77,13 @@ async def _profiles(asked: Asked) -> Sequence[Object]:
     client = KubeClient(access, Patience())
     try:
         member = Member(asked.hub.context, client)
-        found = await member.items(f"{API}/namespaces/{asked.namespace}/clusterprofiles")
+        found = await member.items(folder_of(asked.namespace))
     except MemberError as error:
         fix = {
             403: "; use a context that may list clusterprofiles there",
             404: "; it has no ClusterProfiles: install the API of multicluster.x-k8s.io, or name the manager's cluster",
         }.get(error.status, "")
-        code = ExitCode.UNREACHABLE if error.status == 0 else ExitCode.FAILED
-        raise CommandError(f"{access.describe()}: {error}{fix}", code) from None
+        raise CommandError(f"{access.describe()}: {error}{fix}", code_of(error)) from None
     finally:
         await client.close()
     return sorted(found, key=lambda one: str(one["metadata"]["name"]))
@@ -93,22 +93,26 @@ def _row(profile: Object, providers: Providers | None, config: Config, before: C
     """A row of the table; with providers the profile is entered in the kubeconfig, or the row says why it is not: what
     an earlier kubeconfig says of it is kept.
     """
-    name = str(profile["metadata"]["name"])
-    if providers is None:
-        return {**asdict(listed(profile)), "context": ""}
+    name, provider, problem = str(profile["metadata"]["name"]), "", ""
     try:
-        if not re.fullmatch(CLUSTER_NAME, name):
-            raise CommandError("its name is none of a cluster here (a-z, 0-9, '-', at most 42 characters)")
-        provider, cluster, user = entries(profile, providers)
+        if providers is not None:
+            provider = _enter(name, profile, providers, config)
     except CommandError as error:
+        problem = str(error)
         for kind, kept in before.items():
             config[kind] += [one for one in kept if one.get("name") == name]
-        told: Listed = listed(profile, problem=str(error))
-        return {**asdict(told), "context": ""}
+    return {**asdict(listed(profile, provider, problem)), "context": name if provider else ""}
+
+
+def _enter(name: str, profile: Object, providers: Providers, config: Config) -> str:
+    """Enter a profile in the kubeconfig; its provider. CommandError says why it cannot be."""
+    if not re.fullmatch(CLUSTER_NAME, name):
+        raise CommandError("its name is none of a cluster here (a-z, 0-9, '-', at most 42 characters)")
+    provider, cluster, user = entries(profile, providers)
     config["clusters"].append({"name": name, "cluster": cluster})
     config["users"].append({"name": name, "user": user})
     config["contexts"].append({"name": name, "context": {"cluster": name, "user": name}})
-    return {**asdict(listed(profile, provider)), "context": name}
+    return provider
 
 
 def _written_before(file: Path | None) -> Config:

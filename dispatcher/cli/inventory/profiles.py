@@ -11,7 +11,6 @@ from dispatcher.cli.inventory.providers import Program, Providers
 from dispatcher.service.errors import CommandError
 
 Object = Mapping[str, Any]
-API = "/apis/multicluster.x-k8s.io/v1alpha1"
 _HEALTHY = "ControlPlaneHealthy"
 _EXEC_INFO = "client.authentication.k8s.io/exec"  # the extension that a program is handed as `config`
 # What of a profile's `cluster` is taken over; a path to a file (certificate-authority) would be one of another machine.

@@ -23,7 +23,7 @@ _ARGS = "clusterprofiles.multicluster.x-k8s.io/exec/additional-args"
 _ENVS = "clusterprofiles.multicluster.x-k8s.io/exec/additional-envs"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What a loader, a shell or an interpreter takes code from, and what we say ourselves.
-_OURS = ("PATH", "LD_", "DYLD_", "PYTHON", "NODE_", "PERL", "RUBY", "BASH_", "ENV", "JAVA_", "KUBERNETES_EXEC_INFO")
+_RESERVED = ("PATH", "LD_", "DYLD_", "PYTHON", "NODE_", "PERL", "RUBY", "BASH_", "ENV", "JAVA_", "KUBERNETES_EXEC_INFO")
 
 
 class _Variable(BaseModel):
@@ -153,6 +153,6 @@ def _variables(found: object) -> dict[str, str]:
         return {}
     if not isinstance(found, dict) or not all(isinstance(one, str) for one in (*found, *found.values())):
         raise CommandError(f"its extension {_ENVS} is no map of strings")
-    if odd := [name for name in found if not _NAME.fullmatch(name) or name.startswith(_OURS)]:
+    if odd := [name for name in found if not _NAME.fullmatch(name) or name.startswith(_RESERVED)]:
         raise CommandError(f"its extension {_ENVS} may not set {', '.join(sorted(odd))}: that could choose what is run")
     return found

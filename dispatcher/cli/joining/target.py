@@ -86,7 +86,7 @@ class Target:
             try:
                 answer = await self.member.call("POST", f"/apis/{_REVIEWS}/selfsubjectaccessreviews", review)
             except MemberError as error:
-                raise CommandError(f"{self.where}: does not say what you may do: {error}", _code(error)) from None
+                raise CommandError(f"{self.where}: does not say what you may do: {error}", code_of(error)) from None
             if not answer["status"]["allowed"]:
                 lacking.append(f"{verb} {resource}")
         if lacking:
@@ -114,7 +114,7 @@ class Target:
     def failed(self, one: Object, error: MemberError) -> CommandError:
         """What the API server said of an object, with the way out where that is known."""
         fix = "; use a context that has the right, or ask who gives it" if error.status == 403 else ""
-        return CommandError(f"{self.where}: {shown(one)}: {error}{fix}", _code(error))
+        return CommandError(f"{self.where}: {shown(one)}: {error}{fix}", code_of(error))
 
     def _did(self, one: Object, what: str) -> None:
         self._noted(one, f"would be {what}" if self.dry_run else what)
@@ -171,7 +171,7 @@ async def _checked(where: str, member: Member, dry_run: bool) -> Target:
         system = await member.call("GET", "/api/v1/namespaces/kube-system")
     except MemberError as error:
         text = f"{where}: its API server cannot be asked for its version and its namespace kube-system: {error}"
-        raise CommandError(text, _code(error)) from None
+        raise CommandError(text, code_of(error)) from None
     return Target(where, member, version, system["metadata"]["uid"], dry_run)
 
 
@@ -183,7 +183,8 @@ def _version(told: Object) -> tuple[int, int]:
         return 0, 0
 
 
-def _code(error: MemberError) -> ExitCode:
+def code_of(error: MemberError) -> ExitCode:
+    """The exit code of a command that stops at this."""
     return ExitCode.UNREACHABLE if error.status == 0 else ExitCode.FAILED
 
 

@@ -4,9 +4,9 @@ Rows of one group on whose hosts no pod counts are one bucket; in a fleet of man
 already (`equivalence.leaders`), and only the few other rows are looked at.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,15 +55,11 @@ class BucketSorting:
     keys: _Keys
     members: Ints
     leading: Leading | None
-    _class: EquivalenceClass
-    _partition: Partition | None
-    _on_host: Sequence[Ints]
+    _sorted: Callable[[], tuple[RowList, Ints]]
 
     @cached_property
     def _all(self) -> tuple[RowList, Ints]:
-        rows = self._class.rows.feasible_rows()
-        digits = _Digits.of(self._partition, self._on_host)
-        return rows, _places(digits.combined(rows), digits.width)[1]
+        return self._sorted()
 
     @property
     def rows(self) -> RowList:
@@ -140,9 +136,13 @@ def sorting_of(
     if len(present) > _MOST_BUCKETS:
         return None
     members = np.bincount(bucket_of, minlength=len(present))
-    found = BucketSorting(digits.keys(present), members, None, eq_class, partition, on_host)
-    found.__dict__["_all"] = rows, bucket_of
-    return found
+    return BucketSorting(digits.keys(present), members, None, lambda: (rows, bucket_of))
+
+
+def _all_sorted(eq_class: EquivalenceClass, digits: _Digits) -> tuple[RowList, Ints]:
+    """All feasible rows, ascending, and their buckets."""
+    rows = eq_class.rows.feasible_rows()
+    return rows, _places(digits.combined(rows), digits.width)[1]
 
 
 def _held(on_host: Sequence[Ints], n: int) -> RowList:
@@ -169,7 +169,7 @@ def _by_leaders(
     members = np.bincount(held_bucket, minlength=len(present))
     members[bucket[groups]] += alone[groups]
     leading = Leading(leaders, bucket, held, held_bucket, is_held)
-    return BucketSorting(digits.keys(present), members, leading, eq_class, partition, digits.on_host)
+    return BucketSorting(digits.keys(present), members, leading, partial(_all_sorted, eq_class, digits))
 
 
 def _places(combined: Ints, width: int) -> tuple[Ints, Ints]:

@@ -13,7 +13,7 @@ from dispatcher.scheduling.delegation.in_flight import BINDING, InFlightIntent, 
 from dispatcher.scheduling.delegation.tracking import Tracked, awaits_watch
 from dispatcher.scheduling.framework import Placed
 
-_LATER = Transition.LATER  # a member asked of its class is slow
+_LATER = Transition.LATER  # Enum attributes are slow to look up
 
 
 class Outcomes:

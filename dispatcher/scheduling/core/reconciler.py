@@ -26,7 +26,7 @@ from dispatcher.scheduling.framework.hints import WakeEvent
 from dispatcher.scheduling.queued import State
 
 _PAUSE_S = 1.0  # of a pod whose turn has not come
-# A member asked of its class is slow.
+# Enum attributes are slow to look up.
 _QUEUE, _NOTHING, _BIND, _GATED = Step.QUEUE, Step.NOTHING, IntentKind.BIND, State.GATED
 _TOLD = {Step.HOLD: Reason.STILL_ELSEWHERE, Step.WAIT: Reason.UNANSWERED}
 

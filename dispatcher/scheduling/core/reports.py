@@ -175,7 +175,6 @@ class Reports:
     def forget(self, cluster: str) -> None:
         """It is as if it had never reported in this life; it is known to be silent."""
         view = self._state.clusters[cluster]
-        self._folds.pop(cluster, None)  # what is left of it is of the view that goes
         for _ in self._steps(view, Changes(cluster, view.uid, view.incarnation, 0, view.revision, full=True)):
             pass
         blank = ClusterView(cluster, pinned_uid=view.pinned_uid, problem=view.problem, heard=True)

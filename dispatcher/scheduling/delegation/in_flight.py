@@ -41,7 +41,7 @@ ENDED_WITH_SOURCE = frozenset(
 class Transition(enum.Enum):
     """What a verdict leads to."""
 
-    __hash__ = object.__hash__  # as above
+    __hash__ = object.__hash__  # Enum's own is a call of Python
     SETTLE = "settle"  # it holds: wait until the watch shows it
     CREATE = "create"  # claimed: go on with the delegate
     PROXY = "proxy"  # the delegate is bound: go on with the source
@@ -53,7 +53,7 @@ class Transition(enum.Enum):
     DROP = "drop"  # nothing holds: look at the world again
 
 
-_AGAIN = Transition.AGAIN  # a member asked of its class is slow
+_AGAIN = Transition.AGAIN  # Enum attributes are slow to look up
 
 TRANSITIONS: dict[tuple[IntentKind, str], Transition] = {
     (IntentKind.BIND, BOUND): Transition.SETTLE,

@@ -19,7 +19,7 @@ from dispatcher.model.names import CLAIM, DECISION, proxy_node_name
 from dispatcher.model.pod import Pod, SourceRef
 from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind
 
-_BIND, _WORDS = IntentKind.BIND, {kind: kind.value for kind in IntentKind}  # asked of the class they are slow
+_BIND, _WORDS = IntentKind.BIND, {kind: kind.value for kind in IntentKind}  # Enum attributes are slow to look up
 
 
 def ref(pod: Pod) -> PodRef:

@@ -16,7 +16,7 @@ from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKin
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.events import SendIntents
 
-_SETTLE, _AGAIN = Transition.SETTLE, Transition.AGAIN  # a member asked of its class is slow
+_SETTLE, _AGAIN = Transition.SETTLE, Transition.AGAIN  # Enum attributes are slow to look up
 
 
 class Outbox:

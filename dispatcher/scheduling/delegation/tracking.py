@@ -14,7 +14,7 @@ from dispatcher.scheduling.delegation.protocol import ObservedState, target_of
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.queue import QueuedPod
 
-_BIND = IntentKind.BIND  # a member asked of its class is slow
+_BIND = IntentKind.BIND  # Enum attributes are slow to look up
 HIGHEST_PRIORITY = 2**31 - 1  # of Kubernetes' int32
 
 
