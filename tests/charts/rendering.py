@@ -108,3 +108,9 @@ def write_key(objects: list[Object], folder: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(base64.b64decode(secret["data"][item["key"]]))
     return path
+
+
+def alert_rules(helm: Helm, chart: str, more: Object | None = None) -> list[Object]:
+    """The alerts of a chart, with more values for its `prometheusRule`."""
+    objects = helm.template(chart, {"prometheusRule": {"enabled": True, **(more or {})}})
+    return [rule for group in only(objects, "PrometheusRule")["spec"]["groups"] for rule in group["rules"]]

@@ -1,7 +1,6 @@
 """Alerts of both charts: on metrics that there are, with a runbook each."""
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,24 +9,18 @@ import pytest
 import yaml
 
 from tests.charts import metrics
-from tests.charts.rendering import CHARTS, NAMES, Helm, of_kind, only
+from tests.charts.rendering import CHARTS, NAMES, Helm, alert_rules, of_kind
+from tests.real.debian import needed
 
 RUNBOOKS = (CHARTS.parent / "docs" / "runbooks.md").read_text()
-ON: dict[str, Any] = {"prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}}}
+LABELLED = {"labels": {"release": "prometheus"}}
 SECTIONS = re.findall(r"^### (\w+)$", RUNBOOKS, re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
 def rules(helm: Helm) -> dict[str, list[dict[str, Any]]]:
     """Each chart's rendered alerts."""
-    return {
-        chart: [
-            rule
-            for group in only(helm.template(chart, ON), "PrometheusRule")["spec"]["groups"]
-            for rule in group["rules"]
-        ]
-        for chart in NAMES
-    }
+    return {chart: alert_rules(helm, chart, LABELLED) for chart in NAMES}
 
 
 @pytest.mark.parametrize("chart", NAMES)
@@ -64,22 +57,20 @@ def test_each_alert_is_explained_and_nothing_else_is(rules: dict[str, list[dict[
 
 
 def test_an_alert_may_be_left_out_and_the_runbooks_be_elsewhere(helm: Helm) -> None:
-    more = {"enabled": True, "disabled": ["GlobalDispatcherTwoLeaders"], "runbookUrl": "https://wiki.invalid/gd"}
-    rule = only(helm.template("dispatcher", {"prometheusRule": more}), "PrometheusRule")
-    (group,) = rule["spec"]["groups"]
-    assert "GlobalDispatcherTwoLeaders" not in [one["alert"] for one in group["rules"]]
-    urls = {one["annotations"]["runbook_url"] for one in group["rules"]}
+    rules = alert_rules(
+        helm, "dispatcher", {"disabled": ["GlobalDispatcherTwoLeaders"], "runbookUrl": "https://wiki.invalid/gd"}
+    )
+    assert "GlobalDispatcherTwoLeaders" not in [one["alert"] for one in rules]
+    urls = {one["annotations"]["runbook_url"] for one in rules}
     assert "https://wiki.invalid/gd#globaldispatcherdown" in urls
 
 
 @pytest.mark.parametrize("chart", NAMES)
 def test_promtool_accepts_them(rules: dict[str, list[dict[str, Any]]], chart: str, tmp_path: Path) -> None:
-    program = shutil.which("promtool")
-    if program is None:
-        pytest.skip("no promtool on PATH")
+    program = needed("promtool")["promtool"]
     file = tmp_path / "rules.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": chart, "rules": rules[chart]}]}))
-    told = subprocess.run([program, "check", "rules", str(file)], capture_output=True, text=True, check=False)
+    told = subprocess.run([*program, "check", "rules", str(file)], capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stdout + told.stderr
 
 

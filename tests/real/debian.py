@@ -23,6 +23,7 @@ _LIBRARIES = (
 )
 PACKAGES: dict[str, tuple[str, ...]] = {
     "prometheus": ("prometheus",),
+    "promtool": ("prometheus",),
     "prometheus-node-exporter": ("prometheus-node-exporter",),
     "stress-ng": ("stress-ng", *_LIBRARIES),
     "iperf3": ("iperf3", "libiperf0", "libsctp1"),

@@ -13,7 +13,7 @@ PROGRAMS = ("prometheus", "prometheus-node-exporter")
 _CONFIG = """
 global: {{scrape_interval: 1s, scrape_timeout: 1s}}
 scrape_configs:
-  - job_name: node-exporter
+  - job_name: tests
     static_configs:
 {targets}
 """
@@ -59,11 +59,12 @@ class Monitoring:
             (port,) = free_ports(1)
             words = [*self.programs["prometheus-node-exporter"], f"--web.listen-address=127.0.0.1:{port}"]
             self.exporters[name] = Server(port, self._spawn(name, words))
-        targets = "".join(
-            f"      - {{targets: ['127.0.0.1:{self.exporters[name].port}'], labels: {_yaml(own)}}}\n"
-            for name, own in labels.items()
-        )
-        (self.folder / "prometheus.yml").write_text(_CONFIG.format(targets=targets))
+        self.scrape([(f"127.0.0.1:{self.exporters[name].port}", own) for name, own in labels.items()])
+
+    def scrape(self, targets: Sequence[tuple[str, Mapping[str, str]]]) -> Server:
+        """A Prometheus of these addresses, with labels for what comes of each."""
+        lines = "".join(f"      - {{targets: ['{address}'], labels: {_yaml(own)}}}\n" for address, own in targets)
+        (self.folder / "prometheus.yml").write_text(_CONFIG.format(targets=lines))
         (port,) = free_ports(1)
         words = [
             *self.programs["prometheus"],
@@ -72,6 +73,7 @@ class Monitoring:
             f"--web.listen-address=127.0.0.1:{port}",
         ]
         self.prometheus = Server(port, self._spawn("prometheus", words))
+        return self.prometheus
 
     def stop(self) -> None:
         """End all processes."""
