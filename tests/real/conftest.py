@@ -1,7 +1,6 @@
 """Every test here needs real control planes: three as a fleet, its agents with the rights of the chart alone."""
 
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,10 @@ from tests.charts.rendering import Helm
 from tests.controlplane import fixtures
 from tests.controlplane.fixtures import ControlPlanes, control_plane, pytest_runtest_makereport
 from tests.real.fleet import RealFleet, start
+from tests.saying import say
 from tests.system.harness import System
 
-__all__ = ["control_plane", "helm", "pytest_runtest_makereport"]
-Say = Callable[[str], None]
+__all__ = ["control_plane", "helm", "pytest_runtest_makereport", "say"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -31,18 +30,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     wanted = any(fixtures.FIXTURE in getattr(item, "fixturenames", ()) for item in session.items)
     if wanted and not session.config.option.collectonly:
         build_helm(session)
-
-
-@pytest.fixture
-def say(request: pytest.FixtureRequest) -> Say:
-    """Prints a line that also a test that passes shows: a seed, a rate."""
-    capture = request.config.pluginmanager.get_plugin("capturemanager")
-
-    def line(text: str) -> None:
-        with capture.global_and_fixture_disabled() if capture else nullcontext():
-            print(f"\n{request.node.name}: {text}", flush=True)
-
-    return line
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,9 @@ from tests.controlplane.fixtures import ControlPlanes
 from tests.real import partition
 from tests.real.blows import CHAOS, Blows
 from tests.real.census import Census
-from tests.real.conftest import Say
 from tests.real.fleet import CLUSTERS, RealFleet, start
 from tests.real.ledger import Ledger
+from tests.saying import Say
 from tests.system.cluster_api import deployment, eventually
 from tests.system.harness import HOME, System
 

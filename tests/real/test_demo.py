@@ -13,7 +13,7 @@ import pytest
 
 from dispatcher.kit.template import new_plugin
 from localfleet.controlplane import binaries
-from tests.real.conftest import Say
+from tests.saying import Say
 
 
 @pytest.fixture

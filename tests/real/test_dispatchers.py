@@ -21,9 +21,9 @@ from localfleet.controlplane.plane import ControlPlane, takes_pods
 from tests.charts.rendering import Helm, Object
 from tests.controlplane.fixtures import ControlPlanes
 from tests.real.census import Census
-from tests.real.conftest import Say
 from tests.real.fleet import CLUSTERS, RealFleet, start
 from tests.real.joined import Dispatcher, joined
+from tests.saying import Say
 from tests.system.cluster_api import ClusterApi, deployment, eventually
 from tests.system.harness import HOME, pause
 from tests.system.load import Load

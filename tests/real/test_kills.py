@@ -7,8 +7,8 @@ from collections import Counter
 from tests.real import audit
 from tests.real.blows import Blows
 from tests.real.census import Census
-from tests.real.conftest import Say
 from tests.real.fleet import CLUSTERS, RealFleet
+from tests.saying import Say
 from tests.system.cluster_api import deployment, eventually
 from tests.system.harness import HOME, System
 

@@ -18,8 +18,8 @@ import pytest
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import LinksSection, TimingSection
 from dispatcher.service.assembly import Dispatcher, assemble
-from tests.real.conftest import Say
 from tests.real.namespaced_agent import UP, SocketLink
+from tests.saying import Say
 
 ADDRESSES = {"east": "10.215.0.1", "west": "10.215.0.2"}
 PORT = 7490

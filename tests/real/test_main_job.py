@@ -13,9 +13,9 @@ from tests.charts.rendering import Helm
 from tests.controlplane.fixtures import ControlPlanes
 from tests.real.audit import BINDING, CREATED, TIMED_OUT, ours
 from tests.real.census import Census, Seen
-from tests.real.conftest import Say
 from tests.real.fleet import RealFleet, start
 from tests.real.processes import Tree
+from tests.saying import Say
 from tests.system.cluster_api import deployment, eventually
 from tests.system.harness import HOME, System
 from tests.system.test_main_job import (

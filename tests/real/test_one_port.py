@@ -18,9 +18,9 @@ from tests.charts.rendering import Helm
 from tests.charts.split_install import ACCOUNTS, installed, start, write_private_key
 from tests.charts.test_install import DEPLOYMENTS, PODS, deployment, policies
 from tests.controlplane.fixtures import ControlPlanes
-from tests.real.conftest import Say
 from tests.real.spaces import MACHINE, Line, Space, Window
 from tests.real.test_links import unavailable
+from tests.saying import Say
 from tests.system.cluster_api import eventually
 from tests.system.dialled import CLUSTERS, Dispatcher
 from tests.system.harness import pause

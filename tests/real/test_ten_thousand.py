@@ -9,9 +9,9 @@ from collections import Counter
 
 from tests.real import audit
 from tests.real.census import Census
-from tests.real.conftest import Say
 from tests.real.fleet import RealFleet
 from tests.real.processes import Tree
+from tests.saying import Say
 from tests.system.cluster_api import deployment, eventually
 from tests.system.harness import HOME, System
 

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.charts.fixtures import helm
+from tests.saying import say
 from tests.system.harness import QUICK_NODES, System, specs
 
-__all__ = ["helm", "system"]
+__all__ = ["helm", "say", "system"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
