@@ -14,6 +14,7 @@ from agents.executor.http import Request
 from agents.executor.local import Local, Moment
 from agents.executor.times import rfc3339_micro
 from dispatcher.model import names
+from dispatcher.model.delegate_events import DelegateEvent
 from dispatcher.model.messages import PodRef
 
 NORMAL, WARNING = "Normal", "Warning"
@@ -107,6 +108,13 @@ def foreign_scheduler(local: Local, ref: PodRef, scheduler: str, now: Moment) ->
 def invalid_annotation(local: Local, ref: PodRef, reason: str, text: str, now: Moment) -> None:
     """Something on a pod means nothing, or not what its owner takes it for; `text` names it and the fix."""
     _put(local, ref, (WARNING, reason, "Scheduling"), text, now)
+
+
+def of_delegate(local: Local, ref: PodRef, cluster: str, happened: DelegateEvent, now: Moment) -> None:
+    """What was told of the delegate in its own cluster."""
+    times = f" (at least {happened.count} times)" if happened.count > 1 else ""
+    note = f"in cluster {cluster}{times}: {happened.message or 'no message'}"
+    _put(local, ref, (WARNING, happened.reason or "Unknown", "Running"), note, now)
 
 
 @lru_cache(maxsize=1024)

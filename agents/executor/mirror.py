@@ -15,6 +15,7 @@ from agents.executor.answer import NOT_FOUND, TRIES, Answer, error_text, is_ambi
 from agents.executor.http import STRATEGIC_PATCH, Procedure, Request, Response
 from agents.executor.local import Local, Mirrored, Moment
 from agents.executor.pods import Lookup
+from dispatcher.model.delegate_events import events_of
 from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, MirrorStatus, Outcome, PodRef
 from dispatcher.model.names import PROXY_NODE_PREFIX
 from dispatcher.model.pod import FAILED, PENDING, RUNNING, SUCCEEDED, TERMINAL
@@ -23,14 +24,17 @@ Object = dict[str, Any]
 
 _PHASES = frozenset((PENDING, RUNNING, SUCCEEDED, FAILED))
 _COPIED = ("phase", "reason", "message", "startTime", "podIP", "containerStatuses", "initContainerStatuses")
+OLD_S = 600.0  # since an event happened
 _ENDED = "the pod has ended: its phase is final"
 
 
 def mirror_status(intent: MirrorStatus, local: Local, now: Moment) -> Procedure[Outcome]:
     """Patch the source's status; no request if it has ended or shows this status already.
 
-    A refusal makes a Warning event StatusNotMirrored on the source, once for each cause.
+    A refusal makes a Warning event StatusNotMirrored on the source, once for each cause. Events that come with the
+    status of the delegate become events of the source.
     """
+    _tell_events(intent, local, now)
     result = yield from _mirror(intent, local)
     if result.verdict == DONE:
         local.refused.drop(intent.pod.uid)
@@ -38,6 +42,19 @@ def mirror_status(intent: MirrorStatus, local: Local, now: Moment) -> Procedure[
         local.refused.put(intent.pod.uid, result.message)
         events.invalid_annotation(local, intent.pod, "StatusNotMirrored", result.message, now)
     return result
+
+
+def _tell_events(intent: MirrorStatus, local: Local, now: Moment) -> None:
+    """Each once as long as it is remembered; after a restart none that is old, as it was told then."""
+    pod, uid = local.view.pod(intent.pod.uid), intent.pod.uid
+    happened = events_of(intent.status) if pod is not None and pod.node.startswith(PROXY_NODE_PREFIX) else []
+    if pod is None or not happened:
+        return
+    told, cluster = local.told_events.get(uid) or frozenset(), pod.node.removeprefix(PROXY_NODE_PREFIX)
+    for one in happened:
+        if one not in told and now.wall - one.at < OLD_S:
+            events.of_delegate(local, intent.pod, cluster, one, now)
+    local.told_events.put(uid, frozenset(happened))
 
 
 def _mirror(intent: MirrorStatus, local: Local) -> Procedure[Outcome]:

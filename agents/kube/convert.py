@@ -120,7 +120,7 @@ def _foreign(pod: wire_pods.PodObject, status: wire_status.PodStatus) -> Pod:
         pod_anti_affinity=_one_of(ties.pod_anti_affinity),
         volumes=ties.volumes,
         preempts=spec.preemption_policy != _NEVER,
-        started=_seconds(status.start_time),
+        started=unix_seconds(status.start_time),
         expected=expected,
     )
 
@@ -155,7 +155,7 @@ def _ours(pod: wire_pods.PodObject, *, delegate: bool, judged: user_marks.Judged
         ready=any(one.type == "Ready" and one.status == "True" for one in status.conditions or ()),
         terminating=meta.deletion_timestamp is not None,
         preempted=_preempted(meta, status),
-        created=_seconds(meta.creation_timestamp),
+        created=unix_seconds(meta.creation_timestamp),
         gated=bool(spec.scheduling_gates),
         node_selector=placement.node_selector,
         affinity=placement.affinity,
@@ -177,7 +177,7 @@ def _ours(pod: wire_pods.PodObject, *, delegate: bool, judged: user_marks.Judged
         gates=said.gates,
         preempts=spec.preemption_policy != _NEVER,
         nominated_node=status.nominated_node_name or "",
-        started=_seconds(status.start_time),
+        started=unix_seconds(status.start_time),
         expected=expected,
         failover=marks.failover_of(own, delegate=delegate),
         grace_s=_grace(spec),
@@ -251,7 +251,7 @@ def _bare_pod(raw: bytes | msgspec.Raw, problem: str) -> PodSeen | None:
     return PodSeen(meta.uid, version, pod)
 
 
-def _seconds(timestamp: str | None) -> float:
+def unix_seconds(timestamp: str | None) -> float:
     """RFC 3339 as unix seconds, 0 if absent or unreadable."""
     return _parsed(timestamp) if timestamp and len(timestamp) <= MAX_TIMESTAMP else 0.0
 

@@ -96,6 +96,7 @@ class ListWatch:
     `on_back` is called, with the version known and the one found, before anything is taken over from a server that has
     gone back; `on_return` when a stream is open again after the connection was lost.
 
+    `fields`: a field selector, by which the server chooses what it shows.
     An `optional` resource may be missing (`unserved`) or forbidden: it is then told to the sink as absent and asked for
     seldom. `interruptions` counts errors of its whole life.
     """
@@ -110,6 +111,7 @@ class ListWatch:
         pace: Pace,
         *,
         optional: bool = False,
+        fields: str = "",
     ) -> None:
         self.kind = kind
         self.path = path
@@ -119,6 +121,7 @@ class ListWatch:
         self.problem, self.unserved = "not listed yet", False
         self.broken_since: float | None = time.monotonic()
         self._client = client
+        self._select = {"fieldSelector": fields} if fields else {}
         self._read = read
         self._sink = sink
         self._pace = pace
@@ -237,7 +240,7 @@ class ListWatch:
 
     async def _page(self, token: str) -> wire.RawList:
         # No resourceVersion: a quorum read. Version 0 could bring an older world back from a lagging server.
-        params = {"limit": str(self._pace.page), **({"continue": token} if token else {})}
+        params = {"limit": str(self._pace.page), **self._select, **({"continue": token} if token else {})}
         answer = await self._client.send(Request("GET", self.path, params=params), timeout_s=self._pace.list_s)
         if not answer.ok:
             raise _refusal(answer)
@@ -273,6 +276,7 @@ class ListWatch:
             "allowWatchBookmarks": "true",
             "resourceVersion": self._version,
             "timeoutSeconds": str(max(1, int(seconds))),
+            **self._select,
         }
         opened, self._open = time.monotonic(), False
         async with self._client.stream(Request("GET", self.path, params=params), self._pace.silence_s) as answer:

@@ -110,7 +110,7 @@ class ClusterCache:
             self._put_node(seen)
         elif isinstance(seen, PodSeen):
             self._put_pod(seen)
-        else:
+        elif isinstance(seen, ObjectSeen):
             self._put_object(seen)
 
     def forget(self, kind: str, key: str) -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from dispatcher.model.delegate_events import DelegateEvent
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject
 from dispatcher.model.pod import Pod, PodRef
@@ -103,4 +104,14 @@ class ObjectSeen:
         return type(self.record).__name__
 
 
-Seen = NodeSeen | PodSeen | ObjectSeen
+@dataclass(frozen=True, slots=True)
+class EventSeen:
+    """An Event at one resourceVersion, known by its own UID (`key`): what happened to the pod of `pod_uid`."""
+
+    key: str
+    version: int
+    pod_uid: str
+    event: DelegateEvent
+
+
+Seen = NodeSeen | PodSeen | ObjectSeen | EventSeen

@@ -1,18 +1,21 @@
 """Between watch and cache: believes no mark that this cluster has not signed, says once what could not be read of an
-object, and fills in a node's default bandwidth.
+object, fills in a node's default bandwidth, and gives delegates the events about them.
 """
 
 from collections import deque
 from dataclasses import replace
 
+import msgspec
 import structlog
 
 from agents.executor.recent import Recent
 from agents.observer.cache import ClusterCache
+from agents.observer.delegate_events import DelegateEvents
 from agents.observer.mark_verifier import MarkVerifier
 from agents.observer.seen import NodeSeen, ObjectSeen, PodSeen, Seen
 from agents.runtime.readings import with_bandwidth
 from dispatcher.model.messages import PodRef
+from dispatcher.model.pod import Pod
 
 LOG = structlog.get_logger("agent.watch_handler")
 MAX_TOLD = 10_000
@@ -26,6 +29,7 @@ class WatchHandler:
         self._cache = cache
         self._bandwidth = bandwidth
         self._authenticity = authenticity
+        self.events = DelegateEvents(cache.pod, self._retell)
         self._forged: deque[tuple[PodRef, str]] = deque(maxlen=MAX_FORGED)
         self._warned: Recent[tuple[str, str], bool] = Recent(MAX_TOLD)
         self._told: set[tuple[str, tuple[str, ...]]] = set()
@@ -81,7 +85,13 @@ class WatchHandler:
         if text and seen.pod is not None and not self._warned.get((seen.uid, text)):
             self._warned.put((seen.uid, text), True)
             self._forged.append((PodRef(seen.pod.namespace, seen.pod.name, seen.uid), text))
-        return judged
+        if judged.pod is None:
+            return judged
+        told = self.events.told_with(judged.pod)
+        return judged if told is judged.pod else msgspec.structs.replace(judged, pod=told)
+
+    def _retell(self, pod: Pod) -> None:
+        self._cache.apply(PodSeen(pod.uid, int(self._cache.pod_version(pod.uid) or 0), pod))
 
     def _tell(self, kind: str, seen: NodeSeen | ObjectSeen) -> None:
         what = (f"{kind} {seen.key}", seen.problems)

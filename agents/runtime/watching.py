@@ -9,6 +9,7 @@ from agents.kube.convert import pod_seen
 from agents.kube.listwatch import ListWatch, Pace
 from agents.kube.nodes import node_seen
 from agents.kube.objects import KINDS
+from agents.kube.pod_events import PATH, WARNINGS_OF_PODS, event_seen
 from agents.observer.cache import ClusterCache
 from agents.observer.changes import ChangeLog
 from agents.observer.mark_verifier import MarkVerifier
@@ -21,6 +22,8 @@ from agents.runtime.watch_verifier import WatchVerifier
 EXECUTOR_KINDS = frozenset(
     {"Namespace", "PodDisruptionBudget"}
 )  # what orders are checked against, beside nodes and pods
+
+SYNC_LOOK_S = 0.5
 
 Spawn = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
 
@@ -44,6 +47,11 @@ class Watching:
             ListWatch(client, PODS, "/api/v1/pods", pod_seen, handler, pace),
             *(ListWatch(client, kind.name, kind.path, kind.seen, handler, pace, optional=True) for kind in kinds),
         )
+        # Beside the others, which tell whether this view is whole and right: that does not rest on events.
+        self._events = ListWatch(
+            client, "Event", PATH, event_seen, handler.events, pace, optional=True, fields=WARNINGS_OF_PODS
+        )
+        self._tells_events = settings.role != EXECUTOR
         self.on_went_back: Callable[[], None] = lambda: None
         self.health = HealthMonitor(client, self.watches, api, self.log.bump, self._rewatch)
         self.verifier = WatchVerifier(client, self.watches, api, self._reopen, self._went_back)
@@ -54,6 +62,13 @@ class Watching:
         """Begin to list and watch."""
         self._spawn = spawn
         self._rewatch()
+        if self._tells_events:
+            self.tasks["Event"] = spawn(self._watch_events(), "watch Event")
+
+    async def _watch_events(self) -> None:
+        while not self.cache.synced:  # noqa: ASYNC110 - polled once a start; events are of pods that are known
+            await asyncio.sleep(SYNC_LOOK_S)
+        await self._events.run()
 
     def start_over(self) -> None:
         """List everything anew: what was shown is to be judged otherwise."""

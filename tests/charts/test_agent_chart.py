@@ -42,6 +42,7 @@ OBSERVER = {
     ("", "replicationcontrollers", "", "list watch"),
     ("apps", "replicasets", "", "list watch"),
     ("apps", "statefulsets", "", "list watch"),
+    ("", "events", "", "list watch"),
     ("", "nodes/stats", "", "get"),
     ("metrics.k8s.io", "nodes", "", "list"),
     ("metrics.k8s.io", "pods", "", "list"),

@@ -148,5 +148,6 @@ def test_the_annotation_sets_the_scheduler_name_and_takes_no_pod_from_another(
 async def test_the_server_tells_what_is_in_force(opted_in: ControlPlane, request: pytest.FixtureRequest) -> None:
     found = await told(opted_in)
     # A server with both versions shows a policy of either in the better one.
-    does = "webhook (" if request.node.callspec.id == "webhook" else "MutatingAdmissionPolicy v1 ("
+    best = "v1" if opted_in.admin.answers(f"{REGISTRATION}/v1/mutatingadmissionpolicies") else "v1beta1"
+    does = "webhook (" if request.node.callspec.id == "webhook" else f"MutatingAdmissionPolicy {best} ("
     assert (found.acts, found.by.startswith(does)) == (True, True), found

@@ -221,3 +221,45 @@ def test_a_status_that_makes_no_sense_is_refused(raw: bytes) -> None:
     assert "the status of the delegate of pod default/web cannot be read" in answers[0].message
     assert events_of(world) == [("StatusNotMirrored", answers[0].message)]
     assert world.api.done == []
+
+
+def events_at_home(world: World) -> list[tuple[str, str, str]]:
+    made = [msgspec.json.decode(request.body) for request in world.local.events]
+    return [(one["type"], one["reason"], one["note"]) for one in made]
+
+
+def test_events_of_the_delegate_are_told_of_the_source_once_and_once_more_when_they_go_on() -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    for count in (1, 1, 4):
+        happened = [{"reason": "FailedMount", "message": "no such claim", "count": count, "at": NOW.wall}]
+        assert world.do(mirror(ref, {"events": happened, **status()})).verdict == DONE
+        world.sync()
+    assert events_at_home(world) == [
+        ("Warning", "FailedMount", "in cluster b: no such claim"),
+        ("Warning", "FailedMount", "in cluster b (at least 4 times): no such claim"),
+    ]
+    assert "events" not in status_of(world)
+    assert world.api.count("patch") == 1
+
+
+def test_events_that_are_long_past_are_not_told_again_after_a_restart() -> None:
+    world = World(peers=("b",))
+    happened = [{"reason": "FailedMount", "message": "x", "at": NOW.wall - 3600}]
+    world.do(mirror(source(world), {"events": happened, **status()}))
+    assert events_at_home(world) == []
+
+
+@pytest.mark.parametrize("events", [{"a": 1}, [1], [{"reason": 1}], "x", None])
+def test_events_that_cannot_be_read_leave_the_status_as_it_is(events: Any) -> None:
+    world = World(peers=("b",))
+    wanted = {"events": events, **status()}
+    assert world.do(mirror(source(world), wanted)).verdict == DONE
+    assert (status_of(world)["phase"], events_at_home(world)) == ("Running", [])
+
+
+def test_nothing_is_told_of_a_pod_that_runs_here() -> None:
+    world = World(peers=("b",))
+    ref = world.submit(pod_object(nodeName="n1"))
+    world.do(mirror(ref, {"events": [{"reason": "x", "message": "y", "at": NOW.wall}], **status()}))
+    assert events_at_home(world) == []

@@ -1,0 +1,52 @@
+"""Events of core/v1 about pods, reduced to what their owner is told."""
+
+import msgspec
+from msgspec.json import Decoder
+
+from agents.kube import wire
+from agents.kube.convert import unix_seconds, version_of
+from agents.observer.seen import EventSeen
+from dispatcher.model.delegate_events import event
+
+PATH = "/api/v1/events"
+WARNINGS_OF_PODS = "involvedObject.kind=Pod,type=Warning"  # what the API server sends of all events
+
+
+class _Regarding(wire.Wire):
+    uid: str = ""
+
+
+class _Series(wire.Wire):
+    count: wire.Int | None = None
+    last_observed_time: wire.Text = None
+
+
+class _Event(wire.Wire):
+    """core/v1 Event; `count` in older ones, `series` in those of events.k8s.io."""
+
+    metadata: wire.BareMeta
+    involved_object: _Regarding = msgspec.field(default_factory=_Regarding)
+    reason: wire.Text = None
+    message: wire.Text = None
+    count: wire.Int | None = None
+    series: _Series | None = None
+    last_timestamp: wire.Text = None
+    event_time: wire.Text = None
+
+
+_decode = Decoder(_Event).decode
+
+
+def event_seen(raw: bytes | msgspec.Raw) -> EventSeen | None:
+    """None for what cannot be read, or is about no pod: nobody is told of it."""
+    try:
+        told = _decode(raw)
+    except wire.BROKEN:
+        return None
+    if not told.involved_object.uid:
+        return None
+    series = told.series or _Series()
+    count = max(told.count or 1, series.count or 1)
+    at = next(filter(None, map(unix_seconds, (series.last_observed_time, told.last_timestamp, told.event_time))), 0.0)
+    made = event(told.reason or "", told.message or "", count, at)
+    return EventSeen(told.metadata.uid, version_of(told.metadata.resource_version), told.involved_object.uid, made)

@@ -1,0 +1,126 @@
+"""Events about delegates: whose they are, when they are told again, and that they never pile up."""
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from agents.kube.pod_events import event_seen
+from agents.observer.cache import ClusterCache
+from agents.observer.changes import ChangeLog
+from agents.observer.delegate_events import DelegateEvents
+from agents.observer.seen import NODES, PODS, EventSeen, PodSeen
+from dispatcher.model import delegate_events
+from dispatcher.model.delegate_events import MAX_EVENTS, DelegateEvent, event, events_of
+from dispatcher.model.pod import Pod, SourceRef
+
+SOURCE = SourceRef("east", "east-uid", "default", "web", "web-uid", 1)
+STATUS = b'{"phase":"Pending"}'
+MOUNT = DelegateEvent("FailedMount", "no such claim")
+
+
+class Cluster:
+    """A cache of a delegate `theirs` and a foreign pod `ours`, between the watches and the log."""
+
+    def __init__(self) -> None:
+        self.cache = ClusterCache(ChangeLog())
+        for kind in (NODES, PODS):
+            self.cache.begin(kind)
+            self.cache.end(kind)
+        self.events = DelegateEvents(self.cache.pod, lambda pod: self.cache.apply(PodSeen(pod.uid, 1, pod)))
+        self.see(Pod("theirs", "default", "web-1", node="n1", source=SOURCE, status=STATUS))
+        self.see(Pod("ours", "default", "db-1", node="n1"))
+
+    def see(self, pod: Pod, version: int = 1) -> None:
+        self.cache.apply(PodSeen(pod.uid, version, self.events.told_with(pod)))
+
+    def happens(self, uid: str = "theirs", reason: str = "FailedMount", count: int = 1) -> None:
+        made = event(reason, "no such claim", count, 0.0)
+        self.events.apply(EventSeen(f"{reason}-{count}", 5, uid, made))
+
+    def told(self) -> list[DelegateEvent]:
+        return events_of(self.status())
+
+    def status(self) -> bytes:
+        pod = self.cache.pod("theirs")
+        assert pod is not None
+        return pod.status
+
+
+def test_an_event_about_a_delegate_goes_with_its_status_and_stays_with_the_next_one() -> None:
+    cluster = Cluster()
+    before = cluster.cache.log.revision
+    cluster.happens()
+    assert cluster.told() == [MOUNT]
+    assert list(cluster.cache.log.changed(before)) == [(PODS, "theirs")]
+    pod = cluster.cache.pod("theirs")
+    assert pod is not None
+    cluster.see(msgspec.structs.replace(pod, status=b'{"phase":"Running"}'), version=2)
+    assert (cluster.told(), delegate_events.without_events(cluster.status())) == ([MOUNT], b'{"phase":"Running"}')
+
+
+@pytest.mark.parametrize("uid", ["ours", "nobody", ""])
+def test_an_event_about_another_pod_changes_nothing(uid: str) -> None:
+    cluster = Cluster()
+    before = cluster.cache.log.revision
+    cluster.happens(uid)
+    assert cluster.cache.log.revision == before
+
+
+def test_what_happens_again_is_told_when_its_count_has_doubled() -> None:
+    cluster, told = Cluster(), []
+    for count in range(1, 10):
+        before = cluster.cache.log.revision
+        cluster.happens(count=count)
+        told += [count] if cluster.cache.log.revision > before else []
+    assert told == [1, 2, 4, 8]
+    assert [one.count for one in cluster.told()] == [8]
+
+
+def test_the_latest_events_of_a_delegate_are_kept() -> None:
+    cluster = Cluster()
+    for number in range(20):
+        cluster.happens(reason=f"R{number}")
+    assert [one.reason for one in cluster.told()] == [f"R{number}" for number in range(20 - MAX_EVENTS, 20)]
+
+
+def test_delegates_beyond_the_limit_push_out_those_told_longest_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agents.observer.delegate_events.MAX_PODS", 1)
+    cluster = Cluster()
+    other = Pod("other", "default", "web-2", node="n1", source=SOURCE, status=STATUS)
+    cluster.see(other)
+    cluster.happens()
+    cluster.happens("other")
+    assert cluster.events.told_with(other) != other
+    bare = Pod("theirs", "default", "web-1", node="n1", source=SOURCE, status=STATUS)
+    assert cluster.events.told_with(bare) == bare
+
+
+METADATA = {"name": "e", "uid": "e1", "resourceVersion": "7"}
+
+
+def seen(**fields: object) -> EventSeen | None:
+    about = {"kind": "Pod", "uid": "u1"}
+    return event_seen(msgspec.json.encode({"metadata": METADATA, "involvedObject": about, **fields}))
+
+
+@pytest.mark.parametrize(
+    ("fields", "count", "at"),
+    [
+        ({"count": 5, "lastTimestamp": "2026-01-01T00:00:10Z"}, 4, 1767225610.0),
+        ({"series": {"count": 9, "lastObservedTime": "2026-01-01T00:00:10.000000Z"}}, 8, 1767225610.0),
+        ({"eventTime": "2026-01-01T00:00:10.000000Z", "count": None}, 1, 1767225610.0),
+        ({"lastTimestamp": "yesterday"}, 1, 0.0),
+        ({}, 1, 0.0),
+    ],
+)
+def test_events_of_kubelets_and_of_newer_clients_are_read(fields: dict[str, object], count: int, at: float) -> None:
+    read = seen(reason="BackOff", message="x", **fields)
+    assert read == EventSeen("e1", 7, "u1", DelegateEvent("BackOff", "x", count, at))
+
+
+@pytest.mark.parametrize(
+    "broken", [lambda: seen(involvedObject={"kind": "Pod"}), lambda: seen(count="many"), lambda: event_seen(b"{")]
+)
+def test_an_event_that_cannot_be_read_is_about_nobody(broken: Callable[[], EventSeen | None]) -> None:
+    assert broken() is None
