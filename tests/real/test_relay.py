@@ -126,7 +126,11 @@ def grant(plane: ControlPlane, name: str, helm: Helm) -> None:
     }
     kinds = (*_RIGHTS, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
     plane.admin.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-    plane.apply(*(one for one in helm.template("agent", values) if one["kind"] in kinds))
+    objects = [one for one in helm.template("agent", values) if one["kind"] in kinds]
+    for one in objects:  # one process is both halves here
+        if one["kind"] == "ClusterRoleBinding" and one["metadata"]["name"].endswith("-observer"):
+            one["subjects"].append({"kind": "ServiceAccount", "name": "agent", "namespace": NAMESPACE})
+    plane.apply(*objects)
 
 
 def web() -> Object:
@@ -275,6 +279,20 @@ def test_an_admin_cannot_reach_it_by_the_nodes_proxy(world: World) -> None:
         world.home.kubectl(
             "get", "--raw", f"/api/v1/nodes/global-dispatcher-{TARGET}/proxy/containerLogs/default/web/main"
         )
+
+
+def test_describe_shows_what_the_kubelet_there_says_of_a_pod_that_cannot_start(world: World) -> None:
+    stuck = web()
+    stuck["metadata"]["name"] = "stuck"
+    stuck["spec"]["containers"][0]["image"] = "example.invalid/not-there:1"
+    world.home.admin.create(PODS, stuck)
+    eventually(lambda: "is not present with pull policy of Never" in described(world, "stuck"), WAIT_S, world.told)
+    assert f"in cluster {TARGET}" in described(world, "stuck")
+    world.home.kubectl("delete", "pod", "stuck")
+
+
+def described(world: World, name: str) -> str:
+    return world.home.kubectl("describe", "pod", name).partition("Events:")[2]
 
 
 def test_logs_of_a_pod_whose_cluster_is_away_say_so_and_exec_that_loses_it_fails(world: World) -> None:

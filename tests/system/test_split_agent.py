@@ -56,6 +56,12 @@ def end_copy(api: ClusterApi, source: str) -> None:
     api.merge(f"/api/v1/namespaces/default/pods/{copy}/status", {"status": {"phase": "Succeeded"}})
 
 
+def warnings_at(api: ClusterApi, name: str) -> str:
+    """The notes of Warning events about a pod."""
+    found = api.get("/apis/events.k8s.io/v1/namespaces/default/events")["items"]
+    return "\n".join(one["note"] for one in found if one["regarding"]["name"] == name and one["type"] == "Warning")
+
+
 def test_each_half_goes_on_without_the_other_and_none_can_take_its_place(tmp_path: Path, fleet: EmbeddedFleet) -> None:
     certificates, halves_folder = tmp_path / "certificates", tmp_path / "halves"
     halves_folder.mkdir()
@@ -68,6 +74,11 @@ def test_each_half_goes_on_without_the_other_and_none_can_take_its_place(tmp_pat
         for name in ("one", "two", "three"):
             assert east.create("/api/v1/namespaces/default/pods", pod(name, "west")).status_code == 201
             eventually(partial(running, east, name), 30, dispatcher.tail)
+
+        waiting = pod("waits", "west")
+        waiting["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "missing"}}]
+        assert east.create("/api/v1/namespaces/default/pods", waiting).status_code == 201
+        eventually(lambda: 'configmap "missing" not found' in warnings_at(east, "waits"), 30, dispatcher.tail)
 
         halves.of["east", "observer"].terminate()
         eventually(lambda: dispatcher.ready() == [False, True], 30, dispatcher.tail)

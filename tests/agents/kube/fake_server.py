@@ -12,7 +12,7 @@ from agents.executor import state
 from agents.kube.objects import KINDS
 from tests.agents.kube.objects import Object, node_object
 
-SERVED = ("nodes", "pods", *(kind.path.rpartition("/")[2] for kind in KINDS))
+SERVED = ("nodes", "pods", "events", *(kind.path.rpartition("/")[2] for kind in KINDS))
 STATE = state.PATH
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
