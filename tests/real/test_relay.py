@@ -1,6 +1,7 @@
 """kubectl logs, exec, attach, cp and port-forward in east of pods that run in west, on a real kubelet; and their ends.
 
-Agents and dispatcher are processes as the charts deploy them: the agents dial out, with the chart's rights.
+Agents and dispatcher are processes as the charts deploy them: the agents dial out, with the chart's rights. The API
+server of east believes no kubelet whose certificate its authority has not signed, so the agent there asks for one.
 """
 
 import contextlib
@@ -56,6 +57,7 @@ class World:
     certificates: Path
     dispatcher: Dispatcher
     agents: dict[str, JoinedAgent] = field(default_factory=dict)
+    unapproved: str = ""  # what kubectl logs said before the serving certificate was approved
 
     @property
     def home(self) -> ControlPlane:
@@ -91,7 +93,7 @@ class World:
             "key_file": str(key),
             "kubelet": {"interval_s": 60},
             "executor": {"relay": "all"},
-            "relay": {"port": port, "host": "127.0.0.1"},
+            "relay": {"port": port, "host": "127.0.0.1", "certificate": "csr", "folder": str(folder / "serving")},
             "gateway": {
                 "urls": [f"wss://127.0.0.1:{self.dispatcher.gateway_port}"],
                 "ca_file": str(self.certificates / "ca.crt"),
@@ -123,6 +125,7 @@ def grant(plane: ControlPlane, name: str, helm: Helm) -> None:
         "ray": {"address": ""},
         "gateway": {"urls": ["wss://gateway.example:7443"]},
         "config": {"executor": {"relay": "all"}},
+        "relay": {"certificate": "csr"},
     }
     kinds = (*_RIGHTS, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
     plane.admin.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
@@ -154,7 +157,7 @@ def world(
     control_plane: ControlPlanes, real_node: RealNodes, helm: Helm, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("relay")
-    specs = [PlaneSpec(name, minor=selected_minor()) for name in CLUSTERS]
+    specs = [PlaneSpec(name, minor=selected_minor(), verify_kubelets=name == HOME) for name in CLUSTERS]
     planes = {plane.name: plane for plane in control_plane.together(*specs)}
     node = real_node(planes[TARGET])
     for name, plane in planes.items():
@@ -170,7 +173,18 @@ def world(
             eventually(lambda: dispatcher.ready() == [True, True], WAIT_S, world.told)
             world.home.admin.create(PODS, web())
             eventually(lambda: second_life(world), WAIT_S, world.told)
+            approve(world)
             yield world
+
+
+def approve(world: World) -> None:
+    """The serving certificate that the agent of east waits for, as an admin does it."""
+    with pytest.raises(KubectlError) as refused:
+        world.logs()
+    world.unapproved = str(refused.value)
+    (name,) = world.home.kubectl("get", "csr", "-o", "name").split()
+    world.home.kubectl("certificate", "approve", name.rpartition("/")[2])
+    eventually(lambda: said(world), WAIT_S, world.told)
 
 
 def second_life(world: World) -> bool:
@@ -184,6 +198,18 @@ def said(world: World) -> bool:
         return "line 5" in world.logs()
     except KubectlError:
         return False
+
+
+def test_an_api_server_that_verifies_kubelets_gets_logs_once_the_certificate_is_approved(world: World) -> None:
+    assert "certificate signed by unknown authority" in world.unapproved
+    assert "line 5" in world.logs()
+    (request,) = world.home.admin.get("/apis/certificates.k8s.io/v1/certificatesigningrequests")["items"]
+    assert request["spec"]["username"] == f"system:serviceaccount:{NAMESPACE}:agent"
+    assert world.home.kubectl("certificate", "approve", request["metadata"]["name"])
+    account = world.home.api_for("agent", NAMESPACE)
+    asked = {**request["spec"], "signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"]}
+    told = {"metadata": {"name": "another"}, "spec": asked}
+    assert account.http.post("/apis/certificates.k8s.io/v1/certificatesigningrequests", json=told).status_code == 422
 
 
 def test_logs_with_all_that_kubectl_asks(world: World) -> None:
