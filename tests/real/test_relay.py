@@ -345,10 +345,12 @@ def test_all_of_it_goes_through_gateway_actors_too_the_same_one_or_two(world: Wo
 def ask_much(world: World) -> None:
     """More than a window of bytes each way, at once, and an exit code."""
     sent = os.urandom(SIZE // 4)
+    begun = time.monotonic()
     done = subprocess.run(
         world.command("exec", "-i", "web", "--", "cat"), input=sent, capture_output=True, check=False, timeout=WAIT_S
     )
     assert (done.returncode, done.stdout == sent) == (0, True), done.stderr
+    print(f"{2 * len(sent) / (time.monotonic() - begun) / 1e6:.1f} MB/s")
     done = subprocess.run(world.command("exec", "web", "--", "sh", "-c", "exit 7"), capture_output=True, check=False)
     assert done.returncode == 7
     assert "line 5" in world.logs()

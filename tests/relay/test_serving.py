@@ -32,6 +32,8 @@ class Signer:
         self.requests: dict[str, Any] = {}
         self.made: list[Any] = []  # in order, whatever became of them
         self.broken = False
+        self.forbids = False
+        self.tries = 0  # to make one
         self._key = ec.generate_private_key(ec.SECP256R1())
 
     async def send(self, request: Request) -> Response:
@@ -39,6 +41,9 @@ class Signer:
         if self.broken:
             return Response(500, b'{"message": "etcd is away"}')
         if request.method == "POST":
+            self.tries += 1
+            if self.forbids:
+                return Response(403, b'{"message": "forbidden"}')
             told = msgspec.json.decode(request.body)
             made_at = dt.datetime.fromtimestamp(self.now, dt.UTC).isoformat().replace("+00:00", "Z")
             told["metadata"]["creationTimestamp"] = made_at
@@ -152,6 +157,24 @@ async def test_one_that_is_not_issued_is_told_once_and_not_asked_for_again_withi
     signer.now += AGAIN_S
     await asker.pair()
     assert len(signer.made) == 2
+
+
+async def test_without_the_right_to_ask_it_is_said_once_and_tried_once_a_minute(signer: Signer) -> None:
+    signer.forbids = True
+    asker = signer.asker()
+    with capture_logs() as lines:
+        for _ in range(60):
+            assert await asker.pair() is None
+            signer.now += 5
+    assert signer.tries == 5
+    assert [line["problem"] for line in lines] == ["a serving certificate cannot be asked for: forbidden (HTTP 403)"]
+
+
+async def test_an_address_may_be_written_in_any_way(signer: Signer) -> None:
+    asker = signer.asker(address="fd00:0:0::1")
+    await asker.pair()
+    signer.issue("fd00::1")
+    assert await asker.pair() is not None
 
 
 async def test_an_agent_that_starts_again_goes_on_with_what_it_has_asked_and_got(

@@ -43,13 +43,13 @@ class Issued(NamedTuple):
 
     certificate: bytes
     key: bytes
-    addresses: frozenset[str]
+    addresses: frozenset[object]  # of ipaddress
     begins: float
     ends: float  # Unix time, s
 
     def good(self, address: str, now: float) -> bool:
         """Whether it can be served."""
-        return address in self.addresses and now < self.ends
+        return ipaddress.ip_address(address) in self.addresses and now < self.ends
 
     def fresh(self, address: str, now: float) -> bool:
         """Whether more than a third of its time is left."""
@@ -121,6 +121,7 @@ class ServingCertificate:
         }
         answer = await self._client.send(Request("POST", REQUESTS, msgspec.json.encode(told)))
         if not answer.ok:
+            self._asked_at = now - AGAIN_S + LATE_S  # for the next try
             self._say(f"a serving certificate cannot be asked for: {error_text(answer)}", "see that it has the rights")
             return
         self._asked_at, self._approved_at = now, None
@@ -215,7 +216,7 @@ def _issued(certificate: bytes, key: bytes) -> Issued:
         found = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         raise ValueError("the certificate that was issued has no names") from None
-    addresses = frozenset(str(one) for one in found.get_values_for_type(x509.IPAddress))
+    addresses = frozenset(found.get_values_for_type(x509.IPAddress))
     begins, ends = leaf.not_valid_before_utc.timestamp(), leaf.not_valid_after_utc.timestamp()
     return Issued(certificate, key, addresses, begins, ends)
 
