@@ -26,9 +26,9 @@ def examine(client: ApiClient, cluster: str, config: Path | None, output: Output
             raise CommandError(f"no cluster {cluster}; known: {', '.join(known)}", ExitCode.NOT_FOUND)
         clusters = [row for row in clusters if row["name"] == cluster]
         telemetry = [row for row in telemetry if row["cluster"] == cluster]
-    opted = _opt_ins(config, cluster) if config is not None else []
+    opted, lacks = _asked(config, cluster) if config is not None else ([], [])
     gateway = about_expiry(client.content("/metrics").decode())
-    findings = [*fleet, *gateway, *diagnose(clusters, telemetry), *_about_opt_ins(opted)]
+    findings = [*fleet, *gateway, *diagnose(clusters, telemetry), *_about_opt_ins(opted), *lacks]
     wrong = [one for one in findings if one.level == PROBLEM]
     if output is not Output.TABLE:
         rows = [one.row() for one in findings]
@@ -49,13 +49,17 @@ def _clusters(client: ApiClient) -> tuple[list[dict[str, Any]], list[Finding]]:
         return [], [Finding("", "dispatcher", PROBLEM, str(error), fix)]
 
 
-def _opt_ins(file: Path, only: str) -> list[dict[str, Any]]:
-    """What gives annotated pods our schedulerName, cluster by cluster, as their API servers say."""
+def _asked(file: Path, only: str) -> tuple[list[dict[str, Any]], list[Finding]]:
+    """What API servers say: what gives annotated pods our schedulerName there, and what agents wait for."""
     from dispatcher.cli.joining.opt_in import all_in_force  # the plugin of kubectl does without
+    from dispatcher.cli.joining.serving import all_lacks
     from dispatcher.service.run import read_config
 
-    found = asyncio.run(all_in_force(read_config(file)[0], only))
-    return [{"cluster": name, **one._asdict(), "text": str(one)} for name, one in found.items()]
+    config = read_config(file)[0]
+    found = asyncio.run(all_in_force(config, only))
+    opted = [{"cluster": name, **one._asdict(), "text": str(one)} for name, one in found.items()]
+    lacks = asyncio.run(all_lacks(config, only))
+    return opted, [Finding(one.cluster, "logs of remote pods", NOTE, one.text, one.fix) for one in lacks]
 
 
 def _about_opt_ins(opted: list[dict[str, Any]]) -> list[Finding]:

@@ -132,6 +132,7 @@ async def _links(
         from dispatcher.service.gateway.actor import open_actors  # Ray has read its environment by now
 
         site = GatewaySite(open_actors(config.gateway, tuple(dialling), config.log.level), dialling, sealer)
+        site.objection = gateway.objection_now
         await stack.enter_async_context(site.serving())
         dialled = site.link
     elif dialling:

@@ -57,7 +57,8 @@ class PlaneSpec:
     machine that is busy with other work starves KWOK for longer, and its nodes are not lost by that.
     `toleration_s`: how long pods stay on a node that is lost (Kubernetes' default: 300).
     `scheduler_config` is laid over kube-scheduler's configuration, `scheduler_verbosity` its log level (10 for scores).
-    `api_flags` are further flags of kube-apiserver, `scheduler_flags` of kube-scheduler.
+    `api_flags` are further flags of kube-apiserver, `scheduler_flags` of kube-scheduler. `verify_kubelets`: the API
+    server believes no kubelet whose certificate the plane's authority has not signed.
     """
 
     name: str
@@ -70,6 +71,7 @@ class PlaneSpec:
     scheduler_verbosity: int = 2
     api_flags: Sequence[str] = ()
     scheduler_flags: Sequence[str] = ()
+    verify_kubelets: bool = False
 
     def node_specs(self) -> list[NodeSpec]:
         """The nodes one by one."""
@@ -163,6 +165,7 @@ def _kube_apiserver(at: Layout) -> list[str]:
         f"--audit-policy-file={policy}",
         f"--audit-log-path={at.audit_log}",
         "--audit-log-maxsize=100000",  # megabytes: never rotated
+        *([f"--kubelet-certificate-authority={at.authority.certificate}"] if at.spec.verify_kubelets else ()),
         *_MINOR_FLAGS.get(at.spec.minor, ()),
         *at.spec.api_flags,
     ]
@@ -181,6 +184,8 @@ def _kube_controller_manager(at: Layout) -> list[str]:
         "--use-service-account-credentials=true",
         f"--service-account-private-key-file={at.signing_key}",
         f"--root-ca-file={at.authority.certificate}",
+        f"--cluster-signing-cert-file={at.authority.certificate}",
+        f"--cluster-signing-key-file={at.authority.key}",
         f"--node-monitor-grace-period={at.spec.node_grace_s}s",
         f"--node-monitor-period={min(5.0, at.spec.node_grace_s / 4)}s",
         f"--kube-api-qps={_RATE}",

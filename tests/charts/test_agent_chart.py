@@ -420,6 +420,21 @@ def test_who_serves_as_the_kubelet_of_proxy_nodes_may_review_its_callers(helm: H
         assert ({"name": "relay", "mountPath": "/run/secrets/relay", "readOnly": True} in one["volumeMounts"]) == serves
 
 
+def test_who_asks_for_its_serving_certificate_has_the_right_to_that_and_cannot_ask_for_another(
+    helm: Helm, tmp_path: Path
+) -> None:
+    objects = helm.template("agent", {**DIALS_OUT, "relay": {"certificate": "csr", "signer": "acme.example/kubelets"}})
+    (role,) = (one for one in of_kind(objects, "ClusterRole") if one["metadata"]["name"] == f"{PREFIX}-relay")
+    assert ("certificates.k8s.io", "certificatesigningrequests", "", "create get") in table(role)
+    (guard,) = (one for one in policies(objects, "guard") if one["metadata"]["name"].endswith("-certificates"))
+    assert "'acme.example/kubelets'" in guard["spec"]["validations"][0]["expression"]
+    settings = join.read_settings(write_mounted(objects, tmp_path) / "agent.yaml")
+    told = {"certificate": "csr", "signer": "acme.example/kubelets", "folder": "/tmp/kubelet-serving"}
+    assert settings.relay == RelaySettings(**told)  # type: ignore[arg-type]
+    with pytest.raises(HelmError, match=r"relay\.tlsSecret: is given, and relay\.certificate is csr"):
+        helm.template("agent", {**DIALS_OUT, "relay": {"certificate": "csr", "tlsSecret": "mine"}})
+
+
 def test_without_it_nothing_of_that_is_there(helm: Helm) -> None:
     for values in ({}, {**DIALS_OUT, "relay": {"enabled": False}}):
         objects = helm.template("agent", values)

@@ -1,6 +1,7 @@
 """kubectl logs, exec, attach, cp and port-forward in east of pods that run in west, on a real kubelet; and their ends.
 
-Agents and dispatcher are processes as the charts deploy them: the agents dial out, with the chart's rights.
+Agents and dispatcher are processes as the charts deploy them: the agents dial out, with the chart's rights. The API
+server of east believes no kubelet whose certificate its authority has not signed, so the agent there asks for one.
 """
 
 import contextlib
@@ -29,6 +30,7 @@ from tests.real.fleet import _RIGHTS
 from tests.system.cluster_api import eventually
 from tests.system.dialled import CLUSTERS, Dispatcher
 from tests.system.ray_fleet import JoinedAgent, free_ports
+from tests.system.test_gateway_actors import Site
 
 __all__ = ["real_node"]
 Object = dict[str, Any]
@@ -36,6 +38,7 @@ HOME, TARGET = CLUSTERS
 PODS = "/api/v1/namespaces/default/pods"
 WAIT_S = 120.0
 SIZE = 8 * 1024 * 1024
+TRIES = 12  # which of two actors takes a connection is the kernel's choice
 # Says something, answers, serves a page, and is sometimes started again.
 SCRIPT = """
 mkdir -p /tmp/www; echo a page > /tmp/www/index.html; httpd -p 8080 -h /tmp/www
@@ -56,6 +59,7 @@ class World:
     certificates: Path
     dispatcher: Dispatcher
     agents: dict[str, JoinedAgent] = field(default_factory=dict)
+    unapproved: str = ""  # what kubectl logs said before the serving certificate was approved
 
     @property
     def home(self) -> ControlPlane:
@@ -91,7 +95,7 @@ class World:
             "key_file": str(key),
             "kubelet": {"interval_s": 60},
             "executor": {"relay": "all"},
-            "relay": {"port": port, "host": "127.0.0.1"},
+            "relay": {"port": port, "host": "127.0.0.1", "certificate": "csr", "folder": str(folder / "serving")},
             "gateway": {
                 "urls": [f"wss://127.0.0.1:{self.dispatcher.gateway_port}"],
                 "ca_file": str(self.certificates / "ca.crt"),
@@ -123,6 +127,7 @@ def grant(plane: ControlPlane, name: str, helm: Helm) -> None:
         "ray": {"address": ""},
         "gateway": {"urls": ["wss://gateway.example:7443"]},
         "config": {"executor": {"relay": "all"}},
+        "relay": {"certificate": "csr"},
     }
     kinds = (*_RIGHTS, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
     plane.admin.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
@@ -158,7 +163,7 @@ def world(
     control_plane: ControlPlanes, real_node: RealNodes, helm: Helm, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("relay")
-    specs = [PlaneSpec(name, minor=selected_minor()) for name in CLUSTERS]
+    specs = [PlaneSpec(name, minor=selected_minor(), verify_kubelets=name == HOME) for name in CLUSTERS]
     planes = {plane.name: plane for plane in control_plane.together(*specs)}
     node = real_node(planes[TARGET])
     for name, plane in planes.items():
@@ -174,7 +179,18 @@ def world(
             eventually(lambda: dispatcher.ready() == [True, True], WAIT_S, world.told)
             world.home.admin.create(PODS, web())
             eventually(lambda: second_life(world), WAIT_S, world.told)
+            approve(world)
             yield world
+
+
+def approve(world: World) -> None:
+    """The serving certificate that the agent of east waits for, as an admin does it."""
+    with pytest.raises(KubectlError) as refused:
+        world.logs()
+    world.unapproved = str(refused.value)
+    (name,) = world.home.kubectl("get", "csr", "-o", "name").split()
+    world.home.kubectl("certificate", "approve", name.rpartition("/")[2])
+    eventually(lambda: said(world), WAIT_S, world.told)
 
 
 def second_life(world: World) -> bool:
@@ -188,6 +204,18 @@ def said(world: World) -> bool:
         return "line 5" in world.logs()
     except KubectlError:
         return False
+
+
+def test_an_api_server_that_verifies_kubelets_gets_logs_once_the_certificate_is_approved(world: World) -> None:
+    assert "certificate signed by unknown authority" in world.unapproved
+    assert "line 5" in world.logs()
+    (request,) = world.home.admin.get("/apis/certificates.k8s.io/v1/certificatesigningrequests")["items"]
+    assert request["spec"]["username"] == f"system:serviceaccount:{NAMESPACE}:agent"
+    assert world.home.kubectl("certificate", "approve", request["metadata"]["name"])
+    account = world.home.api_for("agent", NAMESPACE)
+    asked = {**request["spec"], "signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"]}
+    told = {"metadata": {"name": "another"}, "spec": asked}
+    assert account.http.post("/apis/certificates.k8s.io/v1/certificatesigningrequests", json=told).status_code == 422
 
 
 def test_logs_with_all_that_kubectl_asks(world: World) -> None:
@@ -305,3 +333,42 @@ def test_logs_of_a_pod_whose_cluster_is_away_say_so_and_exec_that_loses_it_fails
         world.logs()
     world.started(TARGET).wait_ready()
     eventually(lambda: said(world), WAIT_S, world.told)
+
+
+def test_all_of_it_goes_through_gateway_actors_too_the_same_one_or_two(world: World) -> None:
+    world.dispatcher.__exit__(None, None, None)
+    folder = world.folder / "actors"
+    folder.mkdir()
+    with contextlib.ExitStack() as stack:
+        site = Site(folder, stack)
+        more = {"ray": {"address": site.head.address}, "gateway": {"actors": 2}}
+        port = world.dispatcher.gateway_port
+        world.dispatcher = stack.enter_context(Dispatcher(folder, world.certificates, port, more))
+        eventually(lambda: world.dispatcher.ready() == [True, True], WAIT_S, world.told)
+        together: set[bool] = set()
+        for _ in range(TRIES):
+            eventually(lambda: said(world), WAIT_S, world.told)
+            same = len({site.holder(name) for name in CLUSTERS}) == 1
+            if same not in together:
+                ask_much(world)
+                together.add(same)
+            if len(together) == 2:
+                break
+            world.agents[TARGET].__exit__(None, None, None)
+            world.started(TARGET).wait_ready()
+        assert together == {True, False}, "the kernel chose the same actor for both agents each time, or never"
+    world.stop()
+
+
+def ask_much(world: World) -> None:
+    """More than a window of bytes each way, at once, and an exit code."""
+    sent = os.urandom(SIZE // 4)
+    begun = time.monotonic()
+    done = subprocess.run(
+        world.command("exec", "-i", "web", "--", "cat"), input=sent, capture_output=True, check=False, timeout=WAIT_S
+    )
+    assert (done.returncode, done.stdout == sent) == (0, True), done.stderr
+    print(f"{2 * len(sent) / (time.monotonic() - begun) / 1e6:.1f} MB/s")
+    done = subprocess.run(world.command("exec", "web", "--", "sh", "-c", "exit 7"), capture_output=True, check=False)
+    assert done.returncode == 7
+    assert "line 5" in world.logs()

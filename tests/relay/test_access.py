@@ -184,7 +184,7 @@ async def test_a_gateway_or_agent_that_knows_no_relayed_streams_is_sent_none(
     async with world(tmp_path) as made:
         status, text = await told(made, made.trust())
         assert (status, "connected to no dispatcher's gateway that relays" in text) == (500, True)
-        found = made.gateway._relay_line("west")
+        found = made.gateway.relay_line("west")
         assert found == "its agent does not relay: upgrade it"
 
 

@@ -50,6 +50,16 @@ class Site:
         lines = [map(json.loads, file.read_text().splitlines()) if file.exists() else () for file in files]
         return [[one["pid"] for one in of if one["event"] == "gateway actor begins"] for of in lines]
 
+    def holder(self, cluster: str) -> int:
+        """The actor to which the agent of a cluster has connected last."""
+        at = {}
+        for number in range(ACTORS):
+            file = self._logs / f"gateway-{number}.log"
+            lines = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+            told = [one for one in lines if one["event"] == "agent connected" and one["cluster"] == cluster]
+            at[number] = max((one["timestamp"] for one in told), default="")
+        return max(at, key=lambda number: at[number])
+
     def kill(self, number: int) -> None:
         """The process of an actor, which Ray starts again."""
         lives = self.begun()[number]

@@ -20,10 +20,12 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from agents.executor.relay import Refusal
 from agents.runtime.relay.callers import caller_of
+from agents.runtime.relay.serving import ServingCertificate
 from agents.runtime.relay.settings import RelaySettings
 
 LOG = structlog.get_logger("relay")
 REFRESH_S = 30.0
+_LOOK_S = 5.0  # while a certificate is waited for
 _HANDSHAKE_S = 10.0
 _DAYS = 3650  # of a self-signed certificate: it is made anew with each start, and nobody verifies it
 _BACKLOG = 64
@@ -42,10 +44,19 @@ class _Material(NamedTuple):
 
 
 class Endpoint:
-    """Listens at the address of the settings. `authorities` gives the certificates (PEM) that sign clients'."""
+    """Listens at the address of the settings. `authorities` gives the certificates (PEM) that sign clients';
+    `requested`, where there is one, our own once it is issued.
+    """
 
-    def __init__(self, settings: RelaySettings, authorities: Callable[[], Awaitable[str]], serve: Serve) -> None:
+    def __init__(
+        self,
+        settings: RelaySettings,
+        authorities: Callable[[], Awaitable[str]],
+        serve: Serve,
+        requested: ServingCertificate | None = None,
+    ) -> None:
         self._settings, self._authorities, self._serve = settings, authorities, serve
+        self._requested = requested
         self._own: tuple[bytes, bytes] | None = None
         self._tls: ssl.SSLContext | None = None  # of new connections
         self._accepting: list[asyncio.Task[None]] = []
@@ -73,7 +84,8 @@ class Endpoint:
                 if problem and problem != said:
                     LOG.error("the kubelet endpoint of proxy nodes: no logs of remote pods", problem=problem)
                 said = problem
-                await asyncio.sleep(REFRESH_S)
+                waits = self._requested is not None and self._requested.waits
+                await asyncio.sleep(_LOOK_S if waits else REFRESH_S)
         finally:
             for task in (*self._accepting, *self._handshakes, *filter(None, self._open)):
                 task.cancel()
@@ -144,8 +156,9 @@ class Endpoint:
     async def _material(self) -> _Material:
         authorities = await self._authorities()
         if self._settings.cert_file:
-            pair = await asyncio.to_thread(self._read)
-        else:
+            return _Material(*await asyncio.to_thread(self._read), authorities)
+        pair = await self._requested.pair() if self._requested is not None else None
+        if pair is None:
             pair = self._own = self._own or _self_signed(self._settings.address)
         return _Material(*pair, authorities)
 

@@ -7,7 +7,9 @@ from agents.runtime.relay.callers import Callers
 from agents.runtime.relay.endpoint import Endpoint
 from agents.runtime.relay.far_end import FarEnd
 from agents.runtime.relay.near_end import NearEnd, OpenStreams
-from agents.runtime.relay.settings import RelaySettings
+from agents.runtime.relay.serving import ServingCertificate
+from agents.runtime.relay.settings import CSR, RelaySettings
+from dispatcher.model import names
 
 
 def far_end(executor: ExecutorLoop, client: KubeClient) -> FarEnd:
@@ -25,4 +27,6 @@ async def serve_endpoint(
         local.kubelet = KubeletEndpoint(settings.address, port)
 
     near = NearEnd(local, streams, callers.check, lambda: executor.accepted_leader.not_ours)
-    await Endpoint(settings, callers.authorities, near.serve).run(listening)
+    asked = settings.certificate == CSR
+    requested = ServingCertificate(client, settings, names.proxy_node_name(local.cluster)) if asked else None
+    await Endpoint(settings, callers.authorities, near.serve, requested).run(listening)

@@ -1,8 +1,10 @@
 """Where an agent serves the kubelet endpoint of its proxy nodes, and who may ask there."""
 
-from typing import Self
+from typing import Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+CSR: Final = "csr"
 
 
 class RelaySettings(BaseModel):
@@ -22,6 +24,17 @@ class RelaySettings(BaseModel):
         default="", description="Serving certificate (PEM), for that IP; empty: self-signed, as kubelets do it."
     )
     key_file: str = Field(default="", description="Its key (PEM).")
+    certificate: Literal["self-signed", "csr"] = Field(
+        default="self-signed",
+        description="Without cert_file; csr: asked for by a CertificateSigningRequest, which somebody has to approve, "
+        "and self-signed until then.",
+    )
+    signer: str = Field(
+        default="kubernetes.io/kubelet-serving", min_length=1, description="Who signs it: signerName of the request."
+    )
+    folder: str = Field(
+        default="", description="Where it and its key are kept for the next start; empty: each start asks for another."
+    )
     client_ca_file: str = Field(
         default="",
         description="Authorities of client certificates (PEM); empty: those of the ConfigMap "
@@ -36,4 +49,6 @@ class RelaySettings(BaseModel):
     def _pair(self) -> Self:
         if bool(self.cert_file) != bool(self.key_file):
             raise ValueError("cert_file and key_file belong together")
+        if self.cert_file and self.certificate == CSR:
+            raise ValueError("certificate: csr asks for what cert_file gives: leave one of them out")
         return self

@@ -67,16 +67,21 @@ async def all_in_force(config: DispatcherConfig, only: str = "") -> dict[str, Op
 
 
 async def _of(cluster: ClusterSection, member: Member) -> OptIn:
-    """Where its context is certain."""
+    problem = await uncertain(cluster, member)
+    return OptIn(None, problem=problem) if problem else await in_force(member)
+
+
+async def uncertain(cluster: ClusterSection, member: Member) -> str:
+    """Why the context of a cluster may lead nowhere, or to another; '' if it does not."""
     if cluster.via == "gateway" and not (cluster.context or cluster.kubeconfig):
-        return OptIn(None, problem="the configuration has no `context` of it")
+        return "the configuration has no `context` of it"
     try:
         system = await member.call("GET", "/api/v1/namespaces/kube-system") if cluster.uid else {}
     except MemberError as error:
-        return OptIn(None, problem=str(error))
+        return str(error)
     if cluster.uid and system["metadata"]["uid"] != cluster.uid:
-        return OptIn(None, problem=f"context {cluster.context!r} reaches another cluster, as `uid` says")
-    return await in_force(member)
+        return f"context {cluster.context!r} reaches another cluster, as `uid` says"
+    return ""
 
 
 async def _mechanism(member: Member) -> str:

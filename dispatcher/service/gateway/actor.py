@@ -35,7 +35,6 @@ MAX_CONCURRENCY = 64  # calls of dispatchers under way at once
 _LISTEN_AGAIN_S = 1.0
 _OPEN_S = 30.0  # to find or make an actor
 _STARTING_S = 10.0
-_NOT_RELAYED = "its gateway is an actor on Ray (gateway.actors), which relays neither logs nor exec"
 
 
 class ActorSettings(msgspec.Struct, frozen=True):
@@ -83,6 +82,7 @@ class GatewayActor:
         collect_less_often()
         self._problem = "it has not begun to listen"
         self._served: tuple[asyncio.AbstractEventLoop, Exchange] | None = None
+        self._others = OtherActors()
         threading.Thread(target=lambda: run(self._serve()), name="gateway", daemon=True).start()
 
     async def digest(self) -> str:
@@ -97,6 +97,10 @@ class GatewayActor:
         """As of Exchange."""
         return await self._in_gateway(lambda exchange: exchange.collect(since, wait_s))
 
+    async def relayed(self, passed: bytes) -> bool:
+        """As of Peers.take, from another actor."""
+        return await self._in_gateway(lambda exchange: exchange.peers.take(passed))
+
     async def _in_gateway(self, call: Callable[[Exchange], Coroutine[Any, Any, T]]) -> T:
         if self._served is None:
             raise RuntimeError(self._problem)
@@ -110,8 +114,7 @@ class GatewayActor:
         section = GatewaySection.model_validate(self._settings.section)
         while True:
             gateway = Gateway(section, self._settings.clusters)
-            gateway.objection = lambda home, target, pod: _NOT_RELAYED
-            exchange = Exchange(gateway)
+            exchange = Exchange(gateway, self._settings.name, self._others.pass_on)
             try:
                 async with gateway.serving():
                     self._served = (asyncio.get_running_loop(), exchange)
@@ -119,7 +122,27 @@ class GatewayActor:
             except Exception as error:  # a file that is being written, a port of a process that is just ending, a fault
                 self._served, self._problem = None, str(error)
                 log.error("the gateway actor cannot serve", actor=self._settings.name, problem=self._problem)
+            finally:
+                exchange.peers.close()
             await asyncio.sleep(_LISTEN_AGAIN_S)
+
+
+class OtherActors:
+    """The way from one actor to the others, found by name."""
+
+    def __init__(self) -> None:
+        self._handles: dict[str, Any] = {}
+
+    async def pass_on(self, name: str, passed: bytes) -> bool:
+        """As of PassOn. Raises what Ray raises."""
+        if name not in self._handles:
+            self._handles[name] = await in_thread(lambda: ray.get_actor(name, namespace=NAMESPACE), f"find {name}")
+        try:
+            known: bool = await self._handles[name].relayed.remote(passed)
+        except RayError:
+            self._handles.pop(name, None)
+            raise
+        return known
 
 
 class RayActor:

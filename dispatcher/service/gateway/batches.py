@@ -8,6 +8,7 @@ import msgspec
 from agents.runtime.outbound.calls import Call
 
 ANSWER, DIED, FAULT, MISFIT = 0, 1, 2, 3  # what came of a call: see `remote.py`
+WAY = 4  # no answer, but a question of the actor's own: a RelayWay
 
 
 class Asked(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -18,13 +19,33 @@ class Asked(msgspec.Struct, array_like=True, frozen=True, gc=False):
     call: Call
 
 
+class RelayWay(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """To the dispatcher: may `home` ask `target` about the delegate of its pod with this UID, and who has `target`?"""
+
+    home: str
+    target: str
+    pod: str
+
+
+class Way(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """The answer to question `number`: why not, else the actor (and which life of it) that `target` is connected to."""
+
+    number: int
+    why: str = ""
+    actor: str = ""
+    boot: str = ""
+
+
 class Batch(msgspec.Struct, array_like=True, frozen=True):
-    """From the dispatcher: new calls, the numbers of those it has given up, connections that another has taken over."""
+    """From the dispatcher: new calls, the numbers of those it has given up, connections that another has taken over,
+    and answers to questions.
+    """
 
     boot: str
     calls: tuple[Asked, ...] = ()
     given_up: tuple[int, ...] = ()
     replaced: tuple[int, ...] = ()
+    ways: tuple[Way, ...] = ()
 
 
 class Answered(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -55,6 +76,21 @@ class Collected(msgspec.Struct, array_like=True, frozen=True):
     served: tuple[Served, ...] | None = None
 
 
+class Passed(msgspec.Struct, array_like=True, frozen=True):
+    """Between actors: messages (kind, stream, body) of relayed streams, batch `number` of a link (see `peers.py`).
+
+    `sender` is an actor's name, `to_boot` the life of the other that it means, `opens` says whose link it is.
+    """
+
+    sender: str
+    boot: str
+    to_boot: str
+    link: str
+    opens: bool
+    number: int
+    messages: tuple[tuple[int, int, bytes], ...] = ()
+
+
 class Since(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Up to where a dispatcher has what an actor told: answers, and who is connected."""
 
@@ -67,4 +103,6 @@ class Since(msgspec.Struct, array_like=True, frozen=True, gc=False):
 encode_any = msgspec.msgpack.Encoder().encode
 decode_batch = msgspec.msgpack.Decoder(Batch).decode
 decode_collected = msgspec.msgpack.Decoder(Collected).decode
+decode_passed = msgspec.msgpack.Decoder(Passed).decode
+decode_way = msgspec.msgpack.Decoder(RelayWay).decode
 decode_since = msgspec.msgpack.Decoder(Since).decode

@@ -22,23 +22,30 @@ from dispatcher.service.gateway.batches import (
     DIED,
     FAULT,
     MISFIT,
+    WAY,
     Answered,
     Asked,
     Collected,
+    RelayWay,
     Served,
+    Way,
     decode_batch,
     decode_since,
     encode_any,
 )
+from dispatcher.service.gateway.peers import PassOn, Peers
 from dispatcher.service.link import AgentDied, AgentFault
 
 if TYPE_CHECKING:
+    from dispatcher.model.messages.relay import RelayOpen
     from dispatcher.service.gateway.gateway import Gateway
     from dispatcher.service.gateway.line import Line
+    from dispatcher.service.gateway.splices import RelayLine
 
 LINGER_S = 0.03  # reports of several clusters that come within this time cross together; nothing else waits for them
 MOST_BYTES = 8 * 2**20  # of answers in one message, unless a single one is longer
 FORGOTTEN_S = 60.0  # a dispatcher that has not asked for so long is gone
+WAY_S = 5.0  # for a dispatcher to say whether a stream is relayed
 _KINDS: Mapping[str, type[Record]] = {
     HELLO: Hello,
     CHANGES: Changes,
@@ -94,11 +101,34 @@ class Session:
             task.cancel()
 
 
-class Exchange:
-    """The calls of all dispatchers to the agents that are connected to one gateway."""
+class _Question:
+    """Whether a stream is relayed: yes, if one of the dispatchers that were asked says so; else what the last says."""
 
-    def __init__(self, gateway: "Gateway") -> None:
+    def __init__(self, number: int, asked: set[str]) -> None:
+        self.asked, self.answer = asked, asyncio.get_running_loop().create_future()
+        self.said = Way(number, "no dispatcher has said whether it is relayed")
+
+    def take(self, session: str, way: Way) -> None:
+        """What a dispatcher says."""
+        self.said = way
+        self.asked.discard(session)
+        if not self.answer.done() and (not way.why or not self.asked):
+            self.answer.set_result(None)
+
+
+async def _nobody(actor: str, passed: bytes) -> bool:
+    return False
+
+
+class Exchange:
+    """The calls of all dispatchers to the agents that are connected to one gateway, and its relayed streams."""
+
+    def __init__(self, gateway: "Gateway", name: str = "", pass_on: PassOn = _nobody) -> None:
+        """`name` is the actor's; `pass_on` is the way to the others, as of Peers."""
         self.boot = secrets.token_hex(8)
+        self.peers = Peers(name, self.boot, pass_on, self._way_here)
+        self._questions: dict[int, _Question] = {}
+        gateway.route = self._way
         self._gateway = gateway
         self._sessions: dict[str, Session] = {}
         self._numbers = count(1)
@@ -118,6 +148,9 @@ class Exchange:
         for number in batch.replaced:
             if (line := self._lines.get(number)) is not None:
                 self._gateway.replace(line)
+        for way in batch.ways:
+            if (question := self._questions.get(way.number)) is not None:
+                question.take(session, way)
         for asked in batch.calls:
             task = asyncio.create_task(self._ask(mine, asked), name=f"call {asked.call.method}")
             mine.under_way[asked.number] = task
@@ -140,6 +173,38 @@ class Exchange:
         upto, answers = mine.after(known.upto if same else 0)
         served = None if same and known.state == self._state else self._served
         return encode_any(Collected(self.boot, upto, answers, self._state, served))
+
+    async def _way(self, wanted: "RelayOpen", home: str) -> "RelayLine | str":
+        """Where a stream goes that an agent here opens, or why it is not relayed."""
+        way = await self._told(wanted, home)
+        if way.why:
+            return way.why
+        return self._here(wanted) if way.boot == self.boot else self.peers.to(way.actor, way.boot)
+
+    async def _way_here(self, wanted: "RelayOpen", home: str) -> "RelayLine | str":
+        """The same of a stream that another actor opens: it is asked here, too, and goes no further."""
+        way = await self._told(wanted, home)
+        if way.boot == self.boot or way.why:
+            return way.why or self._here(wanted)
+        return f'cluster "{wanted.cluster}" has just connected to another gateway actor: try again'
+
+    def _here(self, wanted: "RelayOpen") -> "RelayLine | str":
+        line = self._gateway.relay_line(wanted.cluster)
+        return f'cluster "{wanted.cluster}" cannot be reached: {line}' if isinstance(line, str) else line
+
+    async def _told(self, wanted: "RelayOpen", home: str) -> Way:
+        number = next(self._numbers)
+        question = self._questions[number] = _Question(number, set(self._sessions))
+        body = encode_any(RelayWay(home, wanted.cluster, wanted.pod))
+        for session in self._sessions.values():
+            session.add(Answered(number, WAY, body), urgent=True)
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(WAY_S):
+                    await question.answer
+        finally:
+            del self._questions[number]
+        return question.said
 
     def _session(self, name: str) -> Session:
         long_ago = monotonic() - FORGOTTEN_S

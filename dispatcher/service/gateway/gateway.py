@@ -24,7 +24,7 @@ from dispatcher.service.gateway.certificates import Named, Refresh, ServerTls, n
 from dispatcher.service.gateway.entrance import Entrance
 from dispatcher.service.gateway.line import Line
 from dispatcher.service.gateway.link import GatewayLink
-from dispatcher.service.gateway.splices import Objection, RelayLine
+from dispatcher.service.gateway.splices import Objection, RelayLine, Route
 from dispatcher.service.signing import NO_SIGNER, Sealer
 
 log = structlog.get_logger("gateway")
@@ -42,6 +42,7 @@ class Gateway:
         """`sealer` is for the links alone."""
         self._section, self._sealer = section, sealer
         self.objection: Objection = lambda home, target, pod: "this dispatcher is starting"  # see RelayLine
+        self.route: Route | None = None  # see RelayLine
         self._clusters = frozenset(clusters)
         # Why nobody serves a role of a cluster, and who does.
         self._absent = {Named(cluster, role): _NEVER for cluster in self._clusters for role in ROLES}
@@ -70,7 +71,7 @@ class Gateway:
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
 
-    def _relay_line(self, cluster: str) -> RelayLine | str:
+    def relay_line(self, cluster: str) -> RelayLine | str:
         """Where streams to a cluster go; why there is no way, else."""
         served = Named(cluster, EXECUTOR)
         held = self._lines.get(served)
@@ -78,8 +79,9 @@ class Gateway:
             return self._absent.get(served, "it does not come through this gateway (`via: gateway`)")
         return held[0].relayed if held[1].ws_protocol == SUBPROTOCOL else "its agent does not relay: upgrade it"
 
-    def _objection(self, home: str, target: str, pod: str) -> str:
-        return self.objection(home, target, pod)  # of the moment
+    def objection_now(self, home: str, target: str, pod: str) -> str:
+        """As `objection`, which may be set later."""
+        return self.objection(home, target, pod)
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
@@ -149,10 +151,10 @@ class Gateway:
         return None
 
     async def _serve(self, offered: Named, socket: web.WebSocketResponse) -> None:
-        served, find = _served(offered), self._relay_line
+        served, find, route = _served(offered), self.relay_line, self.route
         if Named(offered.cluster, EXECUTOR) not in served:
-            find = _relays_nothing
-        line = Line(offered.cluster, socket, find, self._objection)
+            find, route = _relays_nothing, None
+        line = Line(offered.cluster, socket, find, self.objection_now, route)
         earlier = {held[1] for one in served if (held := self._lines.get(one)) is not None}
         self._lines |= dict.fromkeys(served, (line, socket))
         self.on_change()

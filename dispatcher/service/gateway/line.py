@@ -9,7 +9,7 @@ from agents.runtime.outbound.calls import PRIORITIES, Call, encode_call
 from agents.runtime.outbound.connection import Connection, Socket
 from dispatcher.model.streams import Kind, Message, Priority
 from dispatcher.model.streams.frames import RELAY_KINDS
-from dispatcher.service.gateway.splices import Objection, RelayLine
+from dispatcher.service.gateway.splices import Objection, RelayLine, Route
 from dispatcher.service.link import AgentDied, AgentFault
 
 
@@ -17,11 +17,16 @@ class Line:
     """One connection, from the dispatcher's end. Of an agent's frames those of calls that wait are kept alone."""
 
     def __init__(
-        self, cluster: str, socket: Socket, find: Callable[[str], RelayLine | str], objection: Objection
+        self,
+        cluster: str,
+        socket: Socket,
+        find: Callable[[str], RelayLine | str],
+        objection: Objection,
+        route: Route | None = None,
     ) -> None:
-        """`find` and `objection` are as of RelayLine."""
+        """`find`, `objection` and `route` are as of RelayLine."""
         self._cluster, self._connection = cluster, Connection(socket, wanted=lambda stream: stream in self._waiting)
-        self.relayed = RelayLine(cluster, self._connection, find, objection)
+        self.relayed = RelayLine(cluster, self._connection, find, objection, route)
         self.since = time()  # s, Unix time: which of two connections to different processes is the later one
         self._numbers = count(1)
         self._waiting: dict[int, asyncio.Future[bytes]] = {}

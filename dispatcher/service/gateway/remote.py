@@ -11,9 +11,11 @@ from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import Protocol
 
+import msgspec
 import structlog
 
 from agents.runtime.outbound.calls import CHANGES, Call
+from agents.runtime.settings import EXECUTOR
 from dispatcher.config.certificates import ROLES
 from dispatcher.model.backoff import Backoff
 from dispatcher.service.gateway.batches import (
@@ -21,16 +23,21 @@ from dispatcher.service.gateway.batches import (
     DIED,
     FAULT,
     MISFIT,
+    WAY,
+    Answered,
     Asked,
     Batch,
     Collected,
     Served,
     Since,
+    Way,
     decode_collected,
+    decode_way,
     encode_any,
 )
 from dispatcher.service.gateway.certificates import Named
 from dispatcher.service.gateway.link import GatewayLink
+from dispatcher.service.gateway.splices import Objection
 from dispatcher.service.link import AgentDied, AgentFault, AgentMismatch, LinkError
 from dispatcher.service.signing import NO_SIGNER, Sealer
 
@@ -56,6 +63,10 @@ class Actor(Protocol):
         ...
 
 
+# (source, target, UID of the source pod) -> why not, else the actor that holds the target, and which life of it
+Route = Callable[[str, str, str], tuple[str, str, str]]
+
+
 class RemoteLine:
     """An agent's connection to an actor."""
 
@@ -63,16 +74,25 @@ class RemoteLine:
         self.boot, self.number, self.since = boot, number, since
         self._gateway = gateway
 
+    @property
+    def actor(self) -> str:
+        """Whose it is."""
+        return self._gateway.name
+
     async def call(self, call: Call) -> bytes:
         """The answer's bytes. AgentDied: what the agent did is unknown; AgentFault, AgentMismatch."""
         return await self._gateway.call(self, call)
 
 
 class RemoteGateway:
-    """One actor as the dispatcher sees it. `heard` is called when others are connected than before."""
+    """One actor as the dispatcher sees it. `heard` is called when others are connected than before, `route` when it
+    asks where a relayed stream goes.
+    """
 
-    def __init__(self, name: str, actor: Actor, clusters: Iterable[str], heard: Callable[[], None]) -> None:
-        self.name, self._actor, self._heard = name, actor, heard
+    def __init__(
+        self, name: str, actor: Actor, clusters: Iterable[str], heard: Callable[[], None], route: Route
+    ) -> None:
+        self.name, self._actor, self._heard, self._route = name, actor, heard, route
         self._nobody = dict.fromkeys((Named(cluster, role) for cluster in clusters for role in ROLES), _STARTING)
         self.served: dict[Named, RemoteLine | str] = {**self._nobody}
         self._known = Since(secrets.token_hex(8))
@@ -81,6 +101,7 @@ class RemoteGateway:
         self._calls: list[Asked] = []
         self._given_up: list[int] = []
         self._replaced: list[int] = []
+        self._ways: list[Way] = []
         self._news, self._urgent = asyncio.Event(), asyncio.Event()
 
     async def call(self, line: RemoteLine, call: Call) -> bytes:
@@ -124,8 +145,9 @@ class RemoteGateway:
                     await self._urgent.wait()
             self._news.clear()
             self._urgent.clear()
-            batch = Batch(self._known.boot, tuple(self._calls), tuple(self._given_up), tuple(self._replaced))
-            self._calls, self._given_up, self._replaced = [], [], []
+            ended = (tuple(self._given_up), tuple(self._replaced))
+            batch = Batch(self._known.boot, tuple(self._calls), *ended, tuple(self._ways))
+            self._calls, self._given_up, self._replaced, self._ways = [], [], [], []
             try:
                 await self._actor.send(self._known.session, encode_any(batch))
             except Exception as error:  # as above
@@ -153,6 +175,9 @@ class RemoteGateway:
         if collected.served is not None:
             self._connected(collected.served)
         for answered in collected.answers:
+            if answered.verdict == WAY:
+                self._asked_for(answered)
+                continue
             future = self._waiting.get(answered.number)
             if future is None or future.done():
                 continue  # given up meanwhile
@@ -161,6 +186,14 @@ class RemoteGateway:
             else:
                 kind = _ERRORS.get(answered.verdict, AgentFault)
                 future.set_exception(kind(answered.body.decode("utf-8", "replace")))
+
+    def _asked_for(self, question: Answered) -> None:
+        try:
+            told = decode_way(question.body)
+        except (msgspec.MsgspecError, UnicodeDecodeError):  # of an actor that is out of its mind
+            return
+        self._ways.append(Way(question.number, *self._route(told.home, told.target, told.pod)))
+        self._wake(urgent=True)
 
     def _connected(self, told: Sequence[Served]) -> None:
         before = {one.number: one for one in self._lines()}
@@ -191,7 +224,7 @@ class RemoteGateway:
 
     def _drop_all(self, why: str) -> None:
         """Of another life of the actor, or before it was silent: nothing of it is sent again."""
-        self._calls, self._given_up, self._replaced = [], [], []
+        self._calls, self._given_up, self._replaced, self._ways = [], [], [], []
         self._fail(list(self._waiting), why)
 
     def _fail(self, numbers: Iterable[int], why: str) -> None:
@@ -208,7 +241,10 @@ class GatewaySite:
         """`sealer` signs what goes to executors, in this process: actors carry it."""
         names = tuple(clusters)
         self._sealer = sealer
-        self._gateways = [RemoteGateway(name, actor, names, self._settle) for name, actor in actors.items()]
+        self.objection: Objection = lambda home, target, pod: "this dispatcher is starting"  # see RelayLine
+        self._gateways = [
+            RemoteGateway(name, actor, names, self._settle, self._route) for name, actor in actors.items()
+        ]
 
     def link(self, cluster: str) -> GatewayLink:
         """The dispatcher's way to a cluster's agent."""
@@ -231,6 +267,17 @@ class GatewaySite:
         if lines:
             return max(lines, key=lambda line: line.since)
         return next((one for one in found if isinstance(one, str) and one != _STARTING), _STARTING)
+
+    def _route(self, home: str, target: str, pod: str) -> tuple[str, str, str]:
+        if why := self.objection(home, target, pod):
+            return why, "", ""
+        served = Named(target, EXECUTOR)
+        if not any(served in one.served for one in self._gateways):
+            return f'cluster "{target}" does not come through this gateway (`via: gateway`)', "", ""
+        line = self._find(served)
+        if isinstance(line, str):
+            return f'cluster "{target}" cannot be reached: {line}', "", ""
+        return "", line.actor, line.boot
 
     def _settle(self) -> None:
         """Connections that nothing goes over any more, as another actor has a later one of their cluster, end."""

@@ -4,24 +4,46 @@ It reads nothing of them. Whether a cluster may ask for a delegate the target's 
 source's cluster; here a stream is refused that is between clusters of which no such pod is known.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Protocol
 
 import msgspec
 
-from agents.runtime.outbound.connection import Connection
 from agents.runtime.outbound.relayed import MAX_BETWEEN, MAX_STREAMS, priority_of
-from dispatcher.model.messages.relay import decode_open, encode_relay
-from dispatcher.model.streams import Kind, Message, ProtocolError
+from dispatcher.model.messages.relay import RelayOpen, decode_open, encode_relay
+from dispatcher.model.streams import Kind, Message, Priority, ProtocolError
 from dispatcher.model.streams.frames import OPENED_BY_AGENT, RELAYED, STREAM_WINDOW, amount_of
 
 _NUMBERS = 0x3FFF_FFFF
 MAX_URGENT = 256  # messages that wait before the dispatcher's orders; beyond, nothing is added for other clusters
 _LEAST_GRANT = STREAM_WINDOW // 2  # as agents grant; many small ones would slow the other end's reading
 _LONGEST_REASON = 1024
+_TOO_MANY = "too many streams at once"
 # (source, target, UID of the source pod) -> why nothing is relayed, '' if it is
 Objection = Callable[[str, str, str], str]
+# The same, where others have to be asked: the line that leads to the target, or why nothing is relayed.
+Route = Callable[[RelayOpen, str], Awaitable["RelayLine | str"]]
+
+
+class Sending(Protocol):
+    """What is needed of a connection (`Connection`)."""
+
+    @property
+    def urgent(self) -> int:
+        """As of Multiplexer."""
+        ...
+
+    def send(self, message: Message, priority: Priority) -> None:
+        """Queue a message."""
+        ...
+
+    def drop(self, stream: int) -> bool:
+        """Send nothing more of a stream; whether something was left."""
+        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -32,6 +54,7 @@ class End:
 
     line: "RelayLine"
     number: int
+    between: frozenset[str]  # the two clusters
     on_the_way: int = 0
     finished: bool = False  # it has said that it sends no more
     other: "End" = field(init=False)
@@ -44,27 +67,45 @@ class End:
 
 
 class RelayLine:
-    """The relayed streams of one cluster's connection. `find` gives that of another cluster, or why there is none."""
+    """The relayed streams of one cluster's connection. `find` gives that of another cluster, or why there is none;
+    `route`, where there is one, is asked instead of it and of `objection`.
+    """
+
+    most = MAX_STREAMS
 
     def __init__(
-        self, cluster: str, connection: Connection, find: "Callable[[str], RelayLine | str]", objection: Objection
+        self,
+        cluster: str,
+        connection: Sending,
+        find: "Callable[[str], RelayLine | str]",
+        objection: Objection,
+        route: Route | None = None,
     ) -> None:
         self.cluster, self.connection = cluster, connection
-        self._find, self._objection = find, objection
+        self._find, self._objection, self._route = find, objection, route
         self._ends: dict[int, End] = {}
+        self._asking: dict[int, asyncio.Task[None]] = {}  # streams of which the way is being asked for
         self._numbers = count()
+
+    @property
+    def idle(self) -> bool:
+        """Whether there are no streams."""
+        return not self._ends and not self._asking
 
     def take(self, message: Message) -> None:
         """A message of this connection. ProtocolError: it must end."""
         kind, number, body = message
         end = self._ends.get(number)
         if kind is Kind.OPEN:
-            if end is not None or not number & OPENED_BY_AGENT:
+            if end is not None or number in self._asking or not number & OPENED_BY_AGENT:
                 raise ProtocolError("a relayed stream was opened twice, or under a number of ours")
-            if why := self._opened(number, body):
-                self._refuse(number, why)
+            self._open(number, body)
         elif end is not None:
             self._pass_on(end, kind, body)
+        elif (asking := self._asking.pop(number, None)) is not None:
+            asking.cancel()
+            if kind is not Kind.RESET:
+                self._refuse(number, "it was used before the other end had answered")
         elif kind is Kind.DATA:
             self._refuse(number, "no such stream")
 
@@ -75,32 +116,68 @@ class RelayLine:
 
     def close(self, why: str) -> None:
         """The connection has ended: so have all its streams, at their other ends."""
+        for asking in self._asking.values():
+            asking.cancel()
+        self._asking.clear()
         for end in list(self._ends.values()):
             end.other.send(Kind.RESET, why.encode())
             _forget(end)
 
-    def _opened(self, number: int, body: bytes) -> str:
-        """Splice a stream to the cluster that it is for; why not, else ''."""
+    def _open(self, number: int, body: bytes) -> None:
         try:
-            wanted = decode_open(body)
+            home, wanted = self._wanted(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise ProtocolError(f"a relayed stream that cannot be read: {error}") from None
+        if self._route is None:
+            self._splice(number, home, wanted, self._way(home, wanted))
+        elif len(self._asking) + len(self._ends) >= self.most:
+            self._refuse(number, _TOO_MANY)
+        else:
+            asked = self._ask(self._route, number, home, wanted)
+            self._asking[number] = asyncio.create_task(asked, name="way of a relayed stream")
+
+    async def _ask(self, route: Route, number: int, home: str, wanted: RelayOpen) -> None:
+        line = await route(wanted, home)
+        if self._asking.pop(number, None) is not None:
+            with suppress(ProtocolError):  # who reads no answers is cut with the next message
+                self._splice(number, home, wanted, line)
+
+    def _way(self, home: str, wanted: RelayOpen) -> "RelayLine | str":
         line = self._find(wanted.cluster)
         if isinstance(line, str):
             return f'cluster "{wanted.cluster}" cannot be reached: {line}'
-        if why := self._objection(self.cluster, wanted.cluster, wanted.pod):
-            return why
-        if max(len(self._ends), len(line._ends)) >= MAX_STREAMS:
-            return "too many streams at once"
-        if sum(1 for end in line._ends.values() if end.other.line is self) >= MAX_BETWEEN:
-            return f"too many streams at once between {self.cluster} and {wanted.cluster}"
-        if line.connection.urgent >= MAX_URGENT:
-            return "its connection is too slow just now"
-        near, far = End(self, number), End(line, line.free_number())
+        return self._objection(home, wanted.cluster, wanted.pod) or line
+
+    def _splice(self, number: int, home: str, wanted: RelayOpen, line: "RelayLine | str") -> None:
+        """Join a stream to the cluster that it is for, over `line`; where that is a reason, refuse it."""
+        if isinstance(line, str):
+            self._refuse(number, line)
+            return
+        if why := self._excess(home, wanted.cluster, line):
+            self._refuse(number, why)
+            return
+        between = frozenset((home, wanted.cluster))
+        near, far = End(self, number, between), End(line, line.free_number(), between)
         near.other, far.other = far, near
         self._ends[number], line._ends[far.number] = near, far
-        far.send(Kind.OPEN, encode_relay(msgspec.structs.replace(wanted, cluster=self.cluster)))
-        return ""
+        far.send(Kind.OPEN, line.opening(home, wanted))
+
+    def _excess(self, home: str, target: str, line: "RelayLine") -> str:
+        """What of it would be too much; '' if nothing is."""
+        if len(self._ends) >= self.most or len(line._ends) >= line.most:
+            return _TOO_MANY
+        between = frozenset((home, target))
+        if sum(1 for end in line._ends.values() if end.between == between) >= MAX_BETWEEN:
+            return f"{_TOO_MANY} between {home} and {target}"
+        return "its connection is too slow just now" if line.connection.urgent >= MAX_URGENT else ""
+
+    def _wanted(self, body: bytes) -> tuple[str, RelayOpen]:
+        """By which cluster what is wanted; msgspec.MsgspecError."""
+        return self.cluster, decode_open(body)
+
+    def opening(self, home: str, wanted: RelayOpen) -> bytes:
+        """How the other end of this line is told of a stream."""
+        return encode_relay(RelayOpen(home, wanted.pod))
 
     def free_number(self) -> int:
         """Of a stream that we open."""

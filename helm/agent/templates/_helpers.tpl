@@ -55,6 +55,11 @@ app.kubernetes.io/component: {{ .role }}
 {{- if and .Values.gateway.urls .Values.relay.enabled -}}yes{{- end -}}
 {{- end -}}
 
+{{- /* Whether it asks for the serving certificate of that by a CertificateSigningRequest. */ -}}
+{{- define "agent.asksForCertificate" -}}
+{{- if and (include "agent.relays" .) (eq .Values.relay.certificate "csr") -}}yes{{- end -}}
+{{- end -}}
+
 {{- define "agent.keyFolder" -}}
 /run/secrets/global-dispatcher
 {{- end -}}
@@ -135,6 +140,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
       "proxy" .Values.gateway.proxy) -}}
 {{- if .Values.relay.enabled -}}
 {{- $relay := dict "port" .Values.relay.port "client_names" .Values.relay.clientNames -}}
+{{- if include "agent.asksForCertificate" . -}}
+{{- $_ := set $relay "certificate" "csr" -}}
+{{- $_ := set $relay "signer" .Values.relay.signer -}}
+{{- $_ := set $relay "folder" "/tmp/kubelet-serving" -}}
+{{- end -}}
 {{- if .Values.relay.tlsSecret -}}
 {{- $files := include "agent.relayFolder" . -}}
 {{- $_ := set $relay "cert_file" (printf "%s/tls.crt" $files) -}}
@@ -154,6 +164,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- if not (or .Values.ray.address .Values.gateway.urls) -}}
 {{- fail "gateway.urls: say where the dispatcher's gateway is, for example --set 'gateway.urls[0]=wss://dispatcher.example:7443'; or ray.address, where the fleet's Ray head is" -}}
+{{- end -}}
+{{- if and (include "agent.asksForCertificate" .) .Values.relay.tlsSecret -}}
+{{- fail "relay.tlsSecret: is given, and relay.certificate is csr, which asks for another; leave one of them out" -}}
 {{- end -}}
 {{- if and .Values.ray.address .Values.gateway.urls -}}
 {{- fail "gateway.urls: is given beside ray.address: the agent dials out, or is a Ray node; leave one of them empty" -}}

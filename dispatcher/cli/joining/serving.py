@@ -1,0 +1,42 @@
+"""Serving certificates that agents have asked their clusters for, and that are not there yet."""
+
+import asyncio
+from typing import NamedTuple
+
+import msgspec
+
+from agents.runtime.relay.signing_request import LABELS, REQUESTS, SigningRequest
+from dispatcher.cli.joining.opt_in import uncertain
+from dispatcher.cli.operate.members import Member, MemberError, reached
+from dispatcher.config import DispatcherConfig
+
+_OURS = ",".join(f"{key}={value}" for key, value in LABELS.items())
+
+
+class Lack(NamedTuple):
+    """What a cluster's agent waits for, and what to do."""
+
+    cluster: str
+    text: str
+    fix: str
+
+
+async def all_lacks(config: DispatcherConfig, only: str = "") -> list[Lack]:
+    """Of each cluster of a configuration, or of one; of those that cannot be asked nothing is known."""
+    clusters = {one.name: one for one in config.clusters if only in ("", one.name)}
+    async with reached(config, clusters) as members:
+        sure = [one for one in members.values() if not await uncertain(clusters[one.name], one)]
+        return [lack for found in await asyncio.gather(*map(lacks, sure)) for lack in found]
+
+
+async def lacks(member: Member) -> list[Lack]:
+    """What its latest request lacks; the earlier ones are of agents that are gone."""
+    try:
+        items = await member.items(REQUESTS, labelSelector=_OURS)
+        found = [msgspec.convert(one, SigningRequest) for one in items]
+    except (MemberError, msgspec.ValidationError):  # no right to see it
+        return []
+    latest = max(found, key=lambda one: one.metadata.made_at, default=None)
+    if latest is None or latest.status.certificate:
+        return []
+    return [Lack(member.name, *latest.lacks(latest.metadata.name))]
