@@ -1,18 +1,26 @@
 """Both ends of relayed streams in one agent, as its settings say."""
 
+from collections.abc import Mapping
+
 from agents.executor.local import KubeletEndpoint
 from agents.kube.client import KubeClient
+from agents.observer.seen import NodeTarget
 from agents.runtime.executor_loop import ExecutorLoop
 from agents.runtime.relay.callers import Callers
 from agents.runtime.relay.endpoint import Endpoint
 from agents.runtime.relay.far_end import FarEnd
 from agents.runtime.relay.near_end import NearEnd, OpenStreams
 from agents.runtime.relay.settings import RelaySettings
+from agents.runtime.relay.tokens import Tokens
+from agents.runtime.relay.usage_far import Ask, DelegateUsage
+from agents.runtime.relay.usage_near import ProxyMetrics
 
 
-def far_end(executor: ExecutorLoop, client: KubeClient) -> FarEnd:
-    """What serves the streams of other clusters."""
-    return FarEnd(executor.local, client, lambda: executor.accepted_leader.not_ours)
+def far_end(executor: ExecutorLoop, client: KubeClient, targets: Mapping[str, NodeTarget], kubelets: Ask) -> FarEnd:
+    """What serves the streams of other clusters. `targets`: the nodes whose kubelets may be asked."""
+    served = FarEnd(executor.local, client, lambda: executor.accepted_leader.not_ours)
+    served.usage = DelegateUsage(executor.local, targets, kubelets).tell
+    return served
 
 
 async def serve_endpoint(
@@ -24,5 +32,11 @@ async def serve_endpoint(
     def listening(port: int) -> None:
         local.kubelet = KubeletEndpoint(settings.address, port)
 
-    near = NearEnd(local, streams, callers.check, lambda: executor.accepted_leader.not_ours)
-    await Endpoint(settings, callers.authorities, near.serve).run(listening)
+    def unfit() -> str:
+        return executor.accepted_leader.not_ours
+
+    near = NearEnd(local, streams, callers.check, unfit)
+    metrics = ProxyMetrics(local, near.read, callers.may, Tokens(client), unfit)
+    endpoint = Endpoint(settings, callers.authorities, near.serve)
+    near.serve_metrics, metrics.admitted = metrics.serve, endpoint.admitted
+    await endpoint.run(listening)
