@@ -14,6 +14,8 @@ Object = dict[str, Any]
 
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_SECONDS = 40
+METRICS_PAGE = "/metrics/resource"  # as of a kubelet; that of a proxy node has its name behind it
+METRICS_PATH = "metrics.k8s.io/resource-metrics-path"  # annotation: where metrics-server 0.7 and newer find a page
 # "virtual-kubelet" is the value that DaemonSets of cloud providers already know to keep away from.
 _FIXED_LABELS = {"type": "virtual-kubelet", "node.kubernetes.io/exclude-from-external-load-balancers": "true"}
 
@@ -65,7 +67,9 @@ def resources_of(peer: Peer, node: Node | None) -> Object:
 
 
 def status_patch(peer: Peer, node: Node | None, wall: float, kubelet: KubeletEndpoint | None) -> Object:
-    """Strategic merge patch of nodes/status. The transition time is given only when Ready changes."""
+    """Strategic merge patch of nodes/status, which takes annotations, too. The transition time is given only when Ready
+    changes.
+    """
     resources = resources_of(peer, node)
     ready: Object = {
         "type": "Ready",
@@ -78,7 +82,9 @@ def status_patch(peer: Peer, node: Node | None, wall: float, kubelet: KubeletEnd
         ready["lastTransitionTime"] = rfc3339(wall)
     info = {"kubeletVersion": names.SCHEDULER_NAME, "operatingSystem": "linux"}
     status = {"capacity": resources, "allocatable": resources, "conditions": [ready], "nodeInfo": info}
-    return {"status": status | (_reached_at(kubelet) if kubelet is not None else _NOWHERE)}
+    page = f"{METRICS_PAGE}/{proxy_node_name(peer.cluster)}" if kubelet is not None else None
+    metadata = {"annotations": {METRICS_PATH: page}}
+    return {"metadata": metadata, "status": status | (_reached_at(kubelet) if kubelet is not None else _NOWHERE)}
 
 
 # Of an agent that served here before.

@@ -20,6 +20,7 @@ from dispatcher.model.messages.relay import (
     ATTACH,
     EXEC,
     LOG,
+    METRICS,
     PORT_FORWARD,
     RelayAsk,
     SignedAsk,
@@ -153,15 +154,16 @@ def checked_ask(body: bytes, challenge: bytes, relayed: Relayed, local: Local) -
         raise Refusal(FORBIDDEN, f'the request is not signed by a key known here of cluster "{source.cluster}"')
     if ask.challenge != challenge or ask.target != local.cluster or ask.target_uid not in ("", local.cluster_uid):
         raise Refusal(FORBIDDEN, "the request is not meant for this cluster, or not for this connection")
-    if ask.verb not in _VERBS.values() or ask.method not in ("GET", "POST"):
+    if ask.verb not in _SAID or ask.method not in ("GET", "POST"):
         raise Refusal(BAD, "nothing that is passed on")
-    if relayed == "none" or (relayed == "logs" and ask.verb != LOG):
+    if relayed == "none" or (relayed == "logs" and ask.verb not in (LOG, METRICS)):
         raise Refusal(FORBIDDEN, f'cluster "{local.cluster}" does not let other clusters {_SAID[ask.verb]} (`relay`)')
     return ask
 
 
 _SAID = {
     LOG: "read logs of their pods",
+    METRICS: "read what their pods use",
     EXEC: "exec into their pods",
     ATTACH: "attach to their pods",
     PORT_FORWARD: "forward ports of their pods",

@@ -25,6 +25,7 @@ from agents.runtime.metrics import MetricsServer, Told
 from agents.runtime.observing import Observing
 from agents.runtime.order_gate import OrderGate
 from agents.runtime.probing import PeerProbes
+from agents.runtime.readings import ClusterKubelets
 from agents.runtime.relay.near_end import OpenStreams
 from agents.runtime.relay.relaying import far_end, serve_endpoint
 from agents.runtime.relay.settings import RelaySettings
@@ -62,6 +63,7 @@ class Agent:
         self.cache, self._health = self._watching.cache, self._watching.health
         options = executor_settings(settings)
         self._policy = options.policy
+        self._kubelets = ClusterKubelets(self._client, settings.kubelet)  # for other clusters
         self._executing: ExecutorLoop | None = None
         if keys is not None:
             self._executing = self._executor_of(
@@ -85,7 +87,7 @@ class Agent:
 
     def _executor_of(self, executor: ExecutorLoop) -> ExecutorLoop:
         """Joined to what is watched."""
-        self.far_end = far_end(executor, self._client)
+        self.far_end = far_end(executor, self._client, self.cache.targets, self._kubelets.page)
         self.cache.on_bound = executor.shown
         self._watching.on_went_back = executor.server_went_back
         executor.accepted_leader.remote_pods = self._remote_pods
@@ -135,6 +137,7 @@ class Agent:
         await _end(self._watching.tasks.values())
         if self._observing is not None:
             await self._observing.close()
+        await self._kubelets.close()
         await self._client.close()
         LOG.info("agent stopped", cluster=self.settings.cluster)
 

@@ -61,6 +61,11 @@ class ClusterKubelets:
         kubelets = await self._open()
         return await kubelets.sample(target)
 
+    async def page(self, target: NodeTarget, path: str) -> bytes:
+        """What a kubelet answers there; SourceError says why there is nothing."""
+        kubelets = await self._open()
+        return await kubelets.page(target, path)
+
     async def close(self) -> None:
         """Close all connections."""
         if self._kubelets is not None:

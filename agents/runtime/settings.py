@@ -137,7 +137,7 @@ class ExecutorOptions(BaseModel):
     )
     relay: Literal["all", "logs", "none"] = Field(
         default="logs",
-        description="What other clusters may ask of their pods here: logs; all: exec, attach and port-forward, too.",
+        description="What other clusters may ask of their pods here: logs and usage; all: exec and port-forward, too.",
     )
     evict_foreign: bool = Field(default=False, description="Other schedulers' pods may be evicted for higher priority.")
 

@@ -228,9 +228,14 @@ def host_of(target: NodeTarget) -> str:
     return f"[{address}]" if address.version == 6 else str(address)
 
 
-def summary_url(target: NodeTarget) -> str:
+def url_of(target: NodeTarget, path: str) -> str:
     """Where a node's kubelet answers; SourceError without a usable InternalIP."""
-    return f"https://{host_of(target)}:{target.port}/stats/summary?only_cpu_and_memory=false"
+    return f"https://{host_of(target)}:{target.port}{path}"
+
+
+def summary_url(target: NodeTarget) -> str:
+    """Of its summary; SourceError as of `url_of`."""
+    return url_of(target, "/stats/summary?only_cpu_and_memory=false")
 
 
 class Kubelets:
@@ -248,7 +253,15 @@ class Kubelets:
 
     async def sample(self, target: NodeTarget) -> Sample:
         """One node's sample; SourceError says why there is none."""
-        url = summary_url(target)
+        body, date = await self._ask(target, summary_url(target))
+        return read_summary(body, date_of(date))
+
+    async def page(self, target: NodeTarget, path: str) -> bytes:
+        """What the kubelet answers there; SourceError says why there is nothing."""
+        return (await self._ask(target, url_of(target, path)))[0]
+
+    async def _ask(self, target: NodeTarget, url: str) -> tuple[bytes, str | None]:
+        """Body and date of an answer."""
         try:
             headers = await self._headers()
             async with self._http.get(url, headers=headers, timeout=self._timeout, allow_redirects=False) as answer:
@@ -259,7 +272,7 @@ class Kubelets:
             raise SourceError(f"kubelet of {target.name}: {type(error).__name__}: {error}"[:300]) from None
         if answer.status != 200:
             raise SourceError(f"kubelet of {target.name} answers {answer.status}: {body[:100]!r}")
-        return read_summary(body, date_of(answer.headers.get("Date")))
+        return body, answer.headers.get("Date")
 
     async def close(self) -> None:
         """Close all connections."""
@@ -272,5 +285,5 @@ async def _bounded(answer: aiohttp.ClientResponse) -> bytes:
         body += chunk
         if len(body) > MAX_BODY:
             answer.close()
-            raise ValueError("the summary is too large")
+            raise ValueError("the answer is too large")
     return bytes(body)

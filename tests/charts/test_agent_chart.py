@@ -399,6 +399,8 @@ def test_what_other_clusters_may_ask_is_what_the_agent_has_the_right_to(
     objects = helm.template("agent", {**DIALS_OUT, "config": {"executor": {"relay": relay}}})
     roles = {one["metadata"]["name"]: table(one) for one in of_kind(objects, "ClusterRole")}
     assert roles[f"{PREFIX}-executor"] == EXECUTOR | more
+    usage = {("", "nodes/metrics", "", "get")}
+    assert roles.get(f"{PREFIX}-usage", set()) == (usage if relay != "none" else set())
     guarded = [one for one in policies(objects, "guard") if one["metadata"]["name"].endswith("-connections")]
     assert len(guarded) == (relay == "all")
 
@@ -410,7 +412,11 @@ def test_who_serves_as_the_kubelet_of_proxy_nodes_may_review_its_callers(helm: H
     }
     assert roles[f"{PREFIX}-relay"] == {("", "configmaps", "extension-apiserver-authentication", "get")}
     reviews = [one for one in of_kind(objects, "ClusterRole") if one["metadata"]["name"] == f"{PREFIX}-relay"]
-    assert [table(one) for one in reviews] == [{("authorization.k8s.io", "subjectaccessreviews", "", "create")}]
+    asked = {
+        ("authorization.k8s.io", "subjectaccessreviews", "", "create"),
+        ("authentication.k8s.io", "tokenreviews", "", "create"),
+    }
+    assert [table(one) for one in reviews] == [asked]
     settings = join.read_settings(write_mounted(objects, tmp_path) / "agent.yaml")
     files = {"cert_file": "/run/secrets/relay/tls.crt", "key_file": "/run/secrets/relay/tls.key"}
     assert settings.relay == RelaySettings(**files)  # type: ignore[arg-type]

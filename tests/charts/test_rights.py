@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import httpx
 import pytest
 
 from dispatcher.service.gateway.authority import ensure
@@ -64,6 +65,7 @@ UNUSED: dict[str, dict[Right, str]] = {
         ("list", "metrics.k8s.io", "pods", ""): "asked once nodes were told: no metrics-server here",
     },
     "agent": {
+        ("get", "", "nodes/metrics", ""): "as nodes/stats: kubelets ask for it",
         ("delete", "", "nodes", ""): "a proxy node, minutes after its cluster is no more in the configuration",
         ("delete", "coordination.k8s.io", "leases", ""): "that of such a node",
         ("get", "", "pods/exec", ""): "WebSockets, which API servers speak to kubelets since Kubernetes 1.36",
@@ -88,6 +90,7 @@ def test_every_right_is_made_use_of_or_has_its_reason(
     run_with_a_budget(home, away, named)
     run_with_claims(home, named)
     ask_for_logs_and_more(home, away, tmp_path)
+    ask_for_metrics(home)
     drain(home, away)
     events = [event for plane in planes.values() for event in plane.audit.events()]
     for account in ACCOUNTS.values():
@@ -157,6 +160,16 @@ def ask_for_logs_and_more(home: ControlPlane, away: ControlPlane, folder: Path) 
             stack.callback(one.wait)
             stack.callback(one.kill)
         eventually(lambda: not unused(RELAYED, used(away.audit.events(), ACCOUNTS["executor"])), 30)
+
+
+def ask_for_metrics(home: ControlPlane) -> None:
+    """As metrics-server does, by a token."""
+    node = home.admin.get(f"/api/v1/nodes/global-dispatcher-{AWAY}")
+    port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
+    page = node["metadata"]["annotations"]["metrics.k8s.io/resource-metrics-path"]
+    token = {"Authorization": f"Bearer {home.token_for('default')}"}
+    answer = httpx.get(f"https://127.0.0.1:{port}{page}", headers=token, verify=False, trust_env=False, timeout=30)
+    assert answer.status_code == 403, answer.text  # it may not get nodes/metrics
 
 
 def drain(home: ControlPlane, away: ControlPlane) -> None:

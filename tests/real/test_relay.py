@@ -1,4 +1,4 @@
-"""kubectl logs, exec, attach, cp and port-forward in east of pods that run in west, on a real kubelet; and their ends.
+"""kubectl logs, exec, attach, cp, port-forward and top in east of pods in west, on a real kubelet; and their ends.
 
 Agents and dispatcher are processes as the charts deploy them: the agents dial out, with the chart's rights. The API
 server of east believes no kubelet whose certificate its authority has not signed, so the agent there asks for one.
@@ -7,6 +7,7 @@ server of east believes no kubelet whose certificate its authority has not signe
 import contextlib
 import os
 import pty
+import ssl
 import subprocess
 import time
 from collections.abc import Iterator
@@ -16,17 +17,22 @@ from typing import Any
 
 import httpx
 import pytest
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from dispatcher.service.gateway.authority import ensure
 from localfleet.controlplane.binaries import selected_minor
 from localfleet.controlplane.components import PlaneSpec
 from localfleet.controlplane.plane import ControlPlane, KubectlError
+from localfleet.controlplane.process import Component
 from tests.charts.rendering import NAMESPACE, Helm
 from tests.controlplane.fixtures import ControlPlanes
 from tests.controlplane.realnode import RealNode
 from tests.controlplane.realnode_config import IMAGE
 from tests.controlplane.realnode_fixtures import RealNodes, real_node
 from tests.real.fleet import _RIGHTS
+from tests.real.metrics_server import front_proxy, metrics_server
 from tests.system.cluster_api import eventually
 from tests.system.dialled import CLUSTERS, Dispatcher
 from tests.system.ray_fleet import JoinedAgent, free_ports
@@ -37,6 +43,7 @@ Object = dict[str, Any]
 HOME, TARGET = CLUSTERS
 PODS = "/api/v1/namespaces/default/pods"
 WAIT_S = 120.0
+DELEGATED = "web-"  # how the name of web's delegate begins
 SIZE = 8 * 1024 * 1024
 TRIES = 12  # which of two actors takes a connection is the kernel's choice
 # Says something, answers, serves a page, and is sometimes started again.
@@ -116,6 +123,18 @@ class World:
         """For a failure."""
         return "\n".join([self.dispatcher.tail(), *(agent.tail() for agent in self.agents.values())])
 
+    def page(self) -> str:
+        """What west's proxy node tells of its pods' usage, to an admin of east."""
+        node = self.home.admin.get(f"/api/v1/nodes/global-dispatcher-{TARGET}")
+        port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
+        path = node["metadata"]["annotations"]["metrics.k8s.io/resource-metrics-path"]
+        admin = self.home.authority.client("reader", "system:masters")
+        trust = ssl.create_default_context()
+        trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
+        trust.load_cert_chain(admin.certificate, admin.key)
+        with httpx.Client(verify=trust, trust_env=False, timeout=20) as client:
+            return client.get(f"https://127.0.0.1:{port}{path}").raise_for_status().text
+
     def logs(self, *words: str) -> str:
         return self.home.kubectl("logs", "web", *words)
 
@@ -163,7 +182,10 @@ def world(
     control_plane: ControlPlanes, real_node: RealNodes, helm: Helm, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("relay")
-    specs = [PlaneSpec(name, minor=selected_minor(), verify_kubelets=name == HOME) for name in CLUSTERS]
+    front = front_proxy(folder / "front-proxy")
+    specs = [
+        PlaneSpec(name, minor=selected_minor(), api_flags=front, verify_kubelets=name == HOME) for name in CLUSTERS
+    ]
     planes = {plane.name: plane for plane in control_plane.together(*specs)}
     node = real_node(planes[TARGET])
     for name, plane in planes.items():
@@ -321,6 +343,92 @@ def test_describe_shows_what_the_kubelet_there_says_of_a_pod_that_cannot_start(w
 
 def described(world: World, name: str) -> str:
     return world.home.kubectl("describe", "pod", name).partition("Events:")[2]
+
+
+@pytest.fixture(scope="module")
+def topped(world: World) -> Iterator[Component]:
+    with metrics_server(world.home, world.folder / "metrics-server") as server:
+        yield server
+
+
+def test_top_shows_what_a_remote_pod_uses(world: World, topped: Component) -> None:
+    """Its CPU while it works, the name of its container, and its memory as its own kubelet tells it."""
+    with world.running("exec", "web", "--", "timeout", "100", "sh", "-c", "while :; do :; done"):
+        eventually(lambda: cpu(world) >= 50, WAIT_S, lambda: f"{topped.tail(20)}\n{world.told()}")
+    (row,) = rows(world, "--containers")
+    assert row[:2] == ["web", "main"]
+    (listed,) = world.home.admin.get("/apis/metrics.k8s.io/v1beta1/namespaces/default/pods")["items"]
+    (container,) = listed["containers"]
+    memory = samples(world.page())["container_memory_working_set_bytes"]
+    assert 0.5 < int(container["usage"]["memory"].removesuffix("Ki")) * 1024 / memory < 2
+    with pytest.raises(KubectlError, match="Forbidden"):
+        world.home.kubectl("top", "pod", kubeconfig=world.home.kubeconfig_as("alice"))
+
+
+def rows(world: World, *words: str) -> list[list[str]]:
+    try:
+        return [line.split() for line in world.home.kubectl("top", "pod", "--no-headers", *words).splitlines()]
+    except KubectlError:  # "metrics not available yet"
+        return []
+
+
+def cpu(world: World) -> int:
+    """Thousandths of a core."""
+    return sum(int(row[1].removesuffix("m")) for row in rows(world))
+
+
+def test_the_page_of_a_proxy_node_says_what_the_kubelet_there_says(world: World) -> None:
+    """The same families and labels, types included; numbers and times between two looks at the kubelet itself."""
+    path = f"/api/v1/nodes/{world.node.name}/proxy/metrics/resource"
+    before = theirs(world, path)
+    pages: list[str] = []
+
+    def newer() -> bool:
+        """What several ask for is some seconds old."""
+        pages.append(world.page())
+        return taken(pages[-1], "web") >= taken(before, DELEGATED)
+
+    eventually(newer, WAIT_S, world.told)
+    page, after = pages[-1], theirs(world, path)
+    found, first, last = (families(one) for one in (page, before, after))
+    assert set(found) == {
+        *(f"container_{what}" for what in ("cpu_usage_seconds", "memory_working_set_bytes", "start_time_seconds")),
+        *(f"pod_{what}" for what in ("cpu_usage_seconds", "memory_working_set_bytes")),
+        "resource_scrape_error",
+    }
+    assert {name: one.type for name, one in found.items()} == {name: first[name].type for name in found}
+    assert samples(page).pop("resource_scrape_error") == 0
+    for name in found.keys() - {"resource_scrape_error"}:
+        (ours,) = found[name].samples
+        (low,), (high,) = ([one for one in of[name].samples if DELEGATED in one.labels["pod"]] for of in (first, last))
+        assert ours.labels == {**low.labels, "pod": "web"}
+        if "memory" not in name:
+            assert low.value - 1e-6 <= ours.value <= high.value + 1e-6
+        assert (ours.timestamp is None) == (low.timestamp is None)
+        assert float(low.timestamp or 0) <= float(ours.timestamp or 0) <= float(high.timestamp or 0)
+
+
+def taken(page: str, pod: str) -> float:
+    """When a pod's CPU was read, by the kubelet's clock; 0: not yet."""
+    named = [one for one in samples_of(page, "pod_cpu_usage_seconds") if one.labels["pod"].startswith(pod)]
+    return float(named[0].timestamp or 0) if named else 0.0
+
+
+def samples_of(page: str, family: str) -> list[Sample]:
+    found = families(page).get(family)
+    return list(found.samples) if found is not None else []
+
+
+def theirs(world: World, path: str) -> str:
+    return world.planes[TARGET].kubectl("get", "--raw", path)
+
+
+def families(page: str) -> dict[str, Metric]:
+    return {one.name: one for one in text_string_to_metric_families(page)}
+
+
+def samples(page: str) -> dict[str, float]:
+    return {one.name: one.value for family in families(page).values() for one in family.samples}
 
 
 def test_logs_of_a_pod_whose_cluster_is_away_say_so_and_exec_that_loses_it_fails(world: World) -> None:

@@ -50,11 +50,15 @@ class Asked:
 
 @dataclass
 class FakeApi:
-    """`pods` by namespace/name; `allowed`: users whose reviews are granted; `script` answers subresources."""
+    """`pods` by namespace/name; `allowed`: users whose reviews are granted; `script` answers subresources; `tokens`:
+    the users behind them.
+    """
 
     pods: dict[str, Any] = field(default_factory=dict)
     allowed: set[str] = field(default_factory=set)
     client_ca: str = ""
+    tokens: dict[str, Any] = field(default_factory=dict)
+    token_reviews: int = 0
     script: Script | None = None
     asked: list[Asked] = field(default_factory=list)
     reviews: list[Any] = field(default_factory=list)
@@ -111,6 +115,10 @@ class FakeApi:
             spec = json.loads(body)["spec"]
             self.reviews.append(spec)
             return 201, {"status": {"allowed": spec["user"] in self.allowed}}
+        if parts[-1] == "tokenreviews":
+            self.token_reviews += 1
+            user = self.tokens.get(json.loads(body)["spec"]["token"])
+            return 201, {"status": {"authenticated": True, "user": user} if user else {"error": "invalid"}}
         if parts[-1] == "extension-apiserver-authentication":
             return 200, {"data": {"client-ca-file": self.client_ca}}
         found = self.pods.get("/".join((parts[3], parts[5])) if len(parts) == 6 else "")

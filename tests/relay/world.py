@@ -20,6 +20,7 @@ from agents.executor.policy import ExecutorPolicy
 from agents.executor.view import ClusterView
 from agents.kube.client import KubeClient
 from agents.kube.session import Access
+from agents.observer.seen import NodeTarget
 from agents.runtime.executor_loop import read_pod
 from agents.runtime.outbound.answering import answers_of
 from agents.runtime.outbound.dialling import Dialler
@@ -29,6 +30,10 @@ from agents.runtime.relay.endpoint import Endpoint
 from agents.runtime.relay.far_end import FarEnd
 from agents.runtime.relay.near_end import NearEnd
 from agents.runtime.relay.settings import RelaySettings
+from agents.runtime.relay.tokens import Tokens
+from agents.runtime.relay.usage_far import DelegateUsage
+from agents.runtime.relay.usage_near import ProxyMetrics
+from agents.telemetry.source import SourceError
 from dispatcher.config.sections import GatewaySection
 from dispatcher.model import names
 from dispatcher.model.node import Node
@@ -55,18 +60,26 @@ class View:
     def pod_by_name(self, namespace: str, name: str) -> Pod | None:
         return self.pods.get((namespace, name))
 
+    def pods_on(self, node: str) -> list[Pod]:
+        return [pod for pod in self.pods.values() if pod.node == node]
+
     def node(self, name: str) -> Node | None:
         cluster = name.removeprefix(names.PROXY_NODE_PREFIX)
         return Node(name, name, proxy_for=cluster) if cluster != name else None
 
+    def nodes(self) -> list[Node]:
+        return [Node(name, name) for name in sorted({pod.node for pod in self.pods.values()})]
+
 
 @dataclass
 class Member:
-    """One cluster: its API server, its agent's two ends, and its way to the gateway."""
+    """One cluster: its API server, its agent's two ends, and its way to the gateway. `pages`: its kubelets' metrics."""
 
     name: str
     api: FakeApi = field(default_factory=FakeApi)
     view: View = field(default_factory=View)
+    pages: dict[str, str] = field(default_factory=dict)
+    kubelets_asked: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         keys = OwnKeys([Ed25519PrivateKey.generate()])
@@ -76,6 +89,13 @@ class Member:
     def allow(self, relay: Any) -> None:
         """What other clusters may ask."""
         self.local.policy = ExecutorPolicy(relay=relay)
+
+    async def kubelet(self, target: NodeTarget, path: str) -> bytes:
+        """What a kubelet answers."""
+        self.kubelets_asked.append(f"{target.name}{path}")
+        if target.name not in self.pages:
+            raise SourceError(f"kubelet of {target.name}: away")
+        return self.pages[target.name].encode()
 
     def knows(self, other: "Member") -> None:
         """By its keys."""
@@ -212,14 +232,18 @@ async def _connect(made: World, member: Member, stack: AsyncExitStack) -> None:
     port = await stack.enter_async_context(member.api.listening(tls))
     client = KubeClient(Access(str(_kubeconfig(made, member.name, port))))
     stack.push_async_callback(client.close)
-    serve = FarEnd(member.local, client).serve
-    dialler = Dialler(_settings(made, member.name), member.name, answers_of(FakeAgent(member.name)), serve)
+    far = FarEnd(member.local, client)
+    targets = {name: NodeTarget(name) for name in ("n1", "n2")}
+    far.usage = DelegateUsage(member.local, targets, member.kubelet).tell
+    dialler = Dialler(_settings(made, member.name), member.name, answers_of(FakeAgent(member.name)), far.serve)
     made.diallers[member.name] = _task(dialler.run(), stack)
     if member.name == HOME:
         settings = RelaySettings(address="127.0.0.1", host="127.0.0.1", port=0)
         callers = Callers(client, settings)
         near = NearEnd(member.local, dialler.open_streams, callers.check, lambda: "")
+        metrics = ProxyMetrics(member.local, near.read, callers.may, Tokens(client), lambda: "")
         made.endpoint = Endpoint(settings, callers.authorities, near.serve)
+        near.serve_metrics, metrics.admitted = metrics.serve, made.endpoint.admitted
         listening = asyncio.Event()
         _task(made.endpoint.run(lambda port: listening.set()), stack)
         await asyncio.wait_for(listening.wait(), WAIT_S)

@@ -23,10 +23,12 @@ _MOST = 256
 
 
 class Caller(NamedTuple):
-    """The user of a certificate, as API servers read it."""
+    """The user of a certificate or a token, as API servers read it."""
 
     name: str
     groups: tuple[str, ...]
+    uid: str = ""
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 class _Data(msgspec.Struct):
@@ -46,7 +48,7 @@ class Callers:
 
     def __init__(self, client: KubeClient, settings: RelaySettings) -> None:
         self._client, self._settings = client, settings
-        self._answers: OrderedDict[tuple[Caller, str], tuple[bool, float]] = OrderedDict()
+        self._answers: OrderedDict[tuple[Caller, str, str, str], tuple[bool, float]] = OrderedDict()
 
     async def authorities(self) -> str:
         """Certificates (PEM) of who signs client certificates. ValueError, OSError: why they are not known."""
@@ -65,21 +67,24 @@ class Callers:
         names = self._settings.client_names
         if names and caller.name not in names:
             raise Refusal(FORBIDDEN, f'user "{caller.name}" is none of relay.client_names')
-        if not await self._may(caller, node):
+        if not await self.may(caller, "create", "proxy", node):
             raise Refusal(FORBIDDEN, f'user "{caller.name}" may not create nodes/proxy of node "{node}"')
 
-    async def _may(self, caller: Caller, node: str) -> bool:
-        known = self._answers.get((caller, node))
+    async def may(self, caller: Caller, verb: str, subresource: str, node: str) -> bool:
+        """Whether the caller has a right on a subresource of a node, '' of all nodes. Refusal: nobody can say."""
+        known = self._answers.get((caller, verb, subresource, node))
         if known is not None and time.monotonic() < known[1]:
             return known[0]
-        about = {"verb": "create", "version": "v1", "resource": "nodes", "subresource": "proxy", "name": node}
-        spec = {"user": caller.name, "groups": caller.groups, "resourceAttributes": about}
+        about = {"verb": verb, "version": "v1", "resource": "nodes", "subresource": subresource, "name": node}
+        spec: dict[str, Any] = {"user": caller.name, "groups": caller.groups, "resourceAttributes": about}
+        if caller.uid or caller.extra:
+            spec |= {"uid": caller.uid, "extra": dict(caller.extra)}
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         response = await self._client.send(Request("POST", _REVIEWS, msgspec.json.encode(review)))
         if not response.ok:
             raise Refusal(500, f"whether the caller may ask cannot be reviewed: {error_text(response)}")
         may = msgspec.json.decode(response.body, type=_Review).status.allowed
-        self._answers[caller, node] = may, time.monotonic() + (_GOOD_S if may else _BAD_S)
+        self._answers[caller, verb, subresource, node] = may, time.monotonic() + (_GOOD_S if may else _BAD_S)
         while len(self._answers) > _MOST:
             self._answers.popitem(last=False)
         return may

@@ -30,7 +30,7 @@ _HANDSHAKE_S = 10.0
 _DAYS = 3650  # of a self-signed certificate: it is made anew with each start, and nobody verifies it
 _BACKLOG = 64
 MAX_OPEN = 256  # connections
-MAX_STRANGERS = 16  # of these, of who may not ask: anybody in the cluster may open one
+MAX_STRANGERS = 64  # of these, of who has no certificate to ask by: anybody in the cluster may open one
 MAX_HANDSHAKES = 128  # at once; beyond, the oldest ends: an honest one takes a fraction of a second
 _PAUSE_S = 1.0  # after the system could not give a connection, for example for want of open files
 
@@ -144,6 +144,11 @@ class Endpoint:
             return  # the end of all: asyncio would log it
         finally:
             del self._open[task]
+
+    def admitted(self) -> None:
+        """The connection that is being served is no stranger's: it has shown a token."""
+        if (task := asyncio.current_task()) in self._open:
+            self._open[task] = False
 
     def _known(self, writer: asyncio.StreamWriter) -> bool:
         """Whether the certificate is of those who may ask; the others are told so, a few at a time."""

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import h11
@@ -16,12 +16,14 @@ from agents.kube.client import FAILURES, KubeClient, describe
 from agents.kube.rendering import USER_AGENT
 from agents.runtime.outbound.relayed import Stream, StreamReset
 from agents.runtime.relay.wire import OK, SWITCHING, Wire, plain
-from dispatcher.model.messages.relay import LOG, RelayAsk, RelayHead, encode_relay
+from dispatcher.model.messages.relay import LOG, METRICS, RelayAsk, RelayHead, encode_relay
 
 OPENING_S = 10.0  # for the other agent to ask, and for our API server to be reached
 ANSWER_S = 30.0  # for our API server to answer; a log that is followed may be silent for ever
 _ERROR_BODY = 64 * 1024
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
+
+TellUsage = Callable[[str], Awaitable[bytes]]  # of the delegates of a cluster, by the UID of its kube-system
 
 
 class FarEnd:
@@ -29,12 +31,16 @@ class FarEnd:
 
     def __init__(self, local: Local, client: KubeClient, unfit: Callable[[], str] = lambda: "") -> None:
         self._local, self._client, self._unfit = local, client, unfit
+        self.usage: TellUsage | None = None
 
     async def serve(self, stream: Stream, opening: bytes) -> None:
         """One stream, from its challenge to its end."""
         try:
             async with asyncio.timeout(OPENING_S):
                 ask = await self._asked(stream)
+                if ask.verb == METRICS:
+                    await self._tell_usage(ask, stream)
+                    return
                 call = await self._drive(relay.call_of(ask, self._local))
                 wire = await self._connect()
         except Refusal as refusal:
@@ -56,6 +62,15 @@ class FarEnd:
         if problem := self._unfit():
             raise Refusal(relay.FAILED, problem)
         return relay.checked_ask(body, challenge, self._local.policy.relay, self._local)
+
+    async def _tell_usage(self, ask: RelayAsk, stream: Stream) -> None:
+        if self.usage is None:
+            raise Refusal(relay.FAILED, f'cluster "{self._local.cluster}" tells no usage')
+        told = await self.usage(ask.source.cluster_uid)
+        await stream.write(encode_relay(RelayHead(OK)))
+        await stream.write(told)
+        stream.finish()
+        await _ended(stream)
 
     async def _drive(self, procedure: Procedure[Call]) -> Call:
         response: Response | None = None

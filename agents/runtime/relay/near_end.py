@@ -25,6 +25,7 @@ ASKED_S = 10.0  # for a request to arrive, and for the other cluster's agent to 
 ANSWER_S = 45.0  # for its answer; a log that is followed may be silent for ever
 _NO_WAY = "this agent is connected to no dispatcher's gateway that relays"
 
+ServeMetrics = Callable[[h11.Request, Wire], Awaitable[bool]]  # whether it was a request for metrics. Refusal
 OpenStreams = Callable[[bytes], Iterator[Stream]]  # over one gateway after the other
 Check = Callable[[Caller, str], Awaitable[None]]  # may this caller ask this node? Refusal
 
@@ -34,6 +35,7 @@ class NearEnd:
 
     def __init__(self, local: Local, streams: OpenStreams, check: Check, unfit: Callable[[], str]) -> None:
         self._local, self._streams, self._check, self._unfit = local, streams, check, unfit
+        self.serve_metrics: ServeMetrics | None = None
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, to its end; never raises for what comes over it."""
@@ -54,6 +56,8 @@ class NearEnd:
                     return
                 while not isinstance(await wire.next(), h11.EndOfMessage):
                     pass
+            if self.serve_metrics is not None and await self.serve_metrics(request, wire):
+                return
             wanted, pod, cluster = await self._judged(request, wire)
             await self._relayed(wanted, pod, cluster, wire)
         except Refusal as refusal:
@@ -75,6 +79,20 @@ class NearEnd:
         if problem := self._unfit():
             raise Refusal(relay.FAILED, problem)
         return wanted, pod, cluster
+
+    async def read(self, wanted: Wanted, pod: Pod, cluster: str, most: int) -> bytes:
+        """The whole body of another cluster's answer, of at most so many bytes. Refusal, StreamReset."""
+        with contextlib.closing(_Held()) as held:
+            head = await self._asked(wanted, pod, cluster, held)
+            if head.status != OK:
+                raise Refusal(relay.FAILED, head.text)
+            found = bytearray()
+            while data := await held.stream.read():
+                found += data
+                if len(found) > most:
+                    raise Refusal(relay.FAILED, f'the answer of cluster "{cluster}" is longer than {most} bytes')
+            held.stream.finish()
+            return bytes(found)
 
     async def _relayed(self, wanted: Wanted, pod: Pod, cluster: str, wire: Wire) -> None:
         working = asyncio.create_task(self._carried(wanted, pod, cluster, wire))

@@ -59,10 +59,10 @@ class Wire:
         """Write. OSError; h11.LocalProtocolError: it is not allowed now, or no HTTP."""
         await self.pipe.write(b"".join(self._http.send(event) or b"" for event in events))
 
-    async def answer(self, status: int, text: str) -> None:
+    async def answer(self, status: int, text: str, kind: str = "text/plain") -> None:
         """A whole answer in plain text."""
         body = text.encode()
-        headers = [("Content-Type", "text/plain"), ("Content-Length", str(len(body))), ("Connection", "close")]
+        headers = [("Content-Type", kind), ("Content-Length", str(len(body))), ("Connection", "close")]
         await self.send(h11.Response(status_code=status, headers=headers), h11.Data(data=body), h11.EndOfMessage())
 
     async def relay(self, stream: Stream) -> None:

@@ -17,6 +17,7 @@ EXEC: Final = "exec"
 ATTACH: Final = "attach"
 PORT_FORWARD: Final = "portforward"
 VERBS = (LOG, EXEC, ATTACH, PORT_FORWARD)  # subresources of pods
+METRICS: Final = "metrics"  # what all delegates of the source's cluster use: `source` is any of its pods there
 
 Pairs = Annotated[tuple[tuple[str, str], ...], Meta(max_length=1_000)]
 
@@ -31,7 +32,7 @@ class RelayOpen(Record, frozen=True):
 class RelayAsk(Record, frozen=True):
     """What is asked, about the delegate of `source` in the cluster `target`, in answer to `challenge`.
 
-    `method` GET or POST, `verb` one of VERBS, `query` as its subresource takes it, `headers` of the upgrade.
+    `method` GET or POST, `verb` one of VERBS or METRICS, `query` as its subresource takes it, `headers` of the upgrade.
     """
 
     source: SourceRef

@@ -9,6 +9,7 @@ from agents.executor.http import Request, Response
 from agents.executor.local import KubeletEndpoint, Moment
 from agents.executor.peers import PEER_TTL_S
 from agents.executor.proxy import CHANGE_S, HEARTBEAT_S, LEASE_S, ProxyNodes
+from agents.executor.proxy_objects import METRICS_PATH
 from dispatcher.model import names
 from dispatcher.model.messages import Peer
 from tests.agents.executor.world import NOW, World, node_object, pod_object, run
@@ -330,9 +331,11 @@ def test_a_node_shows_where_its_agent_serves_as_its_kubelet_and_no_more_once_it_
     assert status["addresses"] == [{"type": "InternalIP", "address": "10.0.0.7"}]
     assert status["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 10250}}
     assert status["declaredFeatures"] == ["ExtendWebSocketsToKubelet"]
+    assert keeper.node()["metadata"]["annotations"] == {METRICS_PATH: f"/metrics/resource/{NAME}"}
     keeper.world.local.kubelet = None
     keeper.tend(2.0)
     status = keeper.node()["status"]
     assert not status["addresses"]
     assert "daemonEndpoints" not in status
     assert "declaredFeatures" not in status
+    assert not keeper.node()["metadata"]["annotations"]

@@ -16,6 +16,7 @@ from msgspec import inspect
 
 from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, Telemetry
 from dispatcher.model.messages.relay import RelayAsk, RelayHead, RelayOpen, SignedAsk
+from dispatcher.model.messages.usage import Usage
 from dispatcher.model.seals import Header, Seal
 
 MESSAGES: tuple[type[Any], ...] = (
@@ -30,6 +31,7 @@ MESSAGES: tuple[type[Any], ...] = (
     RelayAsk,
     RelayHead,
     SignedAsk,
+    Usage,
     Header,
     Seal,
 )
