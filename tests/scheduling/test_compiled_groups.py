@@ -53,7 +53,8 @@ def test_compiled_groups_of_rows_are_those_of_numpy(
 @given(reasons=_reasons)
 def test_compiled_counts_of_reasons_by_cluster_are_those_of_numpy(reasons: list[int]) -> None:
     pytest.importorskip("numba")
-    state = fleet(**{name: [node(f"n{at}") for at in range(4)] for name in "abc"})
+    nodes = [node(f"n{at}") for at in range(4)]
+    state = fleet(a=nodes, b=nodes, c=nodes)
     first = np.asarray(reasons, dtype=np.uint16)
     kernels.use_numpy()
     want = count_codes(first, state)
