@@ -213,9 +213,7 @@ class StaticFilters:
 
 @kernel("marks wholes int out_ints")
 def _count_codes(first, cluster, clusters, counts):  # type: ignore[no-untyped-def]
-    """Count rows by code and cluster; codes beyond `counts` [codes x clusters] are not. The highest code, NO_NODE
-    apart.
-    """
+    """Count rows by code and cluster, as far as `counts` [codes x clusters] goes; the highest code but NO_NODE."""
     highest, codes = 0, len(counts) // clusters
     for row in range(len(first)):
         code = int(first[row])
@@ -226,14 +224,10 @@ def _count_codes(first, cluster, clusters, counts):  # type: ignore[no-untyped-d
     return highest
 
 
-def _counted(first: Codes, fleet: FleetState, clusters: int) -> Ints:
-    codes = _USUAL_CODES
-    while True:
-        counts = np.zeros(codes * clusters, dtype=np.int64)
-        highest = _count_codes.fast(first, fleet.cluster, clusters, counts)
-        if highest < codes:
-            return counts
-        codes = highest + 1
+def _counted(first: Codes, fleet: FleetState, clusters: int, codes: int = _USUAL_CODES) -> Ints:
+    counts = np.zeros(codes * clusters, dtype=np.int64)
+    highest = _count_codes.fast(first, fleet.cluster, clusters, counts)
+    return counts if highest < codes else _counted(first, fleet, clusters, highest + 1)
 
 
 def count_codes(first: Codes, fleet: FleetState, rows: RowList | None = None) -> dict[tuple[int, int], int]:
