@@ -17,6 +17,7 @@ kube-scheduler's PodTopologySpread; App is ours.
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -54,7 +55,7 @@ from dispatcher.scheduling.rules.eligibility import (
     tolerations_key,
     topology_key,
 )
-from dispatcher.scheduling.rules.spread import Area, Spread, WholeAreas, area_of, spread_key, with_domains
+from dispatcher.scheduling.rules.spread import Area, KnownAreas, Spread, area_of, spread_key, with_domains
 from dispatcher.scheduling.rules.spread_args import (
     APP,
     APP_DEFAULTS,
@@ -122,7 +123,7 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         self._defaults, self._defaulting = APP_DEFAULTS if defaulting == APP else defaults, defaulting
         self._system = defaulting == SYSTEM
         self._by_app = bool(self._defaults) and all(one.selector is None for one in self._defaults)
-        self._masks, self._whole = LabelMasks(), WholeAreas()
+        self._masks, self._known = LabelMasks(), KnownAreas()
 
     def _rules(self, placed: Placed, fleet: FleetView) -> tuple[SpreadConstraint, ...]:
         if placed.pod.spread or not self._system:
@@ -176,14 +177,17 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
     ) -> tuple[Area, ...]:
         pod, open_ = placed.pod, _open_rows(placed, fleet)
         levels = tuple([topology_key(rule.key, pod) for rule in rules]) if strict else ()
-        selects, found = selection_key(pod) is not None, list[Area]()
+        key, found = selection_key(pod), list[Area]()
+        selected = cache(partial(self._masks.selected, pod, fleet, slice(0, fleet.n)))
         for rule in rules:
-            if open_ is None and not (rule.honor_affinity and selects) and not rule.honor_taints:
-                found.append(self._whole.area_of(rule, pod, fleet, levels))
+            selects = rule.honor_affinity and key is not None
+            if open_ is None and not rule.honor_taints:
+                asked = (key, selected) if selects else None
+                found.append(self._known.area_of(rule, pod, fleet, levels, asked))
                 continue
             eligible = with_domains(fleet, levels, open_)
-            if rule.honor_affinity and selects:
-                eligible = eligible & self._masks.selected(pod, fleet, slice(0, fleet.n))
+            if selects:
+                eligible = eligible & selected()
             if rule.honor_taints:
                 eligible = eligible & tolerated(placed, fleet)
             found.append(area_of(rule, pod, fleet, eligible))

@@ -39,7 +39,7 @@ from dispatcher.service.obeyed_epochs import ObeyedEpochs
 from dispatcher.service.poller import Poller
 from dispatcher.service.quota_file import QuotaFile
 from dispatcher.service.term import NOBODY, Deposed, Term
-from dispatcher.service.timing import ServiceTiming
+from dispatcher.service.timing import ServiceTiming, Slice
 from dispatcher.service.traces.ways import Ways
 
 log = structlog.get_logger("service")
@@ -267,14 +267,14 @@ class Service:
         return not self._inbox or self._active() > 0 or self.clock() - self._tick_at >= self.timing.tick_s
 
     def _tick(self) -> None:
-        """What time makes due, then decisions, for one slice of time and the class in which that ends. How many of one
-        class follows from what decisions alone take, beyond what a few of them take: in a large fleet the first pod of
-        a class is most of it, and many are as fast as few.
+        """What time makes due, then decisions, for one slice of time, or one class if that takes longer. How many of
+        one class follows from what decisions alone take, beyond what a few of them take: in a large fleet the first pod
+        of a class is most of it, and many are as fast as few.
         """
         done = self._handle(Tick(None))
         asked, started = min(self._active(), self._budget), perf_counter()
         with self.metrics.plugin_times.round():
-            done = self._handle(Decide(self._budget, lambda: perf_counter() - started >= self.timing.slice_s)) and done
+            done = self._handle(Decide(self._budget, Slice(self.timing.slice_s))) and done
         spent = perf_counter() - started
         self._tick_at, self._tick_failed = self.clock(), not done
         self.metrics.tick(spent, self.core.counters)

@@ -1,6 +1,8 @@
 """How long the service waits for what. Seconds, counts where said."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter
 
 
 @dataclass(frozen=True)
@@ -32,3 +34,17 @@ class ServiceTiming:
     batch: int = 256
     in_flight: int = 4
     full_reports: int = 4
+
+
+class Slice:
+    """Asked after each class of pods: whether another that takes as long as the last would end after this slice."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = perf_counter) -> None:
+        self._clock, self._before = clock, clock()
+        self._ends = self._before + seconds
+
+    def __call__(self) -> bool:
+        """As said."""
+        now = self._clock()
+        last, self._before = now - self._before, now
+        return now + last > self._ends

@@ -82,9 +82,10 @@ class _Digits:
     widths: Sequence[int]
 
     @classmethod
-    def of(cls, partition: Partition | None, on_host: Sequence[Ints]) -> "_Digits":
-        lows = [int(counts.min(initial=0)) for counts in on_host]
-        highs = [int(counts.max(initial=0)) for counts in on_host]
+    def of(cls, partition: Partition | None, on_host: Sequence[Ints], told: Sequence[Ints]) -> "_Digits":
+        """`told`: all counts that are not 0, of each of `on_host`."""
+        lows = [int(counts.min(initial=0)) for counts in told]
+        highs = [int(counts.max(initial=0)) for counts in told]
         return cls(partition, on_host, lows, [high - low + 1 for low, high in zip(lows, highs, strict=True)])
 
     @property
@@ -122,11 +123,15 @@ def sorting_of(
     eq_class: EquivalenceClass, partition: Partition | None, on_host: Sequence[Ints]
 ) -> BucketSorting | None:
     """The rows of a refreshed class, sorted by group and by each of the counts on hosts; None for too many buckets."""
-    digits = _Digits.of(partition, on_host)
+    many, held_of = partition is not None and partition.size >= MANY_GROUPS, list[RowList]()
+    if many:
+        held_of = [_held(counts, eq_class.fleet.n) for counts in on_host]
+    told = [counts[rows] for counts, rows in zip(on_host, held_of, strict=True)] if many else on_host
+    digits = _Digits.of(partition, on_host, told)
     if digits.width > _WIDEST:
         return None
-    if partition and partition.size >= MANY_GROUPS:
-        held = _held(on_host, eq_class.fleet.n)
+    if partition and many:
+        held = distinct(np.zeros(0, dtype=np.intp), *held_of)
         few = _FEW_HELD * len(held) <= eq_class.fleet.n
         leaders = eq_class.rows.leaders(partition) if few else None
         if leaders is not None:
@@ -145,9 +150,23 @@ def _all_sorted(eq_class: EquivalenceClass, digits: _Digits) -> tuple[RowList, I
     return rows, _places(digits.combined(rows), digits.width)[1]
 
 
-def _held(on_host: Sequence[Ints], n: int) -> RowList:
+@kernel("ints out_ints")
+def _find_held(counts, found):  # type: ignore[no-untyped-def]
+    """The rows whose count is not 0 are `found`; how many they are."""
+    held = 0
+    for row in range(len(found)):
+        if counts[row] != 0:
+            found[held] = row
+            held += 1
+    return held
+
+
+def _held(counts: Ints, n: int) -> RowList:
     """The rows of `n` on whose hosts pods count, ascending."""
-    return distinct(np.zeros(0, dtype=np.intp), *[np.flatnonzero(counts[:n]) for counts in on_host])
+    if _find_held.fast is None:
+        return np.flatnonzero(counts[:n])
+    found = np.empty(n, dtype=np.int64)  # memory that is not written costs nothing
+    return found[: _find_held.fast(np.ascontiguousarray(counts), found)].copy()
 
 
 def _by_leaders(

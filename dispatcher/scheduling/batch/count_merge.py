@@ -144,12 +144,27 @@ class CountMerge(BatchSelector):
         """What is missing to book the pod; False if that cannot be found out here."""
         at = int(self._progress[AT])
         if status == BUCKET_UNKNOWN:
-            return self._layout.after(int(self._trace.bucket[at, 0]))
+            known = self._layout.after(int(self._trace.bucket[at, 0]))
+            self._foresee()
+            return known
         try:
             self._look_ahead(int(self._trace.candidate[at, 0]))
         except PluginError:
             return False  # the next pod will meet the error itself
         return True
+
+    def _foresee(self) -> None:
+        """Find the next buckets of those whose best rows are best now, too, as long as each pod could still have one of
+        its own: each would stop the merge once.
+        """
+        layout, left = self._layout, self._count - int(self._progress[AT])
+        buckets, roots = layout.all_buckets, layout.all_buckets.root[: layout.used]
+        likely = np.flatnonzero((buckets.after[: layout.used] < 0) & (roots >= 0) & (buckets.open[: layout.used] == 1))
+        points = buckets.points[likely] + self._candidates.points[roots[likely]]
+        for bucket in likely[np.argsort(-points, kind="stable")[: min(left, _FEW)]].tolist():
+            if len(buckets.members) - layout.used <= left:
+                break
+            layout.after(bucket)
 
     def _normalize_shared(self) -> None:
         """Normalise the node-only scores over the buckets that are open now."""

@@ -15,6 +15,7 @@ from dispatcher.scheduling.framework import Floats, Ints
 
 _MANY = 16  # buckets: from there on all are filled in one go
 _LEAST_DEPTH = 32  # rows looked at in each of a few buckets
+_FEW_FEASIBLE = 4  # below one feasible row in so many, totals are made of these alone
 _SHALLOW = 4  # and of each of many, unless it has more of the best of all
 
 
@@ -24,7 +25,7 @@ def leading_rows(layout: BucketLayout, of: ClassRows, ranks: Ints, count: int) -
     """
     members = layout.all_buckets.members[: layout.used]
     if len(members) < _MANY or fill_best_kernel.fast is None:
-        return _one_by_one(layout, of.total, ranks, np.minimum(members, _depth_of(members, count)))
+        return _one_by_one(layout, of, ranks, np.minimum(members, _depth_of(members, count)))
     depth = np.minimum(members, min(count + 1, max(_SHALLOW, 4 * count // len(members))))
     found, starts = _filled(layout, of, ranks, depth)
     deep = _deep(of.totals_of(found), starts, depth, count) & (depth < members)
@@ -81,13 +82,17 @@ def _known(leading: Leading, ranks: Ints, depth: Ints) -> tuple[RowList, Ints] |
     return rows[np.argsort(buckets, kind="stable")], _starts(depth)
 
 
-def _one_by_one(layout: BucketLayout, totals: Floats, ranks: Ints, depth: Ints) -> tuple[RowList, Ints]:
+def _one_by_one(layout: BucketLayout, of: ClassRows, ranks: Ints, depth: Ints) -> tuple[RowList, Ints]:
     order = np.argsort(layout.sorting.bucket_of.astype(np.int16), kind="stable")
     ends = np.cumsum(layout.all_buckets.members[: layout.used]).tolist()
-    chosen = [
-        best_rows(layout.sorting.rows[order[first:last]], totals, ranks, most)
-        for first, last, most in zip([0, *ends], ends, depth.tolist(), strict=False)
-    ]
+    some = _FEW_FEASIBLE * len(layout.sorting.rows) < len(ranks)
+    chosen = []
+    for first, last, most in zip([0, *ends], ends, depth.tolist(), strict=False):
+        rows = layout.sorting.rows[order[first:last]]
+        if some:
+            chosen.append(rows[best_rows(None, of.totals_of(rows), ranks[rows], most)])
+        else:
+            chosen.append(best_rows(rows, of.total, ranks, most))
     return np.concatenate([np.zeros(0, dtype=np.int64), *chosen]), _starts(depth)
 
 

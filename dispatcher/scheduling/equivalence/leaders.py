@@ -1,10 +1,11 @@
 """The best rows of each group of a partition, kept from batch to batch for all classes that share a row table.
 
-A placement makes the best rows of its group alone due: of 500,000 nodes in 300 groups, a batch of 50 pods looks again
-at those of 50 groups at most; from a quarter as many placements as groups on, all rows are looked at in one go.
+A placement makes the best rows of its group alone due: of 500,000 nodes in 300 groups, a batch of 50 pods puts 50 rows
+where they belong now, and looks at all rows of those groups alone of which too few best ones are known.
 """
 
 from collections import OrderedDict
+from typing import Any
 
 import numpy as np
 
@@ -13,11 +14,79 @@ from dispatcher.scheduling.equivalence.partitions import Partition
 from dispatcher.scheduling.equivalence.rows import RowTable
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Ints
+from dispatcher.scheduling.framework import Bools, Ints
+from dispatcher.scheduling.framework.kernels import kernel
 
 WIDTH = 64  # rows of each group
-_ANEW = 4  # from one touched row for so many groups on, all are looked at in one go
+_ANEW = 4  # from one group to look at in so many on, all are looked at in one go
 _MOST_KEPT = 16
+_SHORT = -2
+
+
+def _take_out(  # noqa: PLR0913 - columns
+    touched: Any, group_of: Any, first: Any, fits: Any, best: Any, members: Any, held: Any, whole: Any
+) -> None:
+    """Take touched rows out of the best of their groups, and count the feasible ones anew."""
+    width = len(best) // len(members)
+    for row in touched:
+        group = group_of[row]
+        if held[group] < 0:
+            held[group] = 0
+            while held[group] < width and best[group * width + held[group]] >= 0:
+                held[group] += 1
+            whole[group] = held[group] == members[group]
+    for row in touched:
+        group = group_of[row]
+        members[group] += int(first[row] == 0) - int(fits[row])
+        fits[row] = first[row] == 0
+        last = group * width + held[group] - 1
+        for at in range(group * width, last + 1):
+            if best[at] == row:
+                best[at:last] = best[at + 1 : last + 1].copy()
+                best[last] = -1
+                held[group] -= 1
+                break
+
+
+def _place_of(row: int, best: Any, start: int, size: int, total: Any, ranks: Any) -> int:
+    """How many of a group's best rows are better than `row`."""
+    place = size
+    while place > 0:
+        other = best[start + place - 1]
+        if total[other] > total[row]:
+            break
+        if total[other] == total[row] and (ranks[other], other) < (ranks[row], row):
+            break
+        place -= 1
+    return place
+
+
+@kernel("ints wholes floats ints marks out_bools out_ints out_ints out_ints out_bools", formulas=(_take_out, _place_of))
+def _follow_all(touched, group_of, total, ranks, first, fits, best, members, held, whole):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
+    """`GroupLeaders._follow` of all groups with touched rows.
+
+    `fits` [n]: which rows were feasible. `held` [groups], -1 before: how many best rows are known now, _SHORT of groups
+    that have to be looked at. `whole` [groups], scratch: whether these were all feasible ones.
+    """
+    width = len(best) // len(members)
+    _take_out(touched, group_of, first, fits, best, members, held, whole)
+    for row in touched:
+        group = group_of[row]
+        if 0 <= held[group] < width // 2 and not whole[group]:
+            held[group] = _SHORT
+    for row in touched:
+        group = group_of[row]
+        start, size = group * width, held[group]
+        if size == _SHORT or first[row] != 0:
+            continue
+        place = _place_of(row, best, start, size, total, ranks)
+        if place == size and (size == width or not whole[group]):
+            continue
+        last = start + min(size, width - 1)
+        best[start + place + 1 : last + 1] = best[start + place : last].copy()
+        best[start + place] = row
+        held[group] = last - start + 1
+    return 0
 
 
 class GroupLeaders:
@@ -29,6 +98,7 @@ class GroupLeaders:
         self._fleet, self.table, self.partition = fleet, table, partition
         self.members: Ints = np.zeros(partition.size, dtype=np.int64)
         self.best: Ints = np.full((partition.size, WIDTH), -1, dtype=np.int64)
+        self._fits: Bools = np.zeros(0, dtype=np.bool_)  # [n] which rows were feasible
         self._version, self._asked_at = -1, 0
 
     def refresh(self) -> None:
@@ -36,13 +106,32 @@ class GroupLeaders:
         table = self.table
         rows = table.asked.since(self._asked_at) if self._version == table.version else None
         self._version = -1  # if somebody fails, all is due
-        if rows is None or _ANEW * len(rows) >= self.partition.size:
+        if rows is None:
+            self._look_at_all()
+        elif len(rows):
+            self._follow_rows(rows[self._fleet.live[rows]])
+        self._version, self._asked_at = table.version, table.asked.position
+
+    def _follow_rows(self, touched: RowList) -> None:
+        size, table = self.partition.size, self.table
+        groups = self.partition.group
+        if _follow_all.fast is not None:
+            held, whole = np.full(size, -1, dtype=np.int64), np.zeros(size, dtype=np.bool_)
+            known = table.total, self._fleet.rank, table.first, self._fits, self.best.reshape(-1), self.members
+            _follow_all.fast(touched, groups, *known, held, whole)
+            short = np.flatnonzero(held == _SHORT).tolist()
+            if _ANEW * len(short) >= size:
+                self._look_at_all()
+            else:
+                for group in short:
+                    self._look_at(group)
+        elif _ANEW * len(touched) >= size:
             self._look_at_all()
         else:
-            groups, touched = self.partition.group[rows], self._fleet.live[rows]
-            for group in set(groups.tolist()):
-                self._follow(group, rows[(groups == group) & touched])
-        self._version, self._asked_at = table.version, table.asked.position
+            own = groups[touched]
+            for group in set(own.tolist()):
+                self._follow(group, touched[own == group])
+            self._fits[touched] = table.first[touched] == 0
 
     def _follow(self, group: int, touched: RowList) -> None:
         """Put the touched rows of a group where they belong among its best.
@@ -73,6 +162,7 @@ class GroupLeaders:
         self.best[group, len(found) :] = -1
 
     def _look_at_all(self) -> None:
+        self._fits = self.table.first[: self._fleet.n] == 0
         fill, size = fill_best_kernel.fast, self.partition.size
         if fill is None:
             for group in range(size):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Bools, SmallInts
+from dispatcher.scheduling.framework.kernels import kernel
 
 MOST_GROUPS = 4096
 _FEW_GROUPS = 64
@@ -34,6 +35,9 @@ class Partition:
 
     def is_within(self, areas: SmallInts, live: Bools) -> bool:
         """Whether the live rows of each group are of one of the `areas` [n]."""
+        if self._within is None and _within.fast is not None:
+            found = np.full(self.size, -1, dtype=np.int32)
+            self._within = bool(_within.fast(self.group, areas, live, found))
         if self._within is None:
             codes, among, first = areas[self.order], live[self.order], self.starts[:-1]
             least = np.minimum.reduceat(np.where(among, codes, np.iinfo(np.int32).max), first)
@@ -55,6 +59,41 @@ class Partition:
         return self.order[self.starts[group] : self.starts[group + 1]]
 
 
+@kernel("wholes wholes bools out_wholes")
+def _within(group, areas, live, found):  # type: ignore[no-untyped-def]
+    """1 if the live rows of each group are of one area, which is `found` then (before: -1), else 0."""
+    for row in range(len(group)):
+        if live[row]:
+            area = found[group[row]]
+            if area < 0:
+                found[group[row]] = areas[row]
+            elif area != areas[row]:
+                return 0
+    return 1
+
+
+@kernel("out_wholes wholes int")
+def _combine(combined, axis, width):  # type: ignore[no-untyped-def]
+    """Another digit for each number: a code of `axis`, of `width` ones from -1 up."""
+    for row in range(len(combined)):
+        combined[row] = combined[row] * width + axis[row] + 1
+
+
+@kernel("wholes out_wholes out_wholes")
+def _number(combined, ids, group):  # type: ignore[no-untyped-def]
+    """Number the distinct ones in ascending order: `ids` [numbers] 1 + which it is, 0 for none (before: 0)."""
+    for row in range(len(combined)):
+        ids[combined[row]] = 1
+    size = 0
+    for number in range(len(ids)):
+        if ids[number]:
+            size += 1
+            ids[number] = size
+    for row in range(len(combined)):
+        group[row] = ids[combined[row]] - 1
+    return size
+
+
 def partition_of(axes: Sequence[SmallInts]) -> Partition | None:
     """Rows grouped by the tuple of their codes (from -1 up) on all axes; None if that is nearly a group a row."""
     n = len(axes[0])
@@ -64,10 +103,17 @@ def partition_of(axes: Sequence[SmallInts]) -> Partition | None:
     for axis, more in zip(axes, widths, strict=True):
         if width * more > _WIDEST:
             return None
-        combined *= more
-        combined += axis
-        combined += 1
+        if _combine.fast is not None:
+            _combine.fast(combined, np.ascontiguousarray(axis), more)
+        else:
+            combined *= more
+            combined += axis
+            combined += 1
         width *= more
+    if _number.fast is not None:
+        ids, group = np.zeros(width, dtype=np.int32), np.empty(n, dtype=np.int32)
+        size = _number.fast(combined, ids, group)
+        return Partition(size, group, _split(np.flatnonzero(ids), widths)) if size <= most else None
     present = np.flatnonzero(np.bincount(combined, minlength=1))
     if len(present) > most:
         return None

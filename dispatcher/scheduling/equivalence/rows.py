@@ -19,6 +19,7 @@ from dispatcher.scheduling.framework import Bools, Codes, Floats, Rows
 from dispatcher.scheduling.framework.kernels import kernel
 
 _FEW = 32
+_FEW_OPEN = 8  # if the joint filters leave less than one row in so many, the others are not asked about all
 _NEVER = -1
 _MOST_ASKED = 4096  # rows that are remembered as asked again; who fell behind looks at all
 Answers = StaticColumn | PluginEvaluator
@@ -156,7 +157,13 @@ class RowTable:
         n = self._fleet.n
         self.first, self.total = grown(self.first, n, NO_NODE), grown(self.total, n, INFEASIBLE)
         for block in blocks(slice(0, n)):
-            self._fill(block)
+            open_ = np.flatnonzero(self._static_filters.first[block] == 0)
+            if _FEW_OPEN * len(open_) > block.stop - block.start:
+                self._fill(block)
+                continue
+            self.first[block], self.total[block] = self._static_filters.first[block], INFEASIBLE
+            if len(open_):
+                self._fill(open_ + block.start)
 
     def _fill(self, where: Rows) -> None:
         first = self._static_filters.first[where]

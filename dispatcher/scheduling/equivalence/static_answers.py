@@ -19,13 +19,15 @@ from dispatcher.scheduling.equivalence.group_scores import GroupScores
 from dispatcher.scheduling.equivalence.partitions import Partitions
 from dispatcher.scheduling.fleet.columns import RowList, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Codes, Floats, Placed, Readings, Rows, SmallInts
+from dispatcher.scheduling.framework import Codes, Floats, Ints, Placed, Readings, Rows, SmallInts
 from dispatcher.scheduling.framework.class_keys import ClassKey
+from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.roles import AnswerScope, Role
 
 NO_NODE = 0xFFFF  # instead of a reason code: the row holds no node
 _NEVER = -1
 _PART_BYTES_PER_ROW = 6  # first 2, upper bounds 4
+_USUAL_CODES = 64  # of reasons; there may be more
 _LEAST_KEPT = 16  # of a million nodes 350 MB of columns
 _COLUMN_BYTES_PER_ROW = 22  # codes 2, raw 8, grid points 8, value 4; none has both of the last
 
@@ -209,12 +211,34 @@ class StaticFilters:
         self._at, self._versions = fleet.changes.position, versions
 
 
+@kernel("marks wholes int out_ints")
+def _count_codes(first, cluster, clusters, counts):  # type: ignore[no-untyped-def]
+    """Count rows by code and cluster, as far as `counts` [codes x clusters] goes; the highest code but NO_NODE."""
+    highest, codes = 0, len(counts) // clusters
+    for row in range(len(first)):
+        code = int(first[row])
+        if code not in (0, 0xFFFF):
+            highest = max(highest, code)
+            if code < codes:
+                counts[code * clusters + cluster[row]] += 1
+    return highest
+
+
+def _counted(first: Codes, fleet: FleetState, clusters: int, codes: int = _USUAL_CODES) -> Ints:
+    counts = np.zeros(codes * clusters, dtype=np.int64)
+    highest = _count_codes.fast(first, fleet.cluster, clusters, counts)
+    return counts if highest < codes else _counted(first, fleet, clusters, highest + 1)
+
+
 def count_codes(first: Codes, fleet: FleetState, rows: RowList | None = None) -> dict[tuple[int, int], int]:
     """(reason code, cluster index) -> rows refused for it; `first` is about `rows`, None: all."""
+    clusters = max(len(fleet.clusters), 1)
+    if rows is None and _count_codes.fast is not None:
+        counts = _counted(first, fleet, clusters)
+        return {divmod(key, clusters): int(counts[key]) for key in np.flatnonzero(counts).tolist()}
     no = np.flatnonzero((first != 0) & (first != NO_NODE))
     if not len(no):
         return {}
-    clusters = max(len(fleet.clusters), 1)
     counts = np.bincount(first[no].astype(np.int64) * clusters + fleet.cluster[no if rows is None else rows[no]])
     return {divmod(key, clusters): int(counts[key]) for key in np.flatnonzero(counts).tolist()}
 

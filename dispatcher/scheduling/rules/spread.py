@@ -3,8 +3,8 @@
 All counts are of matching pods of the namespace in the whole fleet, running and assumed, each once. Unit: pods.
 """
 
-from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -303,24 +303,39 @@ def _domains_of(level: str, fleet: FleetView, eligible: Bools) -> Domains:
     return Domains(level, domain, present, counted)
 
 
-class WholeAreas:
-    """The areas of constraints that are about all live rows that have domains of some levels. What they are is found
-    once for all pods, until a node changes.
+class KnownAreas:
+    """The areas of constraints that go by nodes alone: by their domains, their labels and their names. What they are is
+    found once for all pods that ask for the same, until a node changes; so that classes of many homes have the very
+    same arrays, and what is made of these is made once, too.
     """
 
     def __init__(self) -> None:
         self._at: SmallInts | None = None
-        self._known: dict[tuple[str, tuple[str, ...]], Domains] = {}
+        self._known: OrderedDict[tuple[str, tuple[str, ...], Hashable], Domains] = OrderedDict()
 
-    def area_of(self, one: SpreadConstraint, pod: Pod, fleet: FleetView, levels: tuple[str, ...]) -> Area:
-        """A constraint of `pod` on the nodes that have domains of all `levels`."""
+    def area_of(
+        self,
+        one: SpreadConstraint,
+        pod: Pod,
+        fleet: FleetView,
+        levels: tuple[str, ...],
+        selects: tuple[Hashable, Callable[[], Bools]] | None = None,
+    ) -> Area:
+        """A constraint of `pod` on the nodes that have domains of all `levels`, and of these on the rows [n] that the
+        pod selects, if it `selects` any: by this key, the rows being asked for where they are not known.
+        """
         hosts = fleet.topology.domain(HOST_LEVEL)
-        if hosts is not self._at or len(self._known) >= _MOST_AREAS:  # while no node changes, it is the very same array
-            self._at, self._known = hosts, {}
-        level = topology_key(one.key, pod)
-        found = self._known.get((level, levels))
+        if hosts is not self._at:  # while no node changes, it is the very same array
+            self._at = hosts
+            self._known.clear()
+        level, selection = topology_key(one.key, pod), selects[0] if selects else None
+        found = self._known.pop((level, levels, selection), None)
         if found is None:
-            found = self._known[level, levels] = _domains_of(level, fleet, with_domains(fleet, levels))
+            base = fleet.nodes.live & selects[1]() if selects else None
+            found = _domains_of(level, fleet, with_domains(fleet, levels, base))
+        self._known[level, levels, selection] = found
+        if len(self._known) > _MOST_AREAS:
+            self._known.popitem(last=False)
         return Area(one, found, int(counts_itself(one, pod)))
 
 

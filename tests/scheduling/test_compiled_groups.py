@@ -1,0 +1,63 @@
+"""The compiled forms of rows by groups and by reason say what the NumPy forms say."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dispatcher.scheduling.equivalence.partitions import Partition, partition_of
+from dispatcher.scheduling.equivalence.static_answers import NO_NODE, count_codes
+from dispatcher.scheduling.framework import kernels
+from tests.builders import fleet, node
+
+_ROWS = 24
+_codes = st.lists(st.integers(-1, 3), min_size=_ROWS, max_size=_ROWS)
+_reasons = st.lists(st.sampled_from((0, 1, 63, 64, 900, NO_NODE)), min_size=12, max_size=12)
+
+
+@pytest.fixture(autouse=True)
+def _numpy_afterwards() -> Iterator[None]:
+    yield
+    kernels.use_numpy()
+
+
+def _as_told(axes: list[list[int]], areas: list[int], live: list[bool]) -> list[object]:
+    found = partition_of([np.asarray(axis, dtype=np.int32) for axis in axes])
+    assert isinstance(found, Partition)
+    within = found.is_within(np.asarray(areas, dtype=np.int32), np.asarray(live))
+    return [found.size, found.group.tolist(), [one.tolist() for one in found.axis_codes], within]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    axes=st.lists(_codes, min_size=1, max_size=3),
+    areas=st.lists(st.integers(0, 2), min_size=_ROWS, max_size=_ROWS),
+    live=st.lists(st.booleans(), min_size=_ROWS, max_size=_ROWS),
+    by_area=st.booleans(),
+)
+def test_compiled_groups_of_rows_are_those_of_numpy(
+    axes: list[list[int]], areas: list[int], live: list[bool], by_area: bool
+) -> None:
+    pytest.importorskip("numba")
+    axes = [*axes, areas] if by_area else axes
+    kernels.use_numpy()
+    want = _as_told(axes, areas, live)
+    assert kernels.compile_all()
+    assert _as_told(axes, areas, live) == want
+    assert want[-1] or not by_area
+
+
+@settings(max_examples=60, deadline=None)
+@given(reasons=_reasons)
+def test_compiled_counts_of_reasons_by_cluster_are_those_of_numpy(reasons: list[int]) -> None:
+    pytest.importorskip("numba")
+    nodes = [node(f"n{at}") for at in range(4)]
+    state = fleet(a=nodes, b=nodes, c=nodes)
+    first = np.asarray(reasons, dtype=np.uint16)
+    kernels.use_numpy()
+    want = count_codes(first, state)
+    assert kernels.compile_all()
+    assert count_codes(first, state) == want
+    assert sum(want.values()) == sum(one not in (0, NO_NODE) for one in reasons)
