@@ -15,6 +15,7 @@ from dispatcher.scheduling.framework import Floats, Ints
 
 _MANY = 16  # buckets: from there on all are filled in one go
 _LEAST_DEPTH = 32  # rows looked at in each of a few buckets
+_SHALLOW_OF_FEW = 256  # rows; to keep so many in order while going through all is faster than to sort all
 _SHALLOW = 4  # and of each of many, unless it has more of the best of all
 
 
@@ -24,7 +25,9 @@ def leading_rows(layout: BucketLayout, of: ClassRows, ranks: Ints, count: int) -
     """
     members = layout.all_buckets.members[: layout.used]
     if len(members) < _MANY or fill_best_kernel.fast is None:
-        return _one_by_one(layout, of.total, ranks, np.minimum(members, _depth_of(members, count)))
+        depth = np.minimum(members, _depth_of(members, count))
+        shallow = fill_best_kernel.fast is not None and depth.max(initial=0) <= _SHALLOW_OF_FEW
+        return (_filled if shallow else _one_by_one)(layout, of, ranks, depth)
     depth = np.minimum(members, min(count + 1, max(_SHALLOW, 4 * count // len(members))))
     found, starts = _filled(layout, of, ranks, depth)
     deep = _deep(of.totals_of(found), starts, depth, count) & (depth < members)
@@ -81,7 +84,8 @@ def _known(leading: Leading, ranks: Ints, depth: Ints) -> tuple[RowList, Ints] |
     return rows[np.argsort(buckets, kind="stable")], _starts(depth)
 
 
-def _one_by_one(layout: BucketLayout, totals: Floats, ranks: Ints, depth: Ints) -> tuple[RowList, Ints]:
+def _one_by_one(layout: BucketLayout, of: ClassRows, ranks: Ints, depth: Ints) -> tuple[RowList, Ints]:
+    totals = of.total
     order = np.argsort(layout.sorting.bucket_of.astype(np.int16), kind="stable")
     ends = np.cumsum(layout.all_buckets.members[: layout.used]).tolist()
     chosen = [
