@@ -15,7 +15,7 @@ from dispatcher.scheduling.framework import Floats, Ints
 
 _MANY = 16  # buckets: from there on all are filled in one go
 _LEAST_DEPTH = 32  # rows looked at in each of a few buckets
-_SHALLOW_OF_FEW = 256  # rows; to keep so many in order while going through all is faster than to sort all
+_SHALLOW_OF_FEW = 64  # rows; to keep so many in order while going through all takes half as long as to sort them
 _SHALLOW = 4  # and of each of many, unless it has more of the best of all
 
 
