@@ -32,7 +32,7 @@ from msgspec import Meta
 
 from dispatcher.model.resources import CPU, MEMORY
 from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL, NETWORK_SIGNAL, is_signal_name
-from dispatcher.scheduling.framework import Depends, FleetView, Floats, Placed, Readings, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import Depends, FleetView, Floats, Ints, Placed, Readings, Refuse, Rows, Skip
 from dispatcher.scheduling.framework.bounds import BoundedScore, UpperBound
 from dispatcher.scheduling.framework.kernels import (
     FloatColumn,
@@ -51,6 +51,8 @@ from dispatcher.scheduling.rules.requests import expected_request, nonzero_reque
 _RESOURCES = (CPU, MEMORY)  # rows of fleet.nodes.nonzero and fleet.nodes.settling
 _OF = {CPU_SIGNAL: (0, 0), MEMORY_SIGNAL: (1, 1)}  # signal -> the rows whose larger share it goes by
 _EITHER = (0, 1)
+# Ranks, and by resource what settles, what is requested, what can be, and what the pod uses.
+_Booked = tuple[Ints, list[tuple[Ints, Ints, Ints, float]]]
 Amounts = tuple[int, int]
 _NOTHING: Amounts = (0, 0)
 _LINE = 0.2  # what the straight part of the curve counts
@@ -251,11 +253,10 @@ class ExpectedLoad(BoundedScore[Amounts]):
 
     def score(self, state: Amounts, fleet: FleetView, rows: Rows) -> Floats:
         """100 less what the utilisation expected with this pod costs."""
-        costs: Floats = np.zeros(len(fleet.nodes.rank[rows]))
-        told = np.empty(len(costs))
-        now = fleet.now
+        now, booked = fleet.now, _booked(state, fleet, rows)
+        costs, told = np.zeros(len(booked[0])), np.empty(len(booked[0]))
         for name, weight in self._signals:
-            columns = _columns(name, state, fleet, rows, self._forecast)
+            columns = _columns(name, booked, fleet, rows, self._forecast)
             if _costs.fast is not None:
                 fade = now, self._fresh_s, self._stale_s
                 _costs.fast(*columns, *fade, self._surge, self._chance, self._salt(now), weight, told, costs)
@@ -281,10 +282,10 @@ class ExpectedLoad(BoundedScore[Amounts]):
 
         The curve is convex, so its slope without the pod bounds it up to full utilisation.
         """
-        count = len(fleet.nodes.rank[rows])
+        count, booked = len(fleet.nodes.rank[rows]), _booked(_NOTHING, fleet, rows)
         costs, falls, rooms = np.zeros(count), np.zeros((2, count)), np.zeros((2, count))
         for name, weight in self._signals:
-            columns = _columns(name, _NOTHING, fleet, rows, self._forecast)
+            columns = _columns(name, booked, fleet, rows, self._forecast)
             cost, slope, room = self._bound(columns, until)
             costs += weight * cost
             if name in _OF:
@@ -326,7 +327,7 @@ class ExpectedLoad(BoundedScore[Amounts]):
         return fields({name: fields({**one, **by}) for name, one in told.items()})
 
     def _told(self, name: str, amounts: Amounts, fleet: FleetView, rows: Rows) -> dict[str, Column]:
-        columns, now = _columns(name, amounts, fleet, rows, self._forecast), fleet.now
+        columns, now = _columns(name, _booked(amounts, fleet, rows), fleet, rows, self._forecast), fleet.now
         means, at = fleet.signals.mean(name)[rows], columns.sampled_at
         coming = columns.usual * _share(
             columns.more0, _part(columns.capacity0), columns.more1, _part(columns.capacity1)
@@ -363,17 +364,22 @@ class ExpectedLoad(BoundedScore[Amounts]):
         }
 
 
-def _columns(signal: str, amounts: Amounts, fleet: FleetView, rows: Rows, forecast: float) -> SignalLoad:
-    """What the formula takes of a signal, for a pod that uses `amounts`; `forecast`: the part of the mean foreseen."""
-    signals, nodes = fleet.signals, fleet.nodes
+def _booked(amounts: Amounts, fleet: FleetView, rows: Rows) -> _Booked:
+    """What the formula takes of resources, for a pod that uses `amounts`: once for all signals."""
+    nodes, rank, found = fleet.nodes, fleet.nodes.rank[rows], []
+    for row, column in enumerate(map(fleet.axis.column, _RESOURCES)):
+        room = np.zeros(len(rank), dtype=np.int64) if column is None else nodes.allocatable[column][rows]
+        found.append((nodes.settling[row][rows], nodes.nonzero[row][rows], room, float(amounts[row])))
+    return rank, found
+
+
+def _columns(signal: str, booked: _Booked, fleet: FleetView, rows: Rows, forecast: float) -> SignalLoad:
+    """What the formula takes of a signal beside what is `booked`; `forecast`: the part of the mean foreseen."""
+    signals, (rank, shares) = fleet.signals, booked
     mean = signals.mean(signal)[rows]
     told = signals.used(signal)[rows], mean, signals.sampled_at(signal)[rows], signals.usual(signal)[rows]
-    shares = []
-    for row in _OF.get(signal, _EITHER):
-        column, nonzero = fleet.axis.column(_RESOURCES[row]), nodes.nonzero[row][rows]
-        room = nodes.allocatable[column][rows] if column is not None else np.zeros(len(nonzero), dtype=np.int64)
-        shares += [nodes.settling[row][rows], nonzero, room, float(amounts[row])]
-    found = SignalLoad(*told, nodes.rank[rows], *shares)
+    one, other = _OF.get(signal, _EITHER)
+    found = SignalLoad(*told, rank, *shares[one], *shares[other])
     return found._replace(mean=_by_forecast(found, signals.forecast(signal)[rows], forecast)) if forecast else found
 
 

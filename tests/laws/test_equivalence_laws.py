@@ -7,12 +7,15 @@ import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
+from dispatcher.scheduling.equivalence.class_rows import _add_points
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
+from dispatcher.scheduling.fleet.columns import add_times
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import FleetView, Part, Placed, kernels, refuse
 from dispatcher.scheduling.framework.points import Plan, PluginError
@@ -201,3 +204,35 @@ def test_a_class_whose_late_question_failed_asks_it_again() -> None:
         one.select(("a", "p"), placed)
     del beside.normalize
     assert isinstance(one.select(("a", "p"), placed), Decision)
+
+
+@pytest.mark.usefixtures("compiled")
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(-(2**62), 2**62), st.integers(-3, 3), st.booleans())), st.integers(-9, 9))
+def test_amounts_are_added_on_rows_by_kernels_as_by_numpy(cells: list[tuple[int, int, bool]], amount: int) -> None:
+    kernels.compile_all()
+    column = np.asarray([cell for cell, _, _ in cells], dtype=np.int64)
+    rows = np.asarray([at for at, (_, _, chosen) in enumerate(cells) if chosen], dtype=np.intp)
+    times = np.asarray([more for _, more, chosen in cells if chosen], dtype=np.int64)
+    want = column.copy()
+    want[rows] += times * amount
+    add_times(rows, times, amount, column)
+    assert column.tolist() == want.tolist()
+
+
+@pytest.mark.usefixtures("compiled")
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.sampled_from((-np.inf, 0.1, 7.0, 33.3)), st.integers(-1, 2))))
+def test_what_clusters_add_is_added_by_kernels_as_by_numpy(rows: list[tuple[float, int]]) -> None:
+    kernels.compile_all()
+    total = np.asarray([points for points, _ in rows], dtype=np.float64)
+    cluster = np.asarray([at for _, at in rows], dtype=np.int32)
+    by_cluster, found = np.asarray([0.1, 0.2, -5.0]), np.empty(len(rows))
+    _add_points(total, by_cluster, cluster, found)
+    assert found.tolist() == (total + by_cluster[cluster]).tolist()
+
+
+@pytest.mark.usefixtures("compiled")
+def test_a_cluster_of_which_nothing_is_known_is_no_read_beyond_the_end() -> None:
+    with pytest.raises(IndexError):
+        _add_points(np.zeros(2), np.zeros(1), np.asarray([0, 1], dtype=np.int32), np.zeros(2))

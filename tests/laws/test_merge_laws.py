@@ -286,7 +286,7 @@ class Sorted:
 
 @pytest.mark.usefixtures("compiled")
 @settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(1, 40), st.integers(0, 300), st.integers(1, 60), st.randoms())
+@given(st.integers(1, 40), st.integers(0, 300), st.integers(1, 120), st.randoms())
 def test_a_merge_begins_with_the_best_rows_of_each_bucket_in_order(
     buckets: int, rows: int, count: int, chance: Random
 ) -> None:

@@ -137,17 +137,16 @@ def sorting_of(
         if leaders is not None:
             return _by_leaders(eq_class, leaders, digits, held)
     rows = eq_class.rows.feasible_rows()
-    present, bucket_of = _places(digits.combined(rows), digits.width)
+    present, members, bucket_of = _places(digits.combined(rows), digits.width)
     if len(present) > _MOST_BUCKETS:
         return None
-    members = np.bincount(bucket_of, minlength=len(present))
     return BucketSorting(digits.keys(present), members, None, lambda: (rows, bucket_of))
 
 
 def _all_sorted(eq_class: EquivalenceClass, digits: _Digits) -> tuple[RowList, Ints]:
     """All feasible rows, ascending, and their buckets."""
     rows = eq_class.rows.feasible_rows()
-    return rows, _places(digits.combined(rows), digits.width)[1]
+    return rows, _places(digits.combined(rows), digits.width)[2]
 
 
 @kernel("ints out_ints")
@@ -191,12 +190,13 @@ def _by_leaders(
     return BucketSorting(digits.keys(present), members, leading, partial(_all_sorted, eq_class, digits))
 
 
-def _places(combined: Ints, width: int) -> tuple[Ints, Ints]:
-    """The numbers that there are, ascending, and which of them each row has."""
-    present = np.flatnonzero(np.bincount(combined, minlength=1))
+def _places(combined: Ints, width: int) -> tuple[Ints, Ints, Ints]:
+    """The numbers that there are, ascending, how many rows have each, and which of them each row has."""
+    counts = np.bincount(combined, minlength=1)
+    present = np.flatnonzero(counts)
     ids = np.zeros(width, dtype=np.int64)
     ids[present] = np.arange(len(present))
-    return present, ids[combined]
+    return present, counts[present], ids[combined]
 
 
 @kernel("ints ints int int out_ints")

@@ -7,6 +7,7 @@ docs/algorithms/batch-merge.md has an example with numbers.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -127,6 +128,9 @@ class CountMerge(BatchSelector):
         for bucket in range(min(layout.used, max(_FEW, self._count // 8))):  # each would stop the merge once
             layout.after(bucket)
         self._normalize_shared()
+        if len(self._candidates.row) <= 2 * self._count + _SOON:  # all at once: the first pod would stop the merge
+            with suppress(PluginError):  # it is met again there
+                self._look_ahead(0)
         while going_on:
             views = layout.buckets_in_use, layout.counts, layout.rules_in_use, layout.plugins_in_use
             status = MERGE.fast(*views, self._candidates, self._trace, self._progress)
@@ -184,7 +188,8 @@ class CountMerge(BatchSelector):
     def _look_ahead(self, candidate: int) -> None:
         """Ask for the next candidate of a row, and of rows that may soon be chosen, as if each had one more pod."""
         candidates, fleet, placed = self._candidates, self._fleet, self._placed
-        due = np.union1d(self._soon(), [candidate])
+        due = self._soon()
+        due = due if (due == candidate).any() else np.append(due, candidate)
         due = due[np.argsort(candidates.row[due])]
         rows, more = candidates.row[due], candidates.taken[due] + 1
         fleet.suppose(rows, placed, more)

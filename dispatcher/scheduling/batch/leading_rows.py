@@ -16,6 +16,7 @@ from dispatcher.scheduling.framework import Floats, Ints
 _MANY = 16  # buckets: from there on all are filled in one go
 _LEAST_DEPTH = 32  # rows looked at in each of a few buckets
 _FEW_FEASIBLE = 4  # below one feasible row in so many, totals are made of these alone
+_SHALLOW_OF_FEW = 64  # rows; to keep so many in order while going through all takes half as long as to sort them
 _SHALLOW = 4  # and of each of many, unless it has more of the best of all
 
 
@@ -25,7 +26,9 @@ def leading_rows(layout: BucketLayout, of: ClassRows, ranks: Ints, count: int) -
     """
     members = layout.all_buckets.members[: layout.used]
     if len(members) < _MANY or fill_best_kernel.fast is None:
-        return _one_by_one(layout, of, ranks, np.minimum(members, _depth_of(members, count)))
+        depth = np.minimum(members, _depth_of(members, count))
+        shallow = fill_best_kernel.fast is not None and depth.max(initial=0) <= _SHALLOW_OF_FEW
+        return (_filled if shallow else _one_by_one)(layout, of, ranks, depth)
     depth = np.minimum(members, min(count + 1, max(_SHALLOW, 4 * count // len(members))))
     found, starts = _filled(layout, of, ranks, depth)
     deep = _deep(of.totals_of(found), starts, depth, count) & (depth < members)

@@ -19,11 +19,26 @@ from dispatcher.scheduling.equivalence.rows import Answers, RowPlugins, RowTable
 from dispatcher.scheduling.equivalence.static_answers import ClusterColumn, StaticColumn, StaticFilters
 from dispatcher.scheduling.fleet.columns import RowList, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Codes, Floats
+from dispatcher.scheduling.framework import Codes, Floats, SmallInts
 from dispatcher.scheduling.framework.class_keys import ClassKey
+from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.roles import AnswerScope, Role
 
 _NEVER = -1
+
+
+@kernel("floats floats wholes out")
+def _add_by_cluster(total, by_cluster, cluster, found):  # type: ignore[no-untyped-def]
+    """The totals with what their clusters add."""
+    for row in range(len(total)):
+        found[row] = total[row] + by_cluster[cluster[row]]
+
+
+def _add_points(total: Floats, by_cluster: Floats, cluster: SmallInts, found: Floats) -> None:
+    if _add_by_cluster.fast is not None and cluster.max(initial=-1) < len(by_cluster):
+        _add_by_cluster.fast(total, by_cluster, cluster, found)
+    else:
+        np.add(total, by_cluster[cluster], out=found)
 
 
 class RowTables:
@@ -154,7 +169,7 @@ class ClassRows:
         rows = table.asked.since(asked_at) if version == table.version else None
         if rows is None:
             self._total = grown(self._total, n, 0.0)
-            np.add(table.total[:n], by_cluster[self._fleet.cluster], out=self._total[:n])
+            _add_points(table.total[:n], by_cluster, self._fleet.cluster[:n], self._total[:n])
         elif len(rows):
             self._total = grown(self._total, n, 0.0)
             self._total[rows] = self.totals_of(rows)

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispatcher.model.resources import MAX_QUANTITY
-from dispatcher.scheduling.framework import Bools, Floats, Ints, Readings, SmallInts
+from dispatcher.scheduling.framework import Bools, Floats, Ints, Readings, Rows, SmallInts
+from dispatcher.scheduling.framework.kernels import kernel
 
 RowList = NDArray[np.intp]  # rows by index, ascending unless said otherwise
 
@@ -167,12 +168,27 @@ class RowStore(NodeColumns):
 
 
 def cells_at(cells: NDArray[Any], rows: slice | Sequence[int] | RowList) -> NDArray[Any]:
-    """[columns, rows] of `cells` [columns, n]; a copy unless `rows` is a slice. Column by column is faster than both
-    at once.
+    """[columns, rows] of `cells` [columns, n]; a copy unless `rows` is a slice. `take` is ten times as fast as an index
+    for some rows, and twice for many.
     """
     if isinstance(rows, slice):
         return cells[:, rows]
-    return np.array([column[rows] for column in cells], dtype=cells.dtype).reshape(len(cells), len(rows))
+    return cells.take(np.asarray(rows, dtype=np.intp), axis=1)
+
+
+@kernel("ints ints int out_ints")
+def _add_times(rows, times, amount, column):  # type: ignore[no-untyped-def]
+    """Add `amount`, so many times, on each row."""
+    for at in range(len(rows)):
+        column[rows[at]] += times[at] * amount
+
+
+def add_times(rows: Rows, times: "int | Ints", amount: int, column: Ints) -> None:
+    """Add `amount` to `column` [n] on each of `rows`, which are distinct, so many `times` there."""
+    if _add_times.fast is not None and not isinstance(rows, slice) and isinstance(times, np.ndarray):
+        _add_times.fast(rows, times, amount, column)
+    else:
+        column[rows] += times * amount
 
 
 def distinct(*lists: RowList) -> RowList:

@@ -18,7 +18,7 @@ from dispatcher.model.reasons import ReasonTable
 from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.model.topology import level_of
 from dispatcher.scheduling.fleet.awaited_pods import AwaitedPods
-from dispatcher.scheduling.fleet.columns import cells_at
+from dispatcher.scheduling.fleet.columns import add_times, cells_at
 from dispatcher.scheduling.fleet.counts import DomainCount, MatchCounts
 from dispatcher.scheduling.fleet.derived_readings import DerivedReadings
 from dispatcher.scheduling.fleet.journal import Journal
@@ -322,7 +322,7 @@ class FleetState(DerivedReadings):
         for cells, amounts in pairs:
             told += zip(cells, amounts, strict=True)
         for cells, amount in told:
-            cells[rows] += times * amount
+            add_times(rows, times, amount, cells)
 
     def can_suppose(self, rows: Rows, placed: Placed, times: int) -> bool:
         """Whether `suppose` is exact: the pod takes no host port or inline disk, no sum comes near MAX_QUANTITY."""
