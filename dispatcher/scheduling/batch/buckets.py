@@ -28,6 +28,7 @@ from dispatcher.scheduling.framework.domain_counts import (
 
 _MORE_BUCKETS = 64  # that rows may come to in the course of a batch, or one a pod where there are many already
 _NO_SLOT = -1
+_AHEAD = 4  # pods more on a row, whose buckets are made with that of the next one
 
 PluginRules = Sequence[tuple[PluginEvaluator, CountRules]]
 
@@ -69,17 +70,29 @@ class BucketLayout:
         return self.rules._replace(present=self.rules.present[: self.used])
 
     def after(self, bucket: int) -> bool:
-        """Find, or make, the bucket that a row of `bucket` comes to with one more pod; False if there is no room."""
+        """Find, or make, the bucket that a row of `bucket` comes to with one more pod; False if there is no room.
+
+        Those after it, too, while there is room for many: rows that take small pods go on from each to the next.
+        """
+        found, room = self._after(bucket), len(self.all_buckets.members)
+        made = found is not None
+        for _ in range(_AHEAD):
+            if found is None or self.all_buckets.after[found] >= 0 or room - self.used < _MORE_BUCKETS // 2:
+                break
+            found = self._after(found)
+        return made
+
+    def _after(self, bucket: int) -> int | None:
         group, *values = self.bucket_keys[bucket]
         steps = self.all_buckets.step[bucket]
         key = (group, *(value + int(steps[at]) for value, at in zip(values, self.hosts, strict=True)))
         found = self.bucket_of_key.get(key)
         if found is None:
             if self.used == len(self.all_buckets.members):
-                return False
+                return None
             found = self._copy(bucket, key)
         self.all_buckets.after[bucket] = found
-        return True
+        return found
 
     def _copy(self, bucket: int, key: tuple[int, ...]) -> int:
         made = self.used

@@ -16,7 +16,7 @@ from dispatcher.scheduling.framework import Placed
 
 _of_placed = attrgetter(*(name for name in Placed.__struct_fields__ if name != "pod"))
 _of_pod = attrgetter(*(name for name in Pod.__struct_fields__ if name not in OWN_FIELDS), "terminating")
-_by_looks = itemgetter(0, 1)
+_by_looks = itemgetter(1)
 
 
 class Kinds:
@@ -34,12 +34,14 @@ class Kinds:
 def kinds_of(items: Sequence[tuple[PodId, Placed]]) -> Kinds:
     """The kinds of the pods of a batch."""
     pods = [placed for _, placed in items]
-    looks = zip(map(_of_pod, [one.pod for one in pods]), map(_of_placed, pods), range(len(pods)), strict=True)
+    looks = list(zip(map(_of_pod, [one.pod for one in pods]), map(_of_placed, pods), strict=True))
+    if looks and not pods[0].pod.volumes and looks.count(looks[0]) == len(looks):  # nearly always
+        return Kinds([0], pods[:1])
     ats: list[int] = []
-    for _, alike in groupby(looks, _by_looks):
-        at: int = next(alike)[2]
+    for _, alike in groupby(enumerate(looks), _by_looks):
+        at: int = next(alike)[0]
         if pods[at].pod.volumes:
-            ats += [at, *(more[2] for more in alike)]
+            ats += [at, *(more[0] for more in alike)]
         else:
             ats.append(at)
     return Kinds(ats, [pods[at] for at in ats])

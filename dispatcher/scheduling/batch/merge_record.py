@@ -93,11 +93,11 @@ class MergeHistory:
     def decisions(self, items: Sequence[tuple[PodId, Placed]]) -> list[Decision]:
         """Those for the first pods."""
         rows, scores = self._chosen[: len(items), 0].tolist(), self._trace.score[: len(items), 0].tolist()
-        found = enumerate(zip(items, rows, scores, strict=True))
-        return [
-            Decision(pod_id, placed, *self.places[row], row, score, MergeRecord(self, at))
-            for at, ((pod_id, placed), row, score) in found
-        ]
+        if not items:
+            return []
+        clusters, nodes = zip(*[self.places[row] for row in rows], strict=True)
+        whys = map(MergeRecord, repeat(self), range(len(rows)))
+        return list(map(Decision, *zip(*items, strict=True), clusters, nodes, rows, scores, whys))
 
     def decision(self, at: int, pod_id: PodId, placed: Placed) -> Decision:
         """The decision for the pod number `at`."""

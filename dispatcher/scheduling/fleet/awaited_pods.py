@@ -4,6 +4,8 @@
 readings does not hold (`readings.left_to_settle`).
 """
 
+from collections import defaultdict
+
 from dispatcher.scheduling.fleet.columns import RowStore
 from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.fleet.readings import left_to_settle
@@ -18,13 +20,13 @@ class AwaitedPods:
 
     def __init__(self, store: RowStore) -> None:
         self._store = store
-        self.by_row: dict[int, list[Occupant]] = {}
+        self.by_row: defaultdict[int, list[Occupant]] = defaultdict(list)
 
     def add(self, occupant: Occupant, row: int) -> None:
         """A pod is on this row from now on; what `recent` holds of it is counted already."""
         self._settle(occupant, row)
         if occupant.is_awaited:
-            self.by_row.setdefault(row, []).append(occupant)
+            self.by_row[row].append(occupant)
 
     def remove(self, occupant: Occupant, row: int) -> None:
         """It is no more: what `settling` counts of it is taken out."""

@@ -4,8 +4,9 @@ The single writer is the core. Each change touches the rows it is about and says
 catch up with exactly those rows. Proxy nodes are no rows: a pod behind one is entered where its delegate runs.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from types import MappingProxyType
 
 import msgspec
@@ -64,7 +65,7 @@ class FleetState(DerivedReadings):
         self.selectors = DefaultSelectors(self.kept)
         self._occupants: dict[PodId, Occupant] = {}
         self._apps = Apps()
-        self._at: dict[tuple[str, str], dict[PodId, Occupant]] = {}
+        self._at: defaultdict[tuple[str, str], dict[PodId, Occupant]] = defaultdict(dict)
         self._awaited = AwaitedPods(self._store)
         self._usual: Readings = np.zeros(0, dtype=np.float32)  # [signals] as `learn_usual` found it last
         self._usual_told: Sequence[float] = _ALL_OF_IT
@@ -209,7 +210,7 @@ class FleetState(DerivedReadings):
             self.remove(pod_id)
         self._occupants[pod_id] = new
         self._apps.put(new)
-        self._at.setdefault((cluster, node), {})[pod_id] = new
+        self._at[cluster, node][pod_id] = new
         if row is not None:
             self._attach(new, row)
 
@@ -239,28 +240,25 @@ class FleetState(DerivedReadings):
 
         All are of one class: they request and count as the same. None takes a host port or inline disk.
         """
-        by_node, by_row, now, first = self._at, self._awaited.by_row, self.now, newcomers[0][1]
-        places, amounts = self._places, (first.counts_as, expected_request(first))
-        occupants = [
-            Occupant(pod_id, placed, *places[row], True, now, row, True, True, True, *amounts)
-            for (pod_id, placed), row in zip(newcomers, rows, strict=True)
-        ]
-        self._occupants.update(zip([pod_id for pod_id, _ in newcomers], occupants, strict=True))
-        for occupant, row in zip(occupants, rows, strict=True):
-            on_node, unseen = by_node.get(places[row]), by_row.get(row)
-            if on_node is None or unseen is None:
-                on_node, unseen = by_node.setdefault(places[row], {}), by_row.setdefault(row, [])
-            on_node[occupant.pod_id] = occupant
-            unseen.append(occupant)
-        for like, run in runs_alike([placed for _, placed in newcomers]):
+        first, amounts = newcomers[0][1], expected_request(newcomers[0][1])
+        pod_ids, pods = zip(*newcomers, strict=True)
+        at = np.asarray(rows, dtype=np.intp)
+        places = [self._places[row] for row in rows]
+        names = zip(*places, strict=True)
+        yes, told = repeat(True), (repeat(first.counts_as), repeat(amounts))
+        occupants = list(map(Occupant, pod_ids, pods, *names, yes, repeat(self.now), rows, yes, yes, yes, *told))
+        self._occupants.update(zip(pod_ids, occupants, strict=True))
+        by_node, by_row = self._at, self._awaited.by_row
+        for pod_id, occupant, place, row in zip(pod_ids, occupants, places, rows, strict=True):
+            by_node[place][pod_id] = occupant
+            by_row[row].append(occupant)
+        for like, run in runs_alike(pods):
             self._apps.put_all(occupants[run])
             if len(self._counts) or like.pod.pod_affinity or like.pod.pod_anti_affinity:
-                where_like = np.asarray(rows[run], dtype=np.intp)
-                self._counts.shift_all(like, where_like, self._domains_of, 1)
-                self.terms.shift_all(like, where_like, self._domains_of, 1)
-        taken = Counter(rows)
-        where_all = np.fromiter(taken, dtype=np.intp, count=len(taken))
-        self._weigh_all(where_all, first, np.fromiter(taken.values(), dtype=np.int64, count=len(taken)))
+                self._counts.shift_all(like, at[run], self._domains_of, 1)
+                self.terms.shift_all(like, at[run], self._domains_of, 1)
+        where, taken = np.unique(at, return_counts=True)
+        self._weigh_all(where, first, taken)
         if first.pod.volumes:
             for occupant, row in zip(occupants, rows, strict=True):
                 self.volumes.take(row, occupant.cluster, occupant.placed.pod)

@@ -1,7 +1,7 @@
 """What pods take on a row: who sits where, their share of the columns, and which of it no reading shows yet."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, repeat
+from itertools import repeat
 from operator import attrgetter
 from typing import Any
 
@@ -66,9 +66,12 @@ _counted_by = attrgetter("namespace", "labels", "annotations", "terminating", "p
 
 def runs_alike(pods: Sequence[Placed]) -> Iterator[tuple[Placed, slice]]:
     """Runs of pods that count the same wherever pods are counted: the first of each, and which pods these are."""
-    counted_by, first = zip([one.home for one in pods], map(_counted_by, [one.pod for one in pods]), strict=True), 0
-    for _, run in groupby(counted_by):
-        end = first + sum(1 for _ in run)
+    counted_by = list(zip([one.home for one in pods], map(_counted_by, [one.pod for one in pods]), strict=True))
+    first = 0
+    while first < len(pods):
+        end = len(pods)
+        if first or counted_by.count(counted_by[0]) < end:  # nearly always all are of one template
+            end = next((at for at in range(first, end) if counted_by[at] != counted_by[first]), end)
         yield pods[first], slice(first, end)
         first = end
 

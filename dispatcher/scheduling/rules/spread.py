@@ -165,18 +165,20 @@ class Spread:
         chosen = area.domain[rows]
         met = chosen[chosen >= 0]
         if len(met) > 1:
-            met = np.unique(met)
+            met = np.sort(met)
+            met = met[np.flatnonzero(np.diff(met, prepend=-1))]  # each once: np.unique takes several times as long
         codes = np.concatenate([met, domains.shown])
-        by_code, met = codes.tolist(), met[area.present[met]].tolist()
+        met = met[area.present[met]]
         return SpreadStory(
             area.constraint,
             chosen,
             np.where(chosen >= 0, more if domains.counting is None else domains.counting[rows] * more, 0),
-            dict(zip(by_code, self.counts[codes].tolist(), strict=True)),
-            domains.names_of(by_code, fleet),
+            codes,
+            self.counts[codes],
+            domains.names_of(codes.tolist(), fleet),
             domains.shown.tolist(),
             domains.size,
-            met,
+            met.tolist(),
             _least(area, self.counts, self.held, met) if len(met) < domains.size else None,
             enough=area.enough,
         )
@@ -204,7 +206,7 @@ def _held(counts: Ints) -> RowList:
     return np.flatnonzero(counts)
 
 
-def _least(area: Area, counts: Ints, held: RowList, left_out: list[int]) -> int:
+def _least(area: Area, counts: Ints, held: RowList, left_out: SmallInts | list[int]) -> int:
     """The least count over the eligible domains but these eligible ones, which must leave some."""
     if len(held) < area.domains.size - len(left_out):  # fewer than these domains hold any
         return 0
@@ -217,21 +219,27 @@ def _least(area: Area, counts: Ints, held: RowList, left_out: list[int]) -> int:
 class SpreadStory:
     """What a constraint had to say of each pod of a batch; it holds no more than that takes, for it is kept long.
 
-    `chosen`, `adds`: by pod, the domain it went to (-1 unknown) and what it adds there. `counts`, `names` (of a host:
-    cluster and node): of these domains and of the `shown` ones before the first pod. `met`: the eligible ones among the
-    chosen; `least_else`: the least count of the other eligible ones, None without any.
+    `chosen`, `adds`: by pod, the domain it went to (-1 unknown) and what it adds there. `codes`: these domains and the
+    `shown` ones, with what they `held` before the first pod, and `names` (of a host: cluster and node). `met`: the
+    eligible ones among the chosen; `least_else`: the least count of the other eligible ones, None without any.
     """
 
     constraint: SpreadConstraint
     chosen: SmallInts
     adds: Ints
-    counts: Mapping[int, int]
+    codes: RowList
+    held: Ints
     names: Mapping[int, tuple[str, ...]]
     shown: Sequence[int]
     domains: int
     met: Sequence[int]
     least_else: int | None
     enough: bool
+
+    @cached_property
+    def counts(self) -> Mapping[int, int]:
+        """What the domains held before the first pod."""
+        return dict(zip(self.codes.tolist(), self.held.tolist(), strict=True))
 
     def told(self, ats: Sequence[int]) -> Column:
         """What there was to say when pods of these numbers, ascending, were decided."""
