@@ -29,8 +29,9 @@ class Kernel:
     (`fast` is handed those one by one: `fast(*columns, now)`).
     `formulas`: functions that it calls and that stand for the NumPy form as well (`least`, `most`, `choose`).
 
-    Kinds: `ints`, `floats`, `shares` (float32), `marks` (uint16) and `wholes` (int32) are columns that are read, `out`
-    (float64), `out_shares` and `out_ints` are such that are written, `int` and `float` are plain numbers.
+    Kinds: `ints`, `floats`, `shares` (float32), `marks` (uint16), `wholes` (int32) and `bools` are columns that are
+    read, `out` (float64), `out_shares`, `out_ints` and `out_wholes` are such that are written, `int` and `float` are
+    plain numbers.
     """
 
     def __init__(
@@ -57,9 +58,11 @@ class Kernel:
             "shares": types.Array(types.float32, 1, "C", readonly=True),
             "marks": types.Array(types.uint16, 1, "C", readonly=True),
             "wholes": types.Array(types.int32, 1, "C", readonly=True),
+            "bools": types.Array(types.boolean, 1, "C", readonly=True),
             "out": types.Array(types.float64, 1, "C"),
             "out_shares": types.Array(types.float32, 1, "C"),
             "out_ints": types.Array(types.int64, 1, "C"),
+            "out_wholes": types.Array(types.int32, 1, "C"),
         }
         _tell(numba, self.formulas)
         takes = [kinds[kind] for part in self.takes for kind in _kinds_of(part)]

@@ -20,22 +20,31 @@ from dispatcher.scheduling.pruning.pruned_search import PrunedSearch, SearchSetu
 from dispatcher.scheduling.pruning.upper_bounds import UpperBounds
 
 LARGE = 1 << 14  # rows
-_MOST_SKIPPED = 4096
+_LEAST_ASKED, _MOST_ASKED, _ROWS_ASKED = 16, 1024, 1 << 22  # what a plugin answers may hold a few bytes a row
 _MOST_TABLES = 4
 _MOST_MET, _WORTH_CACHING = 4096, 4
 
 
 @dataclass(slots=True)
-class _Skipped:
-    """Plugins that have nothing to say about pods alike to them. `volatile`: those who may change their minds."""
+class _Asked:
+    """Plugins that cannot be bounded, asked for pods alike to them. `heard`: who has something to say, `volatile`: who
+    may say something else while no node changes.
+    """
 
     at: int
+    evaluators: list[PluginEvaluator]
+    heard: list[PluginEvaluator]
     volatile: list[PluginEvaluator]
 
-    def holds(self, fleet: FleetState) -> bool:
-        """Whether they still have nothing to say."""
-        same = self.at == fleet.changes.position
-        return same and not any(one.is_stale(changed=False, touched=True) for one in self.volatile)
+    @classmethod
+    def of(cls, at: int, evaluators: list[PluginEvaluator]) -> "_Asked":
+        heard = [one for one in evaluators if not one.skipped]
+        return cls(at, evaluators, heard, [one for one in evaluators if _may_change(one)])
+
+
+def _may_change(one: PluginEvaluator) -> bool:
+    seen = one.observed
+    return bool(seen.now or seen.counts or seen.kinds) or one.is_stale(changed=False, touched=True)
 
 
 class PrunedSearches:
@@ -60,7 +69,7 @@ class PrunedSearches:
         self._known: dict[tuple[Role, Hashable], PluginEvaluator] = {}  # of those
         self._silent: ClusterAnswers | None = None
         self._room = LowCapacityIndex(fleet)
-        self._skipped: dict[tuple[Hashable, ...], _Skipped] = {}
+        self._asked: OrderedDict[tuple[Hashable, ...], _Asked] = OrderedDict()
         self._bounds: dict[tuple[Role, ...], UpperBounds] = {}
         self._fitting = FittingRows(fleet, classes.static_answers.partitions)
         self._last: tuple[ClassKey, PrunedSearch] | None = None
@@ -162,29 +171,26 @@ class PrunedSearches:
 
     def _by_domain(self, key: ClassKey, placed: Placed) -> list[PluginEvaluator] | None:
         """Of those that cannot be bounded, who has something to say: policies by domains; None if others have, too."""
-        fleet, name = self._fleet, tuple([key[role.key_at] for role in self._others])
-        known = self._skipped.get(name)
-        if known is not None and known.holds(fleet):
-            return []
-        volatile, heard = list[PluginEvaluator](), list[PluginEvaluator]()
-        for role in self._others:
-            evaluator = PluginEvaluator(role, self._fleet)
-            if evaluator.pre_filter(placed) is not None:
+        name, position = tuple([key[role.key_at] for role in self._others]), self._fleet.changes.position
+        known = self._asked.pop(name, None)  # kept again unless somebody fails
+        if known is None:
+            evaluators = due = [PluginEvaluator(role, self._fleet) for role in self._others]
+        else:
+            evaluators = due = known.evaluators
+            if known.at == position:
+                due = [one for one in known.volatile if one.is_stale(changed=False, touched=True)]
+        for one in due:
+            if one.pre_filter(placed) is not None:
                 return None
-            if not evaluator.skipped:
-                if role.scope is not AnswerScope.DOMAIN:
-                    return None
-                heard.append(evaluator)
-            evaluator.record_dependencies()
-            seen = evaluator.observed
-            if seen.now or seen.counts or seen.kinds or evaluator.is_stale(changed=False, touched=True):
-                volatile.append(evaluator)
-        if heard:
-            return heard
-        if len(self._skipped) >= _MOST_SKIPPED:
-            self._skipped.clear()
-        self._skipped[name] = _Skipped(fleet.changes.position, volatile)
-        return heard
+            one.record_dependencies()
+        if known is None or due:
+            known = _Asked.of(position, evaluators)
+        self._asked[name] = known
+        if len(self._asked) > max(_LEAST_ASKED, min(_MOST_ASKED, _ROWS_ASKED // self._fleet.n)):
+            self._asked.popitem(last=False)
+        if any(one.role.scope is not AnswerScope.DOMAIN for one in known.heard):
+            return None
+        return known.heard
 
     def _setup(self, static: StaticAnswers, roles: tuple[Role, ...], by_domain: tuple[Role, ...]) -> SearchSetup | None:
         large = self._fleet.n >= self._large
