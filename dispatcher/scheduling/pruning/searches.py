@@ -20,31 +20,25 @@ from dispatcher.scheduling.pruning.pruned_search import PrunedSearch, SearchSetu
 from dispatcher.scheduling.pruning.upper_bounds import UpperBounds
 
 LARGE = 1 << 14  # rows
-_LEAST_ASKED, _MOST_ASKED, _ROWS_ASKED = 16, 1024, 1 << 22  # what a plugin answers may hold a few bytes a row
+_MOST_SILENT, _LEAST_HEARD, _ROWS_HEARD = 4096, 16, 1 << 21
 _MOST_TABLES = 4
 _MOST_MET, _WORTH_CACHING = 4096, 4
 
 
 @dataclass(slots=True)
 class _Asked:
-    """Plugins that cannot be bounded, asked for pods alike to them. `heard`: who has something to say, `volatile`: who
-    may say something else while no node changes.
+    """Plugins that cannot be bounded, asked for pods alike to them: those that have something to say, or may have while
+    no node changes.
     """
 
     at: int
     evaluators: list[PluginEvaluator]
-    heard: list[PluginEvaluator]
-    volatile: list[PluginEvaluator]
-
-    @classmethod
-    def of(cls, at: int, evaluators: list[PluginEvaluator]) -> "_Asked":
-        heard = [one for one in evaluators if not one.skipped]
-        return cls(at, evaluators, heard, [one for one in evaluators if _may_change(one)])
 
 
-def _may_change(one: PluginEvaluator) -> bool:
+def _may_speak(one: PluginEvaluator) -> bool:
     seen = one.observed
-    return bool(seen.now or seen.counts or seen.kinds) or one.is_stale(changed=False, touched=True)
+    changes = seen.now or seen.counts or seen.kinds or one.is_stale(changed=False, touched=True)
+    return not one.skipped or bool(changes)
 
 
 class PrunedSearches:
@@ -69,7 +63,8 @@ class PrunedSearches:
         self._known: dict[tuple[Role, Hashable], PluginEvaluator] = {}  # of those
         self._silent: ClusterAnswers | None = None
         self._room = LowCapacityIndex(fleet)
-        self._asked: OrderedDict[tuple[Hashable, ...], _Asked] = OrderedDict()
+        self._silent_pods: OrderedDict[tuple[Hashable, ...], _Asked] = OrderedDict()
+        self._heard_pods: OrderedDict[tuple[Hashable, ...], _Asked] = OrderedDict()
         self._bounds: dict[tuple[Role, ...], UpperBounds] = {}
         self._fitting = FittingRows(fleet, classes.static_answers.partitions)
         self._last: tuple[ClassKey, PrunedSearch] | None = None
@@ -172,25 +167,26 @@ class PrunedSearches:
     def _by_domain(self, key: ClassKey, placed: Placed) -> list[PluginEvaluator] | None:
         """Of those that cannot be bounded, who has something to say: policies by domains; None if others have, too."""
         name, position = tuple([key[role.key_at] for role in self._others]), self._fleet.changes.position
-        known = self._asked.pop(name, None)  # kept again unless somebody fails
-        if known is None:
-            evaluators = due = [PluginEvaluator(role, self._fleet) for role in self._others]
-        else:
-            evaluators = due = known.evaluators
-            if known.at == position:
-                due = [one for one in known.volatile if one.is_stale(changed=False, touched=True)]
-        for one in due:
+        known = self._heard_pods.pop(name, None) or self._silent_pods.pop(name, None)  # kept again unless one fails
+        if known is None or known.at != position:
+            known = _Asked(position, [PluginEvaluator(role, self._fleet) for role in self._others])
+        asked = [one for one in known.evaluators if one.is_stale(changed=False, touched=True)]
+        for one in asked:
             if one.pre_filter(placed) is not None:
                 return None
             one.record_dependencies()
-        if known is None or due:
-            known = _Asked.of(position, evaluators)
-        self._asked[name] = known
-        if len(self._asked) > max(_LEAST_ASKED, min(_MOST_ASKED, _ROWS_ASKED // self._fleet.n)):
-            self._asked.popitem(last=False)
-        if any(one.role.scope is not AnswerScope.DOMAIN for one in known.heard):
-            return None
-        return known.heard
+        if len(asked) == len(self._others):
+            known.evaluators = [one for one in asked if _may_speak(one)]
+        heard = [one for one in known.evaluators if not one.skipped]
+        self._keep(name, known, heard=bool(heard))
+        return None if any(one.role.scope is not AnswerScope.DOMAIN for one in heard) else heard
+
+    def _keep(self, name: tuple[Hashable, ...], asked: _Asked, *, heard: bool) -> None:
+        """What a plugin that is heard has answered may hold a few bytes a row."""
+        kept = self._heard_pods if heard else self._silent_pods
+        kept[name] = asked
+        if len(kept) > (max(_LEAST_HEARD, _ROWS_HEARD // self._fleet.n) if heard else _MOST_SILENT):
+            kept.popitem(last=False)
 
     def _setup(self, static: StaticAnswers, roles: tuple[Role, ...], by_domain: tuple[Role, ...]) -> SearchSetup | None:
         large = self._fleet.n >= self._large
