@@ -1,5 +1,7 @@
 """Names that users and peers see: annotations, labels, finalizers, the scheduler name."""
 
+from functools import lru_cache
+
 PREFIX = "global-dispatcher.io/"
 SCHEDULER_NAME = "global-dispatcher"
 
@@ -99,6 +101,7 @@ def is_reserved(key: str) -> bool:
     return f"{domain}/" == PREFIX or any(domain == name or domain.endswith(f".{name}") for name in _RESERVED_DOMAINS)
 
 
+@lru_cache(maxsize=4096)
 def is_app_label(key: str) -> bool:
     """Whether a label says what a pod is, rather than who made it: those travel with a delegate, the others do not."""
     return key not in GENERATED_LABELS and (key.startswith(_APP_LABELS) or not is_reserved(key))

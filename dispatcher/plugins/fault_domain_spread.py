@@ -41,7 +41,7 @@ from dispatcher.scheduling.framework import (
     Skip,
 )
 from dispatcher.scheduling.framework.domain_counts import LN, CountRules, ExplainPods, Scale, ScoreTerm
-from dispatcher.scheduling.framework.domains import FewAnswers
+from dispatcher.scheduling.framework.domains import CountedAnswers
 from dispatcher.scheduling.framework.lifecycle import RowList
 from dispatcher.scheduling.framework.plugin_args import Args, read_by
 from dispatcher.scheduling.framework.value_columns import fields
@@ -163,7 +163,7 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         hard = self._areas([rule for rule in rules if rule.hard], placed, fleet, strict=True)
         soft = self._areas([rule for rule in rules if not rule.hard], placed, fleet, strict=strict)
         weights = tuple(_weight(int(np.count_nonzero(area.present))) for area in soft)
-        counted = _counted(hard, pod, fleet), _counted(soft, pod, fleet)
+        counted = _counted(hard, fleet), _counted(soft, fleet)
         return _Ground(pod, *counted, weights, strict, as_empty=self._defaulting == APP)
 
     def _alone(self, pod: Pod, fleet: FleetView) -> bool:
@@ -195,15 +195,17 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
 
     def refresh(self, state: _Ground | Refuse | Skip, placed: Placed, fleet: FleetView) -> _Ground | Refuse | Skip:
         """Count anew on the same ground."""
-        if self._defaulting == APP and not isinstance(state, Refuse) and (rules := self._own_rules(placed.pod)):
-            if self._alone(placed.pod, fleet):
-                return SKIP
-            if isinstance(state, Skip):
-                return self._ground(placed, rules, fleet)
+        by_app = self._defaulting == APP and not placed.pod.spread
+        if by_app and isinstance(state, Skip) and (rules := self._own_rules(placed.pod)):
+            return SKIP if self._alone(placed.pod, fleet) else self._ground(placed, rules, fleet)
         if not isinstance(state, _Ground):
             return state
-        hard = _counted([one.area for one in state.hard], placed.pod, fleet)
-        return replace(state, hard=hard, soft=_counted([one.area for one in state.soft], placed.pod, fleet))
+        hard = _counted([one.area for one in state.hard], fleet)
+        soft = _counted([one.area for one in state.soft], fleet)
+        whole = [one.counts for one in soft if by_app and one.area.level == CLUSTER_LEVEL and one.area.counts_all]
+        if not whole[0].any() if whole else self._alone(placed.pod, fleet):
+            return SKIP
+        return _Ground(state.pod, hard, soft, state.weights, state.strict, state.as_empty)
 
     def pre_score_domains(self, state: _Ground, fleet: FleetView, rows: Rows) -> _Ground:
         """Give the soft constraints their weights by the domains of the feasible rows."""
@@ -303,18 +305,16 @@ def _open_rows(placed: Placed, fleet: FleetView) -> Bools | None:
     return None if allowed is None else fleet.nodes.live & allowed[fleet.nodes.cluster]
 
 
-def _counted(areas: Sequence[Area], pod: Pod, fleet: FleetView) -> tuple[Spread, ...]:
-    return tuple(Spread.of(area, pod, fleet) for area in areas)
+def _counted(areas: Sequence[Area], fleet: FleetView) -> tuple[Spread, ...]:
+    return tuple([Spread.of(area, fleet) for area in areas])
 
 
-def _answers(ground: _Ground, rule: Spread, weight: float, heard: float) -> Floats | FewAnswers:
+def _answers(ground: _Ground, rule: Spread, weight: float, heard: float) -> Floats | CountedAnswers:
     """Minus the cost of each domain, and `heard`."""
     free, absent = rule.area.constraint.max_skew - 1, ground.elsewhere(rule) - heard
     if rule.area.level == HOST_LEVEL:
-        held: Floats = rule.counts[rule.held].astype(np.float64)
-        return FewAnswers(
-            len(rule.counts), -(0 * weight + free) - heard, rule.held, -(held * weight + free) - heard, absent
-        )
+        values: Floats = np.arange(int(rule.counts.max(initial=0)) + 1, dtype=np.float64)
+        return CountedAnswers(rule.counts, -(values * weight + free) - heard, absent)
     answers = np.full(len(rule.counts) + 1, absent)
     answers[:-1] = -(rule.counts * weight + free) - heard
     return answers
@@ -329,7 +329,8 @@ def _weighed(ground: _Ground, rows: Rows, alike: Ints | None) -> _Ground:
         found, alike = [codes[whole] for codes in found], None if alike is None else alike[whole]
     hosts = len(found[0]) if alike is None else int(alike.sum())
     sizes = (_size(one.area, codes, hosts) for one, codes in zip(ground.soft, found, strict=True))
-    return replace(ground, weights=tuple(map(_weight, sizes)))
+    weights = tuple([_weight(size) for size in sizes])
+    return ground if weights == ground.weights else replace(ground, weights=weights)
 
 
 def _weight(size: int) -> float:

@@ -75,7 +75,9 @@ def test_few_nodes_looked_at_give_the_places_and_records_that_all_nodes_give(scr
     assert decided(script, large=0) == decided(script, large=10**9)
 
 
-def test_pods_of_one_app_from_all_homes_are_decided_by_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Of each search, whether it found a place."""
     found: list[bool] = []
     select = PrunedSearch._select
 
@@ -85,7 +87,30 @@ def test_pods_of_one_app_from_all_homes_are_decided_by_searches(monkeypatch: pyt
         return decision
 
     monkeypatch.setattr(PrunedSearch, "_select", noted)
+    return found
+
+
+def test_pods_of_one_app_from_all_homes_are_decided_by_searches(searched: list[bool]) -> None:
     one = pod("p").labels(app="u").cpu("100m").placed("a")
     homes = [msgspec.structs.replace(one, home=home) for home in CLUSTERS]
     decided([("pods", placed, 1) for _ in range(3) for placed in homes], large=0)
-    assert found == [True] * 9
+    assert searched == [True] * 9
+
+
+def test_odd_pods_of_an_app_that_is_on_many_hosts_are_decided_by_searches(searched: list[bool]) -> None:
+    odd = [pod("p").labels(app="u").cpu(f"{100 + at}m").placed("a") for at in range(16)]
+    records = decided([("pods", placed, 1) for placed in odd], large=0)
+    assert len({(one["decision"]["cluster"], one["decision"]["node"]) for one in records}) > len(CLUSTERS) * NODES / 8
+    assert searched == [True] * 16
+
+
+def test_compiled_loops_give_the_records_that_numpy_gives(request: pytest.FixtureRequest) -> None:
+    apps = [pod("p").labels(app=app).cpu(f"{100 + at}m") for at in range(9) for app in "uv"]
+    hard = [pod("p").labels(app="u").cpu(f"{200 + at}m").spread("host", 2).spread("zone", 3) for at in range(3)]
+    script = [("pods", one.placed("a"), 1) for one in (*apps, *hard)] + [
+        ("gone", "a", "n3"),
+        ("pods", apps[0].placed("b"), 3),
+    ]
+    plain = decided(script, large=0)
+    request.getfixturevalue("compiled")
+    assert decided(script, large=0) == plain

@@ -21,9 +21,9 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import FactSheet
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Codes, Floats, Ints, Placed
-from dispatcher.scheduling.framework.domain_counts import ExplainPods
+from dispatcher.scheduling.framework.domain_counts import ExplainPods, told_of
 from dispatcher.scheduling.framework.points import guarded
-from dispatcher.scheduling.framework.value_columns import Column, Each, Same, column_of
+from dispatcher.scheduling.framework.value_columns import Column
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import DecisionContext, RecordParts, ScoreColumns, merged
 
@@ -195,16 +195,7 @@ class MergeHistory:
 
     def _extras(self, ats: Sequence[int]) -> dict[str, Column]:
         """What policies by domains have to say of the decisions for pods of these numbers, ascending."""
-        return {name: _told(story, ats) for name, story in self._explainers}
-
-
-def _told(story: ExplainPods, ats: Sequence[int]) -> Column:
-    try:
-        return column_of(story(ats))
-    except Exception as error:  # a decision stands without its comments, too
-        if len(ats) > 1:
-            return Each([_told(story, [at]).values(1)[0] for at in ats])
-        return Same({"error": f"{type(error).__name__}: {error}"[:200]})
+        return {name: told_of(story, ats) for name, story in self._explainers}
 
 
 def _members(layout: BucketLayout, fleet: FleetState) -> Ints:

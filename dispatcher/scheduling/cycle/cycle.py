@@ -6,8 +6,10 @@ A decision is the feasible row of the highest total score, among equals the row 
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from functools import partial
 
 import msgspec
+import numpy as np
 
 from dispatcher.model.pod import PENDING, PodId, template_of
 from dispatcher.model.reasons import Reason, Why
@@ -21,7 +23,9 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations
 from dispatcher.scheduling.framework import CycleState, Placed, Plugin, Profile, Refuse, Skip
 from dispatcher.scheduling.framework.class_keys import ClassKey
-from dispatcher.scheduling.framework.points import Faults, Plan, PluginError, guarded
+from dispatcher.scheduling.framework.domain_counts import told_alone
+from dispatcher.scheduling.framework.domains import DomainPlugin
+from dispatcher.scheduling.framework.points import ExplainingPlugin, Faults, Plan, PluginError, guarded
 from dispatcher.scheduling.pruning.searches import LARGE, PrunedSearches
 from dispatcher.scheduling.records.decision import Decision, Unschedulable, no_place
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers
@@ -253,10 +257,16 @@ class Scheduler(Booking):
             if isinstance(state, Skip):
                 continue
             try:
-                said = guarded(plugin, plugin.explain, state, decision.placed, self.view, decision.row)
-                decision.note(plugin.name, said)
+                decision.note(plugin.name, self._said(plugin, state, decision))
             except PluginError as error:
                 self._faults.note(error)  # a decision stands without its comments, too
+
+    def _said(self, plugin: ExplainingPlugin, state: object, decision: Decision) -> object:
+        """What a plugin says of the place, or, where it can say so of a batch, a function that returns it."""
+        if isinstance(plugin, DomainPlugin) and hasattr(plugin, "explain_batch"):
+            rows = np.asarray([decision.row], dtype=np.intp)
+            return partial(told_alone, guarded(plugin, plugin.explain_batch, state, rows, self.view))
+        return guarded(plugin, plugin.explain, state, decision.placed, self.view, decision.row)
 
     def would_go(self, pod_id: PodId, placed: Placed) -> Decision | None:
         """Where a pod of a node would go if it was gone and its controller made it anew; None if nowhere.

@@ -105,8 +105,12 @@ class MatchCounts:
 
     def shift(self, placed: Placed, row: int, domain_of: DomainOf, amount: int) -> None:
         """A pod came to (`amount` 1) or left (-1) a row."""
+        known = dict[Hashable, bool]()  # by set of pods: each is asked once, however many keys it is counted by
         for count in self._index.near(placed.pod):
-            if count.has(placed, self._labels_of):
+            name = count.pods.name
+            if (has := known.get(name)) is None:
+                has = known[name] = count.has(placed, self._labels_of)
+            if has:
                 count.add(domain_of(count.key, row), amount)
 
     def shift_all(self, like: Placed, rows: RowList, domains_of: DomainsOf, amount: int) -> None:

@@ -12,10 +12,26 @@ from typing import Any
 import numpy as np
 
 from dispatcher.scheduling.framework.fleet_view import Bools, Floats, Ints, SmallInts
-from dispatcher.scheduling.framework.value_columns import Column
+from dispatcher.scheduling.framework.value_columns import Column, Each, Same, column_of
 
 # numbers of pods in a batch, ascending -> for each, plain JSON values about its decision; faster as a column
 ExplainPods = Callable[[Sequence[int]], Column | Sequence[Mapping[str, Any]]]
+
+
+def told_of(story: ExplainPods, ats: Sequence[int]) -> Column:
+    """What it says of pods of these numbers; an error where it fails: a decision stands without its comments, too."""
+    try:
+        return column_of(story(ats))
+    except Exception as error:
+        if len(ats) > 1:
+            return Each([told_of(story, [at]).values(1)[0] for at in ats])
+        return Same({"error": f"{type(error).__name__}: {error}"[:200]})
+
+
+def told_alone(story: ExplainPods) -> Mapping[str, Any]:
+    """The same of the only pod of a batch."""
+    found: Mapping[str, Any] = told_of(story, [0]).values(1)[0]
+    return found
 
 
 class Scale(enum.IntEnum):

@@ -16,14 +16,15 @@ from dispatcher.scheduling.framework.plugin import Depends, Filter, S, S_contra,
 
 
 @dataclass(frozen=True, eq=False)
-class FewAnswers:
-    """Answers about so many domains of which nearly all are alike, as of hosts: `usual`, but `values` for the codes of
-    `others` (ascending), and `absent` for code -1. It is indexed by codes, as an array of answers is.
+class CountedAnswers:
+    """Answers about hosts that rest on one whole number of each: `values[counts[code]]`, and `absent` for code -1.
+
+    It is indexed by codes, as an array of answers is.
+
+    `counts` [domains] from 0 up, of as many hosts as there are rows; `values` [highest count + 1].
     """
 
-    size: int
-    usual: float
-    others: NDArray[np.intp]
+    counts: Ints
     values: Floats
     absent: float
 
@@ -33,10 +34,8 @@ class FewAnswers:
 
     @cached_property
     def whole(self) -> Floats:
-        """[size + 1] the same as an array."""
-        found = np.full(self.size + 1, self.usual)
-        found[self.others], found[-1] = self.values, self.absent
-        return found
+        """[domains + 1] the same as an array."""
+        return np.append(self.values[self.counts], self.absent)
 
 
 @dataclass(frozen=True)
@@ -45,11 +44,11 @@ class Part:
 
     `domain`: [n] the row's domain code, -1 unknown (`fleet.topology.domain(key)`). `answers`: [domains + 1] by code;
     the last entry is what code -1 gets. For a filter: uint16, 0 or a code of `fleet.reasons`. For a score:
-    float64 raw score, or FewAnswers.
+    float64 raw score, or CountedAnswers.
     """
 
     domain: SmallInts
-    answers: NDArray[Any] | FewAnswers
+    answers: NDArray[Any] | CountedAnswers
 
 
 @kernel("wholes floats out")
@@ -121,7 +120,7 @@ class DomainPlugin(Filter[S], Score[S]):
         """[len(rows)] the sum of the parts."""
         raw = np.zeros(len(fleet.nodes.live[rows]))
         for part in self.score_parts(state, fleet):
-            answers = part.answers.whole if isinstance(part.answers, FewAnswers) else part.answers
+            answers = part.answers.whole if isinstance(part.answers, CountedAnswers) else part.answers
             add_answers(answers, part.domain[rows], raw)
         return raw
 

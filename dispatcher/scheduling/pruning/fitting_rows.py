@@ -1,29 +1,61 @@
 """How many rows of each group the shared filters let pass: counted once for all pods, until a node changes."""
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dispatcher.scheduling.equivalence.partitions import Partition, Partitions
 from dispatcher.scheduling.equivalence.static_answers import StaticColumn, StaticFilters
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Ints
+from dispatcher.scheduling.framework import Codes, Ints, SmallInts
+from dispatcher.scheduling.framework.kernels import kernel
 
 _KEPT = 16
+_WIDEST = 1 << 16  # groups: with more, going by groups saves nothing
 _Names = tuple[object, ...]
 
 
 @dataclass(frozen=True)
 class Fitting:
-    """[groups] how many rows fit, and the first of them. `kept`: what this was made of, so that nothing else can come
-    to have the same id.
+    """Groups of rows, `width` names of them; some name no row that fits.
+
+    `group` [n] of each row; `names`, ascending: the groups in which rows fit, `counts` how many, `first` one of them.
     """
 
+    group: SmallInts
+    width: int
+    names: RowList
     counts: Ints
     first: RowList
-    kept: tuple[Partition, tuple[StaticColumn, ...]]
+
+    @classmethod
+    def of(cls, group: SmallInts, counts: Ints, first: RowList) -> "Fitting":
+        """`counts`, `first`: of all names."""
+        names = np.flatnonzero(counts)
+        return cls(group, len(counts), names, counts[names], first[names])
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """`made_of`: so that nothing else can come to have the same id."""
+
+    found: Fitting
+    made_of: tuple[Partition, tuple[StaticColumn, ...]]
+
+
+@kernel("wholes ints int marks out_wholes out_ints out_ints")
+def _split(group, numbers, width, refused, found, counts, first):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
+    """The group of each row when `numbers` tell rows apart, too; of each, how many rows fit, and the last of them."""
+    for row in range(len(group)):
+        name = group[row] * width + numbers[row]
+        found[row] = name
+        if refused[row] == 0:
+            counts[name] += 1
+            first[name] = row
 
 
 class FittingRows:
@@ -32,7 +64,7 @@ class FittingRows:
     def __init__(self, fleet: FleetState, partitions: Partitions) -> None:
         self.fleet, self.partitions = fleet, partitions
         self._at = -1
-        self._kept: OrderedDict[_Names, Fitting] = OrderedDict()
+        self._kept: OrderedDict[_Names, _Kept] = OrderedDict()
         self._clusters: tuple[Ints, RowList, Ints] | None = None
 
     def of(self, partition: Partition, filters: StaticFilters) -> Fitting:
@@ -46,10 +78,26 @@ class FittingRows:
             rows = np.flatnonzero(filters.first[: self.fleet.n] == 0)
             groups = partition.group[rows]
             first = np.zeros(partition.size, dtype=np.intp)
-            first[groups[::-1]] = rows[::-1]
+            first[groups] = rows
             counts = np.bincount(groups, minlength=partition.size)
-            found = self._kept[name] = Fitting(counts, first, (partition, filters.columns))
-        return found
+            found = self._kept[name] = _Kept(Fitting.of(partition.group, counts, first), (partition, filters.columns))
+        return found.found
+
+    def split(
+        self, base: Fitting, filters: StaticFilters, numbers: Sequence[tuple[Ints, int]]
+    ) -> tuple[Fitting, list[NDArray[np.int64]]] | None:
+        """`base` when `numbers` tell rows apart, too: [n] each, from 0 up to below a width; None if that is too fine.
+        And what it was made of, by name: the base's names, and each of the numbers.
+        """
+        codes = [base.names]
+        for one, width in numbers:
+            if base.width * width > _WIDEST:
+                return None
+            coarse, base = base.names, _finer(base, one, width, filters.first[: self.fleet.n])
+            parents, told = np.divmod(base.names, width)
+            at = np.searchsorted(coarse, parents)
+            codes = [*[before[at] for before in codes], told]
+        return base, codes
 
     def of_clusters(self) -> tuple[Ints, RowList]:
         """The clusters that have nodes, by index, and a row of each."""
@@ -78,3 +126,17 @@ class FittingRows:
             self._kept.clear()
             self._clusters = None
             self._at = self.fleet.changes.position
+
+
+def _finer(base: Fitting, numbers: Ints, width: int, refused: Codes) -> Fitting:
+    counts = np.zeros(base.width * width, dtype=np.int64)
+    first = np.zeros(len(counts), dtype=np.int64)
+    if _split.fast is not None:
+        group = np.empty(len(base.group), dtype=np.int32)
+        _split.fast(base.group, numbers, width, refused, group, counts, first)
+    else:
+        group = (base.group * np.int32(width) + numbers).astype(np.int32)
+        rows = np.flatnonzero(refused == 0)
+        np.add.at(counts, group[rows], 1)
+        first[group[rows]] = rows
+    return Fitting.of(group, counts, first)

@@ -263,7 +263,7 @@ class PrunedSearch(Selector):
         if terms is None:
             known = GroupPoints(np.zeros(1, dtype=np.float32), np.zeros(len(static), dtype=np.int32))
         else:
-            known, loose = terms.upper_bounds(), distinct(loose, terms.alone)
+            known = terms.upper_bounds()
         return bounds.row_bounds(static, known, least_expected(placed), loose), loose
 
     def _best_two(self, placed: Placed, bounds: UpperBounds, *, refuses: bool) -> _Found | None:
@@ -309,7 +309,7 @@ class PrunedSearch(Selector):
             for evaluator, scores in zip(self._scorers, raw, strict=True):
                 finite(evaluator.role.plugin, scores[first == 0])
         if self._terms is not None:
-            total += self._terms.points[self._terms.groups(rows)]
+            total += self._terms.points_of(rows)
         return _Found(None if isinstance(rows, slice) else rows, total, raw, two_best(total, fleet.rank[rows]))
 
     def _joined(self, one: _Found, other: _Found) -> _Found:
@@ -326,27 +326,25 @@ class PrunedSearch(Selector):
         raws, normals = [], []
         for at in found.best:
             if at >= 0:
-                row, setup = found.row(at), self._setup
-                raw = [self._raw(one, found, at, row) for one in setup.scored]
+                row, setup, terms = found.row(at), self._setup, self._terms
+                group = 0 if terms is None else terms.group_of(row)
+                raw = [self._raw(one, found, at, row, group) for one in setup.scored]
                 normal = raw.copy()
-                for place, one in enumerate(setup.scored if self._terms is not None else ()):
-                    if isinstance(one, Role) and self._terms is not None:
-                        normal[place] = self._terms.normal[one.score_at].item(self._group(row))
+                for place, one in enumerate(setup.scored if terms is not None else ()):
+                    if isinstance(one, Role) and terms is not None:
+                        normal[place] = terms.normal[one.score_at].item(group)
                 for place, scores, normalized in setup.common:
                     raw[place], normal[place] = scores, normalized
                 raws.append(raw)
                 normals.append(normal)
         return Scores(*self._setup.names, raws[0], normals[0], normals[1] if len(normals) > 1 else None)
 
-    def _raw(self, one: StaticColumn | Role | int, found: _Found, at: int, row: int) -> float:
+    def _raw(self, one: StaticColumn | Role | int, found: _Found, at: int, row: int, group: int) -> float:
         if isinstance(one, int):
             return found.raw[one].item(at)
         if isinstance(one, Role):
-            return 0.0 if self._terms is None else self._terms.raw[one.score_at].item(self._group(row))
+            return 0.0 if self._terms is None else self._terms.raw[one.score_at].item(group)
         return one.raw_at(row)
-
-    def _group(self, row: int) -> int:
-        return 0 if self._terms is None else self._terms.groups(np.asarray([row])).item()
 
     def explainers(self) -> Explainers:
         """Policies by fault domain."""

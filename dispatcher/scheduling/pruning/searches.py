@@ -20,22 +20,25 @@ from dispatcher.scheduling.pruning.pruned_search import PrunedSearch, SearchSetu
 from dispatcher.scheduling.pruning.upper_bounds import UpperBounds
 
 LARGE = 1 << 14  # rows
-_MOST_SKIPPED = 4096
+_MOST_SILENT, _LEAST_HEARD, _ROWS_HEARD = 4096, 16, 1 << 21
 _MOST_TABLES = 4
 _MOST_MET, _WORTH_CACHING = 4096, 4
 
 
 @dataclass(slots=True)
-class _Skipped:
-    """Plugins that have nothing to say about pods alike to them. `volatile`: those who may change their minds."""
+class _Asked:
+    """Plugins that cannot be bounded, asked for pods alike to them: those that have something to say, or may have while
+    no node changes.
+    """
 
     at: int
-    volatile: list[PluginEvaluator]
+    evaluators: list[PluginEvaluator]
 
-    def holds(self, fleet: FleetState) -> bool:
-        """Whether they still have nothing to say."""
-        same = self.at == fleet.changes.position
-        return same and not any(one.is_stale(changed=False, touched=True) for one in self.volatile)
+
+def _may_speak(one: PluginEvaluator) -> bool:
+    seen = one.observed
+    changes = seen.now or seen.counts or seen.kinds or one.is_stale(changed=False, touched=True)
+    return not one.skipped or bool(changes)
 
 
 class PrunedSearches:
@@ -60,7 +63,8 @@ class PrunedSearches:
         self._known: dict[tuple[Role, Hashable], PluginEvaluator] = {}  # of those
         self._silent: ClusterAnswers | None = None
         self._room = LowCapacityIndex(fleet)
-        self._skipped: dict[tuple[Hashable, ...], _Skipped] = {}
+        self._silent_pods: OrderedDict[tuple[Hashable, ...], _Asked] = OrderedDict()
+        self._heard_pods: OrderedDict[tuple[Hashable, ...], _Asked] = OrderedDict()
         self._bounds: dict[tuple[Role, ...], UpperBounds] = {}
         self._fitting = FittingRows(fleet, classes.static_answers.partitions)
         self._last: tuple[ClassKey, PrunedSearch] | None = None
@@ -162,29 +166,27 @@ class PrunedSearches:
 
     def _by_domain(self, key: ClassKey, placed: Placed) -> list[PluginEvaluator] | None:
         """Of those that cannot be bounded, who has something to say: policies by domains; None if others have, too."""
-        fleet, name = self._fleet, tuple([key[role.key_at] for role in self._others])
-        known = self._skipped.get(name)
-        if known is not None and known.holds(fleet):
-            return []
-        volatile, heard = list[PluginEvaluator](), list[PluginEvaluator]()
-        for role in self._others:
-            evaluator = PluginEvaluator(role, self._fleet)
-            if evaluator.pre_filter(placed) is not None:
+        name, position = tuple([key[role.key_at] for role in self._others]), self._fleet.changes.position
+        known = self._heard_pods.pop(name, None) or self._silent_pods.pop(name, None)  # kept again unless one fails
+        if known is None or known.at != position:
+            known = _Asked(position, [PluginEvaluator(role, self._fleet) for role in self._others])
+        asked = [one for one in known.evaluators if one.is_stale(changed=False, touched=True)]
+        for one in asked:
+            if one.pre_filter(placed) is not None:
                 return None
-            if not evaluator.skipped:
-                if role.scope is not AnswerScope.DOMAIN:
-                    return None
-                heard.append(evaluator)
-            evaluator.record_dependencies()
-            seen = evaluator.observed
-            if seen.now or seen.counts or seen.kinds or evaluator.is_stale(changed=False, touched=True):
-                volatile.append(evaluator)
-        if heard:
-            return heard
-        if len(self._skipped) >= _MOST_SKIPPED:
-            self._skipped.clear()
-        self._skipped[name] = _Skipped(fleet.changes.position, volatile)
-        return heard
+            one.record_dependencies()
+        if len(asked) == len(self._others):
+            known.evaluators = [one for one in asked if _may_speak(one)]
+        heard = [one for one in known.evaluators if not one.skipped]
+        self._keep(name, known, heard=bool(heard))
+        return None if any(one.role.scope is not AnswerScope.DOMAIN for one in heard) else heard
+
+    def _keep(self, name: tuple[Hashable, ...], asked: _Asked, *, heard: bool) -> None:
+        """What a plugin that is heard has answered may hold a few bytes a row."""
+        kept = self._heard_pods if heard else self._silent_pods
+        kept[name] = asked
+        if len(kept) > (max(_LEAST_HEARD, _ROWS_HEARD // self._fleet.n) if heard else _MOST_SILENT):
+            kept.popitem(last=False)
 
     def _setup(self, static: StaticAnswers, roles: tuple[Role, ...], by_domain: tuple[Role, ...]) -> SearchSetup | None:
         large = self._fleet.n >= self._large

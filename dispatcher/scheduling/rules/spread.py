@@ -17,13 +17,12 @@ from dispatcher.scheduling.framework import Bools, FleetView, Ints, SmallInts
 from dispatcher.scheduling.framework.domain_counts import MaxCount, RuleCount
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.lifecycle import RowList
-from dispatcher.scheduling.framework.pod_sets import selector_key
+from dispatcher.scheduling.framework.pod_sets import PodSet, pods_beside, selector_key
 from dispatcher.scheduling.framework.value_columns import Column, Same, fields, numbers, picked
 from dispatcher.scheduling.rules.eligibility import topology_key
 
 _SHOWN_DOMAINS = 16
 _MOST_AREAS = 32
-_MANY_DOMAINS = 4096
 
 
 @dataclass(frozen=True)
@@ -48,8 +47,25 @@ class Domains:
         """The first of these."""
         return np.flatnonzero(self.present)[:_SHOWN_DOMAINS]
 
-    def names_of(self, codes: Sequence[int], fleet: FleetView) -> dict[int, tuple[str, ...]]:
-        """What domains are called, in parts: (cluster, node) of hosts."""
+    @cached_property
+    def shown_codes(self) -> list[int]:
+        """The same as a list."""
+        codes: list[int] = self.shown.tolist()
+        return codes
+
+    def names_of(self, codes: Sequence[int], fleet: FleetView) -> Mapping[int, tuple[str, ...]]:
+        """What these domains and the shown ones are called, in parts: (cluster, node) of hosts."""
+        names = self._names
+        if not names:  # no domain's name changes as long as no node does
+            names.update(self._named(self.shown_codes, fleet))
+        other = [code for code in codes if code not in names]
+        return {**names, **self._named(other, fleet)} if other else names
+
+    @cached_property
+    def _names(self) -> dict[int, tuple[str, ...]]:
+        return {}
+
+    def _named(self, codes: Sequence[int], fleet: FleetView) -> dict[int, tuple[str, ...]]:
         if self.level == HOST_LEVEL:  # not domain_values: it would name every node of the fleet for the sake of a few
             return dict(zip(codes, fleet.nodes.names_of(codes), strict=True))
         values = fleet.topology.domain_values(self.level)
@@ -67,13 +83,14 @@ class Domains:
 
 @dataclass(frozen=True)
 class Area:
-    """One constraint on the domains of its level. `own` is 1 if the pod matches its own selector, so that it adds to
-    what is counted.
+    """One constraint on the domains of its level; it counts `pods`. `own` is 1 if the pod matches its own selector, so
+    that it adds to what is counted.
     """
 
     constraint: SpreadConstraint
     domains: Domains
     own: int
+    pods: PodSet
 
     @property
     def level(self) -> str:
@@ -96,20 +113,24 @@ class Area:
         return self.domains.size >= max(self.constraint.min_domains, 1)
 
     @property
+    def counts_all(self) -> bool:
+        """Whether pods on all nodes count that have a domain."""
+        return self.domains.counted is None
+
+    @property
     def vain(self) -> bool:
         """An empty selector matches no pod that is placed (as in kube-scheduler)."""
         selector = self.constraint.selector
         return selector is not None and not selector.match_labels and not selector.match_expressions
 
-    def counts(self, pod: Pod, fleet: FleetView) -> Ints:
+    def counts(self, fleet: FleetView) -> Ints:
         """[domains] matching pods."""
-        selector = self.constraint.selector
         if self.vain:
             return np.zeros(len(self.present), dtype=np.int64)
         counted = self.domains.counted
         if counted is None:
-            return fleet.topology.count_matching(pod, selector, self.level)
-        by_row = fleet.topology.count_matching(pod, selector, HOST_LEVEL)[counted]
+            return fleet.affinity.count_in(self.pods, self.level)
+        by_row = fleet.affinity.count_in(self.pods, HOST_LEVEL)[counted]
         found = np.bincount(self.domain[counted], weights=by_row, minlength=len(self.present))
         counts: Ints = found.astype(np.int64)
         return counts
@@ -117,30 +138,33 @@ class Area:
 
 @dataclass(frozen=True)
 class Spread:
-    """One constraint as things stand: [domains] matching pods, and the domains that hold any, ascending.
+    """One constraint as things stand: [domains] matching pods.
 
-    `least` is the least count over the eligible domains, 0 while there are fewer than `min_domains`.
+    `least` is the least count over the eligible domains, 0 while there are fewer than `min_domains`; of a soft
+    constraint nobody asks for it.
     """
 
     area: Area
     counts: Ints
-    held: RowList
     least: int
 
     @classmethod
-    def of(cls, area: Area, pod: Pod, fleet: FleetView) -> "Spread":
+    def of(cls, area: Area, fleet: FleetView) -> "Spread":
         """Count anew."""
-        counts = area.counts(pod, fleet)
-        held = _held(counts)
-        return cls(area, counts, held, _least(area, counts, held, []) if area.enough else 0)
+        counts = area.counts(fleet)
+        return cls(area, counts, _least(area, counts, []) if area.constraint.hard and area.enough else 0)
+
+    @property
+    def more(self) -> int:
+        """What one more pod of the class adds, where it counts."""
+        return 0 if self.area.vain else self.area.own
 
     @property
     def domain_count(self) -> RuleCount:
         """The counts, and what one more pod of the class adds."""
         area = self.area
-        more = 0 if area.vain else area.own
         return RuleCount(
-            area.domain, self.counts, more, by_host=area.level == HOST_LEVEL, counted=area.domains.counting
+            area.domain, self.counts, self.more, by_host=area.level == HOST_LEVEL, counted=area.domains.counting
         )
 
     def max_count(self, code: int, elsewhere: int) -> MaxCount:
@@ -161,55 +185,48 @@ class Spread:
 
     def story(self, rows: RowList, fleet: FleetView) -> "SpreadStory":
         """The records of pods of the class that go to `rows`, one after the other."""
-        area, domains, more = self.area, self.area.domains, self.domain_count.more
+        area, domains, more = self.area, self.area.domains, self.more
         chosen = area.domain[rows]
-        met = chosen[chosen >= 0]
-        if len(met) > 1:
-            met = np.sort(met)
-            met = met[np.flatnonzero(np.diff(met, prepend=-1))]  # each once: np.unique takes several times as long
-        codes = np.concatenate([met, domains.shown])
-        met = met[area.present[met]]
+        found = sorted({code for code in chosen.tolist() if code >= 0})
+        met = [code for code in found if area.present.item(code)]
         return SpreadStory(
             area.constraint,
             chosen,
             np.where(chosen >= 0, more if domains.counting is None else domains.counting[rows] * more, 0),
-            codes,
-            self.counts[codes],
-            domains.names_of(codes.tolist(), fleet),
-            domains.shown.tolist(),
+            {
+                **dict(zip(domains.shown_codes, self.counts[domains.shown].tolist(), strict=True)),
+                **{code: self.counts.item(code) for code in found},
+            },
+            domains.names_of(found, fleet),
+            domains.shown_codes,
             domains.size,
-            met.tolist(),
-            _least(area, self.counts, self.held, met) if len(met) < domains.size else None,
+            met,
+            _least(area, self.counts, met) if len(met) < domains.size else None,
             enough=area.enough,
         )
 
 
-@kernel("ints out_ints")
-def _find_held(counts, found):  # type: ignore[no-untyped-def]
-    """How many domains hold any; these are found, as far as there is room for them."""
-    held = 0
+@kernel("ints bools ints")
+def _find_least(counts, present, left_out):  # type: ignore[no-untyped-def]
+    """The least count over the domains that are present, but those left out."""
+    least = np.iinfo(np.int64).max
     for domain in range(len(counts)):
-        if counts[domain] != 0:
-            if held < len(found):
-                found[held] = domain
-            held += 1
-    return held
+        if present[domain] and counts[domain] < least:
+            out = False
+            for other in left_out:
+                out = out or other == domain
+            if not out:
+                least = counts[domain]
+                if least <= 0:
+                    break
+    return least
 
 
-def _held(counts: Ints) -> RowList:
-    """The domains that hold any, ascending."""
-    if _find_held.fast is not None and len(counts) >= _MANY_DOMAINS:
-        found = np.empty(_MANY_DOMAINS, dtype=np.intp)
-        held = _find_held.fast(np.ascontiguousarray(counts), found)
-        if held <= len(found):
-            return found[:held]
-    return np.flatnonzero(counts)
-
-
-def _least(area: Area, counts: Ints, held: RowList, left_out: SmallInts | list[int]) -> int:
+def _least(area: Area, counts: Ints, left_out: list[int]) -> int:
     """The least count over the eligible domains but these eligible ones, which must leave some."""
-    if len(held) < area.domains.size - len(left_out):  # fewer than these domains hold any
-        return 0
+    if _find_least.fast is not None:
+        found: int = _find_least.fast(counts, area.present, np.asarray(left_out, dtype=np.int64))
+        return found
     others = area.present.copy()
     others[left_out] = False
     return int(counts[others].min())
@@ -219,27 +236,21 @@ def _least(area: Area, counts: Ints, held: RowList, left_out: SmallInts | list[i
 class SpreadStory:
     """What a constraint had to say of each pod of a batch; it holds no more than that takes, for it is kept long.
 
-    `chosen`, `adds`: by pod, the domain it went to (-1 unknown) and what it adds there. `codes`: these domains and the
-    `shown` ones, with what they `held` before the first pod, and `names` (of a host: cluster and node). `met`: the
-    eligible ones among the chosen; `least_else`: the least count of the other eligible ones, None without any.
+    `chosen`, `adds`: by pod, the domain it went to (-1 unknown) and what it adds there. `counts`, `names` (of a host:
+    cluster and node): of these domains and of the `shown` ones before the first pod. `met`: the eligible ones among the
+    chosen; `least_else`: the least count of the other eligible ones, None without any.
     """
 
     constraint: SpreadConstraint
     chosen: SmallInts
     adds: Ints
-    codes: RowList
-    held: Ints
+    counts: Mapping[int, int]
     names: Mapping[int, tuple[str, ...]]
     shown: Sequence[int]
     domains: int
     met: Sequence[int]
     least_else: int | None
     enough: bool
-
-    @cached_property
-    def counts(self) -> Mapping[int, int]:
-        """What the domains held before the first pod."""
-        return dict(zip(self.codes.tolist(), self.held.tolist(), strict=True))
 
     def told(self, ats: Sequence[int]) -> Column:
         """What there was to say when pods of these numbers, ascending, were decided."""
@@ -295,7 +306,11 @@ class SpreadStory:
 
 def area_of(one: SpreadConstraint, pod: Pod, fleet: FleetView, eligible: Bools) -> Area:
     """A constraint of `pod` on the nodes; `eligible`: [n] the live rows whose pods and domains have a part in it."""
-    return Area(one, _domains_of(topology_key(one.key, pod), fleet, eligible), int(counts_itself(one, pod)))
+    return _area(one, pod, _domains_of(topology_key(one.key, pod), fleet, eligible))
+
+
+def _area(one: SpreadConstraint, pod: Pod, domains: Domains) -> Area:
+    return Area(one, domains, int(counts_itself(one, pod)), pods_beside(pod, one.selector))
 
 
 def _domains_of(level: str, fleet: FleetView, eligible: Bools) -> Domains:
@@ -344,7 +359,7 @@ class KnownAreas:
         self._known[level, levels, selection] = found
         if len(self._known) > _MOST_AREAS:
             self._known.popitem(last=False)
-        return Area(one, found, int(counts_itself(one, pod)))
+        return _area(one, pod, found)
 
 
 def with_domains(fleet: FleetView, levels: Sequence[str], base: Bools | None = None) -> Bools:
