@@ -231,6 +231,45 @@ def test_what_cannot_work_is_refused_by_name(helm: Helm, values: dict[str, Any],
         helm.template("dispatcher", given)
 
 
+RAY_ALONE: dict[str, Any] = {"config": {"clusters": [{"name": "east"}]}}
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (
+            {**ACTORS, "config": {**ACTORS["config"], "gateway": {"actors": 2, "port": 6380}}},
+            "ray.ports.nodeManager: 6380 is config.gateway.port, too",
+        ),
+        (
+            {**ACTORS, "config": {**ACTORS["config"], "gateway": {"actors": 2, "port": 10149}}},
+            "config.gateway.port: 10149 is one of ray.ports.minWorker to maxWorker, 10100 to 10149",
+        ),
+        (
+            {**RAY_ALONE, "ray": {"ports": {"gcs": 7480}}},
+            "ray.ports.gcs: 7480 is config.http.port, too",
+        ),
+        ({**RAY_ALONE, "ray": {"ports": {"gcs": 6381}}}, "ray.ports.objectManager: 6381 is ray.ports.gcs, too"),
+        ({**RAY_ALONE, "ray": {"ports": {"maxWorker": 10099}}}, "minWorker: 10100 is above ray.ports.maxWorker, 10099"),
+        (
+            {"config": {"clusters": EAST_WEST, "gateway": {"port": 7480}}},
+            "config.http.port: 7480 is config.gateway.port, too",
+        ),
+    ],
+    ids=["node's", "a worker's", "the dispatcher's", "two of Ray's", "no worker's", "without Ray"],
+)
+def test_a_port_that_two_would_listen_on_is_refused_by_both_names(
+    helm: Helm, values: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(HelmError, match=words):
+        helm.template("dispatcher", values)
+
+
+def test_ports_of_a_ray_that_is_not_there_are_nobodys(helm: Helm) -> None:
+    values = {"config": {"clusters": EAST_WEST, "gateway": {"port": 6380}}}
+    assert helm.template("dispatcher", values)
+
+
 def test_the_notes_name_one_host_and_both_secrets_of_ray(helm: Helm, tmp_path: Path) -> None:
     file = tmp_path / "values.yaml"
     file.write_text(yaml.safe_dump({**ACTORS, "replicas": 2}))

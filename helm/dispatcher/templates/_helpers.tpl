@@ -138,6 +138,7 @@ seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 {{- end -}}
 {{- include "dispatcher.checkRay" . -}}
+{{- include "dispatcher.checkPorts" . -}}
 {{- $known := list -}}
 {{- range $name, $profile := .Values.profiles -}}
 {{- if $profile -}}{{- $known = append $known (printf "profiles/%s.yaml" $name) -}}{{- end -}}

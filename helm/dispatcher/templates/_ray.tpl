@@ -189,6 +189,27 @@ tolerations: {{- toYaml . | nindent 2 }}
 {{- end -}}
 {{- end -}}
 
+{{- /* A dispatcher, and a gateway actor, listen at the address of the Ray node beside them: no port can be of two. */ -}}
+{{- define "dispatcher.checkPorts" -}}
+{{- $ports := dict "config.http.port" .Values.config.http.port -}}
+{{- if include "dispatcher.dialledIn" . -}}{{- $_ := set $ports "config.gateway.port" .Values.config.gateway.port -}}{{- end -}}
+{{- $first := 0 -}}{{- $last := 0 -}}
+{{- if include "dispatcher.needsRay" . -}}
+{{- $first = int .Values.ray.ports.minWorker -}}{{- $last = int .Values.ray.ports.maxWorker -}}
+{{- if gt $first $last -}}{{- fail (printf "ray.ports.minWorker: %d is above ray.ports.maxWorker, %d" $first $last) -}}{{- end -}}
+{{- range $name, $port := omit .Values.ray.ports "minWorker" "maxWorker" -}}{{- $_ := set $ports (printf "ray.ports.%s" $name) $port -}}{{- end -}}
+{{- end -}}
+{{- $taken := dict -}}
+{{- range $name, $port := $ports -}}
+{{- $number := int $port -}}
+{{- with get $taken (toString $number) -}}{{- fail (printf "%s: %d is %s, too: give each a port of its own" $name $number .) -}}{{- end -}}
+{{- if and (ge $number $first) (le $number $last) -}}
+{{- fail (printf "%s: %d is one of ray.ports.minWorker to maxWorker, %d to %d: give it a port of its own" $name $number $first $last) -}}
+{{- end -}}
+{{- $_ := set $taken (toString $number) $name -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* For a NetworkPolicy: a Ray node's ports, and those of its workers as one range. */ -}}
 {{- define "dispatcher.rayPorts" -}}
 {{- $ports := .Values.ray.ports -}}
