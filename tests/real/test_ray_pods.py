@@ -76,6 +76,7 @@ class Site:
         self._made = 0
         self._led: list[tuple[str, int]] | None = None
         self.begun_again: list[tuple[str, str]] = []
+        self._unready: dict[Pod, float] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._proxy = threading.Thread(target=self._follow, daemon=True)
@@ -115,9 +116,25 @@ class Site:
                         self.begun_again.append((one.name, name))
                         one.start(name, self.hosts)
             ready = [one for one in pods if one.name in GATEWAYS and one.probe("ray-gateway", "readinessProbe")]
+            self._begin_overdue([one for one in pods if one.name in GATEWAYS], ready)
             if (led := [(one.place.address, 7443) for one in ready]) != self._led:
                 self.network.lead(SERVICE, 7443, led)
                 self._led = led
+
+    def _begin_overdue(self, gateways: list[Pod], ready: list[Pod]) -> None:
+        """Their liveness probe asks what their readiness probe does, and has more patience."""
+        for one in gateways:
+            told = one.containers["ray-gateway"]["livenessProbe"]
+            since = self._unready.setdefault(one, time.monotonic())
+            if one in ready:
+                del self._unready[one]
+            elif time.monotonic() - since > told["periodSeconds"] * told["failureThreshold"]:
+                with self._lock:
+                    if one.running:
+                        one.kill("ray-gateway")
+                        one.start("ray-gateway", self.hosts)
+                        self.begun_again.append((one.name, "ray-gateway"))
+                del self._unready[one]
 
     def start(self, name: str, container: str) -> None:
         """A container, also one that was killed."""

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import httpx
 
+from localfleet.controlplane.guard import GUARD
 from localfleet.controlplane.plane import ControlPlane
 from tests.charts.rendering import NAMESPACE, Object, of_kind
 from tests.real.cluster.network import Network
@@ -52,7 +53,7 @@ class Pod:
     ) -> None:
         template = workload["spec"]["template"]
         self.workload, self.spec = workload, template["spec"]
-        self.name = workload["metadata"]["name"]
+        self.name = str(workload["metadata"]["name"])
         if workload["kind"] == "StatefulSet":
             self.name += f"-{number}"
         self._subdomain = workload["spec"].get("serviceName") or self.spec.get("subdomain")
@@ -72,6 +73,7 @@ class Pod:
         if self.spec.get("shareProcessNamespace"):
             words = [*self.place.space.inside, "unshare", "--pid", "--fork", "--kill-child", "sleep", "infinity"]
             self._pause = subprocess.Popen(words, start_new_session=True)
+            GUARD.add(self._pause.pid)
 
     @property
     def containers(self) -> dict[str, Object]:
@@ -176,6 +178,7 @@ class Pod:
         file.write_text(json.dumps(spec))
         words = [sys.executable, "-S", "-m", "tests.real.cluster.container", str(file)]
         made = Process(["env", f"--chdir={ROOT}", *words], self.folder / f"{name}.log", dict(os.environ))
+        GUARD.add(made.pid)
         self.running[name] = made
         return made
 
@@ -273,7 +276,9 @@ class Pod:
             for pid in self.processes(name):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            self.running.pop(name).wait(10)
+            ended = self.running.pop(name)
+            ended.wait(10)
+            GUARD.remove(ended.pid)
 
     def close(self) -> None:
         """Nothing of it runs any more; claims stay."""
@@ -281,6 +286,7 @@ class Pod:
         if self._pause:
             self._pause.kill()
             self._pause.wait()
+            GUARD.remove(self._pause.pid)
         self._window.close()
         for path in self._mounted:
             subprocess.run(["umount", "--lazy", str(path)], check=True)
