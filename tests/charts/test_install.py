@@ -100,7 +100,11 @@ class Install:
         node["command"] = _with_ports(node["command"], node_ports())
         domain = f"dispatcher-ray.{NAMESPACE}.svc"
         names = {f"dispatcher-ray-head-0.{domain}": HEAD_IP, f"dispatcher.{domain}": NODE_IP}
-        paths = {"/etc/global-dispatcher": files, "/var/lib/ray-gcs": self.folder / "gcs", **names}
+        paths: dict[str, Path | str] = {
+            "/etc/global-dispatcher": files,
+            "/var/lib/ray-gcs": self.folder / "gcs",
+            **names,
+        }
         short = [stack.enter_context(tempfile.TemporaryDirectory(prefix="gd-")) for _ in range(2)]
         # What kubelets mount, with the rights of the service account that the release has.
         access = {
@@ -214,7 +218,8 @@ def test_the_pods_pass_the_strictest_pod_security_standard(installed: Install) -
         return {one["metadata"]["labels"]["app.kubernetes.io/name"] for one in pods}
 
     webhook = set() if policies(installed.planes[HOME]) else {"agent-webhook"}
-    eventually(lambda: made(installed.planes[HOME]) == {"dispatcher", "agent"} | webhook, 30)
+    home = {"dispatcher", "dispatcher-ray-head", "agent"}
+    eventually(lambda: made(installed.planes[HOME]) == home | webhook, 30)
     eventually(lambda: made(installed.planes[AWAY]) == {"agent"} | webhook, 30)
 
 
