@@ -5,7 +5,7 @@ The audit log is the judge: nothing that an agent does is refused to it, and it 
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -48,8 +48,18 @@ def _with_ports(command: list[str], ports: dict[str, int]) -> list[str]:
     return [f"{key}={options[key]}" if (key := word.partition("=")[0]) in options else word for word in command]
 
 
-def _blocks(ray: Process) -> bool:
-    return "block forever" in ray.tail()
+def _begin(run: Callable[[], Process], stack: ExitStack) -> None:
+    """Ray, until it has started; begun again, as kubelets do, where a starved machine lets it end before."""
+    for _ in range(5):
+        ray = stack.enter_context(run())
+        eventually(partial(_settled, ray), 60, ray.tail)
+        if ray.code is None:
+            return
+    raise AssertionError(ray.tail())
+
+
+def _settled(ray: Process) -> bool:
+    return "block forever" in ray.tail() or ray.code is not None
 
 
 class Install:
@@ -120,8 +130,8 @@ class Install:
             (node, NODE_IP, short[1], "dispatcher"),
         ):
             log = self.folder / f"{one['name']}.log"
-            started = stack.enter_context(run_container(one, ip, {**paths, "/tmp/ray": folder}, log, name=name))
-            eventually(partial(_blocks, started), 60, started.tail)
+            run = partial(run_container, one, ip, {**paths, "/tmp/ray": folder}, log, name=name)
+            _begin(run, stack)
         return stack.enter_context(run_container(dispatcher, NODE_IP, paths, self.folder / "dispatcher.log"))
 
     def run_agent(self, objects: list[Object], cluster: str, ip: str, stack: ExitStack) -> Process:
