@@ -15,24 +15,24 @@ _PROGRAMS = {
 
 
 def run_container(
-    container: Object, ip: str, paths: Mapping[str, Path], log: Path, before: Sequence[str] = ()
+    container: Object, ip: str, paths: Mapping[str, Path | str], log: Path, before: Sequence[str] = (), name: str = ""
 ) -> Process:
-    """Start it as the pod with this address; `paths` says where the pod's folders are here, `before` are words that
-    come before its command, as of another namespace.
+    """Start it as the pod with this address and name; `paths` says where the pod's folders, and hosts, are here,
+    `before` are words that come before its command, as of another namespace.
     """
-    env = _environment(container, ip)
+    env = {key: _here(value, paths) for key, value in _environment(container, ip, name).items()}
     first, *rest = container["command"]
     words = [_here(_expanded(word, env), paths) for word in rest]
     return Process([*before, *_PROGRAMS[first], *words], log, environment(**env))
 
 
-def _environment(container: Object, ip: str) -> dict[str, str]:
+def _environment(container: Object, ip: str, name: str) -> dict[str, str]:
+    fields = {"status.podIP": ip, "metadata.name": name}
     env: dict[str, str] = {}
     for one in container["env"]:
         source = one.get("valueFrom", {})
         if "fieldRef" in source:
-            assert source["fieldRef"]["fieldPath"] == "status.podIP"
-            env[one["name"]] = ip
+            env[one["name"]] = fields[source["fieldRef"]["fieldPath"]]
         elif "secretKeyRef" in source:
             env[one["name"]] = TOKEN
         else:
@@ -46,7 +46,7 @@ def _expanded(word: str, env: Mapping[str, str]) -> str:
     return word
 
 
-def _here(word: str, paths: Mapping[str, Path]) -> str:
+def _here(word: str, paths: Mapping[str, Path | str]) -> str:
     for there, here in paths.items():
         word = word.replace(there, str(here))
     return word

@@ -107,23 +107,28 @@ def test_an_own_profile_and_quota_arrive(helm: Helm, tmp_path: Path) -> None:
     assert not (folder / "profiles" / "packing.yaml").exists()
 
 
-def test_the_dispatcher_reads_the_mounted_file_and_joins_the_head_beside_it(helm: Helm) -> None:
-    head, dispatcher = containers(of_kind(helm.template("dispatcher"), "Deployment"))
+HEAD = "dispatcher-ray-head-0.dispatcher-ray.global-dispatcher.svc"
+
+
+def test_the_dispatcher_reads_the_mounted_file_and_joins_the_head_by_the_node_beside_it(helm: Helm) -> None:
+    node, dispatcher = containers(of_kind(helm.template("dispatcher"), "Deployment"))
     assert dispatcher["command"] == ["global-dispatcher", "run", "--config", "/etc/global-dispatcher/dispatcher.yaml"]
     env = {one["name"]: one.get("value") for one in dispatcher["env"]}
-    assert env["GLOBAL_DISPATCHER_RAY__ADDRESS"] == "$(POD_IP):6379"
-    assert list(env).index("POD_IP") < list(env).index("GLOBAL_DISPATCHER_RAY__ADDRESS")
-    assert head["restartPolicy"] == "Always"
-    assert {"--head", "--block", "--node-ip-address=$(POD_IP)", "--port=6379", "--num-cpus=0"} <= set(head["command"])
+    assert env["GLOBAL_DISPATCHER_RAY__ADDRESS"] == f"{HEAD}:6379"
+    assert node["restartPolicy"] == "Always"
+    own = "--node-ip-address=dispatcher.dispatcher-ray.global-dispatcher.svc"
+    assert {f"--address={HEAD}:6379", own, "--block", "--num-cpus=0"} <= set(node["command"])
 
 
 def test_the_notes_make_one_token_for_the_whole_fleet_and_name_every_namespace(helm: Helm) -> None:
     example = str(CHARTS / "dispatcher" / "ci" / "example-values.yaml")
     words = ("install", "gd", str(CHARTS / "dispatcher"), "-n", "fleet", "-f", example, "--dry-run=client")
     lines = [line.strip() for line in helm(*words).partition("NOTES:")[2].splitlines()]
-    assert [line for line in lines if "openssl" in line] == ['TOKEN="$(openssl rand -hex 32)"']
-    (create,) = [line for line in lines if "create secret" in line]
-    assert create.endswith('="$TOKEN"')
+    made, given = [line for line in lines if "create secret" in line]
+    assert [line for line in lines if "openssl" in line] == [made]
+    assert made.endswith('="$(openssl rand -hex 32)"')
+    assert given.endswith('="$TOKEN"')
+    assert "ray.address=gd-ray-head-0.gd-ray.fleet.svc:6379" in " ".join(lines)
     commands = [line for line in lines if line.startswith(("kubectl ", "helm ", "global-dispatcher "))]
     assert len(commands) >= 3
     assert all(" -n fleet" in line or "kubectl:#fleet/gd" in line for line in commands)
@@ -159,7 +164,8 @@ def test_where_all_clusters_dial_in_there_is_a_gateway_and_no_ray(helm: Helm) ->
 def test_some_clusters_may_dial_in_beside_others_on_ray(helm: Helm) -> None:
     values = {"config": {"clusters": [{"name": "east", "via": "gateway"}, {"name": "west"}]}}
     objects = helm.template("dispatcher", values)
-    assert [one["name"] for one in containers(of_kind(objects, "Deployment"))] == ["ray-head", "dispatcher"]
+    assert [one["name"] for one in containers(of_kind(objects, "Deployment"))] == ["ray-node", "dispatcher"]
+    assert [one["name"] for one in containers(of_kind(objects, "StatefulSet"))] == ["ray-head"]
     assert len(of_kind(objects, "Service")) == 3
 
 
@@ -173,12 +179,14 @@ def test_the_notes_say_how_clusters_that_dial_in_get_certificates(helm: Helm, tm
 
 
 def test_the_head_fixes_every_port(helm: Helm) -> None:
-    ports = {"gcs": 16379, "nodeManager": 16380, "maxWorker": 20149}
-    head, dispatcher = containers(of_kind(helm.template("dispatcher", {"ray": {"ports": ports}}), "Deployment"))
+    ports = {"gcs": 26379, "nodeManager": 26380, "maxWorker": 20149}
+    objects = helm.template("dispatcher", {"ray": {"ports": ports}})
+    (head,) = containers(of_kind(objects, "StatefulSet"))
+    _, dispatcher = containers(of_kind(objects, "Deployment"))
     given = dict(word.removeprefix("--").split("=") for word in head["command"] if "port=" in word)
     assert given == {
-        "port": "16379",
-        "node-manager-port": "16380",
+        "port": "26379",
+        "node-manager-port": "26380",
         "object-manager-port": "6381",
         "dashboard-agent-grpc-port": "6382",
         "dashboard-agent-listen-port": "6383",
@@ -187,7 +195,7 @@ def test_the_head_fixes_every_port(helm: Helm) -> None:
         "min-worker-port": "10100",
         "max-worker-port": "20149",
     }
-    assert {"name": "GLOBAL_DISPATCHER_RAY__ADDRESS", "value": "$(POD_IP):16379"} in dispatcher["env"]
+    assert {"name": "GLOBAL_DISPATCHER_RAY__ADDRESS", "value": f"{HEAD}:26379"} in dispatcher["env"]
 
 
 def test_services_lead_to_the_http_port_and_to_a_head_that_is_not_ready_yet(helm: Helm) -> None:
@@ -196,11 +204,6 @@ def test_services_lead_to_the_http_port_and_to_a_head_that_is_not_ready_yet(helm
     assert (ray["metadata"]["name"], ray["spec"]["clusterIP"]) == ("dispatcher-ray", "None")
     assert ray["spec"]["publishNotReadyAddresses"] is True
     assert [port["port"] for port in ray["spec"]["ports"]] == [6379, 6380, 6381]
-
-
-def test_a_head_for_other_networks_is_no_headless_service(helm: Helm) -> None:
-    ray, _ = of_kind(helm.template("dispatcher", {"ray": {"service": {"type": "LoadBalancer"}}}), "Service")
-    assert (ray["spec"]["type"], "clusterIP" in ray["spec"]) == ("LoadBalancer", False)
 
 
 def test_probes_ask_what_the_http_api_answers(helm: Helm) -> None:

@@ -63,11 +63,37 @@ def env_of(container: Object) -> dict[str, str]:
     return {one["name"]: one.get("value", "") for one in container["env"]}
 
 
-@pytest.mark.parametrize("clusters", [EAST_WEST, [{"name": "east"}]], ids=["all dial in", "all on Ray"])
-def test_without_actors_no_pod_is_made_beside_the_dispatchers(helm: Helm, clusters: list[Object]) -> None:
+@pytest.mark.parametrize(
+    ("clusters", "expected"),
+    [
+        pytest.param(EAST_WEST, ["dispatcher"], id="all dial in"),
+        pytest.param([{"name": "east"}], ["dispatcher", "dispatcher-ray-head"], id="all on Ray"),
+        pytest.param([*EAST_WEST, {"name": "south"}], ["dispatcher", "dispatcher-ray-head"], id="some on Ray"),
+    ],
+)
+def test_without_actors_a_head_alone_is_made_and_only_for_agents_on_ray(
+    helm: Helm, clusters: list[Object], expected: list[str]
+) -> None:
     objects = helm.template("dispatcher", {"config": {"clusters": clusters}, **EVERYTHING})
-    assert list(pods(objects)) == ["dispatcher"]
-    assert len(of_kind(objects, "NetworkPolicy")) == len(of_kind(objects, "PodDisruptionBudget")) == 1
+    assert list(pods(objects)) == expected
+    for kind in ("NetworkPolicy", "PodDisruptionBudget"):
+        assert [one["metadata"]["name"] for one in of_kind(objects, kind)] == expected
+
+
+def test_agents_on_ray_stand_beside_gateway_actors(helm: Helm) -> None:
+    clusters = [*EAST_WEST, {"name": "south"}]
+    objects = helm.template("dispatcher", {**ACTORS, "config": {**ACTORS["config"], "clusters": clusters}})
+    assert set(pods(objects)) == {"dispatcher", "dispatcher-ray-head", "dispatcher-ray-gateway"}
+
+
+def test_agents_on_ray_reach_its_ports_beside_the_charts_own_pods(helm: Helm) -> None:
+    theirs = {"ipBlock": {"cidr": "10.9.0.0/16"}}
+    values = {"config": {"clusters": [{"name": "east"}]}, "networkPolicy": {"enabled": True, "ray": [theirs]}}
+    mine = {"podSelector": {"matchLabels": {"global-dispatcher.io/ray": "dispatcher"}}}
+    for policy in of_kind(helm.template("dispatcher", values), "NetworkPolicy"):
+        for rules, key in ((policy["spec"]["ingress"], "from"), (policy["spec"]["egress"], "to")):
+            (ray,) = [rule for rule in rules if {"protocol": "TCP", "port": 6379} in rule["ports"]]
+            assert ray[key] == [mine, theirs]
 
 
 @matrix
@@ -163,7 +189,9 @@ def test_agents_dial_the_actors_of_which_each_has_room_for_one(objects: list[Obj
     (gateway,) = pods(objects)["dispatcher-ray-gateway"]["spec"]["containers"]
     assert option(gateway, "resources") == '{"gateway":1}'
     assert {"name": "gateway", "containerPort": 7443} in gateway["ports"]
-    assert gateway["readinessProbe"]["tcpSocket"] == {"port": "gateway"}
+    assert gateway["readinessProbe"]["tcpSocket"] == gateway["livenessProbe"]["tcpSocket"] == {"port": "gateway"}
+    # Long enough for a dispatcher that is yet to come.
+    assert gateway["livenessProbe"]["periodSeconds"] * gateway["livenessProbe"]["failureThreshold"] == 300
     assert {"name": "gateway", "mountPath": "/run/secrets/gateway", "readOnly": True} in gateway["volumeMounts"]
     (dispatcher,) = [one for one in containers(objects) if one["name"] == "dispatcher"]
     assert [port["name"] for port in dispatcher["ports"]] == ["http"]
@@ -214,11 +242,7 @@ def test_the_dispatcher_is_told_how_many_actors_there_are(
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        (
-            {"config": {"clusters": [*EAST_WEST, {"name": "south"}]}},
-            "config.gateway.actors: needs `via: gateway` for all",
-        ),
-        ({"ray": {"tls": {"existingSecret": ""}}}, "ray.tls.existingSecret: config.gateway.actors needs it"),
+        ({"ray": {"tls": {"existingSecret": ""}}}, "ray.tls.existingSecret: Ray needs it, for config.gateway.actors"),
         ({"ray": {"head": {"persistence": {"size": "much"}}}}, "/ray/head/persistence/size"),
         ({"ray": {"tls": {"existingSecret": "Ray TLS"}}}, "/ray/tls/existingSecret"),
         ({"config": {"clusters": [{"name": "east"}]}}, "none of config.clusters has `via: gateway`"),
@@ -229,6 +253,45 @@ def test_what_cannot_work_is_refused_by_name(helm: Helm, values: dict[str, Any],
     given["config"] = {**ACTORS["config"], **values.get("config", {})}
     with pytest.raises(HelmError, match=words):
         helm.template("dispatcher", given)
+
+
+RAY_ALONE: dict[str, Any] = {"config": {"clusters": [{"name": "east"}]}}
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (
+            {**ACTORS, "config": {**ACTORS["config"], "gateway": {"actors": 2, "port": 6380}}},
+            "ray.ports.nodeManager: 6380 is config.gateway.port, too",
+        ),
+        (
+            {**ACTORS, "config": {**ACTORS["config"], "gateway": {"actors": 2, "port": 10149}}},
+            "config.gateway.port: 10149 is one of ray.ports.minWorker to maxWorker, 10100 to 10149",
+        ),
+        (
+            {**RAY_ALONE, "ray": {"ports": {"gcs": 7480}}},
+            "ray.ports.gcs: 7480 is config.http.port, too",
+        ),
+        ({**RAY_ALONE, "ray": {"ports": {"gcs": 6381}}}, "ray.ports.objectManager: 6381 is ray.ports.gcs, too"),
+        ({**RAY_ALONE, "ray": {"ports": {"maxWorker": 10099}}}, "minWorker: 10100 is above ray.ports.maxWorker, 10099"),
+        (
+            {"config": {"clusters": EAST_WEST, "gateway": {"port": 7480}}},
+            "config.http.port: 7480 is config.gateway.port, too",
+        ),
+    ],
+    ids=["node's", "a worker's", "the dispatcher's", "two of Ray's", "no worker's", "without Ray"],
+)
+def test_a_port_that_two_would_listen_on_is_refused_by_both_names(
+    helm: Helm, values: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(HelmError, match=words):
+        helm.template("dispatcher", values)
+
+
+def test_ports_of_a_ray_that_is_not_there_are_nobodys(helm: Helm) -> None:
+    values = {"config": {"clusters": EAST_WEST, "gateway": {"port": 6380}}}
+    assert helm.template("dispatcher", values)
 
 
 def test_the_notes_name_one_host_and_both_secrets_of_ray(helm: Helm, tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ The audit log is the judge: nothing that an agent does is refused to it, and it 
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from tests.system.ray_fleet import HEAD_IP, Process, free_ports, node_ports
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 
 HOME, AWAY = "east", "west"
+NODE_IP = "127.0.0.9"  # of the dispatcher's pod
 PODS = "/api/v1/namespaces/default/pods"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 BINDS = ("create", "", "pods/binding")
@@ -38,6 +40,26 @@ def camel(ports: dict[str, int]) -> dict[str, int]:
     """Port names as values.yaml spells them."""
     words = {name: name.title().replace("_", "") for name in ports}
     return {words[name][0].lower() + words[name][1:]: port for name, port in ports.items()}
+
+
+def _with_ports(command: list[str], ports: dict[str, int]) -> list[str]:
+    """`ray start` with these: two pods have an address each, two Ray nodes of one machine do not."""
+    options = {f"--{name.replace('_', '-')}-port": port for name, port in ports.items()}
+    return [f"{key}={options[key]}" if (key := word.partition("=")[0]) in options else word for word in command]
+
+
+def _begin(run: Callable[[], Process], stack: ExitStack) -> None:
+    """Ray, until it has started; begun again, as kubelets do, where a starved machine lets it end before."""
+    for _ in range(5):
+        ray = stack.enter_context(run())
+        eventually(partial(_settled, ray), 60, ray.tail)
+        if ray.code is None:
+            return
+    raise AssertionError(ray.tail())
+
+
+def _settled(ray: Process) -> bool:
+    return "block forever" in ray.tail() or ray.code is not None
 
 
 class Install:
@@ -64,6 +86,7 @@ class Install:
             return {"cluster": cluster, "config": config, "ray": ray, "health": {"port": port}}
         ray["ports"]["gcs"] = self.gcs
         http = {"host": "127.0.0.1", "port": self.http}
+        ray["tls"] = {"existingSecret": "ray-tls"}
         return {"config": {"clusters": [{"name": name} for name in self.planes], "http": http}, "ray": ray}
 
     def install(self, chart: str, cluster: str) -> list[Object]:
@@ -77,12 +100,22 @@ class Install:
         return [one for one in yaml.safe_load_all(manifest) if one]
 
     def run_dispatcher(self, objects: list[Object], stack: ExitStack) -> Process:
-        """Head, then dispatcher, as one pod."""
+        """Head, then the dispatcher and the Ray node beside it. No TLS, as all is on loopback: test_ray_pods has it."""
         self.dispatcher = objects
-        short = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gd-")))
         files = write_mounted(objects, self.folder / "dispatcher")
-        paths = {"/etc/global-dispatcher": files, "/tmp/ray": short}
-        head, dispatcher = containers(of_kind(objects, "Deployment"))
+        (head,) = containers(of_kind(objects, "StatefulSet"))
+        node, dispatcher = containers(of_kind(objects, "Deployment"))
+        for one in (head, node, dispatcher):
+            one["env"] = [var for var in one["env"] if not var["name"].startswith(("RAY_USE_TLS", "RAY_TLS_"))]
+        node["command"] = _with_ports(node["command"], node_ports())
+        domain = f"dispatcher-ray.{NAMESPACE}.svc"
+        names = {f"dispatcher-ray-head-0.{domain}": HEAD_IP, f"dispatcher.{domain}": NODE_IP}
+        paths: dict[str, Path | str] = {
+            "/etc/global-dispatcher": files,
+            "/var/lib/ray-gcs": self.folder / "gcs",
+            **names,
+        }
+        short = [stack.enter_context(tempfile.TemporaryDirectory(prefix="gd-")) for _ in range(2)]
         # What kubelets mount, with the rights of the service account that the release has.
         access = {
             "GLOBAL_DISPATCHER_LEADER_ELECTION__KUBECONFIG": str(
@@ -92,9 +125,14 @@ class Install:
         }
         others = [one for one in dispatcher["env"] if one["name"] not in access]
         dispatcher["env"] = [*others, *({"name": name, "value": value} for name, value in access.items())]
-        started = stack.enter_context(run_container(head, HEAD_IP, paths, self.folder / "head.log"))
-        eventually(lambda: "block forever" in started.tail(), 60, started.tail)
-        return stack.enter_context(run_container(dispatcher, HEAD_IP, paths, self.folder / "dispatcher.log"))
+        for one, ip, folder, name in (
+            (head, HEAD_IP, short[0], "dispatcher-ray-head-0"),
+            (node, NODE_IP, short[1], "dispatcher"),
+        ):
+            log = self.folder / f"{one['name']}.log"
+            run = partial(run_container, one, ip, {**paths, "/tmp/ray": folder}, log, name=name)
+            _begin(run, stack)
+        return stack.enter_context(run_container(dispatcher, NODE_IP, paths, self.folder / "dispatcher.log"))
 
     def run_agent(self, objects: list[Object], cluster: str, ip: str, stack: ExitStack) -> Process:
         """The agent with the bound token of its service account, and no other credentials."""
@@ -190,7 +228,8 @@ def test_the_pods_pass_the_strictest_pod_security_standard(installed: Install) -
         return {one["metadata"]["labels"]["app.kubernetes.io/name"] for one in pods}
 
     webhook = set() if policies(installed.planes[HOME]) else {"agent-webhook"}
-    eventually(lambda: made(installed.planes[HOME]) == {"dispatcher", "agent"} | webhook, 30)
+    home = {"dispatcher", "dispatcher-ray-head", "agent"}
+    eventually(lambda: made(installed.planes[HOME]) == home | webhook, 30)
     eventually(lambda: made(installed.planes[AWAY]) == {"agent"} | webhook, 30)
 
 

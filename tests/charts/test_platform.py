@@ -87,11 +87,12 @@ def test_to_a_dispatcher_come_its_api_and_its_gateway_and_out_go_dns_and_the_lea
 def test_ray_is_open_both_ways_only_where_there_is_ray(helm: Helm) -> None:
     peers = [{"ipBlock": {"cidr": "10.0.0.0/8"}}]
     values = {"networkPolicy": {"enabled": True, "ray": peers}, "config": {"leader_election": {"enabled": False}}}
-    policy = only(helm.template("dispatcher", values), "NetworkPolicy")["spec"]
+    policy = of_kind(helm.template("dispatcher", values), "NetworkPolicy")[0]["spec"]
     ray = [6379, 6380, 6381, 6382, 6383, 6384, 6385, (10100, 10149)]
     assert ports(policy["ingress"]) == [[7480], ray]
     assert ports(policy["egress"]) == [[53, 53], ray]
-    assert (policy["ingress"][1]["from"], policy["egress"][1]["to"]) == (peers, peers)
+    own = {"podSelector": {"matchLabels": {"global-dispatcher.io/ray": "dispatcher"}}}
+    assert (policy["ingress"][1]["from"], policy["egress"][1]["to"]) == ([own, *peers], [own, *peers])
 
 
 def test_to_an_agent_come_scrapes_and_its_api_server_alone_and_out_go_what_it_asks(

@@ -55,7 +55,7 @@ seccompProfile: {type: RuntimeDefault}
 {{- end }}
 - name: RAY_USAGE_STATS_ENABLED
   value: "0"
-{{- if include "dispatcher.actors" . }}
+{{- if include "dispatcher.needsRay" . }}
 # How long nodes and drivers go on without their head.
 - name: RAY_gcs_rpc_server_reconnect_timeout_s
   value: "600"
@@ -138,6 +138,7 @@ seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 {{- end -}}
 {{- include "dispatcher.checkRay" . -}}
+{{- include "dispatcher.checkPorts" . -}}
 {{- $known := list -}}
 {{- range $name, $profile := .Values.profiles -}}
 {{- if $profile -}}{{- $known = append $known (printf "profiles/%s.yaml" $name) -}}{{- end -}}

@@ -17,7 +17,7 @@
 {{- if and .Values.ray.tls.existingSecret (include "dispatcher.needsRay" .) }}yes{{ end -}}
 {{- end -}}
 
-{{- /* Of all Ray nodes that this chart makes, where the head is apart. */ -}}
+{{- /* Of all Ray nodes that this chart makes. */ -}}
 {{- define "dispatcher.rayLabel" -}}
 global-dispatcher.io/ray: {{ include "dispatcher.fullname" . }}
 {{- end -}}
@@ -45,33 +45,27 @@ certificate for each: (dict "root" $ "service" "ray"). */ -}}
 {{- end -}}
 
 {{- define "dispatcher.rayAddress" -}}
-{{- if include "dispatcher.actors" . -}}
 {{ include "dispatcher.fullname" . }}-ray-head-0.{{ include "dispatcher.rayDomain" (dict "root" . "service" "ray") }}:{{ .Values.ray.ports.gcs }}
-{{- else -}}
-$(POD_IP):{{ .Values.ray.ports.gcs }}
-{{- end -}}
 {{- end -}}
 
-{{- /* The name, or the address, of a Ray node of a role: see dispatcher.rayContainer. */ -}}
+{{- /* The name of a Ray node of a role: see dispatcher.rayContainer. */ -}}
 {{- define "dispatcher.rayNode" -}}
 {{- $several := include "dispatcher.several" .root -}}
-{{- if eq .role "sidecar" -}}
-$(POD_IP)
-{{- else if and (eq .role "node") (not $several) -}}
+{{- if and (eq .role "node") (not $several) -}}
 {{ include "dispatcher.fullname" .root }}.{{ include "dispatcher.rayDomain" (dict "root" .root "service" "ray") }}
 {{- else -}}
 $(POD_NAME).{{ include "dispatcher.rayDomain" (dict "root" .root "service" (ternary "peers" "ray" (eq .role "node"))) }}
 {{- end -}}
 {{- end -}}
 
-{{- /* A Ray node's container. (dict "root" $ "role" ...): `sidecar`, the head in the dispatcher's pod; `head`, in its
-own; `node`, in the dispatcher's pod beside a head that is apart; `gateway`, with room for one gateway actor. */ -}}
+{{- /* A Ray node's container. (dict "root" $ "role" ...): `head`, in a pod of its own; `node`, in the dispatcher's;
+`gateway`, with room for one gateway actor. */ -}}
 {{- define "dispatcher.rayContainer" -}}
 {{- $ray := .root.Values.ray }}
-{{- $isHead := has .role (list "sidecar" "head") }}
+{{- $isHead := eq .role "head" }}
 {{- $probed := ternary "ray-gcs" "ray-node" $isHead }}
 - name: {{ ternary "ray-head" (printf "ray-%s" .role) $isHead }}
-  {{- if has .role (list "sidecar" "node") }}
+  {{- if eq .role "node" }}
   # A sidecar: up before the dispatcher, down after it.
   restartPolicy: Always
   {{- end }}
@@ -105,10 +99,8 @@ own; `node`, in the dispatcher's pod beside a head that is apart; `gateway`, wit
     - --object-store-memory={{ mul (int $ray.objectStoreMib) 1048576 }}
     - --temp-dir=/tmp/ray
   env:
-    {{- if ne .role "sidecar" }}
     - name: POD_NAME
       valueFrom: {fieldRef: {fieldPath: metadata.name}}
-    {{- end }}
     {{- include "dispatcher.env" .root | nindent 4 }}
     - name: RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S
       value: "0"
@@ -132,9 +124,16 @@ own; `node`, in the dispatcher's pod beside a head that is apart; `gateway`, wit
     periodSeconds: 1
     failureThreshold: 120
   livenessProbe:
+    {{- if eq .role "gateway" }}
+    # Ray was seen to lose an actor that it was just starting when its head went: a new node is given one.
+    tcpSocket: {port: gateway}
+    periodSeconds: 10
+    failureThreshold: 30
+    {{- else }}
     tcpSocket: {port: {{ $probed }}}
     periodSeconds: 10
     failureThreshold: 3
+    {{- end }}
   {{- if eq .role "gateway" }}
   # Once an actor listens: the dispatcher makes it.
   readinessProbe:
@@ -174,18 +173,34 @@ tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{- /* What must hold where there are gateway actors: their nodes find each other by names of this cluster. */ -}}
+{{- /* What must hold where there is Ray: its nodes find each other by names of this cluster, and prove them. */ -}}
 {{- define "dispatcher.checkRay" -}}
 {{- if and (int (.Values.config.gateway | default dict).actors) (not (include "dispatcher.dialledIn" .)) -}}
 {{- fail "config.gateway.actors: none of config.clusters has `via: gateway`, so no agent dials in" -}}
 {{- end -}}
-{{- if include "dispatcher.actors" . -}}
-{{- if include "dispatcher.agentsOnRay" . -}}
-{{- fail "config.gateway.actors: needs `via: gateway` for all of config.clusters: agents on Ray know no names of this cluster" -}}
+{{- if and (include "dispatcher.needsRay" .) (not .Values.ray.tls.existingSecret) -}}
+{{- fail "ray.tls.existingSecret: Ray needs it, for config.gateway.actors and for clusters without `via: gateway`: name the Secret with Ray's certificate (docs/connectivity.md)" -}}
 {{- end -}}
-{{- if not .Values.ray.tls.existingSecret -}}
-{{- fail "ray.tls.existingSecret: config.gateway.actors needs it: name the Secret with Ray's certificate (docs/connectivity.md)" -}}
 {{- end -}}
+
+{{- /* A dispatcher, and a gateway actor, listen at the address of the Ray node beside them: no port can be of two. */ -}}
+{{- define "dispatcher.checkPorts" -}}
+{{- $ports := dict "config.http.port" .Values.config.http.port -}}
+{{- if include "dispatcher.dialledIn" . -}}{{- $_ := set $ports "config.gateway.port" .Values.config.gateway.port -}}{{- end -}}
+{{- $first := 0 -}}{{- $last := 0 -}}
+{{- if include "dispatcher.needsRay" . -}}
+{{- $first = int .Values.ray.ports.minWorker -}}{{- $last = int .Values.ray.ports.maxWorker -}}
+{{- if gt $first $last -}}{{- fail (printf "ray.ports.minWorker: %d is above ray.ports.maxWorker, %d" $first $last) -}}{{- end -}}
+{{- range $name, $port := omit .Values.ray.ports "minWorker" "maxWorker" -}}{{- $_ := set $ports (printf "ray.ports.%s" $name) $port -}}{{- end -}}
+{{- end -}}
+{{- $taken := dict -}}
+{{- range $name, $port := $ports -}}
+{{- $number := int $port -}}
+{{- with get $taken (toString $number) -}}{{- fail (printf "%s: %d is %s, too: give each a port of its own" $name $number .) -}}{{- end -}}
+{{- if and (ge $number $first) (le $number $last) -}}
+{{- fail (printf "%s: %d is one of ray.ports.minWorker to maxWorker, %d to %d: give it a port of its own" $name $number $first $last) -}}
+{{- end -}}
+{{- $_ := set $taken (toString $number) $name -}}
 {{- end -}}
 {{- end -}}
 
@@ -204,14 +219,15 @@ tolerations: {{- toYaml . | nindent 2 }}
 or agents of other clusters. */ -}}
 {{- define "dispatcher.rayRule" -}}
 - ports: {{- include "dispatcher.rayPorts" .root | nindent 4 }}
-  {{- if include "dispatcher.actors" .root }}
+  {{- $others := .root.Values.networkPolicy.ray }}
+  {{- $agents := include "dispatcher.agentsOnRay" .root }}
+  {{- if or $others (not $agents) }}
   {{ .key }}:
     - podSelector:
         matchLabels: {{- include "dispatcher.rayLabel" .root | nindent 10 }}
-  {{- else }}
-  {{- with .root.Values.networkPolicy.ray }}
-  {{ $.key }}: {{- toYaml . | nindent 4 }}
-  {{- end }}
+    {{- if $agents }}
+    {{- toYaml $others | nindent 4 }}
+    {{- end }}
   {{- end }}
 {{- end -}}
 

@@ -1,0 +1,1 @@
+"""Pods of rendered charts on one machine: network, containers as the chart hardens them, and a kubelet's probes."""
