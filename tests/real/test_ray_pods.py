@@ -26,7 +26,7 @@ from tests.charts.test_install import PODS, pod, policies
 from tests.controlplane.fixtures import ControlPlanes
 from tests.real.cluster.kubelet import Pod, Secrets, of_size
 from tests.real.cluster.network import Network
-from tests.real.conftest import Say
+from tests.saying import Say
 from tests.system.cluster_api import eventually
 from tests.system.ray_fleet import TOKEN
 
