@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -60,10 +60,12 @@ class Site:
             at[number] = max((one["timestamp"] for one in told), default="")
         return max(at, key=lambda number: at[number])
 
-    def kill(self, number: int) -> None:
-        """The process of an actor, which Ray starts again."""
+    @contextmanager
+    def killed(self, number: int) -> Iterator[None]:
+        """The process of an actor, which Ray starts again: it has by the end."""
         lives = self.begun()[number]
         os.kill(lives[-1], signal.SIGKILL)
+        yield
         eventually(lambda: len(self.begun()[number]) > len(lives), 30, self.head.tail)
 
 
@@ -91,10 +93,10 @@ def test_pods_go_on_to_run_each_once_while_actors_and_the_dispatcher_are_killed(
             for number in range(KILLS * ACTORS):
                 begun, names = time.monotonic(), [f"before-{number}", f"after-{number}"]
                 assert east.create("/api/v1/namespaces/default/pods", pod(names[0], "west")).status_code == 201
-                site.kill(number % ACTORS)
-                assert east.create("/api/v1/namespaces/default/pods", pod(names[1], "west")).status_code == 201
-                eventually(partial(both_run, east, names), 60, first.tail)
-                waited.append(time.monotonic() - begun)
+                with site.killed(number % ACTORS):
+                    assert east.create("/api/v1/namespaces/default/pods", pod(names[1], "west")).status_code == 201
+                    eventually(partial(both_run, east, names), 60, first.tail)
+                    waited.append(time.monotonic() - begun)
             full = [nodes for nodes in first.answers()[len(CLUSTERS) :] if nodes >= NODES]
             os.kill(first.pid, signal.SIGKILL)
             assert east.create("/api/v1/namespaces/default/pods", pod("meanwhile", "west")).status_code == 201
