@@ -4,6 +4,7 @@ Objects handed out are shared: copy before changing. Everything refused raises A
 """
 
 import random
+import ssl
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -78,6 +79,7 @@ class Api:
         self.objects = Objects(storage, clock, random, name, history)
         self._namespaces = namespaces.Namespaces(self.objects, self.create, self.delete)
         self.log_source: Callable[[Object, str, dict[str, str]], str] = lambda pod, container, query: ""
+        self.kubelet_credentials: Callable[[], ssl.SSLContext] = ssl.create_default_context
         self.node_metrics_source: Callable[[str], Object | None] = lambda node: None
         self.pod_metrics_source: Callable[[str, str], Object | None] = lambda namespace, pod: None
         for resource, namespace, obj in FIRST_OBJECTS:

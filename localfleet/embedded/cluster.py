@@ -67,6 +67,7 @@ class Cluster:
             clock=time.time,
         )
         self.api.log_source = lambda pod, container, query: container_log(pod, container, query, time.time())
+        self.api.kubelet_credentials = self._authority.client_context
         self.api.node_metrics_source = self._node_metrics
         self.api.pod_metrics_source = self._pod_metrics
 
@@ -102,10 +103,20 @@ class Cluster:
         for node in node_objects(self._options.name, self._options.shapes, self._options.region, self._options.zones):
             self._register(node)
         self.kubelets.catch_up()
+        self._show_authority()
         self._controllers.start()
         for _ in range(_FIRST_STEPS):
             if not self._controllers.step():
                 break
+
+    def _show_authority(self) -> None:
+        """By which authority clients are known; kube-apiserver writes this ConfigMap at its start, too."""
+        shown = {
+            "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
+            "data": {"client-ca-file": self._authority.certificate.decode()},
+        }
+        with suppress(ApiError):  # it is there from an earlier life, with the same authority
+            self.api.create("configmaps", shown, "kube-system")
 
     def _register(self, node: Object) -> None:
         try:

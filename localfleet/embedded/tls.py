@@ -11,6 +11,8 @@ from pathlib import Path
 
 import trustme
 
+KUBELET_CLIENT, MASTERS = "kube-apiserver-kubelet-client", "system:masters"  # as kubeadm names them
+
 
 class Authority:
     """A certificate authority kept in `directory` (ca.pem, ca-key.pem, api.pem), made there when missing."""
@@ -38,6 +40,15 @@ class Authority:
         """Server TLS for kubelets on these IP addresses."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._ca.issue_cert(*addresses, common_name="system:node").configure_cert(context)
+        return context
+
+    def client_context(self) -> ssl.SSLContext:
+        """Client TLS of the API server towards kubelets, which it does not verify: no authority of theirs is known."""
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        self._ca.issue_cert("kube-apiserver", common_name=KUBELET_CLIENT, organization_name=MASTERS).configure_cert(
+            context
+        )
         return context
 
     def _load(self) -> trustme.CA | None:

@@ -41,6 +41,10 @@ class ClusterApi:
         body: Object = answer.json()
         return body
 
+    def log(self, name: str, namespace: str = "default") -> httpx.Response:
+        """The log of a pod, any answer."""
+        return self._http.get(f"/api/v1/namespaces/{namespace}/pods/{name}/log")
+
     def create(self, path: str, body: Object) -> httpx.Response:
         """POST, any answer."""
         return self._http.post(path, json=body)

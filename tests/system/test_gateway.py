@@ -14,7 +14,7 @@ from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet
 from tests.service.gateway.relay import Relay
 from tests.system.cluster_api import ClusterApi, eventually
 from tests.system.dialled import CLUSTERS, Dispatcher, pod, running, settings
-from tests.system.ray_fleet import JoinedAgent, free_ports
+from tests.system.ray_fleet import AGENT_IP, JoinedAgent, free_ports
 
 CUT_S = 12.0  # longer than a cluster is silent before it is not Ready
 
@@ -64,11 +64,13 @@ def test_remote_pods_run_and_a_cut_costs_neither_a_restart_nor_a_full_report(
     folders = {name: tmp_path / name for name in CLUSTERS}
     for folder in folders.values():
         folder.mkdir()
+    (relay_port,) = free_ports(1)
+    relayed = {"relay": {"host": AGENT_IP, "port": relay_port}}
     with Dispatcher(tmp_path, certificates) as dispatcher:
         line = CutLine(dispatcher.gateway_port)
         line.up()
         with (
-            JoinedAgent(folders["east"], settings(fleet, "east", certificates, line.port)) as agent,
+            JoinedAgent(folders["east"], {**settings(fleet, "east", certificates, line.port), **relayed}) as agent,
             JoinedAgent(folders["west"], settings(fleet, "west", certificates, line.port)) as other,
         ):
             agent.wait_ready()
@@ -76,8 +78,11 @@ def test_remote_pods_run_and_a_cut_costs_neither_a_restart_nor_a_full_report(
             eventually(lambda: dispatcher.ready() == [True, True], 60, dispatcher.tail)
             assert east.create("/api/v1/namespaces/default/pods", pod("one", "west")).status_code == 201
             eventually(lambda: running(east, "one"), 30, dispatcher.tail)
+            eventually(lambda: "started on west-" in east.log("one").text, 30, agent.tail)
             line.down()
             eventually(lambda: dispatcher.ready() == [False, False], CUT_S * 2, dispatcher.tail)
+            refused = east.log("one")
+            assert (refused.is_success, "gateway" in refused.json()["message"]) == (False, True)
             told = len(dispatcher.answers())
             line.up()
             eventually(lambda: dispatcher.ready() == [True, True], 60, dispatcher.tail)

@@ -41,6 +41,7 @@ VIRTUAL = (
     Entry("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False, ("create",)),
     Entry("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False, ("create",)),
     Entry("authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", False, ("create",)),
+    Entry("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", False, ("create",)),
     Entry("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", False, ("get", "list")),
     Entry("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", True, ("get", "list")),
 )

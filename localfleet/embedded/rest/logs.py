@@ -1,4 +1,4 @@
-"""pods/log: the text so far, or followed until the pod ends."""
+"""pods/log: the text so far, or followed until the pod ends; of a pod on a proxy node, what its agent answers."""
 
 import asyncio
 
@@ -6,6 +6,7 @@ from aiohttp import web
 
 from localfleet.embedded.api import Api
 from localfleet.embedded.apiserver.status import ApiError, Object, bad_request, unexplained
+from localfleet.embedded.rest.kubelet_client import Kubelet, KubeletClient
 
 _LOOK_S = 0.3
 
@@ -28,14 +29,17 @@ def container_of(pod: Object, asked: str) -> str:
     return chosen
 
 
-def _reach_kubelet(name: str, api: Api) -> None:
-    """ApiError where a real API server reaches none: a proxy node has no kubelet, or one that is no part of this."""
+def _kubelet_of(name: str, api: Api) -> Kubelet | None:
+    """Who else serves as the kubelet of this node; None: this process does. ApiError where a real API server reaches
+    none.
+    """
     status = api.get("nodes", name, "").get("status") or {}
-    addresses = status.get("addresses") or ()
-    if not any(one.get("type") == "InternalIP" for one in addresses):
+    addresses = [one["address"] for one in status.get("addresses") or () if one.get("type") == "InternalIP"]
+    if not addresses:
         raise unexplained("no preferred addresses found; known addresses: []")
-    if status.get("declaredFeatures"):
-        raise unexplained(f'node "{name}" is served by an agent, which embedded clusters do not ask for logs')
+    if not status.get("declaredFeatures"):  # kubelets here say nothing of their features
+        return None
+    return Kubelet(addresses[0], status["daemonEndpoints"]["kubeletEndpoint"]["Port"])
 
 
 async def serve(request: web.Request, api: Api, namespace: str, name: str) -> web.StreamResponse:
@@ -43,8 +47,11 @@ async def serve(request: web.Request, api: Api, namespace: str, name: str) -> we
     query = dict(request.query)
     pod = api.get("pods", name, namespace)
     container = container_of(pod, query.pop("container", ""))
+    kubelet = _kubelet_of(pod["spec"]["nodeName"], api)
+    if kubelet is not None:
+        log = (namespace, name, container)
+        return await KubeletClient(api.kubelet_credentials()).passed_on(request, kubelet, log, query)
     follow = query.pop("follow", "") in ("true", "1")
-    _reach_kubelet(pod["spec"]["nodeName"], api)
     text = api.log_source(pod, container, query)
     if not follow:
         return web.Response(text=text)
