@@ -57,6 +57,7 @@ EXECUTOR = {
     ("events.k8s.io", "events", "", "create"),
     ("policy", "poddisruptionbudgets", "", "get create patch delete"),
 }
+USAGE = {("", "nodes/metrics", "", "get")}
 VOLUMES = {("", "persistentvolumes", "", "get patch")}
 PROXY_NODES = {("", "nodes", "", "create patch delete"), ("", "nodes/status", "", "patch")}
 LEASES = {
@@ -399,8 +400,7 @@ def test_what_other_clusters_may_ask_is_what_the_agent_has_the_right_to(
     objects = helm.template("agent", {**DIALS_OUT, "config": {"executor": {"relay": relay}}})
     roles = {one["metadata"]["name"]: table(one) for one in of_kind(objects, "ClusterRole")}
     assert roles[f"{PREFIX}-executor"] == EXECUTOR | more
-    usage = {("", "nodes/metrics", "", "get")}
-    assert roles.get(f"{PREFIX}-usage", set()) == (usage if relay != "none" else set())
+    assert roles.get(f"{PREFIX}-usage", set()) == (USAGE if relay != "none" else set())
     guarded = [one for one in policies(objects, "guard") if one["metadata"]["name"].endswith("-connections")]
     assert len(guarded) == (relay == "all")
 

@@ -13,6 +13,7 @@ from tests.charts.test_agent_chart import (
     OBSERVER,
     PREFIX,
     PROXY_NODES,
+    USAGE,
     VOLUMES,
     policies,
     table,
@@ -30,6 +31,7 @@ VIEW = {
 }
 RELAY = {
     ("authorization.k8s.io", "subjectaccessreviews", "", "create"),
+    ("authentication.k8s.io", "tokenreviews", "", "create"),
     ("", "configmaps", "extension-apiserver-authentication", "get"),
 }
 
@@ -71,11 +73,11 @@ def test_the_observers_account_may_write_nothing(objects: list[Object]) -> None:
     assert {verb for row in rights(objects, account) for verb in row[3].split()} <= READING
 
 
-def test_the_executors_account_has_what_it_writes_and_a_view_of_its_own_and_asks_no_kubelet(
+def test_the_executors_account_has_what_it_writes_a_view_of_its_own_and_what_it_tells_of_delegates(
     objects: list[Object],
 ) -> None:
     account = of_role(objects, "executor")["spec"]["template"]["spec"]["serviceAccountName"]
-    every = EXECUTOR | LOGS | VOLUMES | PROXY_NODES | LEASES | VIEW | RELAY
+    every = EXECUTOR | LOGS | USAGE | VOLUMES | PROXY_NODES | LEASES | VIEW | RELAY
     assert rights(objects, account) == every
     assert not {row for row in every if row[1].startswith("nodes/stats") or row[0] == "metrics.k8s.io"}
 
