@@ -30,8 +30,10 @@ VIEW = {
 }
 RELAY = {
     ("authorization.k8s.io", "subjectaccessreviews", "", "create"),
+    ("authentication.k8s.io", "tokenreviews", "", "create"),
     ("", "configmaps", "extension-apiserver-authentication", "get"),
 }
+USAGE = {("", "nodes/metrics", "", "get")}
 
 
 @pytest.fixture(scope="module")
@@ -71,11 +73,11 @@ def test_the_observers_account_may_write_nothing(objects: list[Object]) -> None:
     assert {verb for row in rights(objects, account) for verb in row[3].split()} <= READING
 
 
-def test_the_executors_account_has_what_it_writes_and_a_view_of_its_own_and_asks_no_kubelet(
+def test_the_executors_account_has_what_it_writes_and_a_view_of_its_own_and_asks_for_no_readings(
     objects: list[Object],
 ) -> None:
     account = of_role(objects, "executor")["spec"]["template"]["spec"]["serviceAccountName"]
-    every = EXECUTOR | LOGS | VOLUMES | PROXY_NODES | LEASES | VIEW | RELAY
+    every = EXECUTOR | LOGS | VOLUMES | PROXY_NODES | LEASES | VIEW | RELAY | USAGE
     assert rights(objects, account) == every
     assert not {row for row in every if row[1].startswith("nodes/stats") or row[0] == "metrics.k8s.io"}
 
@@ -129,7 +131,7 @@ def test_policies_budgets_and_certificates_are_each_roles_own(helm: Helm) -> Non
     }
     assert ports == {
         "agent-observer": {"ingress": {7490}, "egress": {53, 443, 6443, 7443, 9100, 10250}},
-        "agent-executor": {"ingress": {10250}, "egress": {53, 443, 6443, 7443}},
+        "agent-executor": {"ingress": {10250}, "egress": {53, 443, 6443, 7443, 10250}},
     }
     certificates = {one["spec"]["secretName"]: one["spec"]["uris"] for one in of_kind(objects, "Certificate")}
     uri = "spiffe://global-dispatcher.io/cluster/east"
