@@ -262,7 +262,9 @@ def doctor(
     config: Annotated[
         Path | None,
         typer.Option(
-            "--config", "-c", help="Also ask each cluster, by the contexts of this dispatcher.yaml, for its opt-in."
+            "--config",
+            "-c",
+            help="Also ask each cluster, by the contexts of this dispatcher.yaml, for opt-in and serving certificate.",
         ),
     ] = None,
     output: Out = Output.TABLE,
@@ -272,7 +274,8 @@ def doctor(
 
     Sources that fail or are stale, nodes of which nothing is told, series that mean no node or several; what of the
     gateway's certificates and revocation lists ends soon. With --config also what gives pods our schedulerName in each
-    cluster, tried with a pod that is never stored. Exit code 1 if anything is wrong.
+    cluster, tried with a pod that is never stored, and which agents ask in vain for a certificate to serve logs of
+    remote pods with. Exit code 1 if anything is wrong.
     """
     from dispatcher.cli.doctor import examine
 

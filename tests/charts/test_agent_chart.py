@@ -126,6 +126,8 @@ def test_the_agent_reads_the_mounted_file_and_says_where_it_is(helm: Helm) -> No
     start = ["global-dispatcher", "agent", "--config", "/etc/global-dispatcher/agent.yaml"]
     assert one["command"] == [*start, "--node-ip", "$(POD_IP)"]
     assert {"RAY_AUTH_TOKEN", "POD_IP"} <= {env["name"] for env in one["env"]}
+    (named,) = containers(of_kind(helm.template("agent", {"ray": {"nodeName": "agent.east.example"}}), "Deployment"))
+    assert named["command"] == [*start, "--node-ip", "agent.east.example"]
     assert [one[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")] == [
         "/livez",
         "/livez",

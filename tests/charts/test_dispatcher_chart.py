@@ -128,6 +128,7 @@ def test_the_notes_make_one_token_for_the_whole_fleet_and_name_every_namespace(h
     assert [line for line in lines if "openssl" in line] == [made]
     assert made.endswith('="$(openssl rand -hex 32)"')
     assert given.endswith('="$TOKEN"')
+    assert (made.split()[1], given.split()[1:3]) == ("-n", ["--context", "CLUSTER"])
     assert "ray.address=gd-ray-head-0.gd-ray.fleet.svc:6379" in " ".join(lines)
     commands = [line for line in lines if line.startswith(("kubectl ", "helm ", "global-dispatcher "))]
     assert len(commands) >= 3

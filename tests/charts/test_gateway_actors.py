@@ -289,6 +289,28 @@ def test_a_port_that_two_would_listen_on_is_refused_by_both_names(
         helm.template("dispatcher", values)
 
 
+@pytest.mark.parametrize("variable", ["RAY_USE_TLS", "RAY_TLS_SERVER_CERT"])
+def test_tls_of_ray_that_would_stand_twice_is_refused(helm: Helm, variable: str) -> None:
+    own = {"extraEnv": [{"name": "TZ", "value": "UTC"}, {"name": variable, "value": "1"}]}
+    with pytest.raises(HelmError, match=f"extraEnv: {variable} is given by ray.tls.existingSecret"):
+        helm.template("dispatcher", {**ACTORS, **own})
+    assert helm.template("dispatcher", {"config": {"clusters": EAST_WEST}, **own})
+
+
+HASH = 10  # characters of it at most in the label controller-revision-hash, NAME-HASH, of a StatefulSet's pods
+
+
+@pytest.mark.parametrize(("values", "longest"), [(ACTORS, 40), (RAY_ALONE, 43)], ids=["actors", "agents on Ray"])
+def test_a_name_too_long_for_the_labels_of_rays_pods_is_refused(
+    helm: Helm, values: dict[str, Any], longest: int
+) -> None:
+    objects = helm.template("dispatcher", {**values, "fullnameOverride": "n" * longest})
+    labels = [f"{one['metadata']['name']}-{'h' * HASH}" for one in of_kind(objects, "StatefulSet")]
+    assert max(map(len, labels)) == 63
+    with pytest.raises(HelmError, match=f"has {longest + 1} characters; with Ray's pods it may have {longest}"):
+        helm.template("dispatcher", {**values, "fullnameOverride": "n" * (longest + 1)})
+
+
 def test_ports_of_a_ray_that_is_not_there_are_nobodys(helm: Helm) -> None:
     values = {"config": {"clusters": EAST_WEST, "gateway": {"port": 6380}}}
     assert helm.template("dispatcher", values)

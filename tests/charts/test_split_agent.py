@@ -131,7 +131,7 @@ def test_policies_budgets_and_certificates_are_each_roles_own(helm: Helm) -> Non
     }
     assert ports == {
         "agent-observer": {"ingress": {7490}, "egress": {53, 443, 6443, 7443, 9100, 10250}},
-        "agent-executor": {"ingress": {10250}, "egress": {53, 443, 6443, 7443}},
+        "agent-executor": {"ingress": {10250}, "egress": {53, 443, 6443, 7443, 10250}},
     }
     certificates = {one["spec"]["secretName"]: one["spec"]["uris"] for one in of_kind(objects, "Certificate")}
     uri = "spiffe://global-dispatcher.io/cluster/east"

@@ -35,10 +35,11 @@ EVERYTHING: dict[str, Any] = {
     "podDisruptionBudget": {"enabled": True},
     "prometheusRule": {"enabled": True},
     "priorityClassName": "system-cluster-critical",
-    "extraEnv": [{"name": "RAY_USE_TLS", "value": "1"}],
+    "extraEnv": [{"name": "TZ", "value": "UTC"}],
     "extraVolumes": [{"name": "tls", "secret": {"secretName": "ray-tls"}}],
     "extraVolumeMounts": [{"name": "tls", "mountPath": "/tls"}],
 }
+DIALS: dict[str, Any] = {"ray": {"address": ""}, "gateway": {"urls": ["wss://x:1"]}}
 VARIANTS = [
     pytest.param({}, id="example"),
     pytest.param(EVERYTHING, id="everything set"),
@@ -169,6 +170,26 @@ def test_no_secret_but_the_agents_key_is_made_and_none_is_read(helm: Helm, chart
         pytest.param("agent", {"reserveKeys": {"groups": "admins"}}, "/reserveKeys/groups", id="groups are a list"),
         pytest.param("agent", {"namespaces": ["Team A"]}, "/namespaces/0", id="bad namespace"),
         pytest.param("agent", {"ray": {"ports": {"minWorker": 80}}}, "/ray/ports/minWorker", id="port of root"),
+        pytest.param("agent", {"ray": {"nodeName": "a b"}}, "/ray/nodeName", id="no name of a Ray node"),
+        pytest.param("agent", {"health": {"port": 6380}}, "nodeManager: 6380 is health.port, too", id="a Ray node's"),
+        pytest.param(
+            "agent", {"health": {"port": 10149}}, "health.port: 10149 is one of ray.ports.minWorker", id="a worker's"
+        ),
+        pytest.param(
+            "agent", {"ray": {"ports": {"maxWorker": 10099}}}, "10100 is above ray.ports.max", id="no worker's"
+        ),
+        pytest.param(
+            "agent",
+            {**DIALS, "relay": {"port": 7481}},
+            "relay.port: 7481 is health.port, too",
+            id="a proxy node's and the probes'",
+        ),
+        pytest.param(
+            "agent",
+            {**DIALS, "relay": {"port": 7482}, "metrics": {"enabled": True}},
+            "relay.port: 7482 is metrics.port, too",
+            id="a proxy node's and the scrapes'",
+        ),
     ],
 )
 def test_wrong_values_are_refused_by_name(helm: Helm, chart: str, values: dict[str, Any], words: str) -> None:

@@ -57,6 +57,15 @@ async def test_one_that_nobody_issues_is_told_with_what_to_do(kind: str, words: 
     assert fix in lack.fix
 
 
+async def test_flags_of_kube_controller_manager_are_no_help_with_another_signer() -> None:
+    waits = request("new", "11:00", conditions=conditions("Approved"))
+    waits["spec"]["signerName"] = "clusterissuers.cert-manager.io/kubelets"
+    (lack,) = await told(waits)
+    assert "but clusterissuers.cert-manager.io/kubelets has issued nothing" in lack.text
+    assert "signs for clusterissuers.cert-manager.io/kubelets" in lack.fix
+    assert "--cluster-signing" not in lack.fix
+
+
 async def test_nothing_is_told_where_the_latest_is_issued_or_none_can_be_seen() -> None:
     assert await told(request("new", "11:00", certificate="LS0="), request("old", "10:00")) == []
     assert await told() == []

@@ -1,6 +1,7 @@
 """Logs of pods on a node whose kubelet is somebody else's: asked at the node's address, and told as it answers."""
 
 import json
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -55,23 +56,29 @@ async def kubelet() -> AsyncIterator[tuple[int, list[str]]]:
         await runner.cleanup()
 
 
-async def running(api: Api, name: str, port: int) -> None:
-    """A pod that runs on a node of its own, with this kubelet."""
+@asynccontextmanager
+async def running(api: Api, name: str) -> AsyncIterator[tuple[int, list[str]]]:
+    """A pod that runs on a node of its own, with a kubelet: its port, and what it is asked. No node stays behind."""
     node = f"{api.namespace}-{name}"
-    await api.add("nodes", {"metadata": {"name": node}})
-    status: Body = {
-        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
-        "declaredFeatures": ["ExtendWebSocketsToKubelet"],
-    }
-    await api.change("nodes", f"{node}/status", {"status": status})
-    await api.add("pods", pod(name, spec={"nodeName": node, "containers": [{"name": "main", "image": "i"}]}))
-    await api.change("pods", f"{name}/status", {"status": {"phase": "Running"}})
+    async with kubelet() as (port, asked):
+        status: Body = {
+            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
+            "declaredFeatures": ["ExtendWebSocketsToKubelet"],
+        }
+        await api.add("nodes", {"metadata": {"name": node}, "spec": {"unschedulable": True}})
+        try:
+            await api.change("nodes", f"{node}/status", {"status": status})
+            await api.add("pods", pod(name, spec={"nodeName": node, "containers": [{"name": "main", "image": "i"}]}))
+            await api.change("pods", f"{name}/status", {"status": {"phase": "Running"}})
+            yield port, asked
+        finally:
+            await api.delete(api.at("pods", name), gracePeriodSeconds="0")
+            await api.delete(api.at("nodes", node))
 
 
 async def test_the_log_is_that_which_the_kubelet_tells(api: Api) -> None:
-    async with kubelet() as (port, asked):
-        await running(api, "web-200", port)
+    async with running(api, "web-200") as (_, asked):
         told = await api.get(api.at("pods", "web-200", "log"), tailLines="5", timestamps="true")
     assert (told.status, told.body) == (200, "a line\n")
     (one,) = asked
@@ -81,8 +88,7 @@ async def test_the_log_is_that_which_the_kubelet_tells(api: Api) -> None:
 @pytest.mark.parametrize(("code", "reason", "message"), REFUSALS)
 async def test_what_a_kubelet_refuses_is_refused(api: Api, code: int, reason: str, message: str) -> None:
     name = f"web-{code}"
-    async with kubelet() as (port, _):
-        await running(api, name, port)
+    async with running(api, name):
         told = await api.get(api.at("pods", name, "log"))
     assert (told.status, told.body.get("reason", ""), told.message) == (code, reason, message)
     named = {"name": name, "kind": "pods/log"}
@@ -91,9 +97,13 @@ async def test_what_a_kubelet_refuses_is_refused(api: Api, code: int, reason: st
 
 
 async def test_a_kubelet_that_is_away_is_an_error_without_a_reason(api: Api) -> None:
-    async with kubelet() as (port, _):
-        await running(api, "web-200", port)
-    told = await api.get(api.at("pods", "web-200", "log"))
+    async with running(api, "web-200"):
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            port = silent.getsockname()[1]
+            endpoints = {"daemonEndpoints": {"kubeletEndpoint": {"Port": port}}}
+            await api.change("nodes", f"{api.namespace}-web-200/status", {"status": endpoints})
+            told = await api.get(api.at("pods", "web-200", "log"))
     url = f"https://127.0.0.1:{port}/containerLogs/{api.namespace}/web-200/main"
     assert (told.status, told.body.get("reason", "")) == (500, "")
     assert told.message.startswith(f'Get "{url}": ')

@@ -44,7 +44,7 @@ class RayNodeSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     address: str = Field(pattern=r"^[^:/\s]+:[0-9]{1,5}$", description="host:port of the fleet's Ray head.")
-    node_ip: str = Field(default="", description="Address at which other nodes reach this one; empty: found by Ray.")
+    node_ip: str = Field(default="", description="IP or name at which other nodes reach this one; empty: found by Ray.")
     object_store_mib: int = Field(default=80, ge=75, le=1_048_576, description="MiB of shared memory.")
     temp_dir: str = Field(default="", description="Folder for Ray's files, one a node; empty: Ray's choice.")
     wait_s: float = Field(default=300.0, gt=0, description="How long to wait for the head at the start.")

@@ -53,11 +53,14 @@ class SigningRequest(msgspec.Struct):
             fix = f"kubectl delete csr {name}, and restart the agent's executor, which then asks anew"
             return f"{name}: {refusal}: {why}; the serving certificate stays self-signed", fix
         if self.approved:
-            fix = (
-                "see the signer: kube-controller-manager needs --cluster-signing-cert-file and "
-                "--cluster-signing-key-file"
-            )
-            return f"{name} is approved, but {self.spec.signer_name} has issued nothing", fix
+            signer = self.spec.signer_name
+            fix = f"see the log of what signs for {signer}, and what it demands"
+            if signer.startswith("kubernetes.io/"):
+                fix = (
+                    "see the signer: kube-controller-manager needs --cluster-signing-cert-file and "
+                    "--cluster-signing-key-file"
+                )
+            return f"{name} is approved, but {signer} has issued nothing", fix
         text = f"{name} waits for approval; until then the serving certificate is self-signed"
         return text, f"see who asks for what (kubectl describe csr {name}), then kubectl certificate approve {name}"
 

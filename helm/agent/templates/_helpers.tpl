@@ -176,6 +176,29 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- fail "admissionPolicy.webhook.caBundle: say whom the API server trusts for the certificate in tlsSecret (PEM in base64), or leave tlsSecret empty" -}}
 {{- end -}}
 {{- end -}}
+{{- include "agent.checkPorts" . -}}
+{{- end -}}
+
+{{- /* What listens in one pod: no port can be of two. */ -}}
+{{- define "agent.checkPorts" -}}
+{{- $ports := dict "health.port" .Values.health.port -}}
+{{- if .Values.metrics.enabled -}}{{- $_ := set $ports "metrics.port" .Values.metrics.port -}}{{- end -}}
+{{- if include "agent.relays" . -}}{{- $_ := set $ports "relay.port" .Values.relay.port -}}{{- end -}}
+{{- $first := 0 -}}{{- $last := 0 -}}
+{{- if .Values.ray.address -}}
+{{- $first = int .Values.ray.ports.minWorker -}}{{- $last = int .Values.ray.ports.maxWorker -}}
+{{- if gt $first $last -}}{{- fail (printf "ray.ports.minWorker: %d is above ray.ports.maxWorker, %d" $first $last) -}}{{- end -}}
+{{- range $name, $port := omit .Values.ray.ports "minWorker" "maxWorker" -}}{{- $_ := set $ports (printf "ray.ports.%s" $name) $port -}}{{- end -}}
+{{- end -}}
+{{- $taken := dict -}}
+{{- range $name, $port := $ports -}}
+{{- $number := int $port -}}
+{{- with get $taken (toString $number) -}}{{- fail (printf "%s: %d is %s, too: give each a port of its own" $name $number .) -}}{{- end -}}
+{{- if and (ge $number $first) (le $number $last) -}}
+{{- fail (printf "%s: %d is one of ray.ports.minWorker to maxWorker, %d to %d: give it a port of its own" $name $number $first $last) -}}
+{{- end -}}
+{{- $_ := set $taken (toString $number) $name -}}
+{{- end -}}
 {{- end -}}
 
 {{- /* Whether the server knows a kind of admissionregistration.k8s.io/v1. */ -}}

@@ -181,6 +181,19 @@ tolerations: {{- toYaml . | nindent 2 }}
 {{- if and (include "dispatcher.needsRay" .) (not .Values.ray.tls.existingSecret) -}}
 {{- fail "ray.tls.existingSecret: Ray needs it, for config.gateway.actors and for clusters without `via: gateway`: name the Secret with Ray's certificate (docs/connectivity.md)" -}}
 {{- end -}}
+{{- if include "dispatcher.needsRay" . -}}
+{{- range .Values.extraEnv -}}
+{{- if regexMatch "^RAY_.*TLS" (toString .name) -}}
+{{- fail (printf "extraEnv: %s is given by ray.tls.existingSecret, and would stand twice: take it out, and its files of extraVolumes" .name) -}}
+{{- end -}}
+{{- end -}}
+{{- /* A pod of a StatefulSet has the label controller-revision-hash, NAME-HASH of at most 63 characters, the hash of 10. */ -}}
+{{- $full := include "dispatcher.fullname" . -}}
+{{- $longest := ternary 40 43 (not (empty (include "dispatcher.actors" .))) -}}
+{{- if gt (len $full) $longest -}}
+{{- fail (printf "fullnameOverride: %s has %d characters; with Ray's pods it may have %d" $full (len $full) $longest) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{- /* A dispatcher, and a gateway actor, listen at the address of the Ray node beside them: no port can be of two. */ -}}
