@@ -28,18 +28,22 @@ _NEVER = -1
 
 @kernel("shares wholes shares shares shares shares shares shares float float out_shares out_shares")
 def _reach(points, group, static, base, cpu, most_cpu, memory, most_memory, milli, size, reach, best):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
-    """The reach of each row, and the highest of each block of rows."""
+    """The reach of each row, and the highest of each block of rows. In loops of one kind of work each, the compiler
+    makes the second one of vector instructions: half the time of all.
+    """
     milli, size = np.float32(milli), np.float32(size)
+    for row in range(len(reach)):
+        reach[row] = points[group[row]]
+    for row in range(len(reach)):
+        less_cpu, less_memory = cpu[row] * milli, memory[row] * size
+        less_cpu = most_cpu[row] if less_cpu > most_cpu[row] else less_cpu
+        less_memory = most_memory[row] if less_memory > most_memory[row] else less_memory
+        reach[row] = reach[row] + static[row] + base[row] - less_cpu - less_memory
     for block in range(len(best)):
         start, end = block * _BLOCK, min(block * _BLOCK + _BLOCK, len(reach))
-        for row in range(start, end):
-            less_cpu, less_memory = cpu[row] * milli, memory[row] * size
-            less_cpu = most_cpu[row] if less_cpu > most_cpu[row] else less_cpu
-            less_memory = most_memory[row] if less_memory > most_memory[row] else less_memory
-            reach[row] = points[group[row]] + static[row] + base[row] - less_cpu - less_memory
         top = reach[start]
         for row in range(start, end):
-            top = max(top, reach[row])
+            top = reach[row] if reach[row] > top else top
         best[block] = top
 
 
