@@ -14,7 +14,7 @@ from dispatcher.scheduling.fleet.columns import RowList, distinct, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Floats, Readings, Rows, SmallInts
-from dispatcher.scheduling.framework.bounds import BoundedScore, UpperBound
+from dispatcher.scheduling.framework.bounds import BoundedScore, UpperBound, fall_together
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.points import guarded
 from dispatcher.scheduling.framework.roles import Role
@@ -59,15 +59,6 @@ def _between(reach, best, low, high, found):  # type: ignore[no-untyped-def]
                         found[count] = row
                     count += 1
     return count
-
-
-@kernel("floats floats float out out")
-def _add(fall, most, weight, slope, end):  # type: ignore[no-untyped-def]
-    """One bound more (see `_together`)."""
-    for row in range(len(slope)):
-        if fall[row] > 0.0:
-            slope[row] += fall[row] * weight
-            end[row] = min(end[row], most[row] / fall[row])
 
 
 class GroupPoints(NamedTuple):
@@ -181,7 +172,7 @@ class UpperBounds:
             (1, [(one.cpu, one.most_cpu, weight) for one, weight in told]),
             (3, [(one.memory, one.most_memory, weight) for one, weight in told]),
         ):
-            self._columns[at : at + 2, rows] = _together(falls)
+            self._columns[at : at + 2, rows] = fall_together(falls, len(base))
         return True
 
     def row_bounds(self, static: Readings, known: GroupPoints, uses: tuple[int, int], left_out: RowList) -> RowBounds:
@@ -217,15 +208,3 @@ class UpperBounds:
             best,
         )
         return RowBounds(reach, best, left_out)
-
-
-def _together(falls: Sequence[tuple[Floats, Floats, float]]) -> tuple[Floats, Floats]:
-    """[rows] by what several bounds fall together, and at most: until the first of them has come to its end."""
-    slope, end = np.zeros(len(falls[0][0])), np.full(len(falls[0][0]), np.inf)
-    for fall, most, weight in falls:
-        if _add.fast is not None:
-            _add.fast(fall, most, weight, slope, end)
-            continue
-        slope += fall * weight
-        np.minimum(end, np.divide(most, fall, out=np.full(len(end), np.inf), where=fall > 0.0), out=end)
-    return slope, np.multiply(slope, end, out=np.zeros(len(end)), where=slope > 0.0)
