@@ -31,9 +31,9 @@ import numpy as np
 from msgspec import Meta
 
 from dispatcher.model.resources import CPU, MEMORY
-from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL, NETWORK_SIGNAL, is_signal_name
+from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
 from dispatcher.scheduling.framework import Depends, FleetView, Floats, Ints, Placed, Readings, Refuse, Rows, Skip
-from dispatcher.scheduling.framework.bounds import BoundedScore, UpperBound
+from dispatcher.scheduling.framework.bounds import BoundedScore, Fall, UpperBound, fall_together
 from dispatcher.scheduling.framework.kernels import (
     FloatColumn,
     IntColumn,
@@ -44,9 +44,10 @@ from dispatcher.scheduling.framework.kernels import (
     least,
     most,
 )
-from dispatcher.scheduling.framework.plugin_args import Args, number, read_by, shown
+from dispatcher.scheduling.framework.plugin_args import Args, read_by
 from dispatcher.scheduling.framework.value_columns import Column, Same, fields, numbers, picked, where
 from dispatcher.scheduling.rules.requests import expected_request, nonzero_request
+from dispatcher.scheduling.rules.signal_weights import USUAL_WEIGHTS, Weights, WrittenWeights, signal_weights
 
 _RESOURCES = (CPU, MEMORY)  # rows of fleet.nodes.nonzero and fleet.nodes.settling
 _OF = {CPU_SIGNAL: (0, 0), MEMORY_SIGNAL: (1, 1)}  # signal -> the rows whose larger share it goes by
@@ -187,28 +188,12 @@ def _bounds(columns, until, fresh, surge, cost, slope, room):  # type: ignore[no
 # --- the plugin ------------------------------------------------------------------------------------------------------
 
 
-Weights = tuple[tuple[str, float], ...]
-_WEIGHTS: Weights = ((CPU_SIGNAL, 2.0), (MEMORY_SIGNAL, 1.0), (NETWORK_SIGNAL, 1.0))
-WrittenWeights = Annotated[dict[str, Annotated[float, Meta(ge=0.01, le=1000)]], Meta(min_length=1)]
-
-
-def _signal_weights(raw: object) -> Weights:
-    """{signal: weight}, one at least."""
-    if not isinstance(raw, Mapping) or not raw:
-        raise ValueError(f"must map signals to weights, for example {{cpu: 2, memory: 1}}, not {shown(raw)}")
-    wrong = [name for name in raw if not isinstance(name, str) or not is_signal_name(name)]
-    if wrong:
-        raise ValueError(f"{shown(wrong[0])} is no signal: lower case letters, digits and underscores, 40 at most")
-    weight = number(0.01, 1000)
-    return tuple((name, weight(value)) for name, value in raw.items())
-
-
 class ExpectedArgs(Args):
     """What counts, the fade of readings, and chance among near-ties."""
 
     signals: Annotated[
-        Weights, Meta(description="weight of each signal", extra=read_by(_signal_weights, WrittenWeights))
-    ] = _WEIGHTS
+        Weights, Meta(description="weight of each signal", extra=read_by(signal_weights, WrittenWeights))
+    ] = USUAL_WEIGHTS
     fresh_s: Annotated[float, Meta(ge=0, le=86_400, description="seconds up to which a reading counts in full")] = 120.0
     stale_s: Annotated[
         float, Meta(ge=0, le=86_400, description="seconds from which a reading does not count at all")
@@ -280,19 +265,21 @@ class ExpectedLoad(BoundedScore[Amounts]):
     def upper_bound(self, fleet: FleetView, rows: Rows, until: float) -> UpperBound | None:
         """By the mean where it counts in full until then, else by the lesser of mean and requests; without chance.
 
-        The curve is convex, so its slope without the pod bounds it up to full utilisation.
+        The curve is convex, so its slope without the pod bounds it up to full utilisation. A signal that goes by the
+        larger share rises at least as the share does that is the larger one without the pod.
         """
         count, booked = len(fleet.nodes.rank[rows]), _booked(_NOTHING, fleet, rows)
-        costs, falls, rooms = np.zeros(count), np.zeros((2, count)), np.zeros((2, count))
+        costs, falls = np.zeros(count), (list[Fall](), list[Fall]())
         for name, weight in self._signals:
             columns = _columns(name, booked, fleet, rows, self._forecast)
             cost, slope, room = self._bound(columns, until)
             costs += weight * cost
-            if name in _OF:
-                row = _OF[name][0]
-                falls[row] = weight * self._points * slope * columns.usual / most(columns.capacity0, 1)
-                rooms[row] = weight * self._points * room
-        return UpperBound(100.0 - self._points * costs, falls[0], rooms[0], falls[1], rooms[1])
+            one, other = _OF.get(name, _EITHER)
+            larger, slope = _larger(columns), slope * columns.usual
+            falls[one].append((larger[0] * slope / most(columns.capacity0, 1), room, weight * self._points))
+            falls[other].append((larger[1] * slope / most(columns.capacity1, 1), room, weight * self._points))
+        cpu, memory = (fall_together(one, count) for one in falls)
+        return UpperBound(100.0 - self._points * costs, *cpu, *memory)
 
     def _bound(self, columns: SignalLoad, until: float) -> tuple[Floats, Floats, Floats]:
         """[rows] the cost without the pod, and what it rises by for a whole node more and for all that is left."""
@@ -362,6 +349,15 @@ class ExpectedLoad(BoundedScore[Amounts]):
             key: where(numbers(np.isnan(one)), Same(None), numbers(one, 4))
             for key, one in zip(keys, shown, strict=True)
         }
+
+
+def _larger(columns: SignalLoad) -> tuple[Any, Any]:
+    """[rows] whether the first share is the larger one, of what settles and of all requests; else the second one."""
+    part0, part1 = _part(columns.capacity0), _part(columns.capacity1)
+    settling = columns.settling0 * part0 - columns.settling1 * part1
+    booked = columns.nonzero0 * part0 - columns.nonzero1 * part1
+    first = (settling >= 0.0) & (booked >= 0.0)
+    return first, (settling <= 0.0) & (booked <= 0.0) & ~first
 
 
 def _booked(amounts: Amounts, fleet: FleetView, rows: Rows) -> _Booked:

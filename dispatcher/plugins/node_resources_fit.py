@@ -24,12 +24,13 @@ from dispatcher.model.node import Node
 from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason
 from dispatcher.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended, is_scalar
-from dispatcher.scheduling.framework import Bools, Codes, Depends, FleetView, Floats, Ints, Placed, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import Codes, Depends, FleetView, Floats, Ints, Placed, Refuse, Rows, Skip
 from dispatcher.scheduling.framework.bounds import BoundedScore, RoomFilter, UpperBound
 from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.plugin_args import RESOURCE_WEIGHTS, Args, read_by, shown, texts, whole_number
 from dispatcher.scheduling.rules.requests import nonzero_request
+from dispatcher.scheduling.rules.room import MOST_TOLD, lacking_codes
 from dispatcher.scheduling.rules.whole import EXACT, percent, plus
 
 LEAST: Final = "LeastAllocated"
@@ -37,8 +38,6 @@ MOST: Final = "MostAllocated"
 RATIO: Final = "RequestedToCapacityRatio"
 _NONZERO = (CPU, MEMORY)  # rows of fleet.nodes.nonzero
 _ALWAYS = (CPU, MEMORY, EPHEMERAL_STORAGE)
-_FEW = 4  # rows
-_MOST_TOLD = 62  # resources; each is one bit
 
 
 def _shape(raw: object) -> tuple[tuple[int, int], ...]:
@@ -170,16 +169,16 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
 
     def filter(self, state: _Asked, fleet: FleetView, rows: Rows) -> Codes:
         """TOO_MANY_PODS and INSUFFICIENT for each resource that lacks, as one code."""
-        codes = _no_room(state.wanted, fleet, rows)
+        codes = lacking_codes(state.wanted, fleet, rows)
         for cluster, wanted in state.sized:
             there = fleet.nodes.cluster[rows] == cluster
             if there.any():
-                np.copyto(codes, _no_room(wanted, fleet, rows), where=there)
+                np.copyto(codes, lacking_codes(wanted, fleet, rows), where=there)
         return codes
 
     def wants(self, state: _Asked) -> Sequence[tuple[str, int]] | None:
         """What must have room, unless it is more than is told apart, or not the same everywhere."""
-        return state.wanted if len(state.wanted) <= _MOST_TOLD and not state.sized else None
+        return state.wanted if len(state.wanted) <= MOST_TOLD and not state.sized else None
 
     # --- strategies --------------------------------------------------------------------------------------------------
 
@@ -283,92 +282,6 @@ def _two(  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
         share = share0 + share1
         scores[row] = np.floor((value0 * share0 + value1 * share1) / (share if share > 0 else 1.0))
     return 0 if great else 1
-
-
-@kernel("ints ints int")
-def _lacking(allocatable, requested, amount):  # type: ignore[no-untyped-def]
-    """1 if any row has no room for `amount`, else 0."""
-    short = 0
-    for row in range(len(allocatable)):
-        short |= amount > allocatable[row] - requested[row]
-    return short
-
-
-def _no_room(wanted: Sequence[tuple[str, int]], fleet: FleetView, rows: Rows) -> Codes:
-    wanted = wanted[:_MOST_TOLD]
-    if not isinstance(rows, slice) and len(rows) <= _FEW:
-        return np.asarray([_no_room_on(row, wanted, fleet) for row in np.asarray(rows).tolist()], dtype=np.uint16)
-    if _lacking.fast is not None and not any(_lacks_anywhere(*one, fleet, rows) for one in wanted):
-        return np.zeros(len(fleet.nodes.live[rows]), dtype=np.uint16)
-    lacks = [_lacks(name, amount, fleet, rows) for name, amount in wanted]
-    codes = np.zeros(len(lacks[0]), dtype=np.uint16)
-    short = np.flatnonzero(np.logical_or.reduce(lacks))
-    if len(short):
-        where = short + (rows.start or 0) if isinstance(rows, slice) else rows[short]
-        codes[short] = _told(wanted, [one[short] for one in lacks], fleet, where)
-    return codes
-
-
-def _no_room_on(row: int, wanted: Sequence[tuple[str, int]], fleet: FleetView) -> int:
-    """The same of one row, which is faster than by columns where there are few."""
-    short = beyond = 0
-    nodes = fleet.nodes
-    allocatable, requested = nodes.allocatable, nodes.requested
-    for bit, (name, amount) in enumerate(wanted):
-        column = fleet.axis.column(name)
-        whole = None if column is None else allocatable.item(column, row)
-        if whole is None or column is None or amount > whole - requested.item(column, row):
-            short |= 1 << bit
-            beyond |= (name != PODS and (whole is None or amount > whole)) << bit
-    return _code(wanted, short, beyond, fleet) if short else 0
-
-
-def _lacks_anywhere(name: str, amount: int, fleet: FleetView, rows: Rows) -> bool:
-    column = fleet.axis.column(name)
-    if column is None:
-        return True
-    return bool(_lacking.fast(fleet.nodes.allocatable[column][rows], fleet.nodes.requested[column][rows], amount))
-
-
-def _lacks(name: str, amount: int, fleet: FleetView, rows: Rows) -> Bools:
-    column = fleet.axis.column(name)
-    if column is None:
-        return np.ones(len(fleet.nodes.live[rows]), dtype=np.bool_)
-    lacks: Bools = amount > fleet.nodes.allocatable[column][rows] - fleet.nodes.requested[column][rows]
-    return lacks
-
-
-def _told(wanted: Sequence[tuple[str, int]], lacks: Sequence[Bools], fleet: FleetView, rows: Rows) -> Codes:
-    """[rows] the code of everything that lacks there; each kind of row makes its code once."""
-    patterns = np.zeros((2, len(lacks[0])), dtype=np.int64)
-    for bit, ((name, amount), one) in enumerate(zip(wanted, lacks, strict=True)):
-        column = fleet.axis.column(name)
-        beyond = one if column is None else one & (amount > fleet.nodes.allocatable[column][rows])
-        patterns[0] |= one.astype(np.int64) << bit
-        patterns[1] |= (beyond & (name != PODS)).astype(np.int64) << bit
-    bits = len(wanted)
-    if bits <= 8:  # few kinds: counted, not sorted
-        joined = patterns[0] | patterns[1] << bits
-        kinds = np.flatnonzero(np.bincount(joined)).tolist()
-        table = np.zeros(kinds[-1] + 1, dtype=np.uint16)
-        table[kinds] = [_code(wanted, kind & ((1 << bits) - 1), kind >> bits, fleet) for kind in kinds]
-        told: Codes = table[joined]
-        return told
-    pairs, pair_of = np.unique(patterns, axis=1, return_inverse=True)
-    codes = [_code(wanted, short, beyond, fleet) for short, beyond in pairs.T.tolist()]
-    return np.asarray(codes, dtype=np.uint16)[pair_of.reshape(-1)]
-
-
-def _code(wanted: Sequence[tuple[str, int]], short: int, beyond: int, fleet: FleetView) -> int:
-    table = fleet.reasons
-    codes = [
-        table.code(Reason.TOO_MANY_PODS)
-        if name == PODS
-        else table.code(Reason.INSUFFICIENT, name, lasting=bool(beyond >> bit & 1))
-        for bit, (name, _) in enumerate(wanted)
-        if short >> bit & 1
-    ]
-    return codes[0] if len(codes) == 1 else table.joint(codes)
 
 
 def _expected(pod: Pod, resource: str) -> int:

@@ -147,13 +147,22 @@ def test_a_pruned_search_records_what_the_class_would_record(form: None, large: 
     assert told(run(number, large=large, pruned=True)) == told(run(number, large=large, pruned=False))
 
 
+def test_the_best_node_takes_no_more_once_the_last_pod_has_filled_it(form: None) -> None:
+    nodes = [node("big").cpu(64).memory("256Gi").pods(1), *(node(f"n{at}").cpu(4).pods(9) for at in range(5))]
+    plugins = build(DEFAULT_PROFILE, PluginContext())
+    scheduler = Scheduler(DEFAULT_PROFILE, plugins, fleet(a=nodes, now=1000.0), large=0)
+    pods = [pod(f"p{at}").cpu(f"{100 + at}m").placed("a") for at in range(3)]
+    went = [scheduler.schedule(one, ("a", one.pod.uid)) for one in pods]
+    assert [isinstance(one, Decision) and one.node == "big" for one in went] == [True, False, False]
+
+
 def test_most_odd_pods_are_decided_by_looking_at_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     ask = PrunedSearch._ask_some
 
-    def noted(self: PrunedSearch, rows: Any, *, refuses: bool) -> Any:
+    def noted(self: PrunedSearch, rows: Any) -> Any:
         asked.append(len(rows))
-        return ask(self, rows, refuses=refuses)
+        return ask(self, rows)
 
     monkeypatch.setattr(PrunedSearch, "_ask_some", noted)
     results = run(7, large=0, pruned=True, count=60)

@@ -8,8 +8,13 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from dispatcher.scheduling.framework.fleet_view import FleetView, Floats, Rows
+from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.plugin import Filter, S, Score
+
+Fall = tuple[Floats, Floats, float]  # [rows] by what a score falls with a unit more, and at most; and its weight
 
 
 @dataclass(frozen=True)
@@ -45,3 +50,27 @@ class RoomFilter(Filter[S]):
         """(resource, amount): where all of these are free (allocatable - requested) it refuses nothing, and it refuses
         every other row. None: it may refuse any row.
         """
+
+
+@kernel("floats floats float out out")
+def _add(fall, most, weight, slope, end):  # type: ignore[no-untyped-def]
+    """One bound more (see `fall_together`)."""
+    for row in range(len(slope)):
+        if fall[row] > 0.0:
+            slope[row] += fall[row] * weight
+            end[row] = min(end[row], most[row] / fall[row])
+
+
+def fall_together(falls: Sequence[Fall], rows: int) -> tuple[Floats, Floats]:
+    """[rows] by what several bounds fall together, and at most: until the first of them has come to its end.
+
+    One that falls by 2 a CPU, at most 10 in all, and one by 1, at most 3: by 3 a CPU, at most 9, that is for 3 CPUs.
+    """
+    slope, end = np.zeros(rows), np.full(rows, np.inf)
+    for fall, most, weight in falls:
+        if _add.fast is not None:
+            _add.fast(fall, most, weight, slope, end)
+            continue
+        slope += fall * weight
+        np.minimum(end, np.divide(most, fall, out=np.full(len(end), np.inf), where=fall > 0.0), out=end)
+    return slope, np.multiply(slope, end, out=np.zeros(len(end)), where=slope > 0.0)

@@ -194,7 +194,7 @@ class PrunedSearch(Selector):
         if setup.bounds is None:
             found: _Found | None = self._all(rows, codes)
         else:
-            found = self._best_two(placed, setup.bounds, refuses=len(rows) > 0)
+            found = self._best_two(placed, setup.bounds, rows[codes != 0])
         if found is None or found.best[0] < 0:
             return None
         first, rival = found.best
@@ -257,18 +257,20 @@ class PrunedSearch(Selector):
             first[rows] = codes
         return self._ask(slice(0, n), first)
 
-    def _row_bounds(self, placed: Placed, bounds: UpperBounds) -> tuple[RowBounds, RowList]:
-        """And the rows that these leave out, ascending: they may reach anything."""
-        static, loose, terms = self._setup.static.upper_bounds(), bounds.loose, self._terms
+    def _row_bounds(self, placed: Placed, bounds: UpperBounds, left_out: RowList) -> RowBounds:
+        """Without the rows that are left out."""
+        static, terms = self._setup.static.upper_bounds(), self._terms
         if terms is None:
             known = GroupPoints(np.zeros(1, dtype=np.float32), np.zeros(len(static), dtype=np.int32))
         else:
             known = terms.upper_bounds()
-        return bounds.row_bounds(static, known, least_expected(placed), loose), loose
+        return bounds.row_bounds(static, known, least_expected(placed), left_out)
 
-    def _best_two(self, placed: Placed, bounds: UpperBounds, *, refuses: bool) -> _Found | None:
-        """Rows among which are the two best of all; None if too many may be."""
-        row_bounds, loose = self._row_bounds(placed, bounds)
+    def _best_two(self, placed: Placed, bounds: UpperBounds, refused: RowList) -> _Found | None:
+        """Rows among which are the two best of all; None if too many may be. `refused`: by the filters by row."""
+        loose = bounds.loose  # they may reach anything
+        row_bounds = self._row_bounds(placed, bounds, np.concatenate([loose, refused]))
+        loose = loose[np.append(refused, -1)[np.searchsorted(refused, loose)] != loose]
         most = max(_FIRST * 2, self._fleet.n // _MOST_SHARE)
         usual, bounds.usual = bounds.usual, None
         bar = row_bounds.enough(_FIRST) if usual is None else row_bounds.top - usual
@@ -278,24 +280,21 @@ class PrunedSearch(Selector):
             rows = row_bounds.between(bar, np.inf, most)
         if rows is None:
             return None
-        found = self._ask_some(np.sort(np.concatenate([rows, loose])) if len(loose) else rows, refuses=refuses)
+        found = self._ask_some(np.sort(np.concatenate([rows, loose])) if len(loose) else rows)
         second = found.totals.item(found.best[1]) if found.best[1] >= 0 else INFEASIBLE
         if second < bar:
             rest = row_bounds.between(second, bar, most)
             if rest is None:
                 return None
             if len(rest):
-                found = self._joined(found, self._ask_some(rest, refuses=refuses))
+                found = self._joined(found, self._ask_some(rest))
         if INFEASIBLE < second < row_bounds.top:
             bounds.usual = row_bounds.top - second
         return found
 
-    def _ask_some(self, rows: RowList, *, refuses: bool) -> _Found:
-        """Some rows; the filters by row only if they refuse any."""
-        first = self._setup.static.static_filters.first[rows]
-        if refuses:
-            np.copyto(first, self._codes(rows), where=first == 0)
-        return self._ask(rows, first)
+    def _ask_some(self, rows: RowList) -> _Found:
+        """Some rows that the filters by row let pass."""
+        return self._ask(rows, self._setup.static.static_filters.first[rows])
 
     def _ask(self, rows: Rows, first: Codes) -> _Found:
         """All that score, about some rows; `first`: who refuses these."""
