@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dispatcher.model.names import ACCEPT
@@ -73,6 +73,21 @@ def decided(script: list[tuple[Any, ...]], large: int) -> list[dict[str, Any]]:
 @given(script=scripts)
 def test_few_nodes_looked_at_give_the_places_and_records_that_all_nodes_give(script: list[tuple[Any, ...]]) -> None:
     assert decided(script, large=0) == decided(script, large=10**9)
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(
+    before=st.lists(st.tuples(st.integers(1, 12), clusters), min_size=3, max_size=14),
+    home=clusters,
+)
+@example(before=[(2, "a"), (10, "b"), (7, "b"), (9, "b"), (3, "c"), (4, "b"), (8, "a")], home="a")
+def test_a_pod_that_fits_nowhere_leaves_nothing_behind_for_the_next_of_its_app(
+    before: list[tuple[int, str]], home: str
+) -> None:
+    app = pod("p").labels(app="u")
+    odd = [app.cpu(f"{100 * size + at}m").placed(place) for at, (size, place) in enumerate(before)]
+    last = [app.cpu("5").placed(home), app.cpu("150m").placed(home)]
+    decided([("pods", placed, 1) for placed in (*odd, *last)], large=0)
 
 
 @pytest.fixture
