@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from dispatcher.model.names import ACCEPT
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from dispatcher.scheduling.pruning import searches
 from dispatcher.scheduling.pruning.pruned_search import PrunedSearch
 from tests.builders import NodeBuilder, PodBuilder, node, pod
 from tests.laws.examples import examples
@@ -129,3 +130,16 @@ def test_compiled_loops_give_the_records_that_numpy_gives(request: pytest.Fixtur
     plain = decided(script, large=0)
     request.getfixturevalue("compiled")
     assert decided(script, large=0) == plain
+
+
+def test_of_apps_that_come_and_go_in_a_small_fleet_no_more_are_kept_than_of_silent_pods(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(searches, "_MOST_KEPT", 20, raising=False)
+    pair = Pair(DEFAULT_PROFILE, real, batched=False)
+    for at in range(3):
+        pair.node("a", built(f"n{at}", "xyz"[at]).build())
+    for at in range(30):
+        for _ in range(2):
+            pair.pods(pod("p").labels(app=f"u{at}").cpu("10m").placed("a"), 1)
+    assert len(pair.scheduler._searches._heard_pods) == 20
