@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -145,6 +145,17 @@ class BatchExplained(Protocol[S_contra]):
         any of these pods in order, and may not look at the fleet any more.
         """
         ...
+
+
+@cache
+def explains_batches(plugin: type) -> bool:
+    """Whether `explain_batch` of a class says what its `explain` says: a class that has only `explain` of its own, and
+    the rest of another policy, means that.
+    """
+    for base in plugin.__mro__ if issubclass(plugin, DomainPlugin) else ():
+        if "explain_batch" in vars(base) or "explain" in vars(base):
+            return "explain_batch" in vars(base)
+    return False
 
 
 def lacks_explain_batch(plugin: type) -> bool:
