@@ -69,8 +69,8 @@ class Metrics:
         elif isinstance(event, Unanswered):
             self._outcomes.labels(event.cluster, "unanswered").inc(len(event.intent_ids))
 
-    def tick(self, spent_s: float, counters: Mapping[tuple[str, str], int]) -> None:
-        """Deciding took this long in a Tick; the decisions that it made share the time."""
+    def tick(self, spent_s: float, counters: Mapping[tuple[str, str], int]) -> int:
+        """Deciding took this long in a Tick; the decisions that it made share the time. How many these are."""
         so_far: Counter[str] = Counter()
         for (result, profile), count in counters.items():
             if result in RESULTS:
@@ -78,6 +78,7 @@ class Metrics:
         made, self._seen = so_far - self._seen, so_far
         for profile in made:
             self._attempt.labels(profile).observe(spent_s / made.total())
+        return made.total()
 
     def decided(self, created: float, now: float) -> None:
         """A pod that was created at that time (0: not known) was placed."""

@@ -39,13 +39,11 @@ from dispatcher.service.obeyed_epochs import ObeyedEpochs
 from dispatcher.service.poller import Poller
 from dispatcher.service.quota_file import QuotaFile
 from dispatcher.service.term import NOBODY, Deposed, Term
-from dispatcher.service.timing import ServiceTiming, Slice
+from dispatcher.service.timing import Budget, ServiceTiming, Slice
 from dispatcher.service.traces.ways import Ways
 
 log = structlog.get_logger("service")
 
-_LEAST_BUDGET, _MOST_BUDGET = 64, 20_000
-_FEW = 4  # decisions
 _WARN_AGAIN_S = 60.0
 
 
@@ -143,8 +141,7 @@ class Service:
         self._journal = journal
         self._inbox: deque[tuple[Event, asyncio.Future[bool] | None]] = deque()
         self._work = asyncio.Event()
-        self._budget = 256
-        self._of_few = 0.0  # seconds that the last few decisions took, decided alone
+        self._budget = Budget(self.timing.slice_s)
         self._tick_at = float("-inf")
         self._tick_failed = False
         self._warned_at: dict[str, float] = {}
@@ -267,24 +264,15 @@ class Service:
         return not self._inbox or self._active() > 0 or self.clock() - self._tick_at >= self.timing.tick_s
 
     def _tick(self) -> None:
-        """What time makes due, then decisions, for one slice of time, or one class if that takes longer. How many of
-        one class follows from what decisions alone take, beyond what a few of them take: in a large fleet the first pod
-        of a class is most of it, and many are as fast as few.
-        """
+        """What time makes due, then decisions, for one slice of time, or one class if that takes longer."""
         done = self._handle(Tick(None))
-        asked, started = min(self._active(), self._budget), perf_counter()
+        asked, started = min(self._active(), self._budget.pods), perf_counter()
         with self.metrics.plugin_times.round():
-            done = self._handle(Decide(self._budget, Slice(self.timing.slice_s))) and done
+            done = self._handle(Decide(self._budget.pods, Slice(self.timing.slice_s))) and done
         spent = perf_counter() - started
         self._tick_at, self._tick_failed = self.clock(), not done
-        self.metrics.tick(spent, self.core.counters)
-        if 0 < asked <= _FEW or self._budget == _LEAST_BUDGET:
-            self._of_few = min(spent, 2 * self.timing.slice_s)
-        longest = self.timing.slice_s + self._of_few
-        if spent > longest:
-            self._budget = max(_LEAST_BUDGET, int(self._budget * longest / spent))
-        elif done and self._active() and spent < longest - self.timing.slice_s / 2:  # so that twice as many fit
-            self._budget = min(_MOST_BUDGET, self._budget * 2)
+        decided = self.metrics.tick(spent, self.core.counters)
+        self._budget.learn(asked, decided, spent, more=done and self._active() > 0)
 
     def _work_left(self) -> None:
         """Go on at once while there is something to take in or to decide, else wait for work or the next Tick."""

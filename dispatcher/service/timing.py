@@ -4,6 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 
+_LEAST_BUDGET, _FIRST_BUDGET, _MOST_BUDGET = 64, 256, 20_000  # pods
+_FEW = 4  # decisions
+
 
 @dataclass(frozen=True)
 class ServiceTiming:
@@ -44,7 +47,29 @@ class Slice:
         self._ends = self._before + seconds
 
     def __call__(self) -> bool:
-        """As said."""
+        """Whether the round is to end now."""
         now = self._clock()
         last, self._before = now - self._before, now
         return now + last > self._ends
+
+
+class Budget:
+    """How many `pods` a round decides at most: as many of one class as one slice takes, beyond what a few of them take.
+    In a large fleet the first pod of a class is most of it, and many are as fast as few.
+    """
+
+    def __init__(self, slice_s: float) -> None:
+        self.pods = _FIRST_BUDGET
+        self._slice_s = slice_s
+        self._of_few = 0.0  # seconds that the last few decisions took, decided alone
+
+    def learn(self, asked: int, decided: int, spent_s: float, *, more: bool) -> None:
+        """After a round for `asked` pods that decided that many; whether there are `more` to be decided at once."""
+        if 0 < asked <= _FEW or self.pods == _LEAST_BUDGET:
+            self._of_few = min(spent_s, 2 * self._slice_s)
+        longest = self._slice_s + self._of_few
+        if spent_s > longest:
+            self.pods = max(_LEAST_BUDGET, int(self.pods * longest / spent_s))
+        elif more and decided >= self.pods * 3 / 4 and spent_s < longest - self._slice_s / 2:
+            # Twice as many fit. A round that ended before, as many small classes took its slice, does not tell.
+            self.pods = min(_MOST_BUDGET, self.pods * 2)

@@ -4,12 +4,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dispatcher.model.names import ACCEPT
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from dispatcher.scheduling.pruning import searches
 from dispatcher.scheduling.pruning.pruned_search import PrunedSearch
 from tests.builders import NodeBuilder, PodBuilder, node, pod
 from tests.laws.examples import examples
@@ -75,6 +76,21 @@ def test_few_nodes_looked_at_give_the_places_and_records_that_all_nodes_give(scr
     assert decided(script, large=0) == decided(script, large=10**9)
 
 
+@settings(max_examples=examples(25), deadline=None)
+@given(
+    before=st.lists(st.tuples(st.integers(1, 12), clusters), min_size=3, max_size=14),
+    home=clusters,
+)
+@example(before=[(2, "a"), (10, "b"), (7, "b"), (9, "b"), (3, "c"), (4, "b"), (8, "a")], home="a")
+def test_a_pod_that_fits_nowhere_leaves_nothing_behind_for_the_next_of_its_app(
+    before: list[tuple[int, str]], home: str
+) -> None:
+    app = pod("p").labels(app="u")
+    odd = [app.cpu(f"{100 * size + at}m").placed(place) for at, (size, place) in enumerate(before)]
+    last = [app.cpu("5").placed(home), app.cpu("150m").placed(home)]
+    decided([("pods", placed, 1) for placed in (*odd, *last)], large=0)
+
+
 @pytest.fixture
 def searched(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Of each search, whether it found a place."""
@@ -114,3 +130,16 @@ def test_compiled_loops_give_the_records_that_numpy_gives(request: pytest.Fixtur
     plain = decided(script, large=0)
     request.getfixturevalue("compiled")
     assert decided(script, large=0) == plain
+
+
+def test_of_apps_that_come_and_go_in_a_small_fleet_no_more_are_kept_than_of_silent_pods(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(searches, "_MOST_KEPT", 20, raising=False)
+    pair = Pair(DEFAULT_PROFILE, real, batched=False)
+    for at in range(3):
+        pair.node("a", built(f"n{at}", "xyz"[at]).build())
+    for at in range(30):
+        for _ in range(2):
+            pair.pods(pod("p").labels(app=f"u{at}").cpu("10m").placed("a"), 1)
+    assert len(pair.scheduler._searches._heard_pods) == 20

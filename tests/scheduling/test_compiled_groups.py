@@ -1,6 +1,8 @@
 """The compiled forms of rows by groups and by reason say what the NumPy forms say."""
 
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from dispatcher.scheduling.equivalence.partitions import Partition, partition_of
 from dispatcher.scheduling.equivalence.static_answers import NO_NODE, count_codes
 from dispatcher.scheduling.framework import kernels
+from dispatcher.scheduling.rules.spread import Area, _least
 from tests.builders import fleet, node
 
 _ROWS = 24
@@ -61,3 +64,15 @@ def test_compiled_counts_of_reasons_by_cluster_are_those_of_numpy(reasons: list[
     assert kernels.compile_all()
     assert count_codes(first, state) == want
     assert sum(want.values()) == sum(one not in (0, NO_NODE) for one in reasons)
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["kernels", "NumPy"])
+@pytest.mark.parametrize("count", [2, 4])
+def test_counts_of_other_domains_have_no_least_one(compiled: bool, count: int) -> None:
+    if compiled:
+        pytest.importorskip("numba")
+        assert kernels.compile_all()
+    area = cast(Area, SimpleNamespace(present=np.ones(3, dtype=bool)))
+    assert _least(area, np.array([1, 0, 3]), [1]) == 1
+    with pytest.raises(IndexError):
+        _least(area, np.arange(count), [])

@@ -231,11 +231,13 @@ async def test_a_closed_core_is_not_spun() -> None:
 
 
 class SlowToTell(FakeCore):
-    """Whatever time makes due takes longer than a slice; deciding takes no time."""
+    """Whatever time makes due takes longer than a slice; as many are decided as may be, in no time."""
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         if isinstance(event, Tick):
             time.sleep(2 * FAST.slice_s)
+        elif isinstance(event, Decide):
+            self.counters["scheduled", "default"] += event.budget
         return super().handle(event, now)
 
 

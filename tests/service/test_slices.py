@@ -2,7 +2,7 @@
 
 import pytest
 
-from dispatcher.service.timing import Slice
+from dispatcher.service.timing import Budget, Slice
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,41 @@ def test_a_slice_of_50_ms_ends_before_a_class_like_the_last_would_pass_its_end(
     times = iter([0.0, *ended])
     enough = Slice(0.05, lambda: next(times))
     assert [enough() for _ in ended] == told
+
+
+def test_rounds_that_many_small_classes_ended_leave_the_budget_as_it_is() -> None:
+    budget = Budget(0.05)
+    budget.learn(4, 4, 0.02, more=False)
+    for _ in range(20):
+        budget.learn(256, 10, 0.04, more=True)
+    assert budget.pods == 256
+
+
+def test_rounds_that_decide_all_that_they_may_in_half_a_slice_double_the_budget() -> None:
+    budget, found = Budget(0.05), []
+    for _ in range(8):
+        budget.learn(budget.pods, budget.pods, 0.02, more=True)
+        found.append(budget.pods)
+    assert found == [512, 1024, 2048, 4096, 8192, 16384, 20000, 20000]
+
+
+def test_a_budget_is_not_doubled_for_nobody_or_where_twice_as_many_would_take_too_long() -> None:
+    budget = Budget(0.05)
+    budget.learn(256, 256, 0.02, more=False)
+    budget.learn(256, 256, 0.03, more=True)
+    assert budget.pods == 256
+
+
+def test_a_round_that_takes_longer_shrinks_the_budget_to_what_fits() -> None:
+    budget = Budget(0.05)
+    budget.learn(256, 256, 0.1, more=True)
+    assert budget.pods == 128
+    budget.learn(128, 128, 1.0, more=True)
+    assert budget.pods == 64
+
+
+def test_what_a_few_decisions_take_is_granted_beyond_the_slice() -> None:
+    budget = Budget(0.05)
+    budget.learn(4, 4, 0.04, more=False)
+    budget.learn(256, 256, 0.09, more=True)
+    assert budget.pods == 256

@@ -46,7 +46,7 @@ class Deciding:
             all_ready = all(state.clusters[home].ready for home in homes)
             ready = heeded if all_ready else [item for item in heeded if self._home_ready(item, now)]
             promised = self._promised_to(ready)
-            results = state.profiles.schedule_class([(item.pod_id, item.placed) for item in ready])
+            results = self._results(ready, now)
             self._follow_up(ready, results, now)
             self.binding.follow(now)
             if decided := sum(1 for result in results if isinstance(result, Decision)):
@@ -58,6 +58,18 @@ class Deciding:
             if enough():
                 break
         self.binding.settle(now)
+
+    def _results(self, items: Sequence[QueuedPod], now: float) -> list[Result]:
+        """Of each, in order. Should that fail, these are tried again later: no pod is lost by a fault of ours."""
+        profiles = self._state.profiles
+        try:
+            return profiles.schedule_class([(item.pod_id, item.placed) for item in items])
+        except Exception:
+            for item in items:
+                if any(one.holds(item.pod_id) for one in profiles):  # decided before it failed for another
+                    profiles.forget(item.pod_id)
+                self._state.queue.retry(item, now)
+            raise
 
     def _follow_up(self, items: Sequence[QueuedPod], results: Sequence[Result], now: float) -> None:
         refused, reasons = list[tuple[QueuedPod, Unschedulable]](), frozenset[Reason]()  # for the same ones

@@ -7,6 +7,7 @@ A decision is the feasible row of the highest total score, among equals the row 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import partial
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -23,8 +24,8 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations
 from dispatcher.scheduling.framework import CycleState, Placed, Plugin, Profile, Refuse, Skip
 from dispatcher.scheduling.framework.class_keys import ClassKey
-from dispatcher.scheduling.framework.domain_counts import told_alone
-from dispatcher.scheduling.framework.domains import DomainPlugin
+from dispatcher.scheduling.framework.domain_counts import ToldAlone
+from dispatcher.scheduling.framework.domains import BatchExplained, explains_batches
 from dispatcher.scheduling.framework.points import ExplainingPlugin, Faults, Plan, PluginError, guarded
 from dispatcher.scheduling.pruning.searches import LARGE, PrunedSearches
 from dispatcher.scheduling.records.decision import Decision, Unschedulable, no_place
@@ -263,9 +264,9 @@ class Scheduler(Booking):
 
     def _said(self, plugin: ExplainingPlugin, state: object, decision: Decision) -> object:
         """What a plugin says of the place, or, where it can say so of a batch, a function that returns it."""
-        if isinstance(plugin, DomainPlugin) and hasattr(plugin, "explain_batch"):
-            rows = np.asarray([decision.row], dtype=np.intp)
-            return partial(told_alone, guarded(plugin, plugin.explain_batch, state, rows, self.view))
+        if explains_batches(type(plugin)):
+            rows, explain = np.asarray([decision.row], dtype=np.intp), cast(BatchExplained[Any], plugin).explain_batch
+            return ToldAlone(guarded(plugin, explain, state, rows, self.view), partial(self._faults.of, plugin.name))
         return guarded(plugin, plugin.explain, state, decision.placed, self.view, decision.row)
 
     def would_go(self, pod_id: PodId, placed: Placed) -> Decision | None:

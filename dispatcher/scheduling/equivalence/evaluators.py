@@ -154,6 +154,8 @@ class PluginEvaluator:
         for part in parts:
             if np.shape(part.domain) != (n,):
                 raise PluginError(plugin.name, f"a part is about {np.shape(part.domain)} rows of {n}")
+            if np.asarray(part.domain).dtype.kind not in "iu":
+                raise PluginError(plugin.name, "the domain of a part is no column of whole numbers")
         return parts
 
     def answers(self, part: Part, domains: NDArray[Any]) -> NDArray[Any]:

@@ -95,16 +95,18 @@ def _number(combined, ids, group):  # type: ignore[no-untyped-def]
 
 
 def partition_of(axes: Sequence[SmallInts]) -> Partition | None:
-    """Rows grouped by the tuple of their codes (from -1 up) on all axes; None if that is nearly a group a row."""
+    """Rows grouped by the tuple of their codes (from -1 up) on all axes; None if that is nearly a group a row, or if a
+    policy has codes of its own that are below: those are asked for row by row.
+    """
     n = len(axes[0])
     most = max(_FEW_GROUPS, min(n // _ROWS_A_GROUP, MOST_GROUPS))
     widths = [int(axis.max(initial=-1)) + 2 for axis in axes]
     combined, width = np.zeros(n, dtype=np.int32), 1  # in place, and half as wide: it is memory that takes the time
     for axis, more in zip(axes, widths, strict=True):
-        if width * more > _WIDEST:
+        if width * more > _WIDEST or axis.min(initial=-1) < -1:
             return None
         if _combine.fast is not None:
-            _combine.fast(combined, np.ascontiguousarray(axis), more)
+            _combine.fast(combined, np.ascontiguousarray(axis, dtype=np.int32), more)
         else:
             combined *= more
             combined += axis

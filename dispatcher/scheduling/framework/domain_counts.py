@@ -7,7 +7,7 @@ The rules say of every row what the policy's parts say of it, bit for bit, and g
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -18,20 +18,44 @@ from dispatcher.scheduling.framework.value_columns import Column, Each, Same, co
 ExplainPods = Callable[[Sequence[int]], Column | Sequence[Mapping[str, Any]]]
 
 
-def told_of(story: ExplainPods, ats: Sequence[int]) -> Column:
-    """What it says of pods of these numbers; an error where it fails: a decision stands without its comments, too."""
+def told_of(story: ExplainPods, ats: Sequence[int], failed: Callable[[Exception], None] | None = None) -> Column:
+    """What it says of pods of these numbers; an error where it fails: a decision stands without its comments, too.
+
+    `failed` is told of each error.
+    """
     try:
-        return column_of(story(ats))
+        said = story(ats)
+        if isinstance(said, Sequence) and len(said) != len(ats):
+            raise ValueError(f"explain_batch told of {len(said)} pods of {len(ats)}")
+        found = column_of(said)
+        if len(ats) == 1 and len(found.values(1)) != 1:
+            raise ValueError("explain_batch told of another number of pods")
     except Exception as error:
         if len(ats) > 1:
-            return Each([told_of(story, [at]).values(1)[0] for at in ats])
+            return Each([told_of(story, [at], failed).values(1)[0] for at in ats])
+        if failed is not None:
+            failed(error)
         return Same({"error": f"{type(error).__name__}: {error}"[:200]})
-
-
-def told_alone(story: ExplainPods) -> Mapping[str, Any]:
-    """The same of the only pod of a batch."""
-    found: Mapping[str, Any] = told_of(story, [0]).values(1)[0]
     return found
+
+
+class ToldAlone:
+    """What a story says of the only pod of a batch, when a record is wanted. `failed` is told of the first error."""
+
+    __slots__ = ("_failed", "_story")
+
+    def __init__(self, story: ExplainPods, failed: Callable[[Exception], None]) -> None:
+        self._story, self._failed = story, cast(Callable[[Exception], None] | None, failed)
+
+    def __call__(self) -> Mapping[str, Any]:
+        """A map of plain JSON values."""
+        found: Mapping[str, Any] = told_of(self._story, [0], self._fail).values(1)[0]
+        return found
+
+    def _fail(self, error: Exception) -> None:
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            failed(error)
 
 
 class Scale(enum.IntEnum):

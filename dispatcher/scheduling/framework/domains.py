@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -21,12 +21,24 @@ class CountedAnswers:
 
     It is indexed by codes, as an array of answers is.
 
-    `counts` [domains] from 0 up, of as many hosts as there are rows; `values` [highest count + 1].
+    `counts` [domains] from 0 up, of as many hosts as there are rows; `values` [highest count + 1]. Whole numbers of
+    another type are made int64. ValueError for what is no whole number, or has no value.
     """
 
     counts: Ints
     values: Floats
     absent: float
+
+    def __post_init__(self) -> None:
+        found, values = np.asarray(self.counts), np.asarray(self.values, dtype=np.float64)
+        if found.ndim != 1 or found.dtype.kind not in "iu":
+            raise ValueError(f"counts of hosts must be a column of whole numbers, not {found.ndim}-d {found.dtype}")
+        counts = np.ascontiguousarray(found, dtype=np.int64)
+        if len(counts) and counts.view(np.uint64).max() >= len(values):  # a negative one is a huge one, too
+            told = f"{counts.min()} to {counts.max()}"
+            raise ValueError(f"counts of hosts are {told}, and there are values for 0 to {len(values) - 1}")
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "counts", counts)
 
     def __getitem__(self, codes: NDArray[Any]) -> Floats:
         found: Floats = self.whole[codes]
@@ -133,6 +145,17 @@ class BatchExplained(Protocol[S_contra]):
         any of these pods in order, and may not look at the fleet any more.
         """
         ...
+
+
+@cache
+def explains_batches(plugin: type) -> bool:
+    """Whether `explain_batch` of a class says what its `explain` says: a class that has only `explain` of its own, and
+    the rest of another policy, means that.
+    """
+    for base in plugin.__mro__ if issubclass(plugin, DomainPlugin) else ():
+        if "explain_batch" in vars(base) or "explain" in vars(base):
+            return "explain_batch" in vars(base)
+    return False
 
 
 def lacks_explain_batch(plugin: type) -> bool:

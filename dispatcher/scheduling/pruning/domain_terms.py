@@ -113,7 +113,7 @@ def domain_terms(
             state = guarded(one.role.plugin, one.role.plugin.pre_score_groups, one.state, one.view, rows, alike)
             if state is None:
                 return None
-            if state is not one.state:
+            if state is not one.score_state:  # it may be that of an earlier pod
                 one.score_state = state
                 parts = one.score_parts()  # noqa: PLW2901 - they say something else now
         if not made.add(one, parts, open_):

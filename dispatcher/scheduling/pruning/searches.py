@@ -20,9 +20,10 @@ from dispatcher.scheduling.pruning.pruned_search import PrunedSearch, SearchSetu
 from dispatcher.scheduling.pruning.upper_bounds import UpperBounds
 
 LARGE = 1 << 14  # rows
-_MOST_SILENT, _LEAST_HEARD, _ROWS_HEARD = 4096, 16, 1 << 21
-_MOST_TABLES = 4
-_MOST_MET, _WORTH_CACHING = 4096, 4
+_MOST_KEPT = 4096  # kinds of pods of which the evaluators are kept, if all of these are silent
+_LEAST_HEARD, _ROWS_HEARD = 16, 1 << 21  # if some are heard: so many kinds at least, else of so many rows together
+_MOST_TABLES = 4  # of upper bounds, one for each set of plugins that are bounded
+_MOST_MET, _WORTH_CACHING = 4096, 4  # classes of which it is counted how often they are met; so often is worth it
 
 
 @dataclass(slots=True)
@@ -185,7 +186,8 @@ class PrunedSearches:
         """What a plugin that is heard has answered may hold a few bytes a row."""
         kept = self._heard_pods if heard else self._silent_pods
         kept[name] = asked
-        if len(kept) > (max(_LEAST_HEARD, _ROWS_HEARD // self._fleet.n) if heard else _MOST_SILENT):
+        most = min(_MOST_KEPT, max(_LEAST_HEARD, _ROWS_HEARD // self._fleet.n)) if heard else _MOST_KEPT
+        if len(kept) > most:
             kept.popitem(last=False)
 
     def _setup(self, static: StaticAnswers, roles: tuple[Role, ...], by_domain: tuple[Role, ...]) -> SearchSetup | None:

@@ -210,7 +210,7 @@ class Spread:
 def _find_least(counts, present, left_out):  # type: ignore[no-untyped-def]
     """The least count over the domains that are present, but those left out."""
     least = np.iinfo(np.int64).max
-    for domain in range(len(counts)):
+    for domain in range(len(present)):
         if present[domain] and counts[domain] < least:
             out = False
             for other in left_out:
@@ -223,7 +223,11 @@ def _find_least(counts, present, left_out):  # type: ignore[no-untyped-def]
 
 
 def _least(area: Area, counts: Ints, left_out: list[int]) -> int:
-    """The least count over the eligible domains but these eligible ones, which must leave some."""
+    """The least count over the eligible domains but these eligible ones, which must leave some. IndexError where counts
+    are not of these domains.
+    """
+    if len(counts) != len(area.present):
+        raise IndexError(f"{len(counts)} counts of {len(area.present)} domains")
     if _find_least.fast is not None:
         found: int = _find_least.fast(counts, area.present, np.asarray(left_out, dtype=np.int64))
         return found

@@ -15,6 +15,7 @@ from dispatcher.model.objects import AnyObject, Namespace, ObjectRef, StorageCla
 from dispatcher.model.pod import Claim, Pod, PodAffinity, PodAffinityTerm, SourceRef, Toleration
 from dispatcher.scheduling.clusters import GapError
 from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.delegation.protocol import wants_place
 from dispatcher.scheduling.events import (
     Answered,
@@ -27,6 +28,7 @@ from dispatcher.scheduling.events import (
     SendPeers,
     Tick,
 )
+from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.views import explain, pods_view
 from tests.laws.cores import make_core
 
@@ -103,6 +105,24 @@ def test_a_fault_about_one_pod_is_told_and_the_others_go_on(monkeypatch: pytest.
     effects = report(core, pod("cursed"), pod("good"))
     assert any(isinstance(effect, OperatorWarning) and "uid-cursed" in effect.text for effect in effects)
     assert [bind.pod.name for bind in intents(core.handle(Tick(), 1.0), Bind)] == ["good"]  # type: ignore[attr-defined]
+
+
+def test_pods_on_whose_batch_the_cycle_fails_are_decided_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = make_core(("east",))
+    report(core, pod("a"), pod("b"))
+
+    def fails(profiles: Profiles, items: Sequence[tuple[tuple[str, str], Placed]]) -> None:
+        decide(profiles, items[:1])
+        raise IndexError("a fault of the cycle")
+
+    decide = Profiles.schedule_class
+    monkeypatch.setattr(Profiles, "schedule_class", fails)
+    with pytest.raises(IndexError):
+        core.handle(Tick(), 1.0)
+    assert core.queue.counts()["backoff"] == 2
+    assert all(core.fleet.occupant(("east", f"uid-{name}")) is None for name in "ab")
+    monkeypatch.setattr(Profiles, "schedule_class", decide)
+    assert [bind.pod.name for bind in intents(core.handle(Tick(), 100.0), Bind)] == ["a", "b"]  # type: ignore[attr-defined]
 
 
 def test_agents_are_told_of_peers_at_once_when_a_cluster_falls_silent() -> None:

@@ -1,0 +1,80 @@
+"""What policies that explain whole batches say of a pod that is decided alone, when its record is wanted."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dispatcher.plugins.fault_domain_spread import FaultDomainSpread
+from dispatcher.plugins.registry import PluginContext, build
+from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
+from dispatcher.scheduling.framework import FleetView, Placed, PluginUse
+from dispatcher.scheduling.framework.domain_counts import told_of
+from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from dispatcher.scheduling.quota import QuotaLedger
+from tests.builders import fleet, node, pod
+
+
+class Raises(FaultDomainSpread):
+    """Its story fails."""
+
+    name = "Own"
+
+    def explain_batch(self, state: Any, rows: Any, fleet: FleetView) -> Any:
+        def story(ats: Sequence[int]) -> Any:
+            raise ValueError("no story")
+
+        return story
+
+
+class SaysNothing(Raises):
+    """Its story is of nobody."""
+
+    def explain_batch(self, state: Any, rows: Any, fleet: FleetView) -> Any:
+        return lambda ats: []
+
+
+class OnlyExplains(FaultDomainSpread):
+    """All but `explain` is another policy's."""
+
+    name = "Own"
+
+    def explain(self, state: Any, placed: Placed, fleet: FleetView, row: int) -> dict[str, Any]:
+        return {"mine": row}
+
+
+def decided(own: Callable[[tuple[()]], FaultDomainSpread]) -> tuple[Scheduler, Decision]:
+    profile = replace(DEFAULT_PROFILE, plugins=(*DEFAULT_PROFILE.plugins, PluginUse("Own", 1.0, {})))
+    plugins = [*build(DEFAULT_PROFILE, PluginContext(quota=QuotaLedger(()))), own(())]
+    state = fleet(a=[node(f"n{at}").cpu(8).labels(zone="xyz"[at]) for at in range(3)])
+    scheduler = Scheduler(profile, plugins, state)
+    decision = scheduler.schedule(pod("p").labels(app="x").spread("zone", 1).placed("a"), ("a", "p"))
+    assert isinstance(decision, Decision)
+    return scheduler, decision
+
+
+def test_a_policy_with_an_explain_of_its_own_is_heard() -> None:
+    _, decision = decided(OnlyExplains)
+    assert decision.record()["extras"]["Own"] == {"mine": decision.row}
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [(Raises, "ValueError: no story"), (SaysNothing, "ValueError: explain_batch told of 0 pods of 1")],
+)
+def test_a_story_that_fails_is_a_fault_once_and_its_error_stands_in_the_record(
+    own: type[FaultDomainSpread], said: str
+) -> None:
+    scheduler, decision = decided(own)
+    records = [decision.record(), decision.record()]
+    assert [one["extras"]["Own"] for one in records] == [{"error": said}] * 2
+    assert scheduler.faults == {"Own": 1}
+    assert scheduler.take_troubles() == [f"plugin Own: {said}"]
+
+
+def test_a_story_of_too_few_pods_is_asked_for_each() -> None:
+    found = told_of(lambda ats: [{"at": ats[0]}], [3, 4]).values(2)
+    assert found == [{"at": 3}, {"at": 4}]
+    nothing = told_of(lambda ats: [], [3, 4]).values(2)
+    assert nothing == [{"error": "ValueError: explain_batch told of 0 pods of 1"}] * 2

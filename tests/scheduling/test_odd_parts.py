@@ -1,0 +1,121 @@
+"""Parts of policies by domains that are not as they should be are that plugin's fault, compiled or not."""
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dispatcher.plugins.registry import PluginContext, build
+from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
+from dispatcher.scheduling.cycle.cycle import Unschedulable as Refused
+from dispatcher.scheduling.framework import DomainPlugin, FleetView, Part, Placed, PluginUse, kernels
+from dispatcher.scheduling.framework.domains import CountedAnswers
+from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from dispatcher.scheduling.quota import QuotaLedger
+from tests.builders import fleet, node, pod
+
+NODES = 60
+Parts = Callable[[FleetView], Sequence[Part]]
+
+
+class Odd(DomainPlugin[object]):
+    """A policy of someone's own."""
+
+    name = "Odd"
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def class_key(self, placed: Placed) -> Hashable:
+        return None
+
+    def score_parts(self, state: object, fleet: FleetView) -> Sequence[Part]:
+        return self._parts(fleet)
+
+
+@pytest.fixture(params=[True, False], ids=["kernels", "NumPy"], autouse=True)
+def _compiled(request: pytest.FixtureRequest) -> Iterator[None]:
+    if request.param:
+        pytest.importorskip("numba")
+        assert kernels.compile_all()
+    yield
+    kernels.use_numpy()
+
+
+def decided(parts: Parts, large: int) -> tuple[list[Any], dict[str, int], list[str]]:
+    """Six pods of as many classes: where they go, the faults, and what is said of them."""
+    profile = replace(DEFAULT_PROFILE, plugins=(*DEFAULT_PROFILE.plugins, PluginUse("Odd", 1.0, {})))
+    plugins = [*build(DEFAULT_PROFILE, PluginContext(quota=QuotaLedger(()))), Odd(parts)]
+    state = fleet(a=[node(f"n{at}").cpu(8).labels(zone="xyz"[at % 3]) for at in range(NODES)])
+    scheduler = Scheduler(profile, plugins, state, large=large)
+    pods = [pod(f"p{at}").labels(app="x").cpu(f"{100 + at}m").placed("a") for at in range(6)]
+    results = [scheduler.schedule(one, ("a", one.pod.name)) for one in pods]
+    assert all(isinstance(one, Decision | Refused) for one in results)
+    nodes = [one.node if isinstance(one, Decision) else None for one in results]
+    return nodes, dict(scheduler.faults), scheduler.take_troubles()
+
+
+def of_hosts(counts: np.ndarray[Any, Any]) -> Parts:
+    """Hosts of even numbers, where these are counted, are worse."""
+    return lambda fleet: [Part(fleet.topology.domain("host"), CountedAnswers(counts, np.array([9.0, 1.0]), 0.0))]
+
+
+odd_hosts = np.arange(NODES) % 2
+whole = [
+    odd_hosts.astype(np.int32),
+    odd_hosts.astype(np.uint64),
+    np.repeat(odd_hosts, 2).reshape(NODES, 2)[:, 0],
+]
+
+
+@pytest.mark.parametrize("large", [0, 10**9], ids=["pruned", "whole"])
+@pytest.mark.parametrize("counts", whole, ids=["int32", "uint64", "strided"])
+def test_counts_of_hosts_may_be_whole_numbers_of_any_kind(counts: np.ndarray[Any, Any], large: int) -> None:
+    assert decided(of_hosts(counts), large) == decided(of_hosts(odd_hosts.astype(np.int64)), large)
+    assert decided(of_hosts(counts), large)[1:] == ({}, [])
+
+
+wrong = {
+    "counts of hosts are 2 to 2, and there are values for 0 to 1": np.full(NODES, 2),
+    "counts of hosts are 60000 to 60000": np.full(NODES, 60_000),
+    "counts of hosts are -1 to -1": np.full(NODES, -1),
+    "counts of hosts must be a column of whole numbers, not 1-d float64": np.zeros(NODES),
+    "counts of hosts must be a column of whole numbers, not 2-d int64": np.zeros((NODES, 1), dtype=np.int64),
+}
+
+
+@pytest.mark.parametrize("large", [0, 10**9], ids=["pruned", "whole"])
+@pytest.mark.parametrize("said", wrong)
+def test_counts_of_hosts_that_have_no_value_are_the_plugin_s_fault(said: str, large: int) -> None:
+    nodes, faults, troubles = decided(of_hosts(wrong[said]), large)
+    assert nodes == [None] * 6
+    assert faults == {"Odd": 6}
+    assert said in troubles[0]
+
+
+def by_zone(made: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]) -> Parts:
+    return lambda fleet: [Part(made(fleet.topology.domain("zone")), np.array([10.0, 20.0, 5.0, 0.0]))]
+
+
+@pytest.mark.parametrize("large", [0, 10**9], ids=["pruned", "whole"])
+def test_domains_of_a_policy_s_own_may_be_wider_numbers(large: int) -> None:
+    wider = decided(by_zone(lambda zone: zone.astype(np.int64)), large)
+    assert wider == decided(by_zone(lambda zone: zone), large)
+    assert wider[1:] == ({}, [])
+
+
+@pytest.mark.parametrize("large", [0, 10**9], ids=["pruned", "whole"])
+def test_domains_below_minus_one_go_to_no_group_of_another(large: int) -> None:
+    nodes, faults, _ = decided(by_zone(lambda zone: np.where(zone < 1, zone - 100, zone)), large)
+    assert nodes == [None] * 6
+    assert faults == {"Odd": 6}
+
+
+@pytest.mark.parametrize("large", [0, 10**9], ids=["pruned", "whole"])
+def test_domains_that_are_no_whole_numbers_are_the_plugin_s_fault(large: int) -> None:
+    nodes, faults, troubles = decided(by_zone(lambda zone: zone * 1.0), large)
+    assert nodes == [None] * 6
+    assert faults == {"Odd": 6}
+    assert "the domain of a part is no column of whole numbers" in troubles[0]
