@@ -15,10 +15,10 @@ _CPU, _MEMORY, _STARTED = "cpu_usage_seconds_total", "memory_working_set_bytes",
 # Written by Go's client library: one space between the parts, and names of Kubernetes need no escape.
 _LINE = re.compile(
     rb"^(?:container|pod)_(cpu_usage_seconds_total|memory_working_set_bytes|start_time_seconds)"
-    rb"\{([^}\n]*)\} ([0-9.e+-]{1,40})(?: ([0-9]{1,15}))?$",
+    rb"\{([^}\n]{0,2000})\} ([0-9.e+-]{1,40})(?: ([0-9]{1,15}))?$",
     re.MULTILINE,
 )
-_LABEL = re.compile(r'(\w+)="([^"\\]*)"')
+_LABEL = re.compile(r'(?:^|,)(\w{1,63})="([^"\\]*)"')  # linear in what a kubelet may write
 _Told = dict[str, tuple[float, int]]  # by metric: value, milliseconds (0: no time)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -296,3 +297,11 @@ def test_a_container_without_a_number_is_told_without_it() -> None:
     assert read_pods(page, lambda namespace, name: True) == {
         ("n", "p"): (Use(), (ContainerUse("c", Use(None, 0, 5.0, 1_700_000_000_000)),))
     }
+
+
+def test_a_page_of_odd_lines_is_read_in_time_that_grows_with_its_length() -> None:
+    long = b"container_cpu_usage_seconds_total{" + b"a" * 30_000 + b"} 1\n"
+    many = (b"container_cpu_usage_seconds_total{" + b"a" * 1900 + b',namespace="n",pod="p"} 1\n') * 200
+    begun = time.process_time()
+    read_pods(long + many, lambda namespace, name: True)
+    assert time.process_time() - begun < 1.0
