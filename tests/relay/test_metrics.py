@@ -305,3 +305,42 @@ def test_a_page_of_odd_lines_is_read_in_time_that_grows_with_its_length() -> Non
     begun = time.process_time()
     read_pods(long + many, lambda namespace, name: True)
     assert time.process_time() - begun < 1.0
+
+
+def delegates_on(fleet: World, nodes: list[str]) -> None:
+    """One delegate of east on each of these nodes of west, and nothing else there."""
+    fleet.target.view.pods.clear()
+    for node in nodes:
+        runs(fleet, SourceRef(HOME, "uid-east", "default", node, f"uid-{node}", 1), f"{node}-copy", node)
+
+
+async def test_kubelets_that_hang_hide_no_others_and_are_left_alone_for_a_while(
+    fleet: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(usage_far, "ANSWER_S", 0.5)
+    monkeypatch.setattr(usage_far, "KUBELET_S", 0.2)
+    hung = [f"hung-{number}" for number in range(usage_far.AT_ONCE)]
+    nodes, asked_of = [*hung, "well"], []  # the view tells nodes in the order of their names
+
+    async def kubelet(target: Any, path: str) -> bytes:
+        asked_of.append(target.name)
+        if target.name != "well":
+            await asyncio.Event().wait()
+        return lines("well-copy").encode()
+
+    delegates_on(fleet, nodes)
+    asked = usage_far.DelegateUsage(fleet.target.local, {name: NodeTarget(name) for name in nodes}, kubelet)
+    for _ in range(2):
+        assert [one.pod for one in decode_usage(await asked.tell("uid-east")).pods] == ["uid-well"]
+    assert sorted(asked_of) == sorted(nodes)
+
+
+async def test_an_answer_is_as_old_as_it_is_since_it_came() -> None:
+    fresh, asked = Fresh[int](0.3), []
+
+    async def slow() -> int:
+        asked.append(1)
+        await asyncio.sleep(0.4)
+        return 7
+
+    assert [await fresh.get("a", slow), await fresh.get("a", slow), len(asked)] == [7, 7, 1]

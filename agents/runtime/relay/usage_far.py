@@ -13,6 +13,8 @@ from dispatcher.model.messages.usage import PodUsage, Usage, encode_usage
 
 FRESH_S = 5.0  # kubelets count anew each 10 s or so
 ANSWER_S = 4.0  # kubelets that have not answered by then are left out
+KUBELET_S = 1.5  # for one of them: those that hang leave time for others to be asked in their places
+AGAIN_S = 30.0  # a kubelet that gave nothing is not asked again before, so that it takes no place of others
 AT_ONCE = 32  # kubelets
 Ask = Callable[[NodeTarget, str], Awaitable[bytes]]  # a kubelet, for a page. SourceError
 
@@ -22,7 +24,7 @@ class DelegateUsage:
 
     def __init__(self, local: Local, targets: Mapping[str, NodeTarget], ask: Ask) -> None:
         self._local, self._targets, self._ask = local, targets, ask
-        self._pages = Fresh[Pods](FRESH_S)
+        self._pages = Fresh[Pods](FRESH_S, AGAIN_S)
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def tell(self, cluster_uid: str) -> bytes:
@@ -58,7 +60,11 @@ class DelegateUsage:
         if target is None:
             raise SourceError(f"node {node} is not known")
         async with self._slots:
-            body = await self._ask(target, PATH)
+            try:
+                async with asyncio.timeout(KUBELET_S):
+                    body = await self._ask(target, PATH)
+            except TimeoutError:
+                raise SourceError(f"kubelet of {node}: no answer within {KUBELET_S:g} s") from None
 
         def is_delegate(namespace: str, name: str) -> bool:
             pod = self._local.view.pod_by_name(namespace, name)
