@@ -17,7 +17,15 @@ from agents.observer.seen import NodeTarget
 from agents.runtime.relay import endpoint, usage_far
 from agents.runtime.relay.fresh import Fresh
 from agents.telemetry.resource_metrics import read_pods
-from dispatcher.model.messages.usage import ContainerUse, PodUsage, Usage, Use, decode_usage, encode_usage
+from dispatcher.model.messages.usage import (
+    MAX_CONTAINERS,
+    ContainerUse,
+    PodUsage,
+    Usage,
+    Use,
+    decode_usage,
+    encode_usage,
+)
 from dispatcher.model.pod import RUNNING, SUCCEEDED, Pod, SourceRef
 from tests.relay.world import CALLER, DELEGATE, HOME, SOURCE, THIRD, World, ask, world
 
@@ -344,3 +352,23 @@ async def test_an_answer_is_as_old_as_it_is_since_it_came() -> None:
         return 7
 
     assert [await fresh.get("a", slow), await fresh.get("a", slow), len(asked)] == [7, 7, 1]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        'container_start_time_seconds{{container="main",{0}}} -6.795364578871345e+09\n',
+        "pod_cpu_usage_seconds_total{{{0}}} 1e999\n",
+        'container_cpu_usage_seconds_total{{container="' + "x" * 600 + '",{0}}} 1\n',
+        "".join(f'container_cpu_usage_seconds_total{{{{container="c{n}",{{0}}}}}} 1\n' for n in range(1001)),
+    ],
+    ids=["a number below 0", "a number without end", "a name too long", "too many containers"],
+)
+async def test_what_no_answer_may_hold_is_left_out_of_it_and_takes_no_others_away(fleet: World, odd: str) -> None:
+    fleet.home.view.pods["default", "other"] = Pod("uid-other", "default", "other", node=NODE)
+    runs(fleet, SourceRef(HOME, "uid-east", "default", "other", "uid-other", 1), "other-copy")
+    fleet.target.pages["n1"] += odd.format('namespace="default",pod="other-copy"')
+    found = samples((await told(fleet))[1])
+    assert found["pod_cpu_usage_seconds_total", "web"] == (1.75, AT / 1000)
+    assert ("pod_cpu_usage_seconds_total", "other") not in found
+    assert len(found) <= 6 + MAX_CONTAINERS
