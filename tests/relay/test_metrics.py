@@ -5,17 +5,19 @@ import ssl
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agents.executor import usage
-from agents.executor.relay import Refusal
+from agents.executor.relay import Refusal, Wanted
 from agents.observer.seen import NodeTarget
 from agents.runtime.relay import endpoint, usage_far
 from agents.runtime.relay.fresh import Fresh
+from agents.runtime.relay.tokens import Tokens
+from agents.runtime.relay.usage_near import ProxyMetrics, Read
 from agents.telemetry.resource_metrics import read_pods
 from dispatcher.model.messages.usage import (
     MAX_CONTAINERS,
@@ -372,3 +374,28 @@ async def test_what_no_answer_may_hold_is_left_out_of_it_and_takes_no_others_awa
     assert found["pod_cpu_usage_seconds_total", "web"] == (1.75, AT / 1000)
     assert ("pod_cpu_usage_seconds_total", "other") not in found
     assert len(found) <= 6 + MAX_CONTAINERS
+
+
+def metrics_at_home(fleet: World, read: Read) -> ProxyMetrics:
+    """What serves the pages in east, where `read` reads other clusters' answers."""
+
+    async def may(*_: Any) -> bool:
+        return True
+
+    return ProxyMetrics(fleet.home.local, read, may, cast(Tokens, None), lambda: "")
+
+
+@pytest.mark.parametrize("pods", [1, 100])
+async def test_an_answer_may_be_as_long_as_the_pods_there_need_and_no_longer(fleet: World, pods: int) -> None:
+    may_be = []
+
+    async def read(wanted: Wanted, pod: Pod, cluster: str, most: int) -> bytes:
+        may_be.append(most)
+        return encode_usage(Usage())
+
+    there = [Pod(f"uid-{number}", "default", f"web-{number}", node=NODE) for number in range(pods)]
+    await metrics_at_home(fleet, read)._usage("west", there)
+    use = Use(123456.789012, AT, 123456789012.0, AT)
+    containers = tuple(ContainerUse(f"container-of-usual-length-{number}", use, 1.7e9) for number in range(10))
+    honest = tuple(PodUsage(f"{number:036}", use, containers) for number in range(pods))
+    assert len(encode_usage(Usage(honest))) <= may_be[0] <= 64 * 1024 + pods * 4096
