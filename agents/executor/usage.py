@@ -42,9 +42,11 @@ def cluster_of(node: str, local: Local) -> str:
 
 
 def pods_there(node: str, local: Local) -> list[Pod]:
-    """The pods of a proxy node that have not ended; first those that the dispatcher has known for longest."""
+    """The pods of a proxy node that have not ended; first those that a question can best rest on, as they run there and
+    the dispatcher has known them for longest.
+    """
     alive = (pod for pod in local.view.pods_on(node) if not pod.terminal)
-    return sorted(alive, key=lambda pod: (pod.phase != RUNNING, pod.created))
+    return sorted(alive, key=lambda pod: (pod.terminating, pod.phase != RUNNING, pod.created))
 
 
 def wanted_of(pod: Pod) -> Wanted:

@@ -399,3 +399,30 @@ async def test_an_answer_may_be_as_long_as_the_pods_there_need_and_no_longer(fle
     containers = tuple(ContainerUse(f"container-of-usual-length-{number}", use, 1.7e9) for number in range(10))
     honest = tuple(PodUsage(f"{number:036}", use, containers) for number in range(pods))
     assert len(encode_usage(Usage(honest))) <= may_be[0] <= 64 * 1024 + pods * 4096
+
+
+@pytest.mark.parametrize(
+    ("gone", "pods", "told", "asked"), [(1, 2, True, 2), (1, 1, False, 1), (3, 9, True, 4), (4, 9, False, 4)]
+)
+async def test_a_pod_whose_delegate_is_gone_hides_no_others(
+    fleet: World, gone: int, pods: int, told: bool, asked: int
+) -> None:
+    tried = []
+
+    async def read(wanted: Wanted, pod: Pod, cluster: str, most: int) -> bytes:
+        tried.append(pod.name)
+        if len(tried) <= gone:
+            raise Refusal(404, "it has no delegate here")
+        return encode_usage(Usage())
+
+    there = [Pod(f"uid-{number}", "default", f"web-{number}", node=NODE) for number in range(pods)]
+    found = await metrics_at_home(fleet, read)._usage("west", there)
+    assert (found.problem == "", tried) == (told, [f"web-{number}" for number in range(asked)])
+
+
+def test_a_question_rests_on_a_pod_that_stays(fleet: World) -> None:
+    for name, created, terminating in (("old", 1.0, True), ("new", 3.0, False), ("middle", 2.0, False)):
+        pod = Pod(name, "default", name, node=NODE, phase=RUNNING, created=created, terminating=terminating)
+        fleet.home.view.pods["default", name] = pod
+    del fleet.home.view.pods["default", "web"]
+    assert [pod.name for pod in usage.pods_there(NODE, fleet.home.local)] == ["middle", "new", "old"]

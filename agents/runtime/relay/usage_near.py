@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 import h11
@@ -22,6 +23,7 @@ from dispatcher.model.pod import Pod
 LOG = structlog.get_logger("relay")
 FRESH_S = 5.0  # metrics-server asks each 15 s, and may have replicas
 ASKED_S = 8.0  # for another cluster to answer; metrics-server waits 10 s
+TRIED = 4  # pods that a question rests on, one after the other
 MOST, MOST_OF_POD = 64 * 1024, 4 * 1024  # bytes of an answer, and more for each pod there: an honest one has 300 or so
 KIND = "text/plain; version=0.0.4; charset=utf-8"
 Read = Callable[[Wanted, Pod, str, int], Awaitable[bytes]]  # of another cluster. Refusal, StreamReset
@@ -82,7 +84,16 @@ class ProxyMetrics:
         return told
 
     async def _asked(self, cluster: str, pods: list[Pod]) -> Usage:
-        """The gateway lets a stream through that is about a pod it knows there: the answer is about all."""
+        """The gateway lets a stream through that is about a pod it knows there, and the target answers if it has a
+        delegate of that: one of a few will do, and the answer is about all.
+        """
         most = MOST + MOST_OF_POD * len(pods)
         async with asyncio.timeout(ASKED_S):
-            return decode_usage(await self._read(usage.wanted_of(pods[0]), pods[0], cluster, most))
+            *first, last = pods[:TRIED]
+            for pod in first:
+                with suppress(Refusal):
+                    return await self._told_by(pod, cluster, most)
+            return await self._told_by(last, cluster, most)
+
+    async def _told_by(self, pod: Pod, cluster: str, most: int) -> Usage:
+        return decode_usage(await self._read(usage.wanted_of(pod), pod, cluster, most))
