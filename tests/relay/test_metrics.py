@@ -29,7 +29,7 @@ from dispatcher.model.messages.usage import (
     encode_usage,
 )
 from dispatcher.model.pod import RUNNING, SUCCEEDED, Pod, SourceRef
-from tests.relay.world import CALLER, DELEGATE, HOME, SOURCE, THIRD, World, ask, world
+from tests.relay.world import CALLER, DELEGATE, HOME, SOURCE, THIRD, WAIT_S, World, ask, world
 
 NODE = "global-dispatcher-west"
 PAGE = f"/metrics/resource/{NODE}"
@@ -426,3 +426,11 @@ def test_a_question_rests_on_a_pod_that_stays(fleet: World) -> None:
         fleet.home.view.pods["default", name] = pod
     del fleet.home.view.pods["default", "web"]
     assert [pod.name for pod in usage.pods_there(NODE, fleet.home.local)] == ["middle", "new", "old"]
+
+
+async def test_strangers_that_only_connect_keep_no_metrics_server_out(fleet: World) -> None:
+    held = [await fleet.open(fleet.trust(None)) for _ in range(endpoint.MAX_STRANGERS + 4)]
+    assert (await told(fleet))[0] == 200
+    assert await asyncio.wait_for(held[0][0].read(), WAIT_S) == b"", "the oldest is ended"
+    for _, writer in held:
+        writer.close()

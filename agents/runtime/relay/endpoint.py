@@ -30,7 +30,7 @@ _HANDSHAKE_S = 10.0
 _DAYS = 3650  # of a self-signed certificate: it is made anew with each start, and nobody verifies it
 _BACKLOG = 64
 MAX_OPEN = 256  # connections
-MAX_STRANGERS = 64  # of these, of who has no certificate to ask by: anybody in the cluster may open one
+MAX_STRANGERS = 64  # of these, of who has no certificate to ask by: anybody may open one. Beyond, the oldest ends
 MAX_HANDSHAKES = 128  # at once; beyond, the oldest ends: an honest one takes a fraction of a second
 _PAUSE_S = 1.0  # after the system could not give a connection, for example for want of open files
 
@@ -133,7 +133,12 @@ class Endpoint:
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         stranger = not self._known(writer)
-        if len(self._open) >= MAX_OPEN or (stranger and sum(self._open.values()) >= MAX_STRANGERS):
+        if stranger and sum(self._open.values()) >= MAX_STRANGERS:  # metrics-server comes as one, too
+            oldest = next(task for task, strange in self._open.items() if strange)
+            del self._open[oldest]
+            if oldest is not None:
+                oldest.cancel()
+        if len(self._open) >= MAX_OPEN:
             writer.transport.abort()
             return
         task = asyncio.current_task()
@@ -143,7 +148,7 @@ class Endpoint:
         except asyncio.CancelledError:
             return  # the end of all: asyncio would log it
         finally:
-            del self._open[task]
+            self._open.pop(task, None)
 
     def admitted(self) -> None:
         """The connection that is being served is no stranger's: it has shown a token."""
