@@ -84,7 +84,7 @@ class ServingCertificate:
                 self._read = True
             if self._issued is None or not self._issued.fresh(address, now):
                 await self._look(now)
-        except (OSError, ValueError, msgspec.MsgspecError) as error:
+        except Exception as error:
             self._say(str(error) or repr(error), f"see the folder {self._settings.folder!r} and the API server")
         issued = self._issued
         self.waits = issued is None or not issued.fresh(address, now)
