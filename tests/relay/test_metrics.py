@@ -10,6 +10,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from structlog.testing import capture_logs
 
 from agents.executor import usage
 from agents.executor.relay import Refusal, Wanted
@@ -19,6 +20,7 @@ from agents.runtime.relay.fresh import Fresh
 from agents.runtime.relay.tokens import Tokens
 from agents.runtime.relay.usage_near import ProxyMetrics, Read
 from agents.telemetry.resource_metrics import read_pods
+from agents.telemetry.source import SourceError
 from dispatcher.model.messages.usage import (
     MAX_CONTAINERS,
     ContainerUse,
@@ -141,7 +143,7 @@ async def test_a_kubelet_that_hangs_takes_its_pods_alone_away(fleet: World, monk
     runs(fleet, SourceRef(HOME, "uid-east", "default", "other", "uid-other", 1), "other-copy", "n2")
     found = decode_usage(await asked.tell("uid-east"))
     assert [one.pod for one in found.pods] == ["uid-web"]
-    assert found.problem == "1 of 2 kubelets: kubelet of n2: no answer within 0.2 s"
+    assert found.problem == "1 of 2 kubelets do not answer"
 
 
 async def test_a_target_that_is_away_gives_no_figures_and_no_failure_of_the_page(fleet: World) -> None:
@@ -434,3 +436,14 @@ async def test_strangers_that_only_connect_keep_no_metrics_server_out(fleet: Wor
     assert await asyncio.wait_for(held[0][0].read(), WAIT_S) == b"", "the oldest is ended"
     for _, writer in held:
         writer.close()
+
+
+async def test_why_a_kubelet_does_not_answer_stays_at_the_target_which_says_it_once(fleet: World) -> None:
+    async def kubelet(target: Any, path: str) -> bytes:
+        raise SourceError("https://192.168.7.8:10250: connection refused")
+
+    asked = usage_far.DelegateUsage(fleet.target.local, {"n1": NodeTarget("n1")}, kubelet)
+    with capture_logs() as said:
+        for _ in range(3):
+            assert decode_usage(await asked.tell("uid-east")).problem == "1 of 1 kubelets do not answer"
+    assert [line["why"] for line in said] == [["https://192.168.7.8:10250: connection refused"]]
