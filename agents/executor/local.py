@@ -14,8 +14,8 @@ from agents.executor.policy import ExecutorPolicy
 from agents.executor.recent import Recent
 from agents.executor.renewals import Renewals
 from agents.executor.state import ExecutorState
+from agents.executor.told_events import ToldEvents
 from agents.executor.view import ClusterView
-from dispatcher.model.delegate_events import DelegateEvent
 from dispatcher.model.messages import Shadows
 from dispatcher.model.names import FENCED
 from dispatcher.model.pod import Pod
@@ -85,7 +85,7 @@ class Local:
     mirrored: Recent[str, Mirrored] = field(default_factory=Recent)
     reported: Recent[str, Reported] = field(default_factory=Recent)
     refused: Recent[str, str] = field(default_factory=Recent)  # why a status is not mirrored, by UID of the source
-    told_events: Recent[str, frozenset[DelegateEvent]] = field(default_factory=Recent)  # by UID of the source
+    told_events: Recent[str, ToldEvents] = field(default_factory=Recent)  # by UID of the source
     given_up: Recent[str, GivenUp] = field(default_factory=Recent)  # by UID of the source
     trusted: TrustedKeys = field(default_factory=TrustedKeys)
     renewals: Renewals = field(default_factory=Renewals)

@@ -15,6 +15,7 @@ from agents.executor.answer import NOT_FOUND, TRIES, Answer, error_text, is_ambi
 from agents.executor.http import STRATEGIC_PATCH, Procedure, Request, Response
 from agents.executor.local import Local, Mirrored, Moment
 from agents.executor.pods import Lookup
+from agents.executor.told_events import ToldEvents
 from dispatcher.model.delegate_events import events_of
 from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, MirrorStatus, Outcome, PodRef
 from dispatcher.model.names import PROXY_NODE_PREFIX
@@ -24,7 +25,6 @@ Object = dict[str, Any]
 
 _PHASES = frozenset((PENDING, RUNNING, SUCCEEDED, FAILED))
 _COPIED = ("phase", "reason", "message", "startTime", "podIP", "containerStatuses", "initContainerStatuses")
-OLD_S = 600.0  # since an event happened
 _ENDED = "the pod has ended: its phase is final"
 
 
@@ -45,16 +45,16 @@ def mirror_status(intent: MirrorStatus, local: Local, now: Moment) -> Procedure[
 
 
 def _tell_events(intent: MirrorStatus, local: Local, now: Moment) -> None:
-    """Each once as long as it is remembered; after a restart none that is old, as it was told then."""
     pod, uid = local.view.pod(intent.pod.uid), intent.pod.uid
+    if pod is None:
+        local.told_events.drop(uid)
     happened = events_of(intent.status) if pod is not None and pod.node.startswith(PROXY_NODE_PREFIX) else []
     if pod is None or not happened:
         return
-    told, cluster = local.told_events.get(uid) or frozenset(), pod.node.removeprefix(PROXY_NODE_PREFIX)
-    for one in happened:
-        if one not in told and now.wall - one.at < OLD_S:
-            events.of_delegate(local, intent.pod, cluster, one, now)
-    local.told_events.put(uid, frozenset(happened))
+    told, cluster = local.told_events.get(uid) or ToldEvents(), pod.node.removeprefix(PROXY_NODE_PREFIX)
+    for one in told.new(happened, now.mono, now.wall):
+        events.of_delegate(local, intent.pod, cluster, one, now)
+    local.told_events.put(uid, told)
 
 
 def _mirror(intent: MirrorStatus, local: Local) -> Procedure[Outcome]:

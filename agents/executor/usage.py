@@ -4,7 +4,6 @@ All proxy nodes of a cluster share address and port. So each says by an annotati
 its page is; on one page for all, each pod would be found once for each node.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from math import isfinite
 
@@ -12,11 +11,10 @@ from agents.executor.local import Local
 from agents.executor.proxy_objects import METRICS_PAGE, METRICS_PATH
 from agents.executor.relay import NOT_FOUND, Refusal, Wanted
 from dispatcher.model.messages.relay import METRICS
-from dispatcher.model.messages.usage import ContainerUse, PodUsage, Usage, Use
+from dispatcher.model.messages.usage import CONTAINER_NAME, ContainerUse, PodUsage, Usage, Use
 from dispatcher.model.names import proxy_node_name
 from dispatcher.model.pod import RUNNING, Pod, SourceRef
 
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # of a container
 _FAMILIES = (
     ("container_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the container in core-seconds"),
     ("container_memory_working_set_bytes", "gauge", "Current working set of the container in bytes"),
@@ -44,9 +42,11 @@ def cluster_of(node: str, local: Local) -> str:
 
 
 def pods_there(node: str, local: Local) -> list[Pod]:
-    """The pods of a proxy node that have not ended; first those that the dispatcher has known for longest."""
+    """The pods of a proxy node that have not ended; first those that a question can best rest on, as they run there and
+    the dispatcher has known them for longest.
+    """
     alive = (pod for pod in local.view.pods_on(node) if not pod.terminal)
-    return sorted(alive, key=lambda pod: (pod.phase != RUNNING, pod.created))
+    return sorted(alive, key=lambda pod: (pod.terminating, pod.phase != RUNNING, pod.created))
 
 
 def wanted_of(pod: Pod) -> Wanted:
@@ -89,7 +89,7 @@ def _samples(pod: Pod, told: PodUsage | None) -> Iterator[Sample]:
     if told is None:
         return
     named = f'namespace="{pod.namespace}",pod="{pod.name}"'
-    for one in {one.name: one for one in told.containers if _NAME.fullmatch(one.name)}.values():
+    for one in {one.name: one for one in told.containers if CONTAINER_NAME.fullmatch(one.name)}.values():
         yield from _container(one, f'container="{one.name}",{named}')
     yield from _used("pod", named, told.use)
 

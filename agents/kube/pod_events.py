@@ -14,6 +14,8 @@ WARNINGS_OF_PODS = "involvedObject.kind=Pod,type=Warning"  # what the API server
 
 class _Regarding(wire.Wire):
     uid: str = ""
+    namespace: wire.Text = None
+    name: wire.Text = None
 
 
 class _Series(wire.Wire):
@@ -43,10 +45,12 @@ def event_seen(raw: bytes | msgspec.Raw) -> EventSeen | None:
         told = _decode(raw)
     except wire.BROKEN:
         return None
-    if not told.involved_object.uid:
+    about = told.involved_object
+    if not about.uid:
         return None
     series = told.series or _Series()
     count = max(told.count or 1, series.count or 1)
     at = next(filter(None, map(unix_seconds, (series.last_observed_time, told.last_timestamp, told.event_time))), 0.0)
     made = event(told.reason or "", told.message or "", count, at)
-    return EventSeen(told.metadata.uid, version_of(told.metadata.resource_version), told.involved_object.uid, made)
+    version = version_of(told.metadata.resource_version)
+    return EventSeen(told.metadata.uid, version, about.uid, about.namespace or "", about.name or "", made)

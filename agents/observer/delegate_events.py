@@ -60,12 +60,12 @@ class DelegateEvents:
             return
         self._seen += 1
         pod = self._pod(seen.pod_uid)
-        if pod is None or pod.source is None:
+        if pod is None or pod.source is None or (seen.namespace, seen.name) != (pod.namespace, pod.name):
             return
         events = self._events.get(pod.uid, {})
         what = seen.event.reason, seen.event.message
         known = events.get(what)
-        if known is not None and known.count >= seen.event.count:
+        if known is not None and not _goes_on(seen.event, known):
             return
         self._events.pop(pod.uid, None)
         events.pop(what, None)
@@ -76,3 +76,8 @@ class DelegateEvents:
         if len(self._events) > MAX_PODS:
             del self._events[next(iter(self._events))]
         self._tell(self.told_with(msgspec.structs.replace(pod, status=without_events(pod.status))))
+
+
+def _goes_on(event: DelegateEvent, known: DelegateEvent) -> bool:
+    """A count that fell, at a later time, is of an event that was made anew: the server keeps each for an hour."""
+    return event.count > known.count or (event.count < known.count and event.at > known.at)

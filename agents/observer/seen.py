@@ -106,11 +106,16 @@ class ObjectSeen:
 
 @dataclass(frozen=True, slots=True)
 class EventSeen:
-    """An Event at one resourceVersion, known by its own UID (`key`): what happened to the pod of `pod_uid`."""
+    """An Event at one resourceVersion, known by its own UID (`key`): what happened to a pod.
+
+    Any writer of events may name any UID, but an event lies in the namespace of what it names.
+    """
 
     key: str
     version: int
     pod_uid: str
+    namespace: str  # of the pod
+    name: str
     event: DelegateEvent
 
 

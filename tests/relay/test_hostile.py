@@ -9,16 +9,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.relay import FORBIDDEN, Refusal
-from agents.runtime.outbound.relayed import MAX_BETWEEN, Stream
-from agents.runtime.relay import endpoint, far_end
+from agents.executor.relay import FORBIDDEN, Refusal, Wanted
+from agents.runtime.outbound.relayed import MAX_BETWEEN, Stream, StreamReset
+from agents.runtime.relay import endpoint, far_end, near_end
 from agents.runtime.relay.far_end import FarEnd
 from dispatcher.model.messages.relay import RelayAsk, RelayHead, encode_relay
+from dispatcher.model.messages.usage import Usage, encode_usage
+from dispatcher.model.pod import Pod
 from dispatcher.model.streams import Kind, Message, ProtocolError
 from dispatcher.model.streams.frames import STREAM_WINDOW, amount
 from dispatcher.service.gateway.certificates import Named
 from tests.relay.fake_api import Asked
-from tests.relay.world import HOME, TARGET, World, world
+from tests.relay.world import CALLER, HOME, TARGET, WAIT_S, World, world
 
 LOGS = "/containerLogs/default/web/main"
 
@@ -147,3 +149,36 @@ async def test_an_agent_whose_words_are_no_text_is_cut(fleet: World, caplog: pyt
         with pytest.raises(ProtocolError, match="cannot be read"):
             relayed.take(Message(Kind.OPEN, 0xC000_0000, body))
     assert not caplog.records
+
+
+async def test_a_source_that_reads_all_figures_and_never_finishes_ends_no_connection_and_keeps_no_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = near_end._Held()
+
+    async def read(near: near_end.NearEnd, wanted: Wanted, pod: Pod, cluster: str, most: int) -> bytes:
+        await near._asked(wanted, pod, cluster, held)
+        while await held.stream.read():
+            pass
+        return encode_usage(Usage())
+
+    monkeypatch.setattr(near_end.NearEnd, "read", read)
+    monkeypatch.setattr(far_end, "OPENING_S", 0.3)
+    monkeypatch.setattr(far_end, "ANSWER_S", 0.6)
+    async with world(tmp_path) as made:
+        made.home.api.allowed.add(CALLER)
+        line = made.gateway._lines[Named(TARGET, "executor")][0]
+        assert (await told(made, "/metrics/resource/global-dispatcher-west"))[0] == 200
+        async with asyncio.timeout(WAIT_S):
+            while not held.stream.over:  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(0.05)
+        assert made.gateway._lines[Named(TARGET, "executor")][0] is line
+
+
+async def test_nothing_is_sent_after_the_end_was_said() -> None:
+    sent: list[Kind] = []
+    stream = Stream(lambda kind, body: sent.append(kind))
+    stream.finish()
+    with pytest.raises(StreamReset, match="sends no more"):
+        await stream.write(b"more")
+    assert sent == [Kind.FINISH]

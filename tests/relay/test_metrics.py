@@ -2,23 +2,36 @@
 
 import asyncio
 import ssl
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from structlog.testing import capture_logs
 
 from agents.executor import usage
-from agents.executor.relay import Refusal
+from agents.executor.relay import Refusal, Wanted
 from agents.observer.seen import NodeTarget
 from agents.runtime.relay import endpoint, usage_far
 from agents.runtime.relay.fresh import Fresh
+from agents.runtime.relay.tokens import Tokens
+from agents.runtime.relay.usage_near import ProxyMetrics, Read
 from agents.telemetry.resource_metrics import read_pods
-from dispatcher.model.messages.usage import ContainerUse, PodUsage, Usage, Use, decode_usage, encode_usage
+from agents.telemetry.source import SourceError
+from dispatcher.model.messages.usage import (
+    MAX_CONTAINERS,
+    ContainerUse,
+    PodUsage,
+    Usage,
+    Use,
+    decode_usage,
+    encode_usage,
+)
 from dispatcher.model.pod import RUNNING, SUCCEEDED, Pod, SourceRef
-from tests.relay.world import CALLER, DELEGATE, HOME, SOURCE, THIRD, World, ask, world
+from tests.relay.world import CALLER, DELEGATE, HOME, SOURCE, THIRD, WAIT_S, World, ask, world
 
 NODE = "global-dispatcher-west"
 PAGE = f"/metrics/resource/{NODE}"
@@ -130,7 +143,7 @@ async def test_a_kubelet_that_hangs_takes_its_pods_alone_away(fleet: World, monk
     runs(fleet, SourceRef(HOME, "uid-east", "default", "other", "uid-other", 1), "other-copy", "n2")
     found = decode_usage(await asked.tell("uid-east"))
     assert [one.pod for one in found.pods] == ["uid-web"]
-    assert found.problem == "1 of 2 kubelets: kubelet of n2: no answer within 0.2 s"
+    assert found.problem == "1 of 2 kubelets do not answer"
 
 
 async def test_a_target_that_is_away_gives_no_figures_and_no_failure_of_the_page(fleet: World) -> None:
@@ -296,3 +309,141 @@ def test_a_container_without_a_number_is_told_without_it() -> None:
     assert read_pods(page, lambda namespace, name: True) == {
         ("n", "p"): (Use(), (ContainerUse("c", Use(None, 0, 5.0, 1_700_000_000_000)),))
     }
+
+
+def test_a_page_of_odd_lines_is_read_in_time_that_grows_with_its_length() -> None:
+    long = b"container_cpu_usage_seconds_total{" + b"a" * 30_000 + b"} 1\n"
+    many = (b"container_cpu_usage_seconds_total{" + b"a" * 1900 + b',namespace="n",pod="p"} 1\n') * 200
+    begun = time.process_time()
+    read_pods(long + many, lambda namespace, name: True)
+    assert time.process_time() - begun < 1.0
+
+
+def delegates_on(fleet: World, nodes: list[str]) -> None:
+    """One delegate of east on each of these nodes of west, and nothing else there."""
+    fleet.target.view.pods.clear()
+    for node in nodes:
+        runs(fleet, SourceRef(HOME, "uid-east", "default", node, f"uid-{node}", 1), f"{node}-copy", node)
+
+
+async def test_kubelets_that_hang_hide_no_others_and_are_left_alone_for_a_while(
+    fleet: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(usage_far, "ANSWER_S", 0.5)
+    monkeypatch.setattr(usage_far, "KUBELET_S", 0.2)
+    hung = [f"hung-{number}" for number in range(usage_far.AT_ONCE)]
+    nodes, asked_of = [*hung, "well"], []  # the view tells nodes in the order of their names
+
+    async def kubelet(target: Any, path: str) -> bytes:
+        asked_of.append(target.name)
+        if target.name != "well":
+            await asyncio.Event().wait()
+        return lines("well-copy").encode()
+
+    delegates_on(fleet, nodes)
+    asked = usage_far.DelegateUsage(fleet.target.local, {name: NodeTarget(name) for name in nodes}, kubelet)
+    for _ in range(2):
+        assert [one.pod for one in decode_usage(await asked.tell("uid-east")).pods] == ["uid-well"]
+    assert sorted(asked_of) == sorted(nodes)
+
+
+async def test_an_answer_is_as_old_as_it_is_since_it_came() -> None:
+    fresh, asked = Fresh[int](0.3), []
+
+    async def slow() -> int:
+        asked.append(1)
+        await asyncio.sleep(0.4)
+        return 7
+
+    assert [await fresh.get("a", slow), await fresh.get("a", slow), len(asked)] == [7, 7, 1]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        'container_start_time_seconds{{container="main",{0}}} -6.795364578871345e+09\n',
+        "pod_cpu_usage_seconds_total{{{0}}} 1e999\n",
+        'container_cpu_usage_seconds_total{{container="' + "x" * 600 + '",{0}}} 1\n',
+        "".join(f'container_cpu_usage_seconds_total{{{{container="c{n}",{{0}}}}}} 1\n' for n in range(1001)),
+    ],
+    ids=["a number below 0", "a number without end", "a name too long", "too many containers"],
+)
+async def test_what_no_answer_may_hold_is_left_out_of_it_and_takes_no_others_away(fleet: World, odd: str) -> None:
+    fleet.home.view.pods["default", "other"] = Pod("uid-other", "default", "other", node=NODE)
+    runs(fleet, SourceRef(HOME, "uid-east", "default", "other", "uid-other", 1), "other-copy")
+    fleet.target.pages["n1"] += odd.format('namespace="default",pod="other-copy"')
+    found = samples((await told(fleet))[1])
+    assert found["pod_cpu_usage_seconds_total", "web"] == (1.75, AT / 1000)
+    assert ("pod_cpu_usage_seconds_total", "other") not in found
+    assert len(found) <= 6 + MAX_CONTAINERS
+
+
+def metrics_at_home(fleet: World, read: Read) -> ProxyMetrics:
+    """What serves the pages in east, where `read` reads other clusters' answers."""
+
+    async def may(*_: Any) -> bool:
+        return True
+
+    return ProxyMetrics(fleet.home.local, read, may, cast(Tokens, None), lambda: "")
+
+
+@pytest.mark.parametrize("pods", [1, 100])
+async def test_an_answer_may_be_as_long_as_the_pods_there_need_and_no_longer(fleet: World, pods: int) -> None:
+    may_be = []
+
+    async def read(wanted: Wanted, pod: Pod, cluster: str, most: int) -> bytes:
+        may_be.append(most)
+        return encode_usage(Usage())
+
+    there = [Pod(f"uid-{number}", "default", f"web-{number}", node=NODE) for number in range(pods)]
+    await metrics_at_home(fleet, read)._usage("west", there)
+    use = Use(123456.789012, AT, 123456789012.0, AT)
+    containers = tuple(ContainerUse(f"container-of-usual-length-{number}", use, 1.7e9) for number in range(10))
+    honest = tuple(PodUsage(f"{number:036}", use, containers) for number in range(pods))
+    assert len(encode_usage(Usage(honest))) <= may_be[0] <= 64 * 1024 + pods * 4096
+
+
+@pytest.mark.parametrize(
+    ("gone", "pods", "told", "asked"), [(1, 2, True, 2), (1, 1, False, 1), (3, 9, True, 4), (4, 9, False, 4)]
+)
+async def test_a_pod_whose_delegate_is_gone_hides_no_others(
+    fleet: World, gone: int, pods: int, told: bool, asked: int
+) -> None:
+    tried = []
+
+    async def read(wanted: Wanted, pod: Pod, cluster: str, most: int) -> bytes:
+        tried.append(pod.name)
+        if len(tried) <= gone:
+            raise Refusal(404, "it has no delegate here")
+        return encode_usage(Usage())
+
+    there = [Pod(f"uid-{number}", "default", f"web-{number}", node=NODE) for number in range(pods)]
+    found = await metrics_at_home(fleet, read)._usage("west", there)
+    assert (found.problem == "", tried) == (told, [f"web-{number}" for number in range(asked)])
+
+
+def test_a_question_rests_on_a_pod_that_stays(fleet: World) -> None:
+    for name, created, terminating in (("old", 1.0, True), ("new", 3.0, False), ("middle", 2.0, False)):
+        pod = Pod(name, "default", name, node=NODE, phase=RUNNING, created=created, terminating=terminating)
+        fleet.home.view.pods["default", name] = pod
+    del fleet.home.view.pods["default", "web"]
+    assert [pod.name for pod in usage.pods_there(NODE, fleet.home.local)] == ["middle", "new", "old"]
+
+
+async def test_strangers_that_only_connect_keep_no_metrics_server_out(fleet: World) -> None:
+    held = [await fleet.open(fleet.trust(None)) for _ in range(endpoint.MAX_STRANGERS + 4)]
+    assert (await told(fleet))[0] == 200
+    assert await asyncio.wait_for(held[0][0].read(), WAIT_S) == b"", "the oldest is ended"
+    for _, writer in held:
+        writer.close()
+
+
+async def test_why_a_kubelet_does_not_answer_stays_at_the_target_which_says_it_once(fleet: World) -> None:
+    async def kubelet(target: Any, path: str) -> bytes:
+        raise SourceError("https://192.168.7.8:10250: connection refused")
+
+    asked = usage_far.DelegateUsage(fleet.target.local, {"n1": NodeTarget("n1")}, kubelet)
+    with capture_logs() as said:
+        for _ in range(3):
+            assert decode_usage(await asked.tell("uid-east")).problem == "1 of 1 kubelets do not answer"
+    assert [line["why"] for line in said] == [["https://192.168.7.8:10250: connection refused"]]

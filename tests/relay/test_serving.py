@@ -1,5 +1,6 @@
 """The endpoint's certificate by a CertificateSigningRequest: asked once, taken when issued, renewed in time."""
 
+import asyncio
 import base64
 import datetime as dt
 import ipaddress
@@ -8,6 +9,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -16,6 +18,7 @@ from structlog.testing import capture_logs
 
 from agents.executor.http import Request, Response
 from agents.kube.client import KubeClient
+from agents.runtime.relay.callers import Callers
 from agents.runtime.relay.endpoint import Endpoint
 from agents.runtime.relay.serving import AGAIN_S, LATE_S, ServingCertificate
 from agents.runtime.relay.settings import RelaySettings
@@ -237,3 +240,59 @@ async def test_the_endpoint_serves_a_certificate_of_its_own_until_one_is_issued(
     signer.issue()
     after = await endpoint._material()
     assert x509.load_pem_x509_certificate(after.certificate).subject.rfc4514_string().startswith("CN=system:node:")
+
+
+async def nothing(*_: object) -> None:
+    """Nothing is asked here."""
+
+
+async def test_authorities_with_words_between_them_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "ca.pem"
+    file.write_bytes("# Autorité du cluster\n".encode() + trustme.CA().cert_pem.bytes())
+    settings = RelaySettings(address=ADDRESS, host="127.0.0.1", port=0, client_ca_file=str(file))
+    endpoint = Endpoint(settings, Callers(cast(KubeClient, None), settings).authorities, nothing)
+    listening = asyncio.Event()
+    running = asyncio.create_task(endpoint.run(lambda port: listening.set()))
+    waiting = asyncio.create_task(listening.wait())
+    await asyncio.wait({running, waiting}, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+    assert listening.is_set()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.mark.parametrize("odd", [TypeError("not text"), KeyError("data"), ValueError("no PEM")])
+async def test_no_failure_ends_the_endpoint_for_good(odd: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agents.runtime.relay.endpoint.REFRESH_S", 0.01)
+    tries = [odd]
+
+    async def authorities() -> str:
+        if tries:
+            raise tries.pop()
+        return trustme.CA().cert_pem.bytes().decode()
+
+    settings = RelaySettings(address=ADDRESS, host="127.0.0.1", port=0)
+    endpoint = Endpoint(settings, authorities, nothing)
+    listening = asyncio.Event()
+    with capture_logs() as lines:
+        running = asyncio.create_task(endpoint.run(lambda port: listening.set()))
+        waiting = asyncio.create_task(listening.wait())
+        await asyncio.wait({running, waiting}, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+    assert listening.is_set()
+    assert [line["problem"] for line in lines if "problem" in line] == [str(odd)]
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_what_is_issued_with_names_of_an_odd_kind_is_said_and_not_served(signer: Signer) -> None:
+    asker = signer.asker()
+    await asker.pair()
+    with pytest.MonkeyPatch.context() as patched, capture_logs() as lines:
+        patched.setattr("agents.runtime.relay.serving._issued", odd_names)
+        signer.issue()
+        assert await asker.pair() is None
+    assert ["only absolute names" in line["problem"] for line in lines] == [True]
+
+
+def odd_names(certificate: bytes, key: bytes) -> Any:
+    """As cryptography does for kinds of names that it does not know."""
+    raise x509.UnsupportedGeneralNameType("only absolute names", 5)

@@ -61,7 +61,11 @@ class Stream:
         return data
 
     async def write(self, data: bytes) -> None:
-        """Send, as soon as the other end has room. StreamReset."""
+        """Send, as soon as the other end has room. StreamReset, also after `finish`: the gateway ends the whole
+        connection of who sends more.
+        """
+        if self._finished:
+            raise StreamReset("this end has said that it sends no more")
         at = 0
         while at < len(data):
             while self._room <= 0 and not self._problem:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import datetime as dt
 import ipaddress
+import re
 import socket
 import ssl
 import tempfile
@@ -30,9 +31,10 @@ _HANDSHAKE_S = 10.0
 _DAYS = 3650  # of a self-signed certificate: it is made anew with each start, and nobody verifies it
 _BACKLOG = 64
 MAX_OPEN = 256  # connections
-MAX_STRANGERS = 64  # of these, of who has no certificate to ask by: anybody in the cluster may open one
+MAX_STRANGERS = 64  # of these, of who has no certificate to ask by: anybody may open one. Beyond, the oldest ends
 MAX_HANDSHAKES = 128  # at once; beyond, the oldest ends: an honest one takes a fraction of a second
 _PAUSE_S = 1.0  # after the system could not give a connection, for example for want of open files
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -79,7 +81,7 @@ class Endpoint:
                         await self._listen()
                         listening(self.port)
                     problem = ""
-                except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+                except Exception as error:
                     problem = str(error) or repr(error)
                 if problem and problem != said:
                     LOG.error("the kubelet endpoint of proxy nodes: no logs of remote pods", problem=problem)
@@ -133,7 +135,12 @@ class Endpoint:
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         stranger = not self._known(writer)
-        if len(self._open) >= MAX_OPEN or (stranger and sum(self._open.values()) >= MAX_STRANGERS):
+        if stranger and sum(self._open.values()) >= MAX_STRANGERS:  # metrics-server comes as one, too
+            oldest = next(task for task, strange in self._open.items() if strange)
+            del self._open[oldest]
+            if oldest is not None:
+                oldest.cancel()
+        if len(self._open) >= MAX_OPEN:
             writer.transport.abort()
             return
         task = asyncio.current_task()
@@ -143,7 +150,7 @@ class Endpoint:
         except asyncio.CancelledError:
             return  # the end of all: asyncio would log it
         finally:
-            del self._open[task]
+            self._open.pop(task, None)
 
     def admitted(self) -> None:
         """The connection that is being served is no stranger's: it has shown a token."""
@@ -172,7 +179,10 @@ class Endpoint:
 
 
 def _context(material: _Material) -> ssl.SSLContext:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=material.authorities)
+    trusted = _CERTIFICATE.findall(material.authorities)  # what is written between them may be in any language
+    if not trusted:
+        raise ValueError("among the authorities of client certificates is no certificate (PEM)")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata="\n".join(trusted))
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_mode = ssl.CERT_OPTIONAL  # without one the answer is 401; one of others ends the handshake
     with tempfile.NamedTemporaryFile() as file:  # ssl reads files alone; mode 0600

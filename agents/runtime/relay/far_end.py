@@ -39,10 +39,10 @@ class FarEnd:
             async with asyncio.timeout(OPENING_S):
                 ask = await self._asked(stream)
                 if ask.verb == METRICS:
-                    await self._tell_usage(ask, stream)
-                    return
-                call = await self._drive(relay.call_of(ask, self._local))
-                wire = await self._connect()
+                    body = await self._usage_told(ask)
+                else:
+                    call = await self._drive(relay.call_of(ask, self._local))
+                    wire = await self._connect()
         except Refusal as refusal:
             await _refuse(stream, refusal.status, refusal.text)
         except FAILURES as error:
@@ -50,6 +50,9 @@ class FarEnd:
                 raise
             await _refuse(stream, relay.FAILED, f'cluster "{self._local.cluster}": {describe(error)}')
         else:
+            if ask.verb == METRICS:
+                await _finish(stream, RelayHead(OK), body)
+                return
             try:
                 await self._carry_out(ask, call, wire, stream)
             finally:
@@ -63,14 +66,10 @@ class FarEnd:
             raise Refusal(relay.FAILED, problem)
         return relay.checked_ask(body, challenge, self._local.policy.relay, self._local)
 
-    async def _tell_usage(self, ask: RelayAsk, stream: Stream) -> None:
+    async def _usage_told(self, ask: RelayAsk) -> bytes:
         if self.usage is None:
             raise Refusal(relay.FAILED, f'cluster "{self._local.cluster}" tells no usage')
-        told = await self.usage(ask.source.cluster_uid)
-        await stream.write(encode_relay(RelayHead(OK)))
-        await stream.write(told)
-        stream.finish()
-        await _ended(stream)
+        return await self.usage(ask.source.cluster_uid)
 
     async def _drive(self, procedure: Procedure[Call]) -> Call:
         response: Response | None = None
@@ -151,10 +150,19 @@ async def _body(wire: Wire) -> bytes:
 
 
 async def _refuse(stream: Stream, status: int, text: str) -> None:
-    await stream.write(encode_relay(RelayHead(status, (), text)))
-    stream.finish()
-    with suppress(TimeoutError):
-        await asyncio.wait_for(_ended(stream), ANSWER_S)  # whoever leaves it open keeps no stream by that
+    await _finish(stream, RelayHead(status, (), text))
+
+
+async def _finish(stream: Stream, head: RelayHead, body: bytes = b"") -> None:
+    """The whole answer. Who neither reads it nor ends the stream keeps no stream by that."""
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            await stream.write(encode_relay(head))
+            await stream.write(body)
+            stream.finish()
+            await _ended(stream)
+    except TimeoutError:
+        stream.reset("the other side does not end the stream")
 
 
 async def _ended(stream: Stream) -> None:

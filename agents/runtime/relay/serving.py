@@ -29,7 +29,7 @@ from agents.executor.answer import error_text
 from agents.executor.http import Request
 from agents.kube.client import KubeClient
 from agents.runtime.relay.settings import RelaySettings
-from agents.runtime.relay.signing_request import LABELS, REQUESTS, SigningRequest
+from agents.runtime.relay.signing_request import LABELS, REQUESTS, USAGES, SigningRequest
 
 LOG = structlog.get_logger("relay")
 AGAIN_S = 24 * 3600.0  # kube-controller-manager removes pending requests after a day, denied ones after an hour
@@ -84,7 +84,7 @@ class ServingCertificate:
                 self._read = True
             if self._issued is None or not self._issued.fresh(address, now):
                 await self._look(now)
-        except (OSError, ValueError, msgspec.MsgspecError) as error:
+        except Exception as error:
             self._say(str(error) or repr(error), f"see the folder {self._settings.folder!r} and the API server")
         issued = self._issued
         self.waits = issued is None or not issued.fresh(address, now)
@@ -111,7 +111,7 @@ class ServingCertificate:
         spec = {
             "request": base64.b64encode(_request(self._key, self._node, self._settings.address)).decode(),
             "signerName": self._settings.signer,
-            "usages": ["digital signature", "server auth"],
+            "usages": USAGES,
         }
         told = {
             "apiVersion": "certificates.k8s.io/v1",

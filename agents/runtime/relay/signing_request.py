@@ -7,6 +7,8 @@ import msgspec
 from dispatcher.model import names
 
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+CLIENTS = "kubernetes.io/kube-apiserver-client"  # signers of this prefix: who has theirs is who its subject says
+USAGES = ["digital signature", "server auth"]
 LABELS = {"app.kubernetes.io/managed-by": names.SCHEDULER_NAME}
 
 
@@ -22,6 +24,8 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
 class _Spec(msgspec.Struct, rename="camel"):
     signer_name: str = ""
+    username: str = ""  # who has asked, as the API server says
+    usages: list[str] | None = None
 
 
 class _Condition(msgspec.Struct):
@@ -40,6 +44,11 @@ class SigningRequest(msgspec.Struct):
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
     spec: _Spec = msgspec.field(default_factory=_Spec)
     status: _Status = msgspec.field(default_factory=_Status)
+
+    @property
+    def serves(self) -> bool:
+        """Whether it asks for what agents ask for: a certificate to serve with, and nothing else."""
+        return sorted(self.spec.usages or ()) == USAGES and not self.spec.signer_name.startswith(CLIENTS)
 
     @property
     def approved(self) -> bool:
@@ -62,7 +71,11 @@ class SigningRequest(msgspec.Struct):
                 )
             return f"{name} is approved, but {signer} has issued nothing", fix
         text = f"{name} waits for approval; until then the serving certificate is self-signed"
-        return text, f"see who asks for what (kubectl describe csr {name}), then kubectl certificate approve {name}"
+        who = f": {self.spec.username} asks, which must be the agent's account" if self.spec.username else ""
+        return (
+            text,
+            f"see who asks for what (kubectl describe csr {name}){who}; then kubectl certificate approve {name}",
+        )
 
     def _conditions(self) -> dict[str, str]:
         return {one.type: one.message for one in self.status.conditions or ()}

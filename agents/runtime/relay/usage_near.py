@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 import h11
@@ -22,7 +23,8 @@ from dispatcher.model.pod import Pod
 LOG = structlog.get_logger("relay")
 FRESH_S = 5.0  # metrics-server asks each 15 s, and may have replicas
 ASKED_S = 8.0  # for another cluster to answer; metrics-server waits 10 s
-MOST = 64 * 1024 * 1024  # bytes of an answer: about 300,000 pods
+TRIED = 4  # pods that a question rests on, one after the other
+MOST, MOST_OF_POD = 64 * 1024, 4 * 1024  # bytes of an answer, and more for each pod there: an honest one has 300 or so
 KIND = "text/plain; version=0.0.4; charset=utf-8"
 Read = Callable[[Wanted, Pod, str, int], Awaitable[bytes]]  # of another cluster. Refusal, StreamReset
 May = Callable[[Caller, str, str, str], Awaitable[bool]]  # verb, subresource, node ('': all). Refusal
@@ -73,7 +75,7 @@ class ProxyMetrics:
     async def _usage(self, cluster: str, pods: list[Pod]) -> Usage:
         """What another cluster tells; nothing, with the problem, while it tells nothing."""
         try:
-            told = await self._told.get(cluster, lambda: self._asked(cluster, pods[0]))
+            told = await self._told.get(cluster, lambda: self._asked(cluster, pods))
         except (Refusal, msgspec.MsgspecError, *FAILURES) as error:
             told = Usage(problem=str(error) if isinstance(error, Refusal) else describe(error))
         if told.problem != self._problems.get(cluster, ""):
@@ -81,7 +83,17 @@ class ProxyMetrics:
             LOG.warning("what remote pods use", target=cluster, problem=told.problem or "none any more")
         return told
 
-    async def _asked(self, cluster: str, pod: Pod) -> Usage:
-        """The gateway lets a stream through that is about a pod it knows there: the answer is about all."""
+    async def _asked(self, cluster: str, pods: list[Pod]) -> Usage:
+        """The gateway lets a stream through that is about a pod it knows there, and the target answers if it has a
+        delegate of that: one of a few will do, and the answer is about all.
+        """
+        most = MOST + MOST_OF_POD * len(pods)
         async with asyncio.timeout(ASKED_S):
-            return decode_usage(await self._read(usage.wanted_of(pod), pod, cluster, MOST))
+            *first, last = pods[:TRIED]
+            for pod in first:
+                with suppress(Refusal):
+                    return await self._told_by(pod, cluster, most)
+            return await self._told_by(last, cluster, most)
+
+    async def _told_by(self, pod: Pod, cluster: str, most: int) -> Usage:
+        return decode_usage(await self._read(usage.wanted_of(pod), pod, cluster, most))

@@ -1,12 +1,16 @@
 """Agent to agent, over a relayed stream: what the delegates of one source cluster use, as kubelets count it."""
 
-from typing import Annotated
+import re
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
-from dispatcher.model.bounds import MAX_NAMES, MAX_PODS, Text, Word
+from dispatcher.model.bounds import MAX_PODS, Text, Word
 from dispatcher.model.pod import Record
+
+MAX_CONTAINERS: Final = 100  # of a pod; others are not told
+CONTAINER_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 Amount = Annotated[float, Meta(ge=0)]
 Millis = Annotated[int, Meta(ge=0, lt=2**53)]
@@ -37,7 +41,7 @@ class PodUsage(Record, frozen=True):
 
     pod: Word
     use: Use = Use()
-    containers: Annotated[tuple[ContainerUse, ...], Meta(max_length=MAX_NAMES)] = ()
+    containers: Annotated[tuple[ContainerUse, ...], Meta(max_length=MAX_CONTAINERS)] = ()
 
 
 class Usage(Record, frozen=True):

@@ -64,12 +64,10 @@ class Session:
         self.asked_at, self.asking = monotonic(), 0
         self._answers: deque[tuple[int, Answered]] = deque()
         self._numbers = count(1)
-        self._last = 0
 
     def add(self, answer: Answered, *, urgent: bool) -> None:
         """Tell it with the next message."""
-        self._last = next(self._numbers)
-        self._answers.append((self._last, answer))
+        self._answers.append((next(self._numbers), answer))
         self.wake(urgent=urgent)
 
     def wake(self, *, urgent: bool) -> None:
@@ -90,10 +88,14 @@ class Session:
                 break
             told.append(answer)
             upto = number
-        if upto == self._last:
+        if not self._answers or upto >= self._answers[-1][0]:
             self.news.clear()
             self.urgent.clear()
         return upto, tuple(told)
+
+    def drop_way(self, number: int) -> None:
+        """The question of this number is over: it is told to nobody any more."""
+        self._answers = deque(one for one in self._answers if (one[1].verdict, one[1].number) != (WAY, number))
 
     def end(self) -> None:
         """Nobody waits for its calls any more."""
@@ -193,6 +195,7 @@ class Exchange:
         return f'cluster "{wanted.cluster}" cannot be reached: {line}' if isinstance(line, str) else line
 
     async def _told(self, wanted: "RelayOpen", home: str) -> Way:
+        self._forget_sessions()
         number = next(self._numbers)
         question = self._questions[number] = _Question(number, set(self._sessions))
         body = encode_any(RelayWay(home, wanted.cluster, wanted.pod))
@@ -204,14 +207,20 @@ class Exchange:
                     await question.answer
         finally:
             del self._questions[number]
+            for session in self._sessions.values():
+                session.drop_way(number)
         return question.said
 
-    def _session(self, name: str) -> Session:
+    def _forget_sessions(self, name: str = "") -> None:
+        """Of dispatchers that are gone; `name` is one that asks just now."""
         long_ago = monotonic() - FORGOTTEN_S
         for other, one in list(self._sessions.items()):
             if not one.asking and one.asked_at < long_ago and other != name:
                 one.end()
                 del self._sessions[other]
+
+    def _session(self, name: str) -> Session:
+        self._forget_sessions(name)
         return self._sessions.setdefault(name, Session())
 
     async def _ask(self, session: Session, asked: Asked) -> None:

@@ -7,7 +7,9 @@ import msgspec
 import pytest
 
 from agents.executor.http import Request, Response
+from agents.executor.local import Moment
 from agents.executor.procedures import carry_out
+from agents.executor.told_events import BURST, EVERY_S
 from agents.observer.seen import NODES, PODS
 from dispatcher.model import names
 from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, MirrorStatus, PodRef
@@ -263,3 +265,52 @@ def test_nothing_is_told_of_a_pod_that_runs_here() -> None:
     ref = world.submit(pod_object(nodeName="n1"))
     world.do(mirror(ref, {"events": [{"reason": "x", "message": "y", "at": NOW.wall}], **status()}))
     assert events_at_home(world) == []
+
+
+def happens(world: World, ref: PodRef, *happened: tuple[str, int, float], later_s: float = 0.0) -> None:
+    """A status comes with these events (reason, count, seconds from NOW), so many seconds from NOW."""
+    told = [{"reason": reason, "message": "m", "count": n, "at": NOW.wall + at} for reason, n, at in happened]
+    now = Moment(NOW.mono + later_s, NOW.wall + later_s)
+    world.do(mirror(ref, {"events": told, **status()}), now)
+
+
+def test_a_flood_of_events_is_cut_to_a_few_of_each_pod_and_leaves_room_later() -> None:
+    world = World(peers=("b",))
+    ref, other = source(world), world.submit(pod_object("other", nodeName=PROXY))
+    for number in range(50):
+        happens(world, ref, *((f"R{number}-{one}", 1, 0.0) for one in range(8)))
+    assert len(world.local.events) == BURST
+    happens(world, other, ("R", 1, 0.0))
+    assert len(world.local.events) == BURST + 1
+    happens(world, ref, ("late-1", 1, 400.0), ("late-2", 1, 400.0), later_s=EVERY_S + 1)
+    assert len(world.local.events) == BURST + 2
+    happens(world, ref, ("late-1", 1, 400.0), ("late-2", 1, 400.0), later_s=2 * EVERY_S + 1)
+    assert [reason for _, reason, _ in events_at_home(world)][-2:] == ["late-1", "late-2"]
+
+
+@pytest.mark.parametrize(
+    ("count", "at", "told"),
+    [
+        pytest.param(4, 5.0, 1, id="the same of an observer that has started again"),
+        pytest.param(8, 5.0, 2, id="more"),
+        pytest.param(1, 5.0, 2, id="made anew"),
+        pytest.param(1, -5.0, 1, id="an earlier one that comes late"),
+    ],
+)
+def test_an_event_is_told_again_only_if_it_has_gone_on(count: int, at: float, told: int) -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    happens(world, ref, ("BackOff", 4, 0.0))
+    happens(world, ref, ("BackOff", count, at))
+    assert len(world.local.events) == told
+
+
+def test_what_was_told_of_a_pod_that_is_gone_is_forgotten() -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    happens(world, ref, ("BackOff", 4, 0.0))
+    assert len(world.local.told_events) == 1
+    del world.api.objects["/api/v1/namespaces/default/pods/web"]
+    world.sync()
+    happens(world, ref, ("BackOff", 4, 0.0))
+    assert len(world.local.told_events) == 0

@@ -34,9 +34,12 @@ class Cluster:
     def see(self, pod: Pod, version: int = 1) -> None:
         self.cache.apply(PodSeen(pod.uid, version, self.events.told_with(pod)))
 
-    def happens(self, uid: str = "theirs", reason: str = "FailedMount", count: int = 1) -> None:
-        made = event(reason, "no such claim", count, 0.0)
-        self.events.apply(EventSeen(f"{reason}-{count}", 5, uid, made))
+    def happens(
+        self, uid: str = "theirs", reason: str = "FailedMount", count: int = 1, *, at: float = 0.0, namespace: str = ""
+    ) -> None:
+        made, pod = event(reason, "no such claim", count, at), self.cache.pod(uid)
+        name = pod.name if pod is not None else ""
+        self.events.apply(EventSeen(f"{reason}-{count}", 5, uid, namespace or "default", name, made))
 
     def told(self) -> list[DelegateEvent]:
         return events_of(self.status())
@@ -65,6 +68,22 @@ def test_an_event_about_another_pod_changes_nothing(uid: str) -> None:
     before = cluster.cache.log.revision
     cluster.happens(uid)
     assert cluster.cache.log.revision == before
+
+
+def test_an_event_of_another_namespace_that_names_the_uid_of_a_delegate_changes_nothing() -> None:
+    cluster = Cluster()
+    before = cluster.cache.log.revision
+    cluster.happens(namespace="elsewhere")
+    assert cluster.cache.log.revision == before
+
+
+def test_an_event_that_is_made_anew_is_told_though_its_count_is_lower() -> None:
+    cluster = Cluster()
+    for count, at in ((64, 10.0), (1, 5.0), (1, 20.0)):
+        cluster.happens(count=count, at=at)
+        if at == 5.0:
+            assert [one.count for one in cluster.told()] == [64], "it is an earlier one that comes late"
+    assert cluster.told() == [DelegateEvent("FailedMount", "no such claim", 1, 20.0)]
 
 
 def test_what_happens_again_is_told_when_its_count_has_doubled() -> None:
@@ -100,7 +119,7 @@ METADATA = {"name": "e", "uid": "e1", "resourceVersion": "7"}
 
 
 def seen(**fields: object) -> EventSeen | None:
-    about = {"kind": "Pod", "uid": "u1"}
+    about = {"kind": "Pod", "uid": "u1", "namespace": "default", "name": "web-1"}
     return event_seen(msgspec.json.encode({"metadata": METADATA, "involvedObject": about, **fields}))
 
 
@@ -116,7 +135,7 @@ def seen(**fields: object) -> EventSeen | None:
 )
 def test_events_of_kubelets_and_of_newer_clients_are_read(fields: dict[str, object], count: int, at: float) -> None:
     read = seen(reason="BackOff", message="x", **fields)
-    assert read == EventSeen("e1", 7, "u1", DelegateEvent("BackOff", "x", count, at))
+    assert read == EventSeen("e1", 7, "u1", "default", "web-1", DelegateEvent("BackOff", "x", count, at))
 
 
 @pytest.mark.parametrize(
