@@ -386,7 +386,8 @@ def test_the_page_of_a_proxy_node_says_what_the_kubelet_there_says(world: World)
     def newer() -> bool:
         """What several ask for is some seconds old."""
         pages.append(world.page())
-        return taken(pages[-1], "web") >= taken(before, DELEGATED)
+        found, earlier = taken(pages[-1], "web"), taken(before, DELEGATED)
+        return all(found[kind] >= earlier[kind] for kind in found)
 
     eventually(newer, WAIT_S, world.told)
     page, after = pages[-1], theirs(world, path)
@@ -408,9 +409,13 @@ def test_the_page_of_a_proxy_node_says_what_the_kubelet_there_says(world: World)
         assert float(low.timestamp or 0) <= float(ours.timestamp or 0) <= float(high.timestamp or 0)
 
 
-def taken(page: str, pod: str) -> float:
-    """When a pod's CPU was read, by the kubelet's clock; 0: not yet."""
-    named = [one for one in samples_of(page, "pod_cpu_usage_seconds") if one.labels["pod"].startswith(pod)]
+def taken(page: str, pod: str) -> dict[str, float]:
+    """When the CPU of a pod and of its container were read, by the kubelet's clock; 0: not yet."""
+    return {kind: _read_at(samples_of(page, f"{kind}_cpu_usage_seconds"), pod) for kind in ("container", "pod")}
+
+
+def _read_at(samples: list[Sample], pod: str) -> float:
+    named = [one for one in samples if one.labels["pod"].startswith(pod)]
     return float(named[0].timestamp or 0) if named else 0.0
 
 
