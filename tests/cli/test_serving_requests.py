@@ -73,7 +73,7 @@ async def test_one_that_nobody_issues_is_told_with_what_to_do(kind: str, words: 
 
 
 async def test_flags_of_kube_controller_manager_are_no_help_with_another_signer() -> None:
-    waits = request("new", "11:00", conditions=conditions("Approved"))
+    waits = request(NEW, "11:00", conditions=conditions("Approved"))
     waits["spec"]["signerName"] = "clusterissuers.cert-manager.io/kubelets"
     (lack,) = await told(waits)
     assert "but clusterissuers.cert-manager.io/kubelets has issued nothing" in lack.text
