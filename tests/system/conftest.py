@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet
 from tests.charts.fixtures import helm
 from tests.saying import say
+from tests.system.dialled import CLUSTERS
 from tests.system.harness import QUICK_NODES, System, specs
 
-__all__ = ["helm", "say", "system"]
+__all__ = ["fleet", "helm", "say", "system"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -25,3 +27,11 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     with System(tmp_path_factory.mktemp("fleet"), specs(options=QUICK_NODES)) as fleet:
         fleet.wait_ready()
         yield fleet
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[EmbeddedFleet]:
+    """The embedded clusters of `dialled`, of two nodes each."""
+    fleet = EmbeddedFleet.start([ClusterSpec(name, nodes=2) for name in CLUSTERS], tmp_path / "fleet")
+    yield fleet
+    fleet.stop()

@@ -13,7 +13,7 @@ import yaml
 
 from dispatcher.service.gateway.authority import ensure
 from docs.generate import dashboard
-from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet
+from localfleet.embedded.fleet import EmbeddedFleet
 from tests.charts.rendering import NAMES, Helm, alert_rules
 from tests.real.debian import needed
 from tests.real.prometheus import Monitoring, Server
@@ -40,13 +40,6 @@ class Metrics:
         assert answer.status_code == 200, f"{query}: {answer.text}"
         result: list[dict[str, Any]] = answer.json()["data"]["result"]
         return result
-
-
-@pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[EmbeddedFleet]:
-    fleet = EmbeddedFleet.start([ClusterSpec(name, nodes=2) for name in CLUSTERS], tmp_path / "fleet")
-    yield fleet
-    fleet.stop()
 
 
 @pytest.fixture

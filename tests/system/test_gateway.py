@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from dispatcher.service.gateway.authority import ensure
-from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet
+from localfleet.embedded.fleet import EmbeddedFleet
 from tests.service.gateway.relay import Relay
 from tests.system.cluster_api import ClusterApi, eventually
 from tests.system.dialled import CLUSTERS, Dispatcher, pod, running, settings
@@ -42,13 +41,6 @@ class CutLine:
 
     def _run(self, work: Any) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
-
-
-@pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[EmbeddedFleet]:
-    fleet = EmbeddedFleet.start([ClusterSpec(name, nodes=2) for name in CLUSTERS], tmp_path / "fleet")
-    yield fleet
-    fleet.stop()
 
 
 @pytest.fixture

@@ -1,15 +1,12 @@
 """Observer and executor as two processes: remote pods run, and when one of them dies the other does what is its own."""
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from dispatcher.service.gateway.authority import ensure
-from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet
+from localfleet.embedded.fleet import EmbeddedFleet
 from tests.system.cluster_api import DELEGATE, ClusterApi, eventually
 from tests.system.dialled import CLUSTERS, Dispatcher, phase, pod, running, settings
 from tests.system.ray_fleet import JoinedAgent
@@ -37,13 +34,6 @@ class Halves:
         """An executor that has the certificate of the observer."""
         stem = self._certificates / f"cluster-{cluster}.observer"
         return self.start(cluster, "executor", cert_file=f"{stem}.crt", key_file=f"{stem}.key")
-
-
-@pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[EmbeddedFleet]:
-    fleet = EmbeddedFleet.start([ClusterSpec(name, nodes=2) for name in CLUSTERS], tmp_path / "fleet")
-    yield fleet
-    fleet.stop()
 
 
 def end_copy(api: ClusterApi, source: str) -> None:
