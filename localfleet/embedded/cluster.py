@@ -67,7 +67,7 @@ class Cluster:
             clock=time.time,
         )
         self.api.log_source = lambda pod, container, query: container_log(pod, container, query, time.time())
-        self.api.kubelet_credentials = self._authority.client_context
+        self.api.kubelet_credentials = lambda: self._authority.client_context
         self.api.node_metrics_source = self._node_metrics
         self.api.pod_metrics_source = self._pod_metrics
 

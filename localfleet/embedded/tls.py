@@ -7,6 +7,7 @@ one to its clients. Kubelet certificates are signed anew at each start: clients 
 import os
 import ssl
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 
 import trustme
@@ -42,6 +43,7 @@ class Authority:
         self._ca.issue_cert(*addresses, common_name="system:node").configure_cert(context)
         return context
 
+    @cached_property
     def client_context(self) -> ssl.SSLContext:
         """Client TLS of the API server towards kubelets, which it does not verify: no authority of theirs is known."""
         context = ssl.create_default_context()
