@@ -45,15 +45,17 @@ def mirror_status(intent: MirrorStatus, local: Local, now: Moment) -> Procedure[
 
 
 def _tell_events(intent: MirrorStatus, local: Local, now: Moment) -> None:
-    pod, uid = local.view.pod(intent.pod.uid), intent.pod.uid
+    uid = intent.pod.uid
+    pod = local.view.pod(uid)
     if pod is None:
         local.told_events.drop(uid)
-    happened = events_of(intent.status) if pod is not None and pod.node.startswith(PROXY_NODE_PREFIX) else []
-    if pod is None or not happened:
         return
-    told, cluster = local.told_events.get(uid) or ToldEvents(), pod.node.removeprefix(PROXY_NODE_PREFIX)
+    happened = events_of(intent.status) if pod.node.startswith(PROXY_NODE_PREFIX) else []
+    if not happened:
+        return
+    told = local.told_events.get(uid) or ToldEvents()
     for one in told.new(happened, now.mono, now.wall):
-        events.of_delegate(local, intent.pod, cluster, one, now)
+        events.of_delegate(local, intent.pod, pod.node.removeprefix(PROXY_NODE_PREFIX), one, now)
     local.told_events.put(uid, told)
 
 

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable
 
-from dispatcher.model.delegate_events import DelegateEvent
+from dispatcher.model.delegate_events import DelegateEvent, goes_on
 
 BURST, EVERY_S = 25, 300.0  # at once, then one in so many seconds: client-go's EventSourceObjectSpamFilter
 OLD_S = 600.0  # since an event happened: after a restart none that is old, as it was told then
@@ -19,17 +19,13 @@ class ToldEvents:
         self._left, self._at = float(BURST), float("-inf")
 
     def new(self, happened: Iterable[DelegateEvent], mono: float, wall: float) -> list[DelegateEvent]:
-        """Those that are to be told now. One that finds no room is told with a later status, if it is not old then.
-
-        A count that fell, at a later time, is of an event that was made anew; the time alone says nothing, since it is
-        another after a restart of who observes.
-        """
+        """Those that are to be told now. One that finds no room is told with a later status, if it is not old then."""
         self._left, self._at = min(float(BURST), self._left + (mono - self._at) / EVERY_S), mono
         found, known = [], {}
         for one in happened:
             digest = hashlib.sha256(f"{one.reason}\0{one.message}".encode("utf-8", "replace")).digest()[:16]
             before = self._known.get(digest)
-            if before is not None and not _goes_on(one, *before):
+            if before is not None and not goes_on(one, *before):
                 known[digest] = before
                 continue
             if wall - one.at < OLD_S:
@@ -40,7 +36,3 @@ class ToldEvents:
             known[digest] = one.count, one.at
         self._known = known
         return found
-
-
-def _goes_on(one: DelegateEvent, count: int, at: float) -> bool:
-    return one.count > count or (one.count < count and one.at > at)

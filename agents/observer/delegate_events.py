@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from agents.observer.seen import EventSeen, Seen
-from dispatcher.model.delegate_events import MAX_EVENTS, DelegateEvent, with_events, without_events
+from dispatcher.model.delegate_events import MAX_EVENTS, DelegateEvent, goes_on, with_events, without_events
 from dispatcher.model.pod import Pod
 
 MAX_PODS = 10_000  # that have events; those of whom something was told longest ago are forgotten
@@ -65,7 +65,7 @@ class DelegateEvents:
         events = self._events.get(pod.uid, {})
         what = seen.event.reason, seen.event.message
         known = events.get(what)
-        if known is not None and not _goes_on(seen.event, known):
+        if known is not None and not goes_on(seen.event, known.count, known.at):
             return
         self._events.pop(pod.uid, None)
         events.pop(what, None)
@@ -76,8 +76,3 @@ class DelegateEvents:
         if len(self._events) > MAX_PODS:
             del self._events[next(iter(self._events))]
         self._tell(self.told_with(msgspec.structs.replace(pod, status=without_events(pod.status))))
-
-
-def _goes_on(event: DelegateEvent, known: DelegateEvent) -> bool:
-    """A count that fell, at a later time, is of an event that was made anew: the server keeps each for an hour."""
-    return event.count > known.count or (event.count < known.count and event.at > known.at)

@@ -44,6 +44,15 @@ def event(reason: str, message: str, count: int, at: float) -> DelegateEvent:
     return DelegateEvent(reason[:MAX_REASON], message[:MAX_MESSAGE], 1 << (max(count, 1).bit_length() - 1), at)
 
 
+def goes_on(one: DelegateEvent, count: int, at: float) -> bool:
+    """Whether this is more than what was known of it, so many times and so late.
+
+    A count that fell, at a later time, is of an event that was made anew: API servers keep each for an hour. The time
+    alone says nothing, since it is another after a restart of who observes.
+    """
+    return one.count > count or (one.count < count and one.at > at)
+
+
 def with_events(status: bytes, events: Iterable[DelegateEvent]) -> bytes:
     """A status without events, and these; one that is no JSON object stays as it is."""
     if not status.startswith(b"{"):

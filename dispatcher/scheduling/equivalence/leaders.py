@@ -86,7 +86,6 @@ def _follow_all(touched, group_of, total, ranks, first, fits, best, members, hel
         best[start + place + 1 : last + 1] = best[start + place : last].copy()
         best[start + place] = row
         held[group] = last - start + 1
-    return 0
 
 
 class GroupLeaders:
