@@ -405,9 +405,9 @@ def test_pods_with_claims_of_their_own_are_booked_together_with_what_later_point
     booked: list[int] = []
     book_all = Booking.book_all
 
-    def noted(self: Booking, decisions: Sequence[Decision], answer_of: Callable[[str], object]) -> None:
+    def noted(self: Booking, decisions: Sequence[Decision], *how: Any, **more: Any) -> None:
         booked.append(len(decisions))
-        book_all(self, decisions, answer_of)
+        book_all(self, decisions, *how, **more)
 
     monkeypatch.setattr(Booking, "book_all", noted)
     sides = [Side(fleet_of((None,) * 4), anew=anew) for anew in (False, True)]

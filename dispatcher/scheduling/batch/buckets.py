@@ -214,6 +214,7 @@ def _buckets(slot: Ints, step: Ints, room: int, members: Ints, *, moving: bool) 
         open=marks.copy(),
         points=np.zeros(room),
         moved=marks.copy(),
+        sums=np.zeros(room),
     )
 
 

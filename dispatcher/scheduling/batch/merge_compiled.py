@@ -37,7 +37,7 @@ _STEPS = (
     merge_kernel.mark_open,
     merge_kernel.has_all_domains,
     merge_kernel.size_of,
-    merge_kernel.raw_of,
+    merge_kernel.add_term,
     merge_kernel.score,
     merge_kernel.normal_of,
     merge_kernel.ends_of_range,
@@ -71,7 +71,7 @@ class _Merge(Kernel):
 
         known = dict(vars(merge_kernel))  # in which the steps find each other compiled
         for step in _STEPS:
-            compiled = numba.njit(error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True)
+            compiled = numba.njit(error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True, forceinline=True)
             known[step.__name__] = compiled(own(step))
         # The cache looks at the file of the loop alone: a name of its own for all else that is compiled in.
         fast = kept(numba, own(merge_kernel.merge, f"merge_{_digest()}"), no_cfunc_wrapper=True)

@@ -52,7 +52,8 @@ def merge(  # noqa: PLR0913 - compiled: plain tuples of arrays, one a kind of ro
     fresh = True  # whether buckets came, or others are open than for the pod before: what was found holds no more
     while progress[AT] < progress[WANTED]:
         at = progress[AT]
-        refuse(buckets, counts, rules, plugins)
+        if len(rules.domain_count):
+            refuse(buckets, counts, rules, plugins)
         found, changed = mark_open(buckets)
         if not found:
             return NO_PLACE
@@ -63,6 +64,8 @@ def merge(  # noqa: PLR0913 - compiled: plain tuples of arrays, one a kind of ro
         normalize(buckets, plugins, fresh)
         fresh = False
         pick(buckets, plugins, candidates, trace, at)
+        if len(rules.domain_count):
+            trace.codes[at, : len(buckets.codes)] = buckets.codes
         if at + 1 < progress[WANTED]:
             missing = lacks(buckets, candidates, trace, at)
             if missing:
@@ -123,34 +126,35 @@ def score(buckets: Buckets, counts: Counts, plugins: Plugins, fresh: bool) -> No
         if plugins.size_mode[plugins.term_plugin[term]] and (fresh or plugins.term_by_host[term]):
             plugins.size[term] = size_of(buckets, counts, plugins, term)
     for plugin in range(len(plugins.base)):
+        buckets.sums[:] = plugins.base[plugin]
+        for term in range(len(plugins.term_plugin)):
+            if plugins.term_plugin[term] == plugin:
+                add_term(buckets, counts, plugins, plugin, term)
         for bucket in range(len(buckets.open)):
-            if buckets.open[bucket]:
-                raw = raw_of(buckets, counts, plugins, plugin, bucket)
-                if raw != plugins.raw[bucket, plugin]:
-                    plugins.raw[bucket, plugin] = raw
-                    buckets.moved[bucket] = 1
+            if buckets.open[bucket] and buckets.sums[bucket] != plugins.raw[bucket, plugin]:
+                plugins.raw[bucket, plugin] = buckets.sums[bucket]
+                buckets.moved[bucket] = 1
 
 
-def raw_of(buckets: Buckets, counts: Counts, plugins: Plugins, plugin: int, bucket: int) -> Any:
-    """What a plugin makes of the counts where a bucket is."""
-    raw = plugins.base[plugin]
-    for term in range(len(plugins.term_plugin)):
-        if plugins.term_plugin[term] == plugin:
-            slot, factor = buckets.slot[bucket, plugins.term_count[term]], plugins.factor[term]
-            if plugins.size_mode[plugin]:
-                factor *= plugins.ln[plugins.size[term]]
-            if slot < 0:
-                raw += plugins.elsewhere[term]
-            else:
-                raw += factor * counts.counts[slot] + plugins.offset[term]
-    return raw
+def add_term(buckets: Buckets, counts: Counts, plugins: Plugins, plugin: int, term: int) -> None:
+    """Add to the sum of each bucket what a term of a plugin makes of the count where the bucket is."""
+    domain_count, factor = plugins.term_count[term], plugins.factor[term]
+    if plugins.size_mode[plugin]:
+        factor *= plugins.ln[plugins.size[term]]
+    for bucket in range(len(buckets.sums)):
+        slot = buckets.slot[bucket, domain_count]
+        if slot < 0:
+            buckets.sums[bucket] += plugins.elsewhere[term]
+        else:
+            buckets.sums[bucket] += factor * counts.counts[slot] + plugins.offset[term]
 
 
 def size_of(buckets: Buckets, counts: Counts, plugins: Plugins, term: int) -> int:
     """How many domains of a count have rows that take pods; rows without one are one more."""
     plugin, domain_count = plugins.term_plugin[term], plugins.term_count[term]
     size, without = 0, 0
-    counts.stamps[:] = 0
+    if not plugins.term_by_host[term]:
+        counts.stamps[:] = 0
     for bucket in range(len(buckets.open)):
         if not buckets.open[bucket] or (
             plugins.size_mode[plugin] == 2 and not has_all_domains(buckets, plugins, plugin, bucket)
@@ -251,7 +255,6 @@ def pick(buckets: Buckets, plugins: Plugins, candidates: Candidates, trace: Trac
     trace.candidate[at, 1], trace.bucket[at, 1] = second, of_second
     trace_choice(buckets, plugins, candidates, trace, at, 0)
     trace_choice(buckets, plugins, candidates, trace, at, 1)
-    trace.codes[at, : len(buckets.codes)] = buckets.codes
 
 
 def beats(buckets: Buckets, candidates: Candidates, one: int, of_one: int, other: int, of_other: int) -> Any:

@@ -26,6 +26,7 @@ class Buckets(NamedTuple):
     open: Any  # uint16: 1 if it takes pods
     points: Any  # float64: what it adds to the points of its rows
     moved: Any  # uint16: 1 if its points have to be found anew
+    sums: Any  # float64: scratch
 
 
 class Counts(NamedTuple):
@@ -112,7 +113,7 @@ def blank() -> tuple[Any, ...]:
     mark, deep = np.zeros(1, dtype=np.uint16), np.zeros((1, 1, 1))
     marks = np.zeros((1, 1), dtype=np.uint16)
     return (
-        Buckets(wide, wide, whole, whole, whole, mark, whole, real, mark, mark, real, mark),
+        Buckets(wide, wide, whole, whole, whole, mark, whole, real, mark, mark, real, mark, real),
         Counts(whole, mark, wide, whole),
         Rules(whole, whole, whole, mark, mark, whole, whole, whole, marks),
         Plugins(

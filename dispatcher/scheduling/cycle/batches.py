@@ -185,14 +185,14 @@ class Batches:
         self, eq_class: EquivalenceClass, key: ClassKey, items: Sequence[_Item], kinds: Kinds, selector: BatchSelector
     ) -> list[Result]:
         """Decide pods of which the fleet may hear at the end."""
-        found = self._at_once(items, selector) if selector.selects_all() and self._plain(eq_class, kinds) else []
+        found = self._at_once(items, kinds, selector) if selector.selects_all() and self._plain(eq_class, kinds) else []
         return found if found or self._loud(eq_class) else self._deferred(key, items, selector)
 
-    def _at_once(self, items: Sequence[_Item], selector: BatchSelector) -> list[Result]:
+    def _at_once(self, items: Sequence[_Item], kinds: Kinds, selector: BatchSelector) -> list[Result]:
         decisions = selector.select_all(items)
         try:
             if decisions:
-                self._books.book_all(decisions, selector.answer_of)
+                self._books.book_all(decisions, selector.answer_of, alike=len(kinds.ats) == 1)
         except PluginError:
             return []  # decided alone, the pods meet the error again
         return list(decisions)

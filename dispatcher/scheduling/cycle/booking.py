@@ -70,9 +70,11 @@ class Booking:
                 most = guarded(plugin, plugin.fits, [placed for _, placed in items[:most]], self.view)
         return most
 
-    def book_all(self, decisions: Sequence[Decision], answer_of: Callable[[str], object]) -> None:
+    def book_all(
+        self, decisions: Sequence[Decision], answer_of: Callable[[str], object], *, alike: bool = False
+    ) -> None:
         """Place pods, each on its row, where of all Reserve and Permit plugins only those of `many` and `by_row` have
-        something to book (see FleetState.assume_all). With a PluginError nothing is booked.
+        something to book, `alike` or not (see FleetState.assume_all). With a PluginError nothing is booked.
         """
         pod_ids, pods = [one.pod_id for one in decisions], [one.placed for one in decisions]
         rows = [one.row for one in decisions]
@@ -95,7 +97,7 @@ class Booking:
             for decision in decisions:
                 decision.cycle = CycleState(answers)
         self._reserved.update(zip(pod_ids, zip(pods, rows, strict=True), strict=True))
-        self.fleet.assume_all(list(zip(pod_ids, pods, strict=True)), rows)
+        self.fleet.assume_all(list(zip(pod_ids, pods, strict=True)), rows, alike=alike)
 
     def _reserve(self, cycle: CycleState, placed: Placed, row: int) -> Refuse | None:
         done: list[Reserve] = []

@@ -235,10 +235,12 @@ class FleetState(DerivedReadings):
         """The pod that was removed is back on its row."""
         self._attach(occupant, row)
 
-    def assume_all(self, newcomers: Sequence[tuple[PodId, Placed]], rows: Sequence[int]) -> None:
+    def assume_all(
+        self, newcomers: Sequence[tuple[PodId, Placed]], rows: Sequence[int], *, alike: bool = False
+    ) -> None:
         """Assume pods that are nowhere yet, each on its live row: what `place` does, with one write a column.
 
-        All are of one class: they request and count as the same. None takes a host port or inline disk.
+        All are of one class, which takes no host port or inline disk; `alike`: of one template and cluster, too.
         """
         first, amounts = newcomers[0][1], expected_request(newcomers[0][1])
         pod_ids, pods = zip(*newcomers, strict=True)
@@ -252,7 +254,7 @@ class FleetState(DerivedReadings):
         for pod_id, occupant, place, row in zip(pod_ids, occupants, places, rows, strict=True):
             by_node[place][pod_id] = occupant
             by_row[row].append(occupant)
-        for like, run in runs_alike(pods):
+        for like, run in [(first, slice(None))] if alike else runs_alike(pods):
             self._apps.put_all(occupants[run])
             if len(self._counts) or like.pod.pod_affinity or like.pod.pod_anti_affinity:
                 self._counts.shift_all(like, at[run], self._domains_of, 1)

@@ -47,6 +47,7 @@ class Occupant(msgspec.Struct, eq=False, gc=False):
         return self.settles or self.unseen_cpu or self.unseen_memory
 
 
+_pod_id_of = attrgetter("pod_id")
 _weighed_by = attrgetter(
     "requests", "expected", "ports", "volumes", "labels", "namespace", "terminating", "pod_affinity",
     "pod_anti_affinity",
@@ -118,7 +119,7 @@ class Apps:
         self.put(occupants[0])
         pods = self._pods.get(self._name(occupants[0].placed.pod))
         if pods is not None:
-            pods.update([(one.pod_id, one) for one in occupants])
+            pods.update(zip(map(_pod_id_of, occupants), occupants, strict=True))
 
     def drop(self, occupant: Occupant) -> None:
         """The exact inverse of `put`."""

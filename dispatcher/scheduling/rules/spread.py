@@ -187,15 +187,15 @@ class Spread:
         """The records of pods of the class that go to `rows`, one after the other."""
         area, domains, more = self.area, self.area.domains, self.more
         chosen = area.domain[rows]
-        found = sorted({code for code in chosen.tolist() if code >= 0})
-        met = [code for code in found if area.present.item(code)]
+        codes = np.unique(chosen[chosen >= 0])
+        found, met = codes.tolist(), codes[area.present[codes]].tolist()
         return SpreadStory(
             area.constraint,
             chosen,
             np.where(chosen >= 0, more if domains.counting is None else domains.counting[rows] * more, 0),
             {
                 **dict(zip(domains.shown_codes, self.counts[domains.shown].tolist(), strict=True)),
-                **{code: self.counts.item(code) for code in found},
+                **dict(zip(found, self.counts[codes].tolist(), strict=True)),
             },
             domains.names_of(found, fleet),
             domains.shown_codes,
