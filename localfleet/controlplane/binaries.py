@@ -84,10 +84,11 @@ class Module:
 
     def _version_flags(self) -> list[str]:
         # Without gitVersion kubectl cannot parse the server's version and API version checks misbehave.
-        if self.folder != "kubernetes":
+        if self.requirement not in ("k8s.io/kubernetes", "k8s.io/kubectl"):
             return []
-        major, minor, _ = self.version.removeprefix("v").split(".")
-        values = {"gitVersion": self.version, "gitMajor": major, "gitMinor": minor}
+        version = self.version.replace("v0.", "v1.", 1)  # libraries of Kubernetes 1.N.P are v0.N.P
+        major, minor, _ = version.removeprefix("v").split(".")
+        values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
         return [f"-X {_VERSION_VARIABLES}.{name}={value}" for name, value in values.items()]
 
 
@@ -106,6 +107,8 @@ _OTHERS = {
     ),
 }
 TOOLS = (*_COMPONENTS, *_OTHERS)
+# Built only where they are asked for by name.
+_ON_DEMAND = {"kubectl-1.32": Module("kubectl-1.32", "go.mod", ".", "k8s.io/kubectl", ("kubectl-1.32",))}
 
 
 def selected_minor() -> str:
@@ -115,8 +118,10 @@ def selected_minor() -> str:
 
 def module(tool: str, minor: str = DEFAULT_MINOR) -> Module:
     """The Go module that yields a tool; ValueError names the tools or minors there are."""
+    if tool in _ON_DEMAND:
+        return _ON_DEMAND[tool]
     if tool not in TOOLS:
-        raise ValueError(f"no tool {tool!r}: there are {', '.join(TOOLS)}")
+        raise ValueError(f"no tool {tool!r}: there are {', '.join((*TOOLS, *_ON_DEMAND))}")
     if minor not in _KUBERNETES:
         raise ValueError(f"no Kubernetes minor {minor!r}: there are {', '.join(_KUBERNETES)}")
     if tool in _OTHERS:
@@ -265,7 +270,9 @@ def _print_line(line: str) -> None:
 def main() -> int:
     """Build what is missing, a line a tool; else say why not: 1 if a build failed, 3 if there is no Go for it."""
     parser = argparse.ArgumentParser(prog="python -m localfleet.controlplane.binaries", description=main.__doc__)
-    parser.add_argument("tools", nargs="*", metavar="TOOL", help=f"of {', '.join(TOOLS)} (default: all)")
+    parser.add_argument(
+        "tools", nargs="*", metavar="TOOL", help=f"of {', '.join(TOOLS)} (default: all), {', '.join(_ON_DEMAND)}"
+    )
     parser.add_argument("--minor", default=selected_minor(), choices=MINORS, help="of Kubernetes (default %(default)s)")
     given = parser.parse_args()
     try:

@@ -60,6 +60,18 @@ def test_a_go_that_is_too_old_is_named(empty: Path) -> None:
     assert "Go 1.19 is too old" in binaries.unavailable(["etcd"])
 
 
+def test_an_older_kubectl_is_built_out_of_its_libraries_where_it_is_asked_for(empty: Path) -> None:
+    log = fake_go(empty)
+
+    found = binaries.ensure(["kubectl-1.32"], progress=lambda _: None)
+
+    (command,) = log.read_text().splitlines()
+    assert os.access(found["kubectl-1.32"], os.X_OK)
+    assert "gitVersion=v1.32." in command
+    assert "gitMinor=32" in command
+    assert "kubectl-1.32" not in binaries.TOOLS  # what is built where nothing is asked for
+
+
 def test_programs_are_built_once_with_a_line_before_and_after(empty: Path) -> None:
     log = fake_go(empty)
     lines: list[str] = []

@@ -22,6 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from dispatcher.service.gateway.authority import ensure
+from localfleet.controlplane.binaries import ensure as ensure_programs
 from localfleet.controlplane.binaries import selected_minor
 from localfleet.controlplane.components import PlaneSpec
 from localfleet.controlplane.plane import ControlPlane, KubectlError
@@ -45,6 +46,9 @@ PODS = "/api/v1/namespaces/default/pods"
 WAIT_S = 120.0
 DELEGATED = "web-"  # how the name of web's delegate begins
 SIZE = 8 * 1024 * 1024
+KUBECTL = os.environ.get(
+    "GLOBAL_DISPATCHER_TEST_KUBECTL", "kubectl"
+)  # that of the users in east, as a tool of `binaries`
 TRIES = 12  # which of two actors takes a connection is the kernel's choice
 # Says something, answers, serves a page, and is sometimes started again.
 SCRIPT = """
@@ -187,6 +191,8 @@ def world(
         PlaneSpec(name, minor=selected_minor(), api_flags=front, verify_kubelets=name == HOME) for name in CLUSTERS
     ]
     planes = {plane.name: plane for plane in control_plane.together(*specs)}
+    if KUBECTL != "kubectl":
+        planes[HOME].programs |= {"kubectl": ensure_programs((KUBECTL,))[KUBECTL]}
     node = real_node(planes[TARGET])
     for name, plane in planes.items():
         grant(plane, name, helm)
