@@ -33,6 +33,7 @@ from localfleet.embedded.tls import Authority
 
 _SHUTDOWN_S = 0.3
 _PARENT_POLL_S = 0.5
+_MOST_LINE = 64 * 1024  # bytes of a request's first line, which has the command of an exec in it
 _FIRST_STEPS = 100_000  # enough to bring every node to Ready; what is left goes on while the cluster serves
 _LOG = logging.getLogger(__name__)
 
@@ -126,7 +127,8 @@ class Cluster:
                 raise StateError(f"cluster {self._options.name}: {error}") from None
 
     async def _serve(self, stack: AsyncExitStack) -> None:
-        runner = web.AppRunner(make_app(self.api, self._state.token), access_log=None, shutdown_timeout=_SHUTDOWN_S)
+        app = make_app(self.api, self._state.token)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_S, max_line_size=_MOST_LINE)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         await web.SockSite(runner, self._api_socket, ssl_context=self._authority.api_context()).start()

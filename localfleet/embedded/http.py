@@ -13,7 +13,7 @@ from localfleet.embedded.apiserver import discovery
 from localfleet.embedded.apiserver.forms import Shape
 from localfleet.embedded.apiserver.resources import Resource
 from localfleet.embedded.apiserver.status import ApiError, FieldError, bad_option, bad_request, no_such_path, plain
-from localfleet.embedded.rest import logs, writing
+from localfleet.embedded.rest import logs, streams, writing
 from localfleet.embedded.rest.answers import answer, body, raw, refusal
 from localfleet.embedded.rest.listing import Lists, Query
 from localfleet.embedded.rest.reviews import REVIEWS, metrics
@@ -182,6 +182,8 @@ class _Front:
             raise no_such_path()
         if target.subresource in _POSTED and request.method != "POST":
             raise plain(405)
+        if target.subresource in streams.KUBELET_VERBS:
+            return await streams.serve(request, self.api, target.namespace, target.name, target.subresource)
         return await verb(request, target, target.row)
 
     async def _old_binding(self, request: web.Request, target: Target) -> web.StreamResponse:

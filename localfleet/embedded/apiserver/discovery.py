@@ -47,10 +47,13 @@ VIRTUAL = (
 )
 # subresource -> (group, version, kind, verbs); "" kind: that of its resource
 _SUBRESOURCES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
+    "attach": ("", "v1", "PodAttachOptions", ("create", "get")),
     "binding": ("", "v1", "Binding", ("create",)),
     "eviction": ("policy", "v1", "Eviction", ("create",)),
+    "exec": ("", "v1", "PodExecOptions", ("create", "get")),
     "finalize": ("", "", "", ("update",)),
     "log": ("", "", "", ("get",)),
+    "portforward": ("", "v1", "PodPortForwardOptions", ("create", "get")),
     "scale": ("autoscaling", "v1", "Scale", ("get", "patch", "update")),
     "status": ("", "", "", ("get", "patch", "update")),
 }

@@ -1,0 +1,247 @@
+"""exec, attach and port-forward: what is refused, what the kubelet of a node is asked, and bytes both ways."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+import trustme
+
+from tests.contract.client import Answer, Api, pod
+from tests.contract.foreign_nodes import running_at
+
+VERBS = ("exec", "attach", "portforward")
+WEBSOCKET = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    "Sec-WebSocket-Protocol": "v5.channel.k8s.io",
+}
+SPDY = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1", "X-Stream-Protocol-Version": "v4.channel.k8s.io"}
+COMMAND = ("command=sh", "command=-c", "command=a%26b c")
+
+
+class Kubelet:
+    """Answers by the name of the pod: `echo-...` switches and echoes, `says-CODE` refuses in its own words."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, dict[str, str]]] = []  # method, target, headers
+        self.ended = asyncio.Event()  # a connection that was switched
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, asyncio.IncompleteReadError):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+            method, target, _ = head[0].split(" ")
+            headers = {name.lower(): value.strip() for name, _, value in (one.partition(":") for one in head[1:])}
+            self.asked.append((method, target, headers))
+            kind, _, how = urlsplit(target).path.split("/")[3].partition("-")
+            if kind == "says":
+                body = b"what it says"
+                lines = [f"HTTP/1.1 {how} Told", "X-Own: kept", f"Content-Length: {len(body)}", "", ""]
+                writer.write("\r\n".join(lines).encode() + body)
+            elif kind == "echo":
+                writer.write(f"HTTP/1.1 101 Switching Protocols\r\nUpgrade: {headers['upgrade']}\r\n".encode())
+                writer.write(b"Connection: Upgrade\r\nX-Own: kept\r\n\r\nfirst ")
+                while data := await reader.read(65536):
+                    writer.write(data)
+                    await writer.drain()
+                    if data.endswith(b"end"):
+                        break
+        writer.close()
+        self.ended.set()
+
+
+@asynccontextmanager
+async def kubelet() -> AsyncIterator[tuple[int, Kubelet]]:
+    """Its port, and itself."""
+    made = Kubelet()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    server = await asyncio.start_server(made.serve, "127.0.0.1", 0, ssl=context)
+    async with server:
+        yield server.sockets[0].getsockname()[1], made
+
+
+async def ask(api: Api, path: str, method: str = "GET", headers: dict[str, str] | None = None) -> Answer:
+    """An upgrade that is refused."""
+    url = api.url + path
+    async with api.session.request(method, url, headers=WEBSOCKET if headers is None else headers) as response:
+        if response.content_type == "application/json":
+            return Answer(response.status, await response.json())
+        return Answer(response.status, await response.text())
+
+
+@asynccontextmanager
+async def switched(
+    api: Api, path: str, method: str, headers: dict[str, str]
+) -> AsyncIterator[tuple[str, asyncio.StreamReader, asyncio.StreamWriter]]:
+    """The head of the answer, and the bytes after it."""
+    host, port = urlsplit(api.url).hostname, urlsplit(api.url).port
+    reader, writer = await asyncio.open_connection(host, port, ssl=api.session.connector._ssl)  # type: ignore[union-attr]
+    given = {**headers, "Host": f"{host}:{port}", **api.session.headers}
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items()), "", ""]
+    writer.write("\r\n".join(lines).encode())
+    try:
+        yield (await reader.readuntil(b"\r\n\r\n")).decode(), reader, writer
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_pod_that_is_not_there_is_not_found(api: Api, verb: str) -> None:
+    told = await ask(api, api.at("pods", "none", verb))
+    assert (told.status, told.reason, told.message) == (404, "NotFound", 'pods "none" not found')
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_pod_without_a_node_is_refused(api: Api, verb: str) -> None:
+    await api.add("pods", pod())
+    told = await ask(api, api.at("pods", "web", verb))
+    assert (told.status, told.reason, told.message) == (400, "BadRequest", "pod web does not have a host assigned")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_node_that_is_gone_is_not_found_and_called_a_pod(api: Api, verb: str) -> None:
+    await api.add("pods", pod(spec={"nodeName": "gone"}))
+    told = await ask(api, api.at("pods", "web", verb))
+    assert (told.status, told.message) == (404, 'pods "gone" not found')
+
+
+@pytest.mark.parametrize("verb", [*VERBS, "log"])
+async def test_a_node_without_an_internal_address_is_an_error(api: Api, verb: str) -> None:
+    async with running_at(api, "web", 1) as node:
+        addresses = [{"type": "Hostname", "address": "east"}]
+        await api.change("nodes", f"{node}/status", {"status": {"addresses": addresses}})
+        told = await ask(api, api.at("pods", "web", verb))
+    assert (told.status, told.reason) == (500, "")
+    assert told.message == "no preferred addresses found; known addresses: [{Hostname east}]"
+
+
+@pytest.mark.parametrize("verb", ["exec", "attach", "log"])
+async def test_the_container_is_one_of_the_pod_and_named_where_there_are_several(api: Api, verb: str) -> None:
+    two = [{"name": name, "image": "i"} for name in ("one", "two")]
+    first = [{"name": "first", "image": "i"}]
+    await api.add("pods", pod(spec={"nodeName": "gone", "containers": two, "initContainers": first}))
+    unclear = await ask(api, api.at("pods", "web", verb))
+    assert (unclear.status, unclear.reason) == (400, "BadRequest")
+    words = "a container name must be specified for pod web, choose one of: [first one two]"
+    assert unclear.message == words
+    wrong = await ask(api, api.at("pods", "web", f"{verb}?container=other"))
+    assert (wrong.status, wrong.message) == (400, "container other is not valid for pod web")
+    right = await ask(api, api.at("pods", "web", f"{verb}?container=first"))
+    assert right.message == 'pods "gone" not found'
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_request_that_is_no_upgrade_and_a_method_that_is_none_are_refused(api: Api, verb: str) -> None:
+    async with running_at(api, "web", 1):
+        plain = await ask(api, api.at("pods", "web", verb), "POST", {})
+        other = await ask(api, api.at("pods", "web", verb), "PUT", {})
+    assert (plain.status, plain.reason, plain.message) == (400, "BadRequest", "Upgrade request required")
+    assert (other.status, other.reason) == (405, "MethodNotAllowed")
+
+
+@pytest.mark.parametrize("port", ["http", "-1", "65536", ""])
+async def test_a_port_is_a_number(api: Api, port: str) -> None:
+    await api.add("pods", pod())
+    told = await ask(api, api.at("pods", "web", f"portforward?ports={port}"))
+    why = "value out of range" if port == "65536" else "invalid syntax"
+    message = f'cannot convert to []int32: strconv.ParseUint: parsing "{port}": {why}'
+    assert (told.status, told.reason, told.message) == (400, "BadRequest", message)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_kubelet_that_is_away_is_an_error(api: Api, verb: str) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        port = silent.getsockname()[1]
+        async with running_at(api, "web", port):
+            told = await ask(api, api.at("pods", "web", verb))
+    assert (told.status, told.reason) == (500, "")
+    assert told.message == f"error dialing backend: dial tcp 127.0.0.1:{port}: connect: connection refused"
+
+
+async def test_a_kubelet_that_ends_without_an_answer_is_an_error(api: Api) -> None:
+    async with kubelet() as (port, _), running_at(api, "nothing", port):
+        told = await ask(api, api.at("pods", "nothing", "exec"))
+    assert (told.status, told.message) == (500, "unexpected EOF")
+
+
+@pytest.mark.parametrize("code", [400, 404, 500, 503])
+async def test_what_a_kubelet_refuses_is_told_as_it_says_it(api: Api, code: int) -> None:
+    async with kubelet() as (port, _), running_at(api, f"says-{code}", port):
+        told = await ask(api, api.at("pods", f"says-{code}", "exec"))
+    assert (told.status, told.body) == (code, "what it says")
+
+
+async def test_an_answer_that_neither_switches_nor_refuses_is_an_error(api: Api) -> None:
+    async with kubelet() as (port, _), running_at(api, "says-200", port):
+        told = await ask(api, api.at("pods", "says-200", "exec"))
+    assert (told.status, told.reason, told.message) == (500, "", "invalid upgrade response: status code 200")
+
+
+CALLS = [
+    ("exec?" + "&".join(COMMAND) + "&stdout=true&stdin=1&tty=false", "/exec/{}/main", [
+        ("command", "sh"), ("command", "-c"), ("command", "a&b c"), ("input", "1"), ("output", "1"),
+    ]),
+    ("exec?command=id&stderr=True&container=main&stdout=0", "/exec/{}/main", [("command", "id"), ("error", "1")]),
+    ("exec?command=id&stderr", "/exec/{}/main", [("command", "id"), ("error", "1")]),
+    ("attach?stdin=true&stderr=false&tty=true&command=id", "/attach/{}/main", [("input", "1"), ("tty", "1")]),
+    ("portforward", "/portForward/{}", []),
+    ("portforward?ports=80,443&ports=8080", "/portForward/{}", [("port", "80,443,8080")]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "path", "query"), CALLS, ids=[call[0][:20] for call in CALLS])
+async def test_a_kubelet_is_asked_what_the_client_asks(api: Api, call: str, path: str, query: Any) -> None:
+    async with kubelet() as (port, asked), running_at(api, "says-500", port):
+        await ask(api, api.at("pods", "says-500", call))
+    (method, target, headers) = asked.asked[0]
+    assert method == "GET"
+    assert urlsplit(target).path == path.format(f"{api.namespace}/says-500")
+    assert parse_qsl(urlsplit(target).query) == query
+    assert "authorization" not in headers
+    assert headers["x-forwarded-for"] == "127.0.0.1"
+    assert {name: headers[name.lower()] for name in WEBSOCKET} == WEBSOCKET
+
+
+@pytest.mark.parametrize(("method", "headers"), [("GET", WEBSOCKET), ("POST", SPDY)], ids=["websocket", "spdy"])
+async def test_bytes_go_both_ways_until_the_kubelet_ends(api: Api, method: str, headers: dict[str, str]) -> None:
+    much = bytes(range(256)) * 4096
+    async with kubelet() as (port, asked), running_at(api, "echo-1", port):
+        path = api.at("pods", "echo-1", "exec?command=cat&stdin=true")
+        async with switched(api, path, method, headers) as (head, reader, writer):
+            assert head.startswith("HTTP/1.1 101 ")
+            assert f"upgrade: {headers['Upgrade']}\r\n".lower() in head.lower()
+            assert "X-Own: kept\r\n" in head
+            assert await reader.readexactly(6) == b"first "
+            writer.write(much + b"end")
+            assert await reader.read() == much + b"end"
+    assert asked.asked[0][0] == method
+
+
+async def test_a_client_that_goes_ends_the_connection_to_the_kubelet(api: Api) -> None:
+    async with kubelet() as (port, asked), running_at(api, "echo-1", port):
+        async with switched(api, api.at("pods", "echo-1", "attach?stdin=true"), "GET", WEBSOCKET) as (_, reader, _):
+            assert await reader.readexactly(6) == b"first "
+            assert not asked.ended.is_set()
+        await asyncio.wait_for(asked.ended.wait(), 10)
+
+
+async def test_a_long_command_comes_whole(api: Api) -> None:
+    async with kubelet() as (port, asked), running_at(api, "says-500", port):
+        await ask(api, api.at("pods", "says-500", f"exec?command={'x' * 20_000}"))
+    assert parse_qsl(urlsplit(asked.asked[0][1]).query) == [("command", "x" * 20_000)]
+
+
+async def test_they_are_discovered(api: Api) -> None:
+    named = {one["name"]: one for one in (await api.get("/api/v1")).ok()["resources"]}
+    kinds = {"exec": "PodExecOptions", "attach": "PodAttachOptions", "portforward": "PodPortForwardOptions"}
+    for verb, kind in kinds.items():
+        one = named[f"pods/{verb}"]
+        assert (one["kind"], one["verbs"], one["namespaced"]) == (kind, ["create", "get"], True)
