@@ -16,7 +16,8 @@ from localfleet.embedded.apiserver.status import ApiError, FieldError, bad_optio
 from localfleet.embedded.rest import logs, streams, writing
 from localfleet.embedded.rest.answers import answer, body, raw, refusal
 from localfleet.embedded.rest.listing import Lists, Query
-from localfleet.embedded.rest.reviews import REVIEWS, metrics
+from localfleet.embedded.rest.metrics import KINDS, metrics
+from localfleet.embedded.rest.reviews import REVIEWS
 from localfleet.embedded.rest.target import Target, parse
 from localfleet.embedded.rest.watching import Watch, Watches
 
@@ -206,9 +207,9 @@ class _Front:
 
     async def _virtual(self, request: web.Request, target: Target) -> web.Response:
         """Resources that are answered and not stored."""
-        if target.group == "metrics.k8s.io" and request.method == "GET" and target.plural in ("nodes", "pods"):
-            labels = request.query.get("labelSelector", "")
-            return answer(metrics(self.api, target.plural, target.namespace, target.name, labels))
+        if target.group == "metrics.k8s.io" and request.method == "GET" and target.plural in KINDS:
+            labels, fields = request.query.get("labelSelector", ""), request.query.get("fieldSelector", "")
+            return answer(metrics(self.api, target.plural, target.namespace, target.name, labels, fields))
         review = REVIEWS.get(target.plural)
         if review is None or not target.group.startswith("auth"):
             if target.group and (target.group, target.version) not in discovery.GROUPS:

@@ -35,6 +35,11 @@ class Entry(NamedTuple):
     categories: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
 
+    @property
+    def singular(self) -> str:
+        """Lower case of the kind; metrics-server gives none."""
+        return "" if self.group == "metrics.k8s.io" else self.kind.lower()
+
 
 # Served by functions, not stored.
 VIRTUAL = (
@@ -101,7 +106,7 @@ def legacy(group: str, version: str) -> Object | None:
 
 
 def _legacy_lines(entry: Entry) -> Iterable[Object]:
-    line: Object = {"name": entry.plural, "singularName": entry.kind.lower(), "namespaced": entry.namespaced}
+    line: Object = {"name": entry.plural, "singularName": entry.singular, "namespaced": entry.namespaced}
     line |= {"kind": entry.kind, "verbs": list(entry.verbs)}
     line |= {"shortNames": list(entry.short)} if entry.short else {}
     yield line | ({"categories": list(entry.categories)} if entry.categories else {})
@@ -156,7 +161,7 @@ def _aggregated(entry: Entry) -> Object:
         "resource": entry.plural,
         "responseKind": {"group": entry.group, "version": entry.version, "kind": entry.kind},
         "scope": "Namespaced" if entry.namespaced else "Cluster",
-        "singularResource": entry.kind.lower(),
+        "singularResource": entry.singular,
         "verbs": list(entry.verbs),
     }
     line |= {"shortNames": list(entry.short)} if entry.short else {}

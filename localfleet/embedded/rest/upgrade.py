@@ -72,7 +72,10 @@ def _asked(request: web.Request, target: str) -> h11.Request:
 async def _next(wire: h11.Connection, pipe: TlsPipe) -> object:
     """The next event. OSError; EOFError: the kubelet ended without a word; ProtocolError: what it said is no HTTP."""
     while (event := wire.next_event()) is h11.NEED_DATA:
-        data = await pipe.read()
+        try:
+            data = await pipe.read()
+        except ssl.SSLEOFError:  # cut, and not ended
+            data = b""
         if not data and wire.their_state is h11.SEND_RESPONSE:
             raise EOFError("unexpected EOF")
         wire.receive_data(data)
