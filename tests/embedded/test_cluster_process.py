@@ -22,6 +22,9 @@ from typer.testing import CliRunner
 from localfleet.embedded import kubeconfig
 from localfleet.embedded.__main__ import app
 from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet
+from tests.contract.client import Api
+from tests.contract.foreign_nodes import running_at
+from tests.contract.stream_kubelet import WEBSOCKET, kubelet, switched
 from tests.embedded.simulated import Object, pod
 
 TIMERS = ("--heartbeat-s", "1", "--node-monitor-grace-s", "5")
@@ -193,6 +196,23 @@ async def test_after_a_kill_it_is_back_at_the_same_place_with_the_same_keys_and_
 
 def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "localfleet.embedded", *arguments]
+
+
+async def test_an_open_exec_does_not_keep_it_from_ending_and_ends_with_it(tmp_path: Path) -> None:
+    with EmbeddedFleet.start([ClusterSpec("brief", nodes=0)], tmp_path) as fleet:
+        async with aiohttp.ClientSession() as session, kubelet() as (port, _):
+            remote = Remote(fleet.kubeconfig, session)
+            connector = aiohttp.TCPConnector(ssl=remote.trust)
+            headers = {"Authorization": f"Bearer {remote.token}"}
+            async with aiohttp.ClientSession(connector=connector, headers=headers) as own:
+                api = Api(remote.server, own, "default")
+                async with running_at(api, "echo-1", port):
+                    path = api.at("pods", "echo-1", "exec")
+                    async with switched(api, path, "GET", WEBSOCKET) as (_, reader, _):
+                        assert await reader.readexactly(6) == b"first "
+                        assert await asyncio.to_thread(fleet.terminate, "brief") == 0
+                        assert await reader.read() == b""
+                    fleet.restart("brief")
 
 
 async def test_an_open_watch_does_not_keep_it_from_ending(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from localfleet.embedded.tls import MASTERS
 _NODES_PER_CERTIFICATE = 64
 _OPEN_PATHS = frozenset(("/healthz",))
 _WITHOUT = {
-    "exec": "there is nothing to execute a command in",
+    "exec": "nothing can be executed in it",
     "attach": "there is nothing to attach to",
     "portForward": "nothing listens on its ports",
 }
@@ -110,7 +110,7 @@ class KubeletEndpoint:
         if "container" in asked and not run.uses:
             return web.Response(status=500, text=f'container not found ("{asked["container"]}")')
         why = _WITHOUT[request.path.split("/")[1]]
-        text = f"pod {run.namespace}/{run.name} is simulated by an embedded cluster, no container really runs: {why}"
+        text = f"pod {run.namespace}/{run.name} is simulated by an embedded cluster: no container really runs, so {why}"
         return web.Response(status=500, text=text)
 
     def _node(self, request: web.Request) -> SimulatedNode:
