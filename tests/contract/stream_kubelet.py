@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import trustme
 
-from tests.contract.client import Api
+from tests.contract.client import Answer, Api
 
 WEBSOCKET = {
     "Connection": "Upgrade",
@@ -59,6 +59,15 @@ async def kubelet() -> AsyncIterator[tuple[int, Kubelet]]:
     server = await asyncio.start_server(made.serve, "127.0.0.1", 0, ssl=context)
     async with server:
         yield server.sockets[0].getsockname()[1], made
+
+
+async def ask(api: Api, path: str, method: str = "GET", headers: dict[str, str] | None = None) -> Answer:
+    """An upgrade that is refused."""
+    url = api.url + path
+    async with api.session.request(method, url, headers=SPDY if headers is None else headers) as response:
+        if response.content_type == "application/json":
+            return Answer(response.status, await response.json())
+        return Answer(response.status, await response.text())
 
 
 @asynccontextmanager

@@ -34,10 +34,11 @@ class Scraper:
 
     async def run(self) -> None:
         """Until cancelled."""
+        loop = asyncio.get_running_loop()
         while True:
-            began = self._clock()
+            due = loop.time() + self._resolution_s
             await self._round()
-            await asyncio.sleep(max(0.0, began + self._resolution_s - self._clock()))
+            await asyncio.sleep(due - loop.time())
 
     async def _round(self) -> None:
         nodes = [node for node in self._api.list("nodes") if labels_of(node).get(EMBEDDED_LABEL) != "true"]

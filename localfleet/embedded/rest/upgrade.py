@@ -6,17 +6,18 @@ it came; the end of either side is the end of the other.
 
 import asyncio
 import os
+import socket
 import ssl
 from contextlib import suppress
 
 import h11
 from aiohttp import web
 
-from agents.kube.pipe import TlsPipe
+from agents.kube.pipe import Pipe, TlsPipe
 from localfleet.embedded.apiserver.status import unexplained
 from localfleet.embedded.rest.location import Kubelet
 
-_CONNECT_S = 10.0
+_CONNECT_S, _ANSWER_S = 10.0, 60.0
 _READ = 64 * 1024
 _OURS = frozenset((b"authorization", b"content-length", b"transfer-encoding", b"x-forwarded-for"))  # not passed on
 _SWITCHING, _REFUSED = 101, 400
@@ -34,9 +35,10 @@ async def passed_on(request: web.Request, kubelet: Kubelet, target: str, context
         wire = h11.Connection(h11.CLIENT)
         try:
             await pipe.write((wire.send(_asked(request, target)) or b"") + (wire.send(h11.EndOfMessage()) or b""))
-            head = await _next(wire, pipe)
+            async with asyncio.timeout(_ANSWER_S):
+                head = await _next(wire, pipe)
         except (OSError, EOFError, h11.ProtocolError) as error:
-            raise unexplained(str(error)) from None
+            raise unexplained(str(error) or "i/o timeout") from None
         if isinstance(head, h11.InformationalResponse) and head.status_code == _SWITCHING:
             return await _switched(request, head, wire.trailing_data[0], pipe)
         if not isinstance(head, h11.Response):
@@ -52,12 +54,24 @@ async def _dialled(kubelet: Kubelet, context: ssl.SSLContext) -> TlsPipe:
     try:
         async with asyncio.timeout(_CONNECT_S):
             pipe = TlsPipe(*await asyncio.open_connection(*kubelet), context, kubelet.address)
-            await pipe.handshake()
+            try:
+                await pipe.handshake()
+            except BaseException:
+                pipe.abort()
+                raise
     except OSError as error:
-        why = f"connect: {os.strerror(error.errno).lower()}" if error.errno and error.errno > 0 else str(error)
-        text = "i/o timeout" if isinstance(error, TimeoutError) and not error.errno else why
-        raise unexplained(f"error dialing backend: dial tcp {kubelet.authority}: {text}") from None
+        raise unexplained(f"error dialing backend: {_told(error, kubelet)}") from None
     return pipe
+
+
+def _told(error: OSError, kubelet: Kubelet) -> str:
+    """As Go says it, where that is known."""
+    if isinstance(error, ssl.SSLError):
+        return "EOF" if isinstance(error, ssl.SSLEOFError) else f"tls: {error.reason}"
+    if isinstance(error, socket.gaierror):
+        return f"dial tcp: lookup {kubelet.address}: no such host"
+    why = f"connect: {os.strerror(error.errno).lower()}" if error.errno else "i/o timeout"
+    return f"dial tcp {kubelet.authority}: {why}"
 
 
 def _asked(request: web.Request, target: str) -> h11.Request:
@@ -105,7 +119,7 @@ async def _switched(
     writer.write(b"\r\n".join([*lines, b"", first]))
     ways = {
         asyncio.create_task(_to_client(pipe, writer)),
-        asyncio.create_task(_to_kubelet(reader, pipe)),
+        asyncio.create_task(to_kubelet(reader, pipe)),
     }
     try:
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
@@ -124,10 +138,16 @@ async def _to_client(pipe: TlsPipe, writer: asyncio.StreamWriter) -> None:
             await writer.drain()
 
 
-async def _to_kubelet(reader: asyncio.StreamReader, pipe: TlsPipe) -> None:
+async def to_kubelet(reader: asyncio.StreamReader, pipe: Pipe) -> None:
+    """Until the client ends: a kubelet that hears no more may have said things that are still to be passed on."""
+    hears = True
     with suppress(OSError):
         while data := await reader.read(_READ):
-            await pipe.write(data)
+            try:
+                if hears:
+                    await pipe.write(data)
+            except OSError:
+                hears = False
 
 
 class _Taken(asyncio.StreamReaderProtocol):
@@ -147,7 +167,7 @@ def _taken_over(request: web.Request) -> tuple[asyncio.StreamReader, asyncio.Str
     """The connection of a request. Nothing of it is lost: clients wait for the answer before they say more."""
     transport, loop = request.transport, asyncio.get_running_loop()
     if transport is None:
-        raise ConnectionResetError("the client has gone")
+        raise unexplained("the client has gone")
     reader = asyncio.StreamReader()
     protocol = _Taken(reader, request.protocol)
     transport.set_protocol(protocol)
