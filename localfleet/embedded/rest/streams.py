@@ -9,7 +9,6 @@ comes again with SPDY.
 from collections.abc import Iterator
 
 from aiohttp import web
-from multidict import MultiMapping
 from yarl import URL
 
 from localfleet.embedded.api import Api
@@ -27,7 +26,7 @@ async def serve(request: web.Request, api: Api, namespace: str, name: str, subre
     """One connection, to its end; ApiError."""
     if request.method not in ("GET", "POST"):
         raise plain(405)
-    query = sorted(_kubelet_query(subresource, request.query), key=lambda pair: pair[0])
+    query = sorted(_kubelet_query(subresource, request), key=lambda pair: pair[0])
     pod = api.get("pods", name, namespace)
     path = _path(pod, subresource, request.query.get("container", ""))
     kubelet = kubelet_of(node_of(pod, api))
@@ -45,8 +44,9 @@ def _path(pod: Object, subresource: str, container: str) -> str:
     return "/" + "/".join(parts)
 
 
-def _kubelet_query(subresource: str, given: MultiMapping[str]) -> Iterator[tuple[str, str]]:
+def _kubelet_query(subresource: str, request: web.Request) -> Iterator[tuple[str, str]]:
     """What the kubelet is asked. ApiError 400: a port that is none."""
+    given = request.query
     if subresource == "portforward":
         if ports := [_port(one) for text in given.getall("ports", []) for one in text.split(",")]:
             yield "port", ",".join(ports)
@@ -62,8 +62,8 @@ def _port(text: str) -> str:
     why = ""
     if not (text.isascii() and text.isdigit()):
         why = "invalid syntax"
-    elif int(text[:20]) > _MOST_PORT:
+    elif int(text.lstrip("0")[:6] or 0) > _MOST_PORT:
         why = "value out of range"
     if why:
         raise bad_request(f'cannot convert to []int32: strconv.ParseUint: parsing "{text[:40]}": {why}')
-    return str(int(text))
+    return text.lstrip("0") or "0"
