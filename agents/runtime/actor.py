@@ -1,6 +1,7 @@
 """The agent as a Ray actor. Only bytes cross: settings as JSON, messages as msgpack. The one place that imports Ray."""
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import ray
@@ -9,6 +10,8 @@ from agents.runtime.agent import Agent
 from agents.runtime.limits import allow_open_files, collect_less_often, keep_freed_memory
 from agents.runtime.logs import configure_logging
 from agents.runtime.outbound.answering import hear_of_peers, obey
+from agents.runtime.outbound.relayed import Stream
+from agents.runtime.relay.settings import RelaySettings
 from agents.runtime.settings import AgentSettings
 from dispatcher.model.messages import encode
 
@@ -27,9 +30,13 @@ def resource_name(cluster: str) -> str:
 
 
 class AgentActor:
-    """A thin wrapper: starts the agent on its first call, in the actor's own event loop."""
+    """A thin wrapper: starts the agent on its first call, in the actor's own event loop.
 
-    def __init__(self, settings: bytes) -> None:
+    `kubelet_address`: where it tells kubectl that logs and exec of remote pods are not relayed on Ray; '' nowhere.
+    """
+
+    def __init__(self, settings: bytes, kubelet_address: str = "") -> None:
+        self._kubelet_address = kubelet_address
         self._settings = AgentSettings.model_validate_json(settings)
         configure_logging(self._settings.log_level, self._settings.log_file)
         allow_open_files()
@@ -43,6 +50,8 @@ class AgentActor:
             if self._agent is None:
                 agent = Agent(self._settings)
                 await agent.start()
+                if address := self._kubelet_address:
+                    agent.serve_kubelet_endpoint(RelaySettings(address=address, host=address, port=0), _no_streams)
                 self._agent = agent
             return self._agent
 
@@ -77,7 +86,11 @@ class AgentActor:
         return b""
 
 
-def create_actor(settings: AgentSettings) -> Any:
+def _no_streams(_: bytes) -> Iterator[Stream]:
+    return iter(())
+
+
+def create_actor(settings: AgentSettings, kubelet_address: str = "") -> Any:
     """The actor of this cluster: found by name, else made on a node that has the cluster's resource.
 
     It restarts for ever and no call is tried again by Ray: a call whose effect is unknown is the caller's to judge.
@@ -92,4 +105,4 @@ def create_actor(settings: AgentSettings) -> Any:
         resources={resource_name(settings.cluster): 0.01},
         max_concurrency=MAX_CONCURRENCY,
     )
-    return options.remote(settings.model_dump_json().encode())
+    return options.remote(settings.model_dump_json().encode(), kubelet_address)

@@ -105,9 +105,10 @@ class RayRuntime:
         """Whether it was started here, so that agents are made here, too."""
         return self._folder is not None
 
-    def link(self, settings: AgentSettings, sealer: "Sealer | None" = None) -> "RayLink":
+    def link(self, settings: AgentSettings, sealer: "Sealer | None" = None, kubelet_address: str = "") -> "RayLink":
         """A link to the cluster's actor. In a Ray of ours it is made; in one that was joined it must be there already:
-        the agent's own process made it there, by its own file and policy. `sealer` signs what the actor acts on.
+        the agent's own process made it there, by its own file and policy. `sealer` signs what the actor acts on;
+        `kubelet_address` is that of an actor made here (AgentActor).
         """
         from agents.runtime.actor import actor_name, create_actor
         from dispatcher.service.ray_link import RayLink
@@ -116,7 +117,7 @@ class RayRuntime:
         def open_actor() -> Any:
             require_resource(settings.cluster)
             if self._folder is not None:
-                return create_actor(settings)
+                return create_actor(settings, kubelet_address)
             import ray
 
             return ray.get_actor(actor_name(settings.cluster), namespace=NAMESPACE)

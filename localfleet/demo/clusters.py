@@ -9,15 +9,22 @@ from agents.runtime.settings import KubeletSettings
 from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet
 
 Say = Callable[[str], None]
+_PODS_NOTE = (
+    "No container really runs: logs say so, and exec is refused. "
+    "Logs and top of a pod are told in the cluster where it runs.\n"
+)
 
 
 @dataclass(frozen=True)
 class Running:
-    """Clusters that answer: a kubeconfig with a context each, how all are stopped, what to call as kubectl."""
+    """Clusters that answer: a kubeconfig with a context each, how all are stopped, what to call as kubectl, and what to
+    know of their pods before one does.
+    """
 
     kubeconfig: Path
     stop: Callable[[], None]
     kubectl: str = "kubectl"
+    pods_note: str = ""
 
 
 class Clusters(Protocol):
@@ -54,4 +61,4 @@ class EmbeddedClusters:
     def start(self, specs: Sequence[ClusterSpec], directory: Path) -> Running:
         """A process a cluster."""
         fleet = EmbeddedFleet.start(specs, directory)
-        return Running(fleet.kubeconfig, fleet.stop)
+        return Running(fleet.kubeconfig, fleet.stop, pods_note=_PODS_NOTE)

@@ -144,7 +144,7 @@ def _start(
 
 def _link(ray: RayRuntime, kind: Clusters, name: str, kubeconfig: Path) -> AgentLink:
     settings = AgentSettings(cluster=name, kubeconfig=str(kubeconfig), context=name, kubelet=kind.kubelet)
-    return ray.link(settings)
+    return ray.link(settings, kubelet_address=_HOST)
 
 
 def _specs(options: DemoOptions, state: Path) -> Iterator[ClusterSpec]:

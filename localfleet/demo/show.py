@@ -138,7 +138,7 @@ class DemoShow:
             f"  {fleet.kubectl} --context {first} scale deployment web --replicas=0\n"
             f"  {command} pods{server}\n"
             f"  {command} explain {self._a_pod()}{server}\n"
-            f"  http://127.0.0.1:{port}/\n",
+            f"  http://127.0.0.1:{port}/\n\n{fleet.pods_note}",
             soft_wrap=True,
         )
 

@@ -67,6 +67,9 @@ MonitorPeriod = Annotated[
 PodGcQuarantine = Annotated[float, typer.Option(help="Seconds until the pods of a missing node are removed.")]
 RestartBackoff = Annotated[float, typer.Option(help="Seconds before a container's second restart, doubling.")]
 JobBackoff = Annotated[float, typer.Option(help="Seconds before a Job replaces its first failed pod, doubling.")]
+MetricResolution = Annotated[
+    float, typer.Option(help="Seconds between looks at what pods of other kubelets use (`kubectl top`).")
+]
 
 
 @app.command()
@@ -95,6 +98,7 @@ def cluster(  # noqa: PLR0913 - an option is an argument
     pod_gc_quarantine_s: PodGcQuarantine = 40.0,
     restart_backoff_s: RestartBackoff = 10.0,
     job_backoff_s: JobBackoff = 10.0,
+    metric_resolution_s: MetricResolution = 15.0,
 ) -> None:
     """Run one embedded Kubernetes cluster on loopback: API server, controllers, kubelets.
 
@@ -116,6 +120,7 @@ def cluster(  # noqa: PLR0913 - an option is an argument
             log_level=log_level.value,
             tempo=Tempo(patience, job_backoff_s),
             pace=Pace(heartbeat_s, restart_backoff_s),
+            metric_resolution_s=metric_resolution_s,
         )
     )
 

@@ -47,6 +47,7 @@ from localfleet.embedded.apiserver.store import Event, Record, Subscription
 from localfleet.embedded.apiserver.topology import topology_labels
 from localfleet.embedded.apiserver.write import AS_IS, Write
 from localfleet.embedded.storage import Storage
+from localfleet.embedded.usage import Usage
 
 __all__ = ["Api", "ApiError", "Event", "Object", "Subscription"]
 
@@ -80,8 +81,8 @@ class Api:
         self._namespaces = namespaces.Namespaces(self.objects, self.create, self.delete)
         self.log_source: Callable[[Object, str, dict[str, str]], str] = lambda pod, container, query: ""
         self.kubelet_credentials: Callable[[], ssl.SSLContext] = ssl.create_default_context
-        self.node_metrics_source: Callable[[str], Object | None] = lambda node: None
-        self.pod_metrics_source: Callable[[str, str], Object | None] = lambda namespace, pod: None
+        self.node_usage: Callable[[str], Usage | None] = lambda node: None
+        self.pod_usage: Callable[[str, str], dict[str, Usage] | None] = lambda namespace, pod: None  # by container
         for resource, namespace, obj in FIRST_OBJECTS:
             if self._find(RESOURCES[resource], obj["metadata"]["name"], namespace) is None:
                 self.create(resource, obj, namespace)

@@ -24,15 +24,18 @@ from localfleet.embedded.kubelet.endpoint import KubeletEndpoint
 from localfleet.embedded.kubelet.kubelets import Kubelets
 from localfleet.embedded.kubelet.logs import container_log
 from localfleet.embedded.kubelet.shapes import node_objects
-from localfleet.embedded.kubelet.summary import node_metrics, pod_metrics
+from localfleet.embedded.kubelet.summary import node_usage, pod_usage
 from localfleet.embedded.meta import Object
+from localfleet.embedded.metrics_server.scraper import Scraper
 from localfleet.embedded.options import Options
 from localfleet.embedded.state import State, StateError
 from localfleet.embedded.storage import Storage
 from localfleet.embedded.tls import Authority
+from localfleet.embedded.usage import Usage
 
 _SHUTDOWN_S = 0.3
 _PARENT_POLL_S = 0.5
+_MOST_LINE = 64 * 1024  # bytes of a request's first line, which has the command of an exec in it
 _FIRST_STEPS = 100_000  # enough to bring every node to Ready; what is left goes on while the cluster serves
 _LOG = logging.getLogger(__name__)
 
@@ -68,8 +71,9 @@ class Cluster:
         )
         self.api.log_source = lambda pod, container, query: container_log(pod, container, query, time.time())
         self.api.kubelet_credentials = lambda: self._authority.client_context
-        self.api.node_metrics_source = self._node_metrics
-        self.api.pod_metrics_source = self._pod_metrics
+        self.api.node_usage = self._node_usage
+        self.api.pod_usage = self._pod_usage
+        self._scraper = Scraper(self.api, self.api.kubelet_credentials, options.metric_resolution_s, time.time)
 
     @property
     def server(self) -> str:
@@ -91,7 +95,8 @@ class Cluster:
             await self._serve(stack)
             async with asyncio.TaskGroup() as tasks:
                 self.kubelets.on_address = lambda address: self._listen_on(tasks, address)
-                running = [tasks.create_task(self.kubelets.run()), tasks.create_task(self._controllers.run())]
+                works = (self.kubelets.run(), self._controllers.run(), self._scraper.run())
+                running = [tasks.create_task(work) for work in works]
                 await self._announce()
                 await stop.wait()
                 for task in running:
@@ -126,7 +131,8 @@ class Cluster:
                 raise StateError(f"cluster {self._options.name}: {error}") from None
 
     async def _serve(self, stack: AsyncExitStack) -> None:
-        runner = web.AppRunner(make_app(self.api, self._state.token), access_log=None, shutdown_timeout=_SHUTDOWN_S)
+        app = make_app(self.api, self._state.token)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_S, max_line_size=_MOST_LINE)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         await web.SockSite(runner, self._api_socket, ssl_context=self._authority.api_context()).start()
@@ -149,16 +155,20 @@ class Cluster:
             answer.raise_for_status()
         print(json.dumps({"ready": True, "server": self.server, "kubeconfig": str(self.kubeconfig)}), flush=True)
 
-    def _node_metrics(self, name: str) -> Object | None:
+    def _node_usage(self, name: str) -> Usage | None:
         node = self.kubelets.nodes.get(name)
-        return None if node is None or node.down else node_metrics(node, time.time())
+        if node is None:
+            return self._scraper.points.node(name)
+        return None if node.down else node_usage(node, time.time())
 
-    def _pod_metrics(self, namespace: str, name: str) -> Object | None:
+    def _pod_usage(self, namespace: str, name: str) -> dict[str, Usage] | None:
         run = self.kubelets.by_name.get((namespace, name))
-        node = self.kubelets.nodes.get(run.node) if run is not None and run.uses else None
-        if run is None or node is None or node.down:
+        if run is None:
+            return self._scraper.points.pod((namespace, name))
+        node = self.kubelets.nodes.get(run.node) if run.uses else None
+        if node is None or node.down:
             return None
-        return pod_metrics(run, self.api.get("pods", name, namespace), node.load, time.time())
+        return pod_usage(run, self.api.get("pods", name, namespace), node.load, time.time())
 
 
 def run(options: Options) -> None:

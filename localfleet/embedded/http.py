@@ -13,10 +13,11 @@ from localfleet.embedded.apiserver import discovery
 from localfleet.embedded.apiserver.forms import Shape
 from localfleet.embedded.apiserver.resources import Resource
 from localfleet.embedded.apiserver.status import ApiError, FieldError, bad_option, bad_request, no_such_path, plain
-from localfleet.embedded.rest import logs, writing
+from localfleet.embedded.rest import logs, streams, writing
 from localfleet.embedded.rest.answers import answer, body, raw, refusal
 from localfleet.embedded.rest.listing import Lists, Query
-from localfleet.embedded.rest.reviews import REVIEWS, metrics
+from localfleet.embedded.rest.metrics import KINDS, metrics
+from localfleet.embedded.rest.reviews import REVIEWS
 from localfleet.embedded.rest.target import Target, parse
 from localfleet.embedded.rest.watching import Watch, Watches
 
@@ -182,6 +183,8 @@ class _Front:
             raise no_such_path()
         if target.subresource in _POSTED and request.method != "POST":
             raise plain(405)
+        if target.subresource in streams.KUBELET_VERBS:
+            return await streams.serve(request, self.api, target.namespace, target.name, target.subresource)
         return await verb(request, target, target.row)
 
     async def _old_binding(self, request: web.Request, target: Target) -> web.StreamResponse:
@@ -204,9 +207,9 @@ class _Front:
 
     async def _virtual(self, request: web.Request, target: Target) -> web.Response:
         """Resources that are answered and not stored."""
-        if target.group == "metrics.k8s.io" and request.method == "GET" and target.plural in ("nodes", "pods"):
-            labels = request.query.get("labelSelector", "")
-            return answer(metrics(self.api, target.plural, target.namespace, target.name, labels))
+        if target.group == "metrics.k8s.io" and request.method == "GET" and target.plural in KINDS:
+            labels, fields = request.query.get("labelSelector", ""), request.query.get("fieldSelector", "")
+            return answer(metrics(self.api, target.plural, target.namespace, target.name, labels, fields))
         review = REVIEWS.get(target.plural)
         if review is None or not target.group.startswith("auth"):
             if target.group and (target.group, target.version) not in discovery.GROUPS:

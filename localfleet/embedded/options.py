@@ -31,6 +31,7 @@ class Options:
     log_level: str
     tempo: Tempo
     pace: Pace
+    metric_resolution_s: float
 
     @property
     def nodes(self) -> int:

@@ -38,8 +38,10 @@ class Authority:
         return context
 
     def kubelet_context(self, addresses: Sequence[str]) -> ssl.SSLContext:
-        """Server TLS for kubelets on these IP addresses."""
+        """Server TLS for kubelets on these IP addresses; who shows a certificate shows one of this authority."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.verify_mode = ssl.CERT_OPTIONAL
+        self._ca.configure_trust(context)
         self._ca.issue_cert(*addresses, common_name="system:node").configure_cert(context)
         return context
 

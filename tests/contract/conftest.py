@@ -45,7 +45,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         return
     if reason := binaries.unavailable(minor=selected_minor()):
         pytest.skip(reason)
-    with servers.real() as found:
+    with servers.real(tmp_path_factory.mktemp("real")) as found:
         yield found
 
 

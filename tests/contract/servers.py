@@ -4,9 +4,9 @@ import base64
 import ssl
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,11 @@ from localfleet.controlplane.binaries import DEFAULT_MINOR, selected_minor
 from localfleet.controlplane.plane import control_plane
 from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet
 from tests.controlplane.programs import KUBECTL
+from tests.real.metrics_server import front_proxy, metrics_server
 
 EMBEDDED, REAL = "embedded", "real"
 NODES = 3
+RESOLUTION_S = 12  # of metrics-server: pods whose containers started 10 to 12 s ago are shown at once
 # The admission policy makes a real cluster do what the embedded one has built in.
 _POLICY_VERSIONS = {"1.36": "v1", "1.35": "v1beta1"}
 
@@ -38,6 +40,7 @@ class Server:
     kubeconfig: Path
     kubectl: str
     forget_history: Callable[[], None]
+    measuring: Callable[[Path], AbstractContextManager[object]]  # metrics.k8s.io is served meanwhile
 
     @property
     def url(self) -> str:
@@ -72,14 +75,18 @@ def _decoded(text: str) -> bytes:
 @contextmanager
 def embedded(directory: Path) -> Iterator[Server]:
     """The embedded cluster, as a process of its own."""
-    with EmbeddedFleet.start([ClusterSpec("contract", nodes=NODES)], directory) as fleet:
-        yield Server(EMBEDDED, DEFAULT_MINOR, fleet.kubeconfig, KUBECTL, lambda: fleet.restart("contract"))
+    spec = ClusterSpec("contract", nodes=NODES, options=("--metric-resolution-s", "1"))
+    with EmbeddedFleet.start([spec], directory) as fleet:
+        forget = lambda: fleet.restart("contract")  # noqa: E731
+        yield Server(EMBEDDED, DEFAULT_MINOR, fleet.kubeconfig, KUBECTL, forget, lambda _: nullcontext())
 
 
 @contextmanager
-def real() -> Iterator[Server]:
+def real(directory: Path) -> Iterator[Server]:
     """A real control plane: etcd, kube-apiserver, kube-controller-manager, and KWOK for the nodes."""
-    with control_plane("contract", nodes=NODES, minor=selected_minor()) as plane:
+    flags = front_proxy(directory / "front-proxy")
+    with control_plane("contract", nodes=NODES, minor=selected_minor(), api_flags=flags) as plane:
         policy = opt_in.MANIFEST.read_text().replace("/v1\n", f"/{_POLICY_VERSIONS[selected_minor()]}\n")
         plane.kubectl("apply", "-f", "-", stdin=policy)
-        yield Server(REAL, plane.spec.minor, plane.kubeconfig, str(plane.programs["kubectl"]), plane.forget_history)
+        kubectl, measuring = str(plane.programs["kubectl"]), partial(metrics_server, plane, resolution_s=RESOLUTION_S)
+        yield Server(REAL, plane.spec.minor, plane.kubeconfig, kubectl, plane.forget_history, measuring)

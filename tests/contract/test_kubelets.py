@@ -10,7 +10,8 @@ import pytest
 import trustme
 from aiohttp import web
 
-from tests.contract.client import Api, Body, pod
+from tests.contract.client import Api
+from tests.contract.foreign_nodes import running_at
 
 SAID = 'what it "says"'
 _ON_SERVER = f"an error on the server ({json.dumps(SAID)}) has prevented the request from succeeding"
@@ -58,23 +59,9 @@ async def kubelet() -> AsyncIterator[tuple[int, list[str]]]:
 
 @asynccontextmanager
 async def running(api: Api, name: str) -> AsyncIterator[tuple[int, list[str]]]:
-    """A pod that runs on a node of its own, with a kubelet: its port, and what it is asked. No node stays behind."""
-    node = f"{api.namespace}-{name}"
-    async with kubelet() as (port, asked):
-        status: Body = {
-            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
-            "declaredFeatures": ["ExtendWebSocketsToKubelet"],
-        }
-        await api.add("nodes", {"metadata": {"name": node}, "spec": {"unschedulable": True}})
-        try:
-            await api.change("nodes", f"{node}/status", {"status": status})
-            await api.add("pods", pod(name, spec={"nodeName": node, "containers": [{"name": "main", "image": "i"}]}))
-            await api.change("pods", f"{name}/status", {"status": {"phase": "Running"}})
-            yield port, asked
-        finally:
-            await api.delete(api.at("pods", name), gracePeriodSeconds="0")
-            await api.delete(api.at("nodes", node))
+    """A pod that runs on a node of its own, with a kubelet: its port, and what it is asked."""
+    async with kubelet() as (port, asked), running_at(api, name, port):
+        yield port, asked
 
 
 async def test_the_log_is_that_which_the_kubelet_tells(api: Api) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from localfleet.embedded.usage import Usage
 from tests.embedded.api_client import NODES, PODS, ApiClient, Body, binding, node, pod, serving
 
 _BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -238,12 +239,14 @@ async def test_a_followed_log_ends_with_its_pod() -> None:
 
 async def test_metrics_show_what_the_kubelets_measured() -> None:
     async with serving() as (client, api):
-        usage = {"timestamp": "2026-01-01T00:00:00Z", "window": "15s", "usage": {"cpu": "250m", "memory": "1Gi"}}
-        api.node_metrics_source = lambda name: usage if name == "n1" else None
+        api.node_usage = lambda name: Usage(1_767_225_600.5, 75.25, 0.25, 2**30) if name == "n1" else None
         for name in ("n1", "n2"):
             await client.make(NODES, node(name))
         listed = (await client.get("/apis/metrics.k8s.io/v1beta1/nodes")).ok()
-        assert [(item["metadata"]["name"], item["usage"]["cpu"]) for item in listed["items"]] == [("n1", "250m")]
-        assert (await client.get("/apis/metrics.k8s.io/v1beta1/nodes/n1")).ok()["kind"] == "NodeMetrics"
+        assert [(item["metadata"]["name"], item["usage"]) for item in listed["items"]] == [
+            ("n1", {"cpu": "250m", "memory": "1Gi"})
+        ]
+        one = (await client.get("/apis/metrics.k8s.io/v1beta1/nodes/n1")).ok()
+        assert (one["kind"], one["timestamp"], one["window"]) == ("NodeMetrics", "2026-01-01T00:00:00Z", "1m15.25s")
         missing = await client.get("/apis/metrics.k8s.io/v1beta1/nodes/n2")
-        assert (missing.status, missing.message) == (404, 'nodes.metrics.k8s.io "n2" not found')
+        assert (missing.status, missing.message) == (404, 'nodemetrics.metrics.k8s.io "n2" not found')

@@ -71,6 +71,30 @@ def test_pods_and_nodes_show_where_they_are_and_what_they_use(kubectl: Kubectl) 
     assert "NotFound" in kubectl("get", "pod", "busy", fails=True)
 
 
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("exec NAME -- id", "nothing can be executed in it"),
+        ("cp /etc/hostname default/NAME:/tmp/x", "nothing can be executed in it"),
+        ("attach NAME", "there is nothing to attach to"),
+        ("port-forward NAME :80", "nothing listens on its ports"),
+    ],
+)
+def test_a_pod_of_a_fake_kubelet_has_no_container_to_enter(kubectl: Kubectl, words: str, why: str) -> None:
+    kubectl("apply", "-f", "-", manifest={"apiVersion": "v1", "kind": "Pod", **on_node(pod("played"), 3)})
+    kubectl("wait", "--for=condition=Ready", "pod/played", "--timeout=180s")
+    told = kubectl(*words.replace("NAME", "played").split(), fails=True)
+    assert f"pod default/played is simulated by an embedded cluster: no container really runs, so {why}" in told
+
+
+def test_a_container_that_does_not_run_cannot_be_entered(kubectl: Kubectl) -> None:
+    slow = pod("slow")
+    slow["metadata"]["annotations"] = behaviour(start_seconds="600")
+    kubectl("apply", "-f", "-", manifest={"apiVersion": "v1", "kind": "Pod", **on_node(slow, 3)})
+    assert 'container not found ("' in kubectl("exec", "slow", "--", "id", fails=True)
+    kubectl("delete", "pod", "slow", "played", "--now", "--ignore-not-found", "--timeout=180s")
+
+
 def test_cordon_taint_and_back(kubectl: Kubectl) -> None:
     kubectl("cordon", "east-node-003")
     assert "SchedulingDisabled" in kubectl("get", "node", "east-node-003")

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,10 @@ from typer.testing import CliRunner
 from localfleet.embedded import kubeconfig
 from localfleet.embedded.__main__ import app
 from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet
+from localfleet.embedded.metrics_server.points import read_page
+from tests.contract.client import Api
+from tests.contract.foreign_nodes import running_at
+from tests.contract.stream_kubelet import WEBSOCKET, kubelet, switched
 from tests.embedded.simulated import Object, pod
 
 TIMERS = ("--heartbeat-s", "1", "--node-monitor-grace-s", "5")
@@ -120,12 +125,35 @@ async def test_each_node_answers_for_itself_on_its_own_address(east: Remote) -> 
     assert first["node"]["network"]["interfaces"][0]["rxBytes"] == first["node"]["network"]["rxBytes"]
 
 
+async def test_the_page_for_metrics_server_tells_what_the_summary_tells(east: Remote) -> None:
+    made = await east.run_pod(pod("measured", cpu="1", memory="1Gi", node="east-node-002"))
+    names = {container["name"] for container in made["spec"]["containers"]}
+    url = await kubelet_url(east, "east-node-002")
+    before = await east.ask(f"{url}/stats/summary")
+    page = read_page(await east.ask(f"{url}/metrics/resource"), "east-node-002", 0.0)
+    after = await east.ask(f"{url}/stats/summary")
+    containers = page.pods["default", "measured"]
+    assert containers.keys() == names
+    assert all(one.at > one.started > 1e9 for one in containers.values())
+    used = sum(one.cpu_s for one in containers.values()), page.nodes["east-node-002"].cpu_s
+    assert all(first <= found <= last for first, found, last in zip(_cpu(before), used, _cpu(after), strict=True))
+    memory = page.nodes["east-node-002"].memory
+    assert memory == pytest.approx(before["node"]["memory"]["workingSetBytes"], rel=0.1)
+    assert 0.9 * 2**30 < sum(one.memory for one in containers.values()) < 1.1 * 2**30
+
+
+def _cpu(summary: Any) -> list[float]:
+    """Core-seconds of pod measured, and of its node."""
+    (there,) = (one for one in summary["pods"] if one["podRef"]["name"] == "measured")
+    return [part["cpu"]["usageCoreNanoSeconds"] / 1e9 for part in (there, summary["node"])]
+
+
 async def test_the_kubelet_wants_the_token_for_all_but_its_health(east: Remote) -> None:
     url = await kubelet_url(east, "east-node-000")
     assert await east.ask(url + "/healthz", token="") == "ok"
-    for token in ("", "wrong"):
+    for token, path in product(("", "wrong"), ("/stats/summary", "/metrics/resource", "/exec/default/web/main")):
         with pytest.raises(aiohttp.ClientResponseError, match="401"):
-            await east.ask(url + "/stats/summary", token=token)
+            await east.ask(url + path, token=token)
 
 
 async def test_it_listens_on_no_other_address_than_its_own(east: Remote) -> None:
@@ -195,6 +223,23 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "localfleet.embedded", *arguments]
 
 
+async def test_an_open_exec_does_not_keep_it_from_ending_and_ends_with_it(tmp_path: Path) -> None:
+    with EmbeddedFleet.start([ClusterSpec("brief", nodes=0)], tmp_path) as fleet:
+        async with aiohttp.ClientSession() as session, kubelet() as (port, _):
+            remote = Remote(fleet.kubeconfig, session)
+            connector = aiohttp.TCPConnector(ssl=remote.trust)
+            headers = {"Authorization": f"Bearer {remote.token}"}
+            async with aiohttp.ClientSession(connector=connector, headers=headers) as own:
+                api = Api(remote.server, own, "default")
+                async with running_at(api, "echo-1", port):
+                    path = api.at("pods", "echo-1", "exec")
+                    async with switched(api, path, "GET", WEBSOCKET) as (_, reader, _):
+                        assert await reader.readexactly(6) == b"first "
+                        assert await asyncio.to_thread(fleet.terminate, "brief") == 0
+                        assert await reader.read() == b""
+                    fleet.restart("brief")
+
+
 async def test_an_open_watch_does_not_keep_it_from_ending(tmp_path: Path) -> None:
     fleet = EmbeddedFleet.start([ClusterSpec("brief", nodes=0)], tmp_path)
     async with aiohttp.ClientSession() as session:
@@ -262,6 +307,7 @@ def test_a_state_directory_serves_one_process_at_a_time(fleet: EmbeddedFleet) ->
 _PARENT = """
 import sys, time, pathlib
 from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet
+from localfleet.embedded.metrics_server.points import read_page
 fleet = EmbeddedFleet.start([ClusterSpec("orphan", nodes=1)], pathlib.Path(sys.argv[1]))
 if sys.argv[2] == "paused":
     fleet.pause("orphan")

@@ -37,7 +37,7 @@ def front_proxy(folder: Path) -> tuple[str, ...]:
 
 
 @contextmanager
-def metrics_server(plane: ControlPlane, folder: Path) -> Iterator[Component]:
+def metrics_server(plane: ControlPlane, folder: Path, resolution_s: int = 10) -> Iterator[Component]:
     """Its process, with the rights of its own manifests; it asks every 10 s, more often it does not."""
     folder.mkdir()
     (port,) = free_ports(1)
@@ -53,7 +53,7 @@ def metrics_server(plane: ControlPlane, folder: Path) -> Iterator[Component]:
         "--kubelet-preferred-address-types=InternalIP",
         "--kubelet-use-node-status-port",
         "--kubelet-insecure-tls",
-        "--metric-resolution=10s",
+        f"--metric-resolution={resolution_s}s",
         "--kubelet-request-timeout=9s",
     ]
     server = Component(NAME, command, folder / "log")

@@ -35,6 +35,11 @@ class Entry(NamedTuple):
     categories: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
 
+    @property
+    def singular(self) -> str:
+        """Lower case of the kind; metrics-server gives none."""
+        return "" if self.group == "metrics.k8s.io" else self.kind.lower()
+
 
 # Served by functions, not stored.
 VIRTUAL = (
@@ -47,10 +52,13 @@ VIRTUAL = (
 )
 # subresource -> (group, version, kind, verbs); "" kind: that of its resource
 _SUBRESOURCES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
+    "attach": ("", "v1", "PodAttachOptions", ("create", "get")),
     "binding": ("", "v1", "Binding", ("create",)),
     "eviction": ("policy", "v1", "Eviction", ("create",)),
+    "exec": ("", "v1", "PodExecOptions", ("create", "get")),
     "finalize": ("", "", "", ("update",)),
     "log": ("", "", "", ("get",)),
+    "portforward": ("", "v1", "PodPortForwardOptions", ("create", "get")),
     "scale": ("autoscaling", "v1", "Scale", ("get", "patch", "update")),
     "status": ("", "", "", ("get", "patch", "update")),
 }
@@ -98,7 +106,7 @@ def legacy(group: str, version: str) -> Object | None:
 
 
 def _legacy_lines(entry: Entry) -> Iterable[Object]:
-    line: Object = {"name": entry.plural, "singularName": entry.kind.lower(), "namespaced": entry.namespaced}
+    line: Object = {"name": entry.plural, "singularName": entry.singular, "namespaced": entry.namespaced}
     line |= {"kind": entry.kind, "verbs": list(entry.verbs)}
     line |= {"shortNames": list(entry.short)} if entry.short else {}
     yield line | ({"categories": list(entry.categories)} if entry.categories else {})
@@ -153,7 +161,7 @@ def _aggregated(entry: Entry) -> Object:
         "resource": entry.plural,
         "responseKind": {"group": entry.group, "version": entry.version, "kind": entry.kind},
         "scope": "Namespaced" if entry.namespaced else "Cluster",
-        "singularResource": entry.kind.lower(),
+        "singularResource": entry.singular,
         "verbs": list(entry.verbs),
     }
     line |= {"shortNames": list(entry.short)} if entry.short else {}

@@ -66,6 +66,12 @@ class Kubelets:
         self._wake = asyncio.Event()
         self._watches: tuple[tuple[Subscription, Callable[[Event], None]], ...] = ()
 
+    def containers_on(self, node: SimulatedNode) -> Iterator[tuple[PodRun, list[str]]]:
+        """The pods that run on a node, each with the names of its containers."""
+        for run in node.runs.values():
+            if run.uses and (pod := self._api.find("pods", run.name, run.namespace)) is not None:
+                yield run, [container["name"] for container in pod["spec"]["containers"]]
+
     # --- what is told to us ---
 
     def start(self) -> None:

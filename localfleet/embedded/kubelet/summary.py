@@ -1,4 +1,4 @@
-"""The kubelet's Summary API (stats/v1alpha1) and metrics.k8s.io, from the load model."""
+"""The kubelet's Summary API (stats/v1alpha1) and what metrics.k8s.io tells, from the load model."""
 
 from datetime import UTC, datetime
 
@@ -6,6 +6,7 @@ from localfleet.embedded.kubelet.lifecycle import PodRun
 from localfleet.embedded.kubelet.load import Counters, NodeLoad, Rates
 from localfleet.embedded.kubelet.node import SimulatedNode
 from localfleet.embedded.meta import Object, stamp
+from localfleet.embedded.usage import Usage
 
 _NANO = 10**9
 _INTERFACE = "eth0"
@@ -33,42 +34,25 @@ def node_summary(node: SimulatedNode, now: float) -> Object:
     }
 
 
-def node_metrics(node: SimulatedNode, now: float) -> Object:
-    """metrics.k8s.io NodeMetrics, a mean over the window."""
-    mean = _mean([node.load.rates(now - back)[0] for back in _moments()])
-    return {**_metrics("NodeMetrics", {"name": node.name}, now), "usage": _usage(mean)}
+def node_usage(node: SimulatedNode, now: float) -> Usage:
+    """What a node uses, a mean over the window."""
+    return _usage([node.load.rates(now - back)[0] for back in _moments()], now, 1)
 
 
-def pod_metrics(run: PodRun, pod: Object, load: NodeLoad, now: float) -> Object:
-    """metrics.k8s.io PodMetrics, a mean over the window; the pod's use is split evenly over its containers."""
-    mean = _mean([load.rates(now - back)[1][run.uid] for back in _moments()])
+def pod_usage(run: PodRun, pod: Object, load: NodeLoad, now: float) -> dict[str, Usage]:
+    """What the containers of a pod use, a mean over the window; the pod's use is split evenly over them."""
     names = [container["name"] for container in pod["spec"]["containers"]]
-    share = Rates(*(value / len(names) for value in mean))
-    containers = [{"name": name, "usage": _usage(share)} for name in names]
-    metadata = {"name": run.name, "namespace": run.namespace}
-    return {**_metrics("PodMetrics", metadata, now), "containers": containers}
+    used = _usage([load.rates(now - back)[1][run.uid] for back in _moments()], now, len(names))
+    return dict.fromkeys(names, used)
 
 
 def _moments() -> tuple[float, ...]:
     return (0.0, _WINDOW_S / 2, _WINDOW_S)
 
 
-def _mean(samples: list[Rates]) -> Rates:
-    return Rates(*(sum(values) / len(samples) for values in zip(*samples, strict=True)))
-
-
-def _metrics(kind: str, metadata: Object, now: float) -> Object:
-    return {
-        "kind": kind,
-        "apiVersion": "metrics.k8s.io/v1beta1",
-        "metadata": {**metadata, "creationTimestamp": stamp(now)},
-        "timestamp": stamp(now),
-        "window": f"{_WINDOW_S:.0f}s",
-    }
-
-
-def _usage(rates: Rates) -> Object:
-    return {"cpu": f"{int(rates.cpu * _NANO)}n", "memory": f"{int(rates.memory) // 1024}Ki"}
+def _usage(samples: list[Rates], now: float, parts: int) -> Usage:
+    mean = [sum(values) / len(samples) / parts for values in zip(*samples, strict=True)]
+    return Usage(now, _WINDOW_S, mean[0], mean[1])
 
 
 def _pod(run: PodRun, load: NodeLoad, rates: Rates, moment: str) -> Object:

@@ -14,6 +14,7 @@ from aiohttp import web
 from yarl import URL
 
 from localfleet.embedded.apiserver.status import ApiError, bad_request, unexplained
+from localfleet.embedded.rest.location import Kubelet
 
 _CONNECT_S = 10.0
 _MOST = 10 * 1024  # bytes of a refusal that are told
@@ -35,13 +36,6 @@ _OF_SERVER = _Told("InternalError", "an error on the server ({text}) has prevent
 _UNKNOWN = _Told("", "the server responded with the status code {code} but did not return more information")
 
 
-class Kubelet(NamedTuple):
-    """Where a node's kubelet answers."""
-
-    address: str
-    port: int
-
-
 class KubeletClient:
     """`context` has the client certificate."""
 
@@ -52,8 +46,7 @@ class KubeletClient:
         self, request: web.Request, kubelet: Kubelet, log: tuple[str, str, str], query: dict[str, str]
     ) -> web.StreamResponse:
         """The kubelet's log of (namespace, pod, container) as it comes; ApiError if it refuses or nobody answers."""
-        host = f"[{kubelet.address}]" if ":" in kubelet.address else kubelet.address
-        url = URL(f"https://{host}:{kubelet.port}/containerLogs/{'/'.join(log)}").with_query(query)
+        url = URL(f"https://{kubelet.authority}/containerLogs/{'/'.join(log)}").with_query(query)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
         async with aiohttp.ClientSession(timeout=timeout) as session:
             try:

@@ -5,41 +5,18 @@ import asyncio
 from aiohttp import web
 
 from localfleet.embedded.api import Api
-from localfleet.embedded.apiserver.status import ApiError, Object, bad_request, unexplained
-from localfleet.embedded.rest.kubelet_client import Kubelet, KubeletClient
+from localfleet.embedded.apiserver.status import ApiError, Object, bad_request
+from localfleet.embedded.rest.kubelet_client import KubeletClient
+from localfleet.embedded.rest.location import container_of, kubelet_of, node_of
 
 _LOOK_S = 0.3
 
 
-def container_of(pod: Object, asked: str) -> str:
-    """The container whose log is meant; ApiError 400 when that is unclear or it has not started."""
-    spec, name = pod["spec"], pod["metadata"]["name"]
-    own = [container["name"] for container in spec.get("containers") or ()]
-    initial = [container["name"] for container in spec.get("initContainers") or ()]
-    if asked and asked not in [*own, *initial]:
-        raise bad_request(f"container {asked} is not valid for pod {name}")
-    if not asked and len(own) > 1:
-        choices = f"choose one of: [{' '.join(own)}]"
-        raise bad_request(f"a container name must be specified for pod {name}, {choices}")
-    chosen = asked or own[0]
-    if not spec.get("nodeName"):
-        raise bad_request(f"pod {name} does not have a host assigned")
+def _started(pod: Object, container: str) -> None:
+    """ApiError 400 if the container has not started."""
     if (pod.get("status") or {}).get("phase") == "Pending":
-        raise bad_request(f'container "{chosen}" in pod "{name}" is waiting to start: ContainerCreating')
-    return chosen
-
-
-def _kubelet_of(name: str, api: Api) -> Kubelet | None:
-    """Who else serves as the kubelet of this node; None: this process does. ApiError where a real API server reaches
-    none.
-    """
-    status = api.get("nodes", name, "").get("status") or {}
-    addresses = [one["address"] for one in status.get("addresses") or () if one.get("type") == "InternalIP"]
-    if not addresses:
-        raise unexplained("no preferred addresses found; known addresses: []")
-    if not status.get("declaredFeatures"):  # kubelets here say nothing of their features
-        return None
-    return Kubelet(addresses[0], status["daemonEndpoints"]["kubeletEndpoint"]["Port"])
+        name = pod["metadata"]["name"]
+        raise bad_request(f'container "{container}" in pod "{name}" is waiting to start: ContainerCreating')
 
 
 async def serve(request: web.Request, api: Api, namespace: str, name: str) -> web.StreamResponse:
@@ -47,10 +24,12 @@ async def serve(request: web.Request, api: Api, namespace: str, name: str) -> we
     query = dict(request.query)
     pod = api.get("pods", name, namespace)
     container = container_of(pod, query.pop("container", ""))
-    kubelet = _kubelet_of(pod["spec"]["nodeName"], api)
-    if kubelet is not None:
+    node = node_of(pod, api)
+    kubelet = kubelet_of(node)
+    if node["status"].get("declaredFeatures"):  # kubelets of this process say nothing of their features
         log = (namespace, name, container)
         return await KubeletClient(api.kubelet_credentials()).passed_on(request, kubelet, log, query)
+    _started(pod, container)
     follow = query.pop("follow", "") in ("true", "1")
     text = api.log_source(pod, container, query)
     if not follow:

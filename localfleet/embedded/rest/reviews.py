@@ -1,14 +1,11 @@
-"""What is answered and not stored: metrics, reviews of rights and of who one is."""
+"""What is answered and not stored: reviews of rights and of who one is."""
 
 from collections.abc import Callable
 
-from localfleet.embedded.api import Api
-from localfleet.embedded.apiserver.metadata import timestamp
-from localfleet.embedded.apiserver.status import FieldError, Object, invalid, not_found
+from localfleet.embedded.apiserver.status import FieldError, Object, invalid
 from localfleet.embedded.tls import MASTERS
 
 USER: Object = {"username": "embedded:admin", "groups": [MASTERS, "system:authenticated"]}
-_METRICS = "metrics.k8s.io/v1beta1"
 _ONE_OF = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
 _EVERYTHING = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
 
@@ -54,31 +51,3 @@ REVIEWS: dict[str, Callable[[Object], Object]] = {
     "selfsubjectreviews": subject_review,
     "subjectaccessreviews": subject_access_review,
 }
-
-
-def metrics(api: Api, plural: str, namespace: str, name: str, labels: str) -> Object:
-    """metrics.k8s.io: usage of one node or pod, or of all that have readings; ApiError 404."""
-    kind = {"nodes": "NodeMetrics", "pods": "PodMetrics"}[plural]
-    resource = f"{plural}.metrics.k8s.io"
-    objects = [api.get(plural, name, namespace)] if name else api.list(plural, namespace, labels=labels)
-    found = [reading for obj in objects if (reading := _reading(api, kind, obj)) is not None]
-    if not name:
-        return {"kind": f"{kind}List", "apiVersion": _METRICS, "metadata": {}, "items": found}
-    if not found:
-        raise not_found(resource, f"{namespace}/{name}" if namespace else name)
-    return found[0]
-
-
-def _reading(api: Api, kind: str, obj: Object) -> Object | None:
-    meta = obj["metadata"]
-    if kind == "NodeMetrics":
-        body = api.node_metrics_source(meta["name"])
-    else:
-        body = api.pod_metrics_source(meta["namespace"], meta["name"])
-    if body is None:
-        return None
-    kept = {key: meta[key] for key in ("name", "namespace", "labels") if key in meta}
-    kept["creationTimestamp"] = timestamp(api.objects.now())
-    return {"kind": kind, "apiVersion": _METRICS, "metadata": kept} | {
-        key: value for key, value in body.items() if key not in ("kind", "apiVersion", "metadata")
-    }

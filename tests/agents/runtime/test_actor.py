@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 
 from agents.runtime import actor
+from agents.runtime.agent import Agent
+from agents.runtime.outbound.relayed import Stream
+from agents.runtime.relay.near_end import OpenStreams
+from agents.runtime.relay.settings import RelaySettings
 from agents.runtime.settings import AgentSettings
 from dispatcher.model.messages import (
     UNKNOWN,
@@ -28,14 +32,16 @@ from tests.agents.kube.fake_server import FakeApi, fake_api
 
 
 @asynccontextmanager
-async def an_actor(api: FakeApi, folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[actor.AgentActor]:
+async def an_actor(
+    api: FakeApi, folder: Path, monkeypatch: pytest.MonkeyPatch, kubelet_address: str = ""
+) -> AsyncIterator[actor.AgentActor]:
     """An actor's object, its process-wide settings left alone."""
     monkeypatch.setattr(actor, "configure_logging", lambda level, file: None)
     monkeypatch.setattr(actor, "allow_open_files", lambda: 0)
     monkeypatch.setattr(actor, "collect_less_often", lambda: None)
     monkeypatch.setattr(actor, "keep_freed_memory", lambda: None)
     settings = AgentSettings.model_validate({"cluster": "east", "kubeconfig": api.kubeconfig(folder)})
-    shell = actor.AgentActor(settings.model_dump_json().encode())
+    shell = actor.AgentActor(settings.model_dump_json().encode(), kubelet_address)
     try:
         yield shell
     finally:
@@ -76,3 +82,18 @@ async def test_a_new_life_has_a_new_incarnation(tmp_path: Path, monkeypatch: pyt
         first = decode(Hello, await shell.hello()).incarnation
         await shell.stop()
         assert decode(Hello, await shell.hello()).incarnation != first
+
+
+@pytest.mark.parametrize("address", ["", "127.0.0.1"])
+async def test_it_serves_a_kubelet_endpoint_that_leads_nowhere_where_it_is_told_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    served: list[tuple[str, str, int, list[Stream]]] = []
+
+    def serve(_: Agent, settings: RelaySettings, streams: OpenStreams) -> None:
+        served.append((settings.address, settings.host, settings.port, list(streams(b"opening"))))
+
+    monkeypatch.setattr(Agent, "serve_kubelet_endpoint", serve)
+    async with fake_api() as api, an_actor(api, tmp_path, monkeypatch, address) as shell:
+        await shell.hello()
+        assert served == ([(address, address, 0, [])] if address else [])

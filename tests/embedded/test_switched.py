@@ -1,0 +1,102 @@
+"""Connections that became streams, within one process: nothing of them stays behind."""
+
+import asyncio
+import random
+import ssl
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+from aiohttp import web
+
+from agents.kube.pipe import Pipe
+from localfleet.embedded.api import Api as OwnApi
+from localfleet.embedded.http import make_app
+from localfleet.embedded.rest.upgrade import to_kubelet
+from localfleet.embedded.storage import Storage
+from tests.contract.client import Api
+from tests.contract.foreign_nodes import running_at
+from tests.contract.stream_kubelet import SPDY, WEBSOCKET, ask, kubelet, switched
+from tests.embedded.api_client import TOKEN
+
+WAIT_S = 10.0
+
+
+def unverified() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[tuple[Api, web.Server]]:
+    """An API server over plain HTTP, and what holds its connections."""
+    own = OwnApi(clock=time.time, storage=Storage(None), random=random.Random(7), name="test")
+    own.kubelet_credentials = unverified
+    runner = web.AppRunner(make_app(own, TOKEN), shutdown_timeout=1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    assert runner.server is not None
+    connector = aiohttp.TCPConnector(force_close=True, ssl=False)
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {TOKEN}"}, connector=connector) as session:
+        yield Api(f"http://127.0.0.1:{runner.addresses[0][1]}", session, "default"), runner.server
+    await runner.cleanup()
+
+
+async def test_a_switched_connection_is_forgotten_whoever_ends_it() -> None:
+    async with serving() as (api, server), kubelet() as (port, asked), running_at(api, "echo-1", port):
+        path = api.at("pods", "echo-1", "exec")
+        for said, given in ((b"", WEBSOCKET), (b"end", WEBSOCKET), (b"", SPDY), (b"end", SPDY)):
+            asked.ended.clear()
+            async with switched(api, path, "GET", given) as (_, reader, writer):
+                assert await reader.readexactly(6) == b"first "
+                writer.write(said)
+                if said:
+                    assert await reader.read() == said
+            await asyncio.wait_for(asked.ended.wait(), WAIT_S)
+        async with asyncio.timeout(WAIT_S):
+            while server.connections:  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(0.01)
+
+
+async def test_a_client_is_heard_to_its_end_though_the_kubelet_hears_no_more() -> None:
+    """Its end would end the stream, and with it what the kubelet has said last."""
+    reader, gone = asyncio.StreamReader(), Gone()
+    reader.feed_data(b"more")
+    hearing = asyncio.create_task(to_kubelet(reader, gone))
+    await asyncio.sleep(0.01)
+    reader.feed_data(b"and more")
+    await asyncio.sleep(0.01)
+    assert (gone.tried, hearing.done()) == (1, False)
+    reader.feed_eof()
+    await hearing
+
+
+class Gone(Pipe):
+    """To a kubelet that has ended."""
+
+    def __init__(self) -> None:
+        self.tried = 0
+
+    async def write(self, data: bytes) -> None:
+        self.tried += 1
+        raise ConnectionResetError
+
+
+async def test_a_kubelet_that_speaks_no_tls_and_an_address_that_is_none_are_told() -> None:
+    async with serving() as (api, _):
+        plain = await asyncio.start_server(_say_nothing_of_tls, "127.0.0.1", 0)
+        async with plain, running_at(api, "web", plain.sockets[0].getsockname()[1]) as node:
+            told = await ask(api, api.at("pods", "web", "exec"))
+            assert (told.status, told.message) == (500, "error dialing backend: tls: WRONG_VERSION_NUMBER")
+            nowhere = {"addresses": [{"type": "InternalIP", "address": "host.invalid"}]}
+            await api.change("nodes", f"{node}/status", {"status": nowhere})
+            told = await ask(api, api.at("pods", "web", "exec"))
+            assert told.message == "error dialing backend: dial tcp: lookup host.invalid: no such host"
+
+
+async def _say_nothing_of_tls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(1)
+    writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    writer.close()
