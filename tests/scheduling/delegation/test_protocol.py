@@ -1,6 +1,5 @@
 """The delegate protocol: every situation has one next step."""
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -23,7 +22,7 @@ DONE = msgspec.structs.replace(DELEGATE, phase="Succeeded", status=b"done")
 
 def seen(source: Pod | None, west: Pod | None = None, **more: Any) -> ObservedState:
     delegates = {} if west is None else {"west": west}
-    return replace(ObservedState("east", source, delegates, reachable=BOTH), **more)
+    return msgspec.structs.replace(ObservedState("east", source, delegates, reachable=BOTH), **more)
 
 
 GONE: dict[str, Any] = {"absent": frozenset(("west",))}
