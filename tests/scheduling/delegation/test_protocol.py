@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from dispatcher.model.names import proxy_node_name
 from dispatcher.model.pod import Claim, Pod
@@ -22,7 +23,7 @@ DONE = msgspec.structs.replace(DELEGATE, phase="Succeeded", status=b"done")
 
 def seen(source: Pod | None, west: Pod | None = None, **more: Any) -> ObservedState:
     delegates = {} if west is None else {"west": west}
-    return msgspec.structs.replace(ObservedState("east", source, delegates, reachable=BOTH), **more)
+    return replace(ObservedState("east", source, delegates, reachable=BOTH), **more)
 
 
 GONE: dict[str, Any] = {"absent": frozenset(("west",))}
