@@ -191,6 +191,8 @@ def test_a_confirmed_bind_is_looked_at_again_when_the_watch_shows_it() -> None:
     assert looked.call_count == 1
     tracked = core.tracked["east", "u"]
     assert (tracked.in_flight, tracked.item) == (None, None)  # nothing of its way here is kept
+    core.handle(Tick(), now + core.timing.settle_s + 1.0)
+    assert looked.call_count == 1  # it was not late
 
 
 def test_a_bind_that_the_watch_showed_before_its_answer_is_over_with_it() -> None:
