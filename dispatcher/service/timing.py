@@ -17,7 +17,9 @@ class ServiceTiming:
     `first_sync_s`: how long all others wait for a cluster's first full report at start.
     `deadline_s`: an agent begins no intent of a batch later than that.
     `execute_s`: a batch without an answer for that long is unanswered.
-    `tick_s`: idle time between two Ticks. `slice_s`: the loop works no longer in one piece.
+    `tick_s`: idle time between two Ticks. `slice_s`: the loop works no longer in one piece. Reports are taken in for
+    half of it, pods are decided for all of it and the rest of a class, then what arrived is read: a round takes up to
+    three times as long.
     `backoff_s` doubles to `backoff_max_s` between attempts to reach an agent.
     `delegate_lease_s`: delegates of failover mode `lease` are stopped when their agent was not renewed for that long.
     `batch`: intents in a call, and `in_flight`: calls at once, per cluster.
@@ -30,7 +32,7 @@ class ServiceTiming:
     deadline_s: float = 20.0
     execute_s: float = 30.0
     tick_s: float = 0.1
-    slice_s: float = 0.05
+    slice_s: float = 0.02
     backoff_s: float = 0.2
     backoff_max_s: float = 5.0
     delegate_lease_s: float = 120.0

@@ -16,7 +16,7 @@ from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.delegation.in_flight import IntentKind
 from dispatcher.scheduling.delegation.protocol import ObservedState, next_step, step_of_local
-from dispatcher.scheduling.delegation.tracking import Reach, Tracked, awaits_watch
+from dispatcher.scheduling.delegation.tracking import Reach, Tracked, awaits_answer, awaits_watch
 from dispatcher.scheduling.events import Answered, ClusterChanged, ClusterSilent, SendIntents, Tick
 from dispatcher.scheduling.framework import Placed
 from tests.laws.cores import make_core
@@ -60,10 +60,13 @@ def test_the_short_answer_is_the_long_one(
     assert short is not None or source.has_finalizer
 
 
-def _waiting() -> Iterator[Tracked]:
+HOME_KINDS = (IntentKind.BIND, IntentKind.CLAIM, IntentKind.UNCLAIM)
+
+
+def _waiting(kinds: tuple[IntentKind, ...] = HOME_KINDS) -> Iterator[Tracked]:
     """Every kind of pod that a confirmed intent may be about."""
     claims = (None, Claim("east", "n1", 3), Claim("west", "w1", 3))
-    kinds, phases, maybe = (IntentKind.BIND, IntentKind.CLAIM, IntentKind.UNCLAIM), ("Pending", "Failed"), (False, True)
+    phases, maybe = ("Pending", "Failed"), (False, True)
     for node, phase, ending, marked, claim in product(("", "n1"), phases, maybe, maybe, claims):
         source = Pod("u", "default", "web", node=node, phase=phase, terminating=ending, has_finalizer=marked)
         source = msgspec.structs.replace(source, claim=claim)
@@ -155,6 +158,24 @@ def test_a_look_at_a_pod_that_only_waits_for_its_watch_finds_nothing_to_do() -> 
         assert not core._state._alarms
 
 
+def test_a_look_at_a_remote_pod_whose_next_order_has_left_finds_nothing_to_do() -> None:
+    found = [one for one in _waiting((IntentKind.CREATE, IntentKind.PROXY)) if awaits_answer(one)]
+    assert len(found) >= 48
+    for tracked in found:
+        core, pod_id = make_core(["east", "west"]), tracked.pod_id
+        for cluster in ("east", "west"):
+            core.handle(ClusterChanged(Changes(cluster, f"uid-{cluster}", "life", 0, 1, True)), 10.0)
+        core.tracked[pod_id] = tracked
+        core._state.seen(tracked)
+        core.handle(Answered("east", ()), 10.0)  # it was looked at when it was last reported
+        before, booked = msgspec.structs.replace(tracked), core.fleet.occupant(pod_id)
+        core._state.due.add(pod_id)
+        assert core.handle(Answered("east", ()), 11.0) == []
+        assert tracked == before
+        assert core.fleet.occupant(pod_id) is booked
+        assert not core._state._alarms
+
+
 def test_a_confirmed_bind_is_looked_at_again_when_the_watch_shows_it() -> None:
     core, now = make_core(["east"]), 10.0
     pod = Pod("u", "default", "web", requests={"cpu": 1}, scheduler_name=SCHEDULER_NAME)
@@ -170,6 +191,8 @@ def test_a_confirmed_bind_is_looked_at_again_when_the_watch_shows_it() -> None:
     assert looked.call_count == 1
     tracked = core.tracked["east", "u"]
     assert (tracked.in_flight, tracked.item) == (None, None)  # nothing of its way here is kept
+    core.handle(Tick(), now + core.timing.settle_s + 1.0)
+    assert looked.call_count == 1  # it was not late
 
 
 def test_a_bind_that_the_watch_showed_before_its_answer_is_over_with_it() -> None:

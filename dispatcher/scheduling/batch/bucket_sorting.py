@@ -28,7 +28,7 @@ _Keys = list[tuple[int, ...]]
 @dataclass
 class Leading:
     """What is known without looking at all rows. `bucket` [groups]: that of rows without pods, -1 for none; `held`, the
-    other feasible rows, ascending, and `held_bucket` of each; `is_held` [n].
+    other feasible rows by bucket, the best first, and `held_bucket` of each; `is_held` [n].
     """
 
     leaders: GroupLeaders
@@ -123,7 +123,7 @@ def sorting_of(
     eq_class: EquivalenceClass, partition: Partition | None, on_host: Sequence[Ints]
 ) -> BucketSorting | None:
     """The rows of a refreshed class, sorted by group and by each of the counts on hosts; None for too many buckets."""
-    many, held_of = partition is not None and partition.size >= MANY_GROUPS, list[RowList]()
+    many, held_of = partition is not None and partition.whole and partition.size >= MANY_GROUPS, list[RowList]()
     if many:
         held_of = [_held(counts, eq_class.fleet.n) for counts in on_host]
     told = [counts[rows] for counts, rows in zip(on_host, held_of, strict=True)] if many else on_host
@@ -186,7 +186,8 @@ def _by_leaders(
     held_bucket = np.searchsorted(present, others)
     members = np.bincount(held_bucket, minlength=len(present))
     members[bucket[groups]] += alone[groups]
-    leading = Leading(leaders, bucket, held, held_bucket, is_held)
+    order = np.lexsort((held, eq_class.fleet.rank[held], -leaders.table.total[held], held_bucket))
+    leading = Leading(leaders, bucket, held[order], held_bucket[order], is_held)
     return BucketSorting(digits.keys(present), members, leading, partial(_all_sorted, eq_class, digits))
 
 

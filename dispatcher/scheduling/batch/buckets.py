@@ -16,6 +16,7 @@ from dispatcher.scheduling.batch.bucket_sorting import BucketSorting, sorting_of
 from dispatcher.scheduling.batch.merge_tables import MAX_COUNT, REQUIRED_COUNT, Buckets, Counts, Plugins, Rules
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator
+from dispatcher.scheduling.equivalence.partitions import Partition, partition_of_some
 from dispatcher.scheduling.framework import Floats, Ints, SmallInts
 from dispatcher.scheduling.framework.domain_counts import (
     LN,
@@ -28,6 +29,7 @@ from dispatcher.scheduling.framework.domain_counts import (
 
 _MORE_BUCKETS = 64  # that rows may come to in the course of a batch, or one a pod where there are many already
 _NO_SLOT = -1
+_FEW_FEASIBLE = 8  # below one row in so many, these are looked at alone
 _AHEAD = 4  # pods more on a row, whose buckets are made with that of the next one
 
 PluginRules = Sequence[tuple[PluginEvaluator, CountRules]]
@@ -121,7 +123,7 @@ def bucket_layout_of(eq_class: EquivalenceClass, plugin_rules: PluginRules, coun
     domain_counts = list({id(one.domain_count): one.domain_count for one in (*rules, *score_terms)}.values())
     columns = [one for one in eq_class.normalizing if len(one.values) > 1]
     axes = _axes(domain_counts, [one.value for one in columns])
-    partition = eq_class.partitions.of(axes) if axes else None
+    partition = _partition(eq_class, axes) if axes else None
     if axes and partition is None:
         return None
     hosts = [at for at, one in enumerate(domain_counts) if one.by_host]
@@ -147,11 +149,36 @@ def bucket_layout_of(eq_class: EquivalenceClass, plugin_rules: PluginRules, coun
         {key: at for at, key in enumerate(keys)},
         keys,
     )
+    if hosts and keys:
+        _link(layout)
     for column in eq_class.normalizing:
         values = codes.get(id(column.value), np.zeros(len(keys), dtype=np.int64))
         layout.shared.append(np.zeros(room))
         layout.shared[-1][: len(keys)] = np.asarray(column.values or [0.0])[values] + 0.0
     return layout
+
+
+def _link(layout: BucketLayout) -> None:
+    """Of each bucket, the one that its rows come to with one more pod, where there is one already.
+
+    With keys (0, 0), (0, 1), (7, 0) of groups and counts on hosts, and one more pod each: 1, unknown, unknown.
+    """
+    keys = np.asarray(layout.bucket_keys, dtype=np.int64)
+    more = keys.copy()
+    more[:, 1:] += layout.all_buckets.step[: layout.used][:, layout.hosts]
+    lows = np.minimum(keys.min(axis=0), more.min(axis=0))
+    widths = np.maximum(keys.max(axis=0), more.max(axis=0)) - lows + 1
+    weights = np.append(np.cumprod(widths[:0:-1])[::-1], 1)
+    numbers, wanted = (keys - lows) @ weights, (more - lows) @ weights  # ascending as the keys are
+    found = np.minimum(np.searchsorted(numbers, wanted), layout.used - 1)
+    layout.all_buckets.after[: layout.used] = np.where(numbers[found] == wanted, found, -1)
+
+
+def _partition(eq_class: EquivalenceClass, axes: Sequence[SmallInts]) -> Partition | None:
+    """Of all rows, kept for others; or of the feasible rows if these are few, as of pods that select a region."""
+    if _FEW_FEASIBLE * eq_class.rows.feasible > eq_class.fleet.n or not eq_class.rows.feasible:
+        return eq_class.partitions.of(axes)
+    return partition_of_some(axes, eq_class.rows.feasible_rows())
 
 
 def _axes(domain_counts: Sequence[RuleCount], values: Sequence[SmallInts]) -> list[SmallInts]:

@@ -126,7 +126,8 @@ class CountMerge(BatchSelector):
         """Decide as many pods as can be known in advance; returns how many."""
         layout, going_on = self._layout, True
         for bucket in range(min(layout.used, max(_FEW, self._count // 8))):  # each would stop the merge once
-            layout.after(bucket)
+            if layout.all_buckets.after[bucket] < 0:
+                layout.after(bucket)
         self._normalize_shared()
         if len(self._candidates.row) <= 2 * self._count + _SOON:  # all at once: the first pod would stop the merge
             with suppress(PluginError):  # it is met again there

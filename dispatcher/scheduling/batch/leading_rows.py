@@ -28,18 +28,18 @@ def leading_rows(layout: BucketLayout, of: ClassRows, ranks: Ints, count: int) -
     if len(members) < _MANY or fill_best_kernel.fast is None:
         depth = np.minimum(members, _depth_of(members, count))
         shallow = fill_best_kernel.fast is not None and depth.max(initial=0) <= _SHALLOW_OF_FEW
-        return (_filled if shallow else _one_by_one)(layout, of, ranks, depth)
+        few = layout.sorting.leading is None and _FEW_FEASIBLE * len(layout.sorting.rows) < len(ranks)
+        return (_filled if shallow and not few else _one_by_one)(layout, of, ranks, depth)
     depth = np.minimum(members, min(count + 1, max(_SHALLOW, 4 * count // len(members))))
     found, starts = _filled(layout, of, ranks, depth)
     deep = _deep(of.totals_of(found), starts, depth, count) & (depth < members)
     if not deep.any():
         return found, starts
     more, more_starts = _filled(layout, of, ranks, np.where(deep, np.minimum(members, count + 1), 0))
-    pieces = [
-        more[more_starts[at] : more_starts[at + 1]] if deep[at] else found[starts[at] : starts[at + 1]]
-        for at in range(len(members))
-    ]
-    return np.concatenate(pieces), _starts([len(one) for one in pieces])
+    sizes, more_sizes = np.where(deep, 0, np.diff(starts)), np.diff(more_starts)
+    rows = np.concatenate([found[np.repeat(~deep, np.diff(starts))], more])
+    buckets = np.repeat(np.tile(np.arange(len(deep)), 2), np.concatenate([sizes, more_sizes]))
+    return rows[np.argsort(buckets, kind="stable")], _starts(sizes + more_sizes)
 
 
 def _deep(points: Floats, starts: Ints, depth: Ints, count: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -54,7 +54,7 @@ def _deep(points: Floats, starts: Ints, depth: Ints, count: int) -> np.ndarray[t
 
 def _filled(layout: BucketLayout, of: ClassRows, ranks: Ints, depth: Ints) -> tuple[RowList, Ints]:
     leading = layout.sorting.leading
-    known = _known(leading, ranks, depth) if leading else None
+    known = _known(leading, depth) if leading else None
     if known is not None:
         return known
     starts = _starts(depth)
@@ -63,9 +63,9 @@ def _filled(layout: BucketLayout, of: ClassRows, ranks: Ints, depth: Ints) -> tu
     return found, starts
 
 
-def _known(leading: Leading, ranks: Ints, depth: Ints) -> tuple[RowList, Ints] | None:
+def _known(leading: Leading, depth: Ints) -> tuple[RowList, Ints] | None:
     """The same without looking at all rows; None if the best rows that are kept are too few for many groups."""
-    leaders, total = leading.leaders, leading.leaders.table.total
+    leaders = leading.leaders
     wanted = np.where(leading.bucket >= 0, depth[leading.bucket], 0)
     taken = (leading.place > 0) & (leading.place <= wanted[:, None])
     short = np.flatnonzero(taken.sum(axis=1) < wanted).tolist()
@@ -73,8 +73,7 @@ def _known(leading: Leading, ranks: Ints, depth: Ints) -> tuple[RowList, Ints] |
         return None
     taken[short] = False
     more = [leaders.rows(group, int(wanted[group]), leading.is_held) for group in short]
-    held = leading.held[np.lexsort((leading.held, ranks[leading.held], -total[leading.held], leading.held_bucket))]
-    held_bucket = np.sort(leading.held_bucket)
+    held, held_bucket = leading.held, leading.held_bucket
     fits = np.arange(len(held)) - np.searchsorted(held_bucket, held_bucket) < depth[held_bucket]
     rows = np.concatenate([leaders.best[taken], *more, held[fits]])
     groups = [

@@ -138,7 +138,8 @@ class SchedulerCore:
         state.judge_hot(now)
         state.due |= state.waiting
         state.ring(now)
-        state.due.update(state.outbox.overdue(now, state.timing.settle_s))
+        late = map(state.tracked.get, state.outbox.overdue(now, state.timing.settle_s))
+        state.due.update([one.pod_id for one in late if one is not None and one.in_flight is not None])
         state.outbox.resend(state.clusters, now)
         state.side_intents.resend(state.clusters, now)
         self._reconciler.look(now)

@@ -10,7 +10,7 @@ from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.delegation.in_flight import BINDING, InFlightIntent, IntentKind, Transition
-from dispatcher.scheduling.delegation.tracking import Tracked, awaits_watch
+from dispatcher.scheduling.delegation.tracking import Tracked, awaits_answer, awaits_watch
 from dispatcher.scheduling.framework import Placed
 
 _LATER = Transition.LATER  # Enum attributes are slow to look up
@@ -40,7 +40,7 @@ class Outcomes:
 
     def _only_waits(self, tracked: Tracked) -> bool:
         """Whether a look at the pod would find nothing to do before the watch shows its bind, or the answer comes."""
-        if not awaits_watch(tracked) or self._deciding.binding.holds(tracked.pod_id):
+        if not (awaits_watch(tracked) or awaits_answer(tracked)) or self._deciding.binding.holds(tracked.pod_id):
             return False
         return not self._state.fences.of(tracked.home)
 

@@ -115,7 +115,7 @@ class Reconciler:
         if step in _TOLD:
             state.report(tracked, Why(_TOLD[step], cluster).text, now)
         elif step is not _NOTHING:
-            attempt = Attempt(tracked, cluster, state.clusters, state.outbox.next_epoch(), state.why(tracked), now)
+            attempt = Attempt(tracked, cluster, state.clusters, state.outbox.next_epoch(), state.why, now)
             state.outbox.send(tracked, intent_for(step, attempt))
         self._rest(tracked, now)
 

@@ -22,8 +22,9 @@ last seen there: its sources are let go or take their claims back, and copies th
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple
+
+import msgspec
 
 from dispatcher.model.names import PROXY_NODE_PREFIX
 from dispatcher.model.pod import TERMINAL, Pod
@@ -61,8 +62,7 @@ NOTHING = NextStep(Step.NOTHING)
 _QUEUE = NextStep(Step.QUEUE)
 
 
-@dataclass(frozen=True)
-class ObservedState:
+class ObservedState(msgspec.Struct, frozen=True, gc=False):
     """All that is seen of one source pod.
 
     `source_gone`: its API server has said that the source is gone. `source_missing`: it is missing for so long that its
@@ -82,7 +82,7 @@ class ObservedState:
 
     home: str
     source: Pod | None
-    delegates: Mapping[str, Pod] = field(default_factory=dict)
+    delegates: Mapping[str, Pod] = msgspec.field(default_factory=dict)
     source_gone: bool = False
     source_missing: bool = False
     home_settled: bool = True
@@ -166,7 +166,9 @@ def _fenced_copies(seen: ObservedState, source: Pod, target: str) -> dict[str, P
 def _without_fenced(seen: ObservedState) -> ObservedState:
     """The same, with the operator's word for what is in fenced clusters: nothing."""
     delegates = {cluster: pod for cluster, pod in seen.delegates.items() if cluster not in seen.fenced}
-    return replace(seen, delegates=delegates, absent=seen.absent | seen.fenced, restored=seen.restored - seen.fenced)
+    return msgspec.structs.replace(
+        seen, delegates=delegates, absent=seen.absent | seen.fenced, restored=seen.restored - seen.fenced
+    )
 
 
 def _without_source(seen: ObservedState) -> NextStep:

@@ -15,14 +15,14 @@ class Attempt(NamedTuple):
     """What an intent is made of: the pod, the cluster that the step is about ("" home), and the attempt's number.
 
     `epoch` is an attempt of its own, also where an earlier claim goes on: agents may have heard a newer one than the
-    claim's since, of a view without the claim. `why` is one line of why the pod is where it is.
+    claim's since, of a view without the claim. `why` says in one line why the pod is where it is.
     """
 
     tracked: Tracked
     cluster: str
     clusters: Mapping[str, ClusterView]
     epoch: int
-    why: str
+    why: Callable[[Tracked], str]
     now: float
 
     @property
@@ -74,7 +74,7 @@ def _unclaim(at: Attempt) -> InFlightIntent:
 
 def _bind_proxy(at: Attempt) -> InFlightIntent:
     ref = intents.ref(at.source)
-    return intents.bind_proxy(at.tracked.home, ref, (at.cluster, at.claim.node), at.epoch, at.why, at.now)
+    return intents.bind_proxy(at.tracked.home, ref, (at.cluster, at.claim.node), at.epoch, at.why(at.tracked), at.now)
 
 
 def _mirror(at: Attempt) -> InFlightIntent:

@@ -15,6 +15,7 @@ from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.queue import QueuedPod
 
 _BIND = IntentKind.BIND  # Enum attributes are slow to look up
+_ABROAD = frozenset((IntentKind.CREATE, IntentKind.PROXY))  # orders that follow the answer to another one
 HIGHEST_PRIORITY = 2**31 - 1  # of Kubernetes' int32
 
 
@@ -146,6 +147,14 @@ def awaits_watch(tracked: Tracked) -> bool:
     return not (source.node or source.claim or tracked.delegates)
 
 
+def awaits_answer(tracked: Tracked) -> bool:
+    """Whether the next order of a remote pod has left, so that nothing is due before its answer comes."""
+    in_flight, source = tracked.in_flight, tracked.source
+    if in_flight is None or source is None or in_flight.kind not in _ABROAD or in_flight.settling or in_flight.waits:
+        return False
+    return not (source.terminating or tracked.gone or tracked.vanished)
+
+
 class Reach(NamedTuple):
     """Which clusters answer now, and which went back in time: the same for every pod, found out once for many.
 
@@ -160,10 +169,18 @@ class Reach(NamedTuple):
     @classmethod
     def of(cls, clusters: Mapping[str, ClusterView]) -> "Reach":
         """By what is known of them now."""
-        ready = frozenset([name for name, view in clusters.items() if view.ready])
-        restored = frozenset([name for name, view in clusters.items() if view.restored])
-        blind = frozenset([name for name, view in clusters.items() if view.silent and view.takes_orders])
-        return cls(ready, restored, blind, frozenset([name for name in ready if not clusters[name].takes_orders]))
+        ready, restored, blind, mute = list[str](), list[str](), list[str](), list[str]()
+        for name, view in clusters.items():  # once for each event
+            orders = not view.silent if view.executor is None else view.executor
+            if view.synced and view.api_ok and not view.silent:
+                ready.append(name)
+                if not orders:
+                    mute.append(name)
+            elif orders and view.silent:
+                blind.append(name)
+            if view.restored:
+                restored.append(name)
+        return cls(*map(frozenset, (ready, restored, blind, mute)))
 
 
 def observed_state(  # noqa: PLR0913 - what is known of a pod, and what holds for all of them

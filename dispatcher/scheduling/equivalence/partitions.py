@@ -31,6 +31,7 @@ class Partition:
     size: int
     group: SmallInts
     axis_codes: tuple[NDArray[np.int64], ...]
+    whole: bool = True  # whether it is about all rows; else `group` alone may be asked for, of those that it is about
     _within: bool | None = None
 
     def is_within(self, areas: SmallInts, live: Bools) -> bool:
@@ -92,6 +93,16 @@ def _number(combined, ids, group):  # type: ignore[no-untyped-def]
     for row in range(len(combined)):
         group[row] = ids[combined[row]] - 1
     return size
+
+
+def partition_of_some(axes: Sequence[SmallInts], rows: RowList) -> Partition | None:
+    """The same of some rows alone."""
+    found = partition_of([axis[rows] for axis in axes])
+    if found is None:
+        return None
+    group = np.zeros(len(axes[0]), dtype=np.int32)
+    group[rows] = found.group
+    return Partition(found.size, group, found.axis_codes, whole=False)
 
 
 def partition_of(axes: Sequence[SmallInts]) -> Partition | None:

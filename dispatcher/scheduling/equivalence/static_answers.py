@@ -92,7 +92,11 @@ class StaticColumn:
 
     def _score(self, fleet: FleetState, rows: Rows, *, everything: bool) -> None:
         raw = finite(self.role.plugin, self.evaluator.scores(rows))
-        self.raw = grown(self.raw, fleet.n, 0.0)
+        if everything and self.role.normalizes and len(raw) and (raw == raw[0]).all():  # of pods that prefer nothing
+            self.raw = np.broadcast_to(raw[0], fleet.n)  # memory that is not written costs nothing
+            self.value = np.full(fleet.n, self._value(raw.item(0)), dtype=np.int32)
+            return
+        self.raw = grown(self.raw if self.raw.flags.writeable else self.raw.copy(), fleet.n, 0.0)
         self.raw[rows] = raw
         if not self.role.normalizes:
             self.grid_points = grown(self.grid_points, fleet.n, 0.0)
@@ -122,11 +126,6 @@ class StaticColumn:
     def points_of(self, rows: Rows) -> Floats:
         """[rows] weighted scores in units of 1 / GRID."""
         return self.grid_points[rows]
-
-    @property
-    def bytes(self) -> int:
-        """What it keeps."""
-        return self.codes.nbytes + self.raw.nbytes + self.grid_points.nbytes + self.value.nbytes
 
 
 class ClusterColumn(StaticColumn):
@@ -171,7 +170,7 @@ def distinct_values(raw: Floats) -> tuple[Floats, NDArray[np.intp]]:
     """The finite values, ascending, and which of them each entry is; fast where alike ones are neighbours, as the nodes
     of a cluster are.
     """
-    first = np.flatnonzero(np.diff(raw, prepend=np.nan) != 0.0)
+    first = np.append(np.zeros(min(len(raw), 1), dtype=np.intp), np.flatnonzero(raw[1:] != raw[:-1]) + 1)
     found, where = np.unique(raw[first], return_inverse=True)
     return found, np.repeat(where, np.diff(first, append=len(raw)))
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, repeat
 
 import numpy as np
 
@@ -19,7 +19,7 @@ ClusterOf = Callable[[int], str]  # row -> name of its cluster
 class _Column:
     codes: SmallInts
     values: list[str] = field(default_factory=list)
-    index: dict[str, int] = field(default_factory=dict)
+    index: dict[str | None, int] = field(default_factory=dict)
 
     def code(self, value: str | None) -> int:
         if value is None:
@@ -61,10 +61,12 @@ class LabelColumns:
         found = self._columns.get((key, scoped))
         if found is not None or not self._nodes_with[key]:
             return found
-        made = self._columns[key, scoped] = _Column(np.full(len(nodes), ABSENT, dtype=np.int32))
-        for row, node in enumerate(nodes):
-            if node is not None:
-                made.codes[row] = made.code(self._text(row, node.labels.get(key), scoped))
+        told = [None if node is None else node.labels.get(key) for node in nodes]
+        texts = [self._text(row, one, scoped) for row, one in enumerate(told)] if scoped else told
+        values = [text for text in dict.fromkeys(texts) if text is not None]
+        index: dict[str | None, int] = {text: code for code, text in enumerate(values)}
+        codes = np.fromiter(map(index.get, texts, repeat(ABSENT)), dtype=np.int32, count=len(texts))
+        made = self._columns[key, scoped] = _Column(codes, values, index)
         return made
 
     def _text(self, row: int, value: str | None, scoped: bool) -> str | None:

@@ -131,6 +131,10 @@ class Area:
         if counted is None:
             return fleet.affinity.count_in(self.pods, self.level)
         by_row = fleet.affinity.count_in(self.pods, HOST_LEVEL)[counted]
+        if self.level == HOST_LEVEL:  # every row is a domain of its own: memory that is not written costs nothing
+            alone = np.zeros(len(self.present), dtype=np.int64)
+            alone[self.domain[counted]] = by_row
+            return alone
         found = np.bincount(self.domain[counted], weights=by_row, minlength=len(self.present))
         counts: Ints = found.astype(np.int64)
         return counts

@@ -1,6 +1,5 @@
 """Observer and executor of a cluster as two processes: what goes on when the core hears of one of them alone."""
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -42,7 +41,7 @@ def test_where_the_observer_is_away_statuses_go_on_and_nothing_else_does(situati
 
 @pytest.mark.parametrize("situation", [seen(PENDING), seen(REMOTE, DELEGATE), seen(CLAIMED, decided=True)])
 def test_where_the_executor_of_its_cluster_is_away_nothing_is_asked_for_a_pod(situation: ObservedState) -> None:
-    assert next_step(replace(situation, mute=frozenset(("east",)))).step is Step.NOTHING
+    assert next_step(msgspec.structs.replace(situation, mute=frozenset(("east",)))).step is Step.NOTHING
     assert next_step(situation).step is not Step.NOTHING
 
 

@@ -1,10 +1,10 @@
 """The delegate protocol: every situation has one next step."""
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from dispatcher.model.names import proxy_node_name
 from dispatcher.model.pod import Claim, Pod
