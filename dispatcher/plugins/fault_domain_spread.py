@@ -166,6 +166,11 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         counted = _counted(hard, fleet), _counted(soft, fleet)
         return _Ground(pod, *counted, weights, strict, as_empty=self._defaulting == APP)
 
+    def state_after_first(self, placed: Placed, fleet: FleetView) -> _Ground | None:
+        """App defaults speak of an app once it has a pod."""
+        rules = self._own_rules(placed.pod) if self._defaulting == APP else ()
+        return self._ground(placed, rules, fleet) if rules else None
+
     def _alone(self, pod: Pod, fleet: FleetView) -> bool:
         """Whether App defaults find no other pod of its app; if one comes, the pods of the class are judged anew."""
         if self._defaulting != APP or pod.spread:

@@ -124,6 +124,23 @@ class EquivalenceClass(Selector):
                 refused = evaluator.pre_filter(placed)
         return refused
 
+    def foresee(self, silent: Sequence[PluginEvaluator], placed: Placed) -> bool:
+        """Judge as those will who are silent until a pod of the class is placed; False if one of them cannot tell.
+
+        Only a batch may look at the class then: if it books nothing, `unforesee` has to follow.
+        """
+        if not all(one.foresee(placed) for one in silent):
+            return False
+        self._select_active()
+        self._collect_explainers()
+        self._context = None
+        return True
+
+    def unforesee(self, silent: Sequence[PluginEvaluator]) -> None:
+        """No pod was placed: the next refresh asks these anew."""
+        for one in silent:
+            one.known = False
+
     def _select_active(self) -> bool:
         """Sort those who have something to say; True if all rows are due for it: others judge rows than did."""
         part = self._static
