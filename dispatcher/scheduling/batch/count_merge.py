@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dispatcher.model.pod import PodId
-from dispatcher.scheduling.batch.buckets import BucketLayout, PluginRules, bucket_layout_of
+from dispatcher.scheduling.batch.buckets import BucketLayout, PluginRules
+from dispatcher.scheduling.batch.fresh_layouts import layout_of
 from dispatcher.scheduling.batch.leading_rows import leading_rows
 from dispatcher.scheduling.batch.merge_compiled import MERGE
 from dispatcher.scheduling.batch.merge_record import MergeHistory
@@ -51,7 +52,7 @@ def count_merge_of(eq_class: EquivalenceClass, kinds: Sequence[Placed], count: i
     first = kinds[0]
     try:
         plugin_rules = _rules_of(eq_class, first)
-        layout = bucket_layout_of(eq_class, plugin_rules, count) if plugin_rules else None
+        layout = layout_of(eq_class, plugin_rules, count) if plugin_rules else None
         if layout is None:
             return None
         count = min(count, max(_LEAST_TRACED, _MOST_TRACED // len(layout.all_buckets.members)))
@@ -126,7 +127,8 @@ class CountMerge(BatchSelector):
         """Decide as many pods as can be known in advance; returns how many."""
         layout, going_on = self._layout, True
         for bucket in range(min(layout.used, max(_FEW, self._count // 8))):  # each would stop the merge once
-            layout.after(bucket)
+            if layout.all_buckets.after[bucket] < 0:
+                layout.after(bucket)
         self._normalize_shared()
         if len(self._candidates.row) <= 2 * self._count + _SOON:  # all at once: the first pod would stop the merge
             with suppress(PluginError):  # it is met again there
@@ -267,7 +269,7 @@ class _Best(NamedTuple):
 
 def _candidates_of(eq_class: EquivalenceClass, layout: BucketLayout, count: int) -> _Best:
     """The best rows of each bucket, in order, as its heap; where the candidates of each begin, and the last end."""
-    buckets, size, ranks = layout.all_buckets, layout.used, eq_class.fleet.rank
+    buckets, size, ranks = layout.all_buckets, layout.begun, eq_class.fleet.rank
     found, starts = leading_rows(layout, eq_class.rows, ranks, count)
     first, held = starts[:-1], np.diff(starts)
     buckets.fresh[:size], buckets.root[:size] = held, np.where(held > 0, first, _UNKNOWN)
