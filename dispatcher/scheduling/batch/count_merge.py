@@ -113,7 +113,9 @@ class CountMerge(BatchSelector):
         self._asked = [one for one in eq_class.evaluators if one.role.scope is AnswerScope.ROW and not one.skipped]
         self._at = 0  # pods decided and booked
         self._candidates, starts = best
-        self._bucket_of = np.repeat(np.arange(len(starts) - 1), np.diff(starts))  # of a candidate without a pod yet
+        self._bucket_of = np.repeat(
+            np.arange(len(starts) - 1), starts[1:] - starts[:-1]
+        )  # of a candidate without a pod yet
         self._renormalizes = any(len(column.values) > 1 for column in eq_class.normalizing)
         self._progress = np.asarray([0, count, self._renormalizes], dtype=np.int64)
         self._trace = _blank(count, len(plugin_rules), len(layout.all_buckets.members))
@@ -126,7 +128,7 @@ class CountMerge(BatchSelector):
     def _run(self) -> int:
         """Decide as many pods as can be known in advance; returns how many."""
         layout, going_on = self._layout, True
-        for bucket in range(min(layout.used, max(_FEW, self._count // 8))):  # each would stop the merge once
+        for bucket in range(min(layout.begun, max(_FEW, self._count // 8))):  # each would stop the merge once
             if layout.all_buckets.after[bucket] < 0:
                 layout.after(bucket)
         self._normalize_shared()
@@ -271,7 +273,7 @@ def _candidates_of(eq_class: EquivalenceClass, layout: BucketLayout, count: int)
     """The best rows of each bucket, in order, as its heap; where the candidates of each begin, and the last end."""
     buckets, size, ranks = layout.all_buckets, layout.begun, eq_class.fleet.rank
     found, starts = leading_rows(layout, eq_class.rows, ranks, count)
-    first, held = starts[:-1], np.diff(starts)
+    first, held = starts[:-1], starts[1:] - starts[:-1]
     buckets.fresh[:size], buckets.root[:size] = held, np.where(held > 0, first, _UNKNOWN)
     buckets.complete[:size] = (held == buckets.members[:size]) | (held > count)
     blank = np.full(len(found), _UNKNOWN, dtype=np.int64)

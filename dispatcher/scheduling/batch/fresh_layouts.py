@@ -8,6 +8,8 @@ weights begin with the very same buckets, and take a copy.
 from collections.abc import Hashable
 from typing import Any
 
+import numpy as np
+
 from dispatcher.scheduling.batch.buckets import BucketLayout, PluginRules, bucket_layout_of
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 
@@ -21,7 +23,7 @@ def layout_of(eq_class: EquivalenceClass, plugin_rules: PluginRules, count: int)
     if rows.feasible < rows.evaluated or any(said.refusals for _, said in plugin_rules):
         return bucket_layout_of(eq_class, plugin_rules, count)
     terms = [term for _, said in plugin_rules for term in said.score_terms]
-    if any(term.domain_count.counts.any() for term in terms):
+    if any(np.count_nonzero(term.domain_count.counts) for term in terms):
         return bucket_layout_of(eq_class, plugin_rules, count)
     known, shape = eq_class.partitions.kept_beside(), _shape_of(eq_class, plugin_rules, count)
     found = known.get(shape)
@@ -29,7 +31,7 @@ def layout_of(eq_class: EquivalenceClass, plugin_rules: PluginRules, count: int)
         layout = bucket_layout_of(eq_class, plugin_rules, count)
         if layout is None or layout.sorting.leading:
             return layout
-        for bucket in range(min(layout.used, _MADE_AHEAD)):
+        for bucket in range(min(layout.begun, _MADE_AHEAD)):
             layout.after(bucket)
         if len(known) >= _MOST_KEPT:
             known.clear()

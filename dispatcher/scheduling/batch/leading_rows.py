@@ -100,7 +100,8 @@ def _one_by_one(layout: BucketLayout, of: ClassRows, ranks: Ints, depth: Ints) -
 
 
 def _starts(sizes: Ints | list[int]) -> Ints:
-    starts: Ints = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    starts = np.zeros(len(sizes) + 1, dtype=np.int64)
+    np.add.accumulate(sizes, out=starts[1:])
     return starts
 
 

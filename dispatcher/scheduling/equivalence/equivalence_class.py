@@ -157,6 +157,15 @@ class EquivalenceClass(Selector):
         scored = [one for one in everybody if one.role.score_at is not None]
         self.scored = sorted(scored, key=_score_at)
         self._names = tuple([one.role.name for one in self.scored]), tuple([one.role.weight for one in self.scored])
+        if others:
+            self._use_rows(everybody, row_scoped)
+        self.groups = self._fleet_scoped = self.group_scores = None
+        return others
+
+    def _use_rows(
+        self, everybody: Sequence[StaticColumn | PluginEvaluator], row_scoped: Sequence[PluginEvaluator]
+    ) -> None:
+        part = self._static
         filters = [
             one for one in everybody if one.role.filter_at is not None and one not in part.static_filters.columns
         ]
@@ -165,8 +174,6 @@ class EquivalenceClass(Selector):
         self.rows.use(
             part.static_filters, filters, points, [one for one in row_scoped if one.role.score_at is not None]
         )
-        self.groups = self._fleet_scoped = self.group_scores = None
-        return others
 
     def _answer(self, placed: Placed, rows: RowList | None, *, flipped: bool, cross_row: bool) -> None:
         if cross_row:
