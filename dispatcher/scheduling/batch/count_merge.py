@@ -134,7 +134,7 @@ class CountMerge(BatchSelector):
         self._normalize_shared()
         if len(self._candidates.row) <= 2 * self._count + _SOON:  # all at once: the first pod would stop the merge
             with suppress(PluginError):  # it is met again there
-                self._look_ahead(0)
+                self._look_ahead(np.argsort(self._candidates.row))
         while going_on:
             views = layout.buckets_in_use, layout.counts, layout.rules_in_use, layout.plugins_in_use
             status = MERGE.fast(*views, self._candidates, self._trace, self._progress)
@@ -156,7 +156,7 @@ class CountMerge(BatchSelector):
             self._foresee()
             return known
         try:
-            self._look_ahead(int(self._trace.candidate[at, 0]))
+            self._look_ahead(self._with_soon(int(self._trace.candidate[at, 0])))
         except PluginError:
             return False  # the next pod will meet the error itself
         return True
@@ -189,12 +189,15 @@ class CountMerge(BatchSelector):
             normals.append(normal)
         self._record.normal_history.append((int(self._progress[AT]), normals))
 
-    def _look_ahead(self, candidate: int) -> None:
-        """Ask for the next candidate of a row, and of rows that may soon be chosen, as if each had one more pod."""
-        candidates, fleet, placed = self._candidates, self._fleet, self._placed
+    def _with_soon(self, candidate: int) -> Ints:
+        """This one and those that may soon be chosen, by row."""
         due = self._soon()
         due = due if (due == candidate).any() else np.append(due, candidate)
-        due = due[np.argsort(candidates.row[due])]
+        return due[np.argsort(self._candidates.row[due])]
+
+    def _look_ahead(self, due: Ints) -> None:
+        """Ask for the next candidates of the rows of these, by row, as if each had one more pod."""
+        candidates, fleet, placed = self._candidates, self._fleet, self._placed
         rows, more = candidates.row[due], candidates.taken[due] + 1
         fleet.suppose(rows, placed, more)
         try:
