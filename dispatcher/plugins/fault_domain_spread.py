@@ -162,19 +162,26 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         strict = bool(pod.spread) or self._defaulting == LIST
         hard = self._areas([rule for rule in rules if rule.hard], placed, fleet, strict=True)
         soft = self._areas([rule for rule in rules if not rule.hard], placed, fleet, strict=strict)
-        weights = tuple(_weight(int(np.count_nonzero(area.present))) for area in soft)
+        weights = tuple([_weight(area.domains.size) for area in soft])
         counted = _counted(hard, fleet), _counted(soft, fleet)
         return _Ground(pod, *counted, weights, strict, as_empty=self._defaulting == APP)
+
+    def state_after_first(self, placed: Placed, fleet: FleetView) -> _Ground | None:
+        """App defaults speak of an app once it has a pod."""
+        rules = self._own_rules(placed.pod) if self._defaulting == APP else ()
+        return self._ground(placed, rules, fleet) if rules else None
 
     def _alone(self, pod: Pod, fleet: FleetView) -> bool:
         """Whether App defaults find no other pod of its app; if one comes, the pods of the class are judged anew."""
         if self._defaulting != APP or pod.spread:
             return False
-        return not fleet.topology.count_matching(pod, None, CLUSTER_LEVEL).any()
+        return not np.count_nonzero(fleet.topology.count_matching(pod, None, CLUSTER_LEVEL))
 
     def _areas(
         self, rules: Sequence[SpreadConstraint], placed: Placed, fleet: FleetView, *, strict: bool
     ) -> tuple[Area, ...]:
+        if not rules:
+            return ()
         pod, open_ = placed.pod, _open_rows(placed, fleet)
         levels = tuple([topology_key(rule.key, pod) for rule in rules]) if strict else ()
         key, found = selection_key(pod), list[Area]()

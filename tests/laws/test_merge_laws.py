@@ -19,7 +19,7 @@ from dispatcher.model.node import PREFER_NO_SCHEDULE
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.batch import bucket_sorting
 from dispatcher.scheduling.batch import leading_rows as leading_module
-from dispatcher.scheduling.batch.buckets import BucketLayout
+from dispatcher.scheduling.batch.buckets import BucketLayout, bucket_layout_of
 from dispatcher.scheduling.batch.count_merge import count_merge_of
 from dispatcher.scheduling.batch.leading_rows import leading_rows
 from dispatcher.scheduling.batch.merge_compiled import MERGE
@@ -27,6 +27,7 @@ from dispatcher.scheduling.equivalence import leaders
 from dispatcher.scheduling.equivalence.best_rows import best_rows
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.class_rows import ClassRows
+from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Placed, Plugin, Profile, kernels
 from dispatcher.scheduling.framework.points import Plan
@@ -217,6 +218,60 @@ def test_a_journal_prints_each_record_byte_for_byte(script: list[tuple[Any, ...]
         assert list(journal_lines(path)) == [msgspec.json.encode(one.record()) + b"\n" for one in decisions]
 
 
+@st.composite
+def new_apps(draw: st.DrawFn) -> list[tuple[Any, ...]]:
+    """Pods of apps that have none yet and no constraints of their own, some of them apps that differ in name alone."""
+    script = draw(st.lists(nodes(), max_size=3))
+    for app in draw(st.lists(st.sampled_from("abcdefgh"), min_size=2, max_size=6)):
+        one = pod("p").labels(app=app).cpu(draw(st.sampled_from(("50m", "100m", "300m"))))
+        script.append(("pods", one.placed(draw(clusters)), draw(st.sampled_from((3, 5, 6, 12, 20)))))
+    return script
+
+
+@pytest.mark.usefixtures("compiled")
+@lawful
+@given(script=new_apps())
+def test_pods_of_new_apps_that_are_decided_together_are_recorded_as_one_by_one(script: list[tuple[Any, ...]]) -> None:
+    kernels.compile_all()
+    merged = records(script, batched=True)
+    kernels.use_numpy()
+    assert records(script, batched=False) == merged
+
+
+@pytest.mark.usefixtures("compiled")
+def test_the_first_pod_of_a_new_app_is_booked_with_those_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels.compile_all()
+    booked, assume_all = list[int](), FleetState.assume_all
+
+    def noted(self: FleetState, newcomers: Any, rows: Any) -> None:
+        booked.append(len(rows))
+        assume_all(self, newcomers, rows)
+
+    monkeypatch.setattr(FleetState, "assume_all", noted)
+    pair = begin(Alone, batched=True)
+    for app in "uv":
+        pair.pods(pod().labels(app=app).cpu("100m").placed("a"), 6)
+    assert booked == [6, 6]
+
+
+@pytest.mark.usefixtures("compiled")
+def test_batches_of_new_apps_begin_with_copies_of_the_same_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels.compile_all()
+    made = list[int]()
+
+    def noted(eq_class: Any, rules: Any, count: int) -> Any:
+        made.append(count)
+        return bucket_layout_of(eq_class, rules, count)
+
+    monkeypatch.setattr("dispatcher.scheduling.batch.fresh_layouts.bucket_layout_of", noted)
+    pair = begin(Alone, batched=True)
+    for app in "uvw":
+        pair.pods(pod().labels(app=app).cpu("50m").placed("a"), 6)
+    pair.node("a", node("n9").cpu("2").labels(zone="new").build())
+    pair.pods(pod().labels(app="x").cpu("50m").placed("a"), 6)
+    assert made == [6, 6]  # the first of all, and the first after a node came
+
+
 @pytest.mark.parametrize("profile", [affinity.ALONE, DEFAULT_PROFILE], ids=["alone", "among all policies"])
 @pytest.mark.usefixtures("compiled")
 @lawful
@@ -280,7 +335,7 @@ class Sorted:
     """As much of a layout as is asked for here."""
 
     sorting: Any
-    used: int
+    begun: int
     all_buckets: Any
 
 

@@ -7,7 +7,7 @@ Made afresh for each batch, out of the class's rows and the counts as they stand
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,10 +39,12 @@ PluginRules = Sequence[tuple[PluginEvaluator, CountRules]]
 class BucketLayout:
     """Which rows are in which bucket (`sorting`), and all about the buckets for the kernel.
 
-    `used`: how many buckets there are by now; the arrays in `all_buckets` have room for more.
+    `begun`: how many buckets hold rows at the beginning; `used`: how many there are by now; the arrays in `all_buckets`
+    have room for more.
     """
 
     sorting: BucketSorting
+    begun: int
     used: int
     counts: Counts
     rules: Rules
@@ -70,6 +72,20 @@ class BucketLayout:
     def rules_in_use(self) -> Rules:
         """The rules, with the buckets in use."""
         return self.rules._replace(present=self.rules.present[: self.used])
+
+    def copy(self) -> "BucketLayout":
+        """Another one for a batch of its own; without rules, which a merge changes as well."""
+        plugins = self.plugins
+        changing = ("raw", "normal", "cost", "ends", "size")
+        return replace(
+            self,
+            counts=Counts(*[one.copy() for one in self.counts]),
+            plugins=plugins._replace(**{name: getattr(plugins, name).copy() for name in changing}),
+            all_buckets=Buckets(*[one.copy() for one in self.all_buckets]),
+            bucket_of_key=dict(self.bucket_of_key),
+            bucket_keys=list(self.bucket_keys),
+            shared=[one.copy() for one in self.shared],
+        )
 
     def after(self, bucket: int) -> bool:
         """Find, or make, the bucket that a row of `bucket` comes to with one more pod; False if there is no room.
@@ -139,6 +155,7 @@ def bucket_layout_of(eq_class: EquivalenceClass, plugin_rules: PluginRules, coun
     present = _presence(rules, codes, room, len(keys))
     layout = BucketLayout(
         sorting,
+        len(keys),
         len(keys),
         counts._replace(histogram=_histograms(rules, count)),
         _rules(plugin_rules, domain_counts, present),

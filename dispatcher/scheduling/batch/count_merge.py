@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dispatcher.model.pod import PodId
-from dispatcher.scheduling.batch.buckets import BucketLayout, PluginRules, bucket_layout_of
+from dispatcher.scheduling.batch.buckets import BucketLayout, PluginRules
+from dispatcher.scheduling.batch.fresh_layouts import layout_of
 from dispatcher.scheduling.batch.leading_rows import leading_rows
 from dispatcher.scheduling.batch.merge_compiled import MERGE
 from dispatcher.scheduling.batch.merge_record import MergeHistory
@@ -51,7 +52,7 @@ def count_merge_of(eq_class: EquivalenceClass, kinds: Sequence[Placed], count: i
     first = kinds[0]
     try:
         plugin_rules = _rules_of(eq_class, first)
-        layout = bucket_layout_of(eq_class, plugin_rules, count) if plugin_rules else None
+        layout = layout_of(eq_class, plugin_rules, count) if plugin_rules else None
         if layout is None:
             return None
         count = min(count, max(_LEAST_TRACED, _MOST_TRACED // len(layout.all_buckets.members)))
@@ -112,7 +113,9 @@ class CountMerge(BatchSelector):
         self._asked = [one for one in eq_class.evaluators if one.role.scope is AnswerScope.ROW and not one.skipped]
         self._at = 0  # pods decided and booked
         self._candidates, starts = best
-        self._bucket_of = np.repeat(np.arange(len(starts) - 1), np.diff(starts))  # of a candidate without a pod yet
+        self._bucket_of = np.repeat(
+            np.arange(len(starts) - 1), starts[1:] - starts[:-1]
+        )  # of a candidate without a pod yet
         self._renormalizes = any(len(column.values) > 1 for column in eq_class.normalizing)
         self._progress = np.asarray([0, count, self._renormalizes], dtype=np.int64)
         self._trace = _blank(count, len(plugin_rules), len(layout.all_buckets.members))
@@ -125,13 +128,13 @@ class CountMerge(BatchSelector):
     def _run(self) -> int:
         """Decide as many pods as can be known in advance; returns how many."""
         layout, going_on = self._layout, True
-        for bucket in range(min(layout.used, max(_FEW, self._count // 8))):  # each would stop the merge once
+        for bucket in range(min(layout.begun, max(_FEW, self._count // 8))):  # each would stop the merge once
             if layout.all_buckets.after[bucket] < 0:
                 layout.after(bucket)
         self._normalize_shared()
         if len(self._candidates.row) <= 2 * self._count + _SOON:  # all at once: the first pod would stop the merge
             with suppress(PluginError):  # it is met again there
-                self._look_ahead(0)
+                self._look_ahead(np.argsort(self._candidates.row))
         while going_on:
             views = layout.buckets_in_use, layout.counts, layout.rules_in_use, layout.plugins_in_use
             status = MERGE.fast(*views, self._candidates, self._trace, self._progress)
@@ -153,7 +156,7 @@ class CountMerge(BatchSelector):
             self._foresee()
             return known
         try:
-            self._look_ahead(int(self._trace.candidate[at, 0]))
+            self._look_ahead(self._with_soon(int(self._trace.candidate[at, 0])))
         except PluginError:
             return False  # the next pod will meet the error itself
         return True
@@ -186,12 +189,15 @@ class CountMerge(BatchSelector):
             normals.append(normal)
         self._record.normal_history.append((int(self._progress[AT]), normals))
 
-    def _look_ahead(self, candidate: int) -> None:
-        """Ask for the next candidate of a row, and of rows that may soon be chosen, as if each had one more pod."""
-        candidates, fleet, placed = self._candidates, self._fleet, self._placed
+    def _with_soon(self, candidate: int) -> Ints:
+        """This one and those that may soon be chosen, by row."""
         due = self._soon()
         due = due if (due == candidate).any() else np.append(due, candidate)
-        due = due[np.argsort(candidates.row[due])]
+        return due[np.argsort(self._candidates.row[due])]
+
+    def _look_ahead(self, due: Ints) -> None:
+        """Ask for the next candidates of the rows of these, by row, as if each had one more pod."""
+        candidates, fleet, placed = self._candidates, self._fleet, self._placed
         rows, more = candidates.row[due], candidates.taken[due] + 1
         fleet.suppose(rows, placed, more)
         try:
@@ -268,9 +274,9 @@ class _Best(NamedTuple):
 
 def _candidates_of(eq_class: EquivalenceClass, layout: BucketLayout, count: int) -> _Best:
     """The best rows of each bucket, in order, as its heap; where the candidates of each begin, and the last end."""
-    buckets, size, ranks = layout.all_buckets, layout.used, eq_class.fleet.rank
+    buckets, size, ranks = layout.all_buckets, layout.begun, eq_class.fleet.rank
     found, starts = leading_rows(layout, eq_class.rows, ranks, count)
-    first, held = starts[:-1], np.diff(starts)
+    first, held = starts[:-1], starts[1:] - starts[:-1]
     buckets.fresh[:size], buckets.root[:size] = held, np.where(held > 0, first, _UNKNOWN)
     buckets.complete[:size] = (held == buckets.members[:size]) | (held > count)
     blank = np.full(len(found), _UNKNOWN, dtype=np.int64)

@@ -24,7 +24,7 @@ def leading_rows(layout: BucketLayout, of: ClassRows, ranks: Ints, count: int) -
     """The best rows for a batch of `count` pods, bucket by bucket, the best first; those of bucket b stand from
     `starts[b]` to `starts[b + 1]`.
     """
-    members = layout.all_buckets.members[: layout.used]
+    members = layout.all_buckets.members[: layout.begun]
     if len(members) < _MANY or fill_best_kernel.fast is None:
         depth = np.minimum(members, _depth_of(members, count))
         shallow = fill_best_kernel.fast is not None and depth.max(initial=0) <= _SHALLOW_OF_FEW
@@ -86,7 +86,7 @@ def _known(leading: Leading, depth: Ints) -> tuple[RowList, Ints] | None:
 
 def _one_by_one(layout: BucketLayout, of: ClassRows, ranks: Ints, depth: Ints) -> tuple[RowList, Ints]:
     order = np.argsort(layout.sorting.bucket_of.astype(np.int16), kind="stable")
-    ends = np.cumsum(layout.all_buckets.members[: layout.used]).tolist()
+    ends = np.cumsum(layout.all_buckets.members[: layout.begun]).tolist()
     some = _FEW_FEASIBLE * len(layout.sorting.rows) < len(ranks)
     chosen = []
     for first, last, most in zip([0, *ends], ends, depth.tolist(), strict=False):
@@ -99,7 +99,8 @@ def _one_by_one(layout: BucketLayout, of: ClassRows, ranks: Ints, depth: Ints) -
 
 
 def _starts(sizes: Ints | list[int]) -> Ints:
-    starts: Ints = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    starts = np.zeros(len(sizes) + 1, dtype=np.int64)
+    np.add.accumulate(sizes, out=starts[1:])
     return starts
 
 

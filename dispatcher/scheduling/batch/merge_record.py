@@ -109,8 +109,8 @@ class MergeHistory:
         """[pods] feasible nodes: without those that are full by then, and those of buckets that are refused."""
         trace, taking = self._trace, self._trace.bucket[:decided, 0]
         full, codes, pods = trace.full[:decided] > 0, trace.codes[:decided], np.arange(decided)
-        feasible: Ints = self._begin.feasible - np.cumsum(full) + full
-        if codes.any():
+        feasible: Ints = self._begin.feasible - np.add.accumulate(full, dtype=np.int64) + full
+        if len(self._members):
             moves = np.zeros(codes.shape, dtype=np.int64)
             moves[pods, taking] -= 1
             moves[pods[~full], self._after[taking[~full]]] += 1

@@ -15,6 +15,7 @@ from dispatcher.scheduling.batch.lookahead import lookahead_of
 from dispatcher.scheduling.cycle.booking import Booking
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
+from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator
 from dispatcher.scheduling.framework import Depends, Placed, Skip
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.points import PluginError, ReservesRows, guarded
@@ -61,11 +62,19 @@ class Batches:
             self._classes.drop(standing)  # decided alone, the pod meets the error again and says so
             return []
         hopeless = bool(self._plan.post_filters) and not eq_class.rows.feasible
-        if hopeless or eq_class.refusal is not None or self._stirs(eq_class, first):
+        if hopeless or eq_class.refusal is not None:
             return []
         items, kinds = self._alike(items)
         if len(items) < _WORTH_IT:
             return []
+        if silent := self._stirred(eq_class, first):
+            return self._from_the_first(eq_class, standing, items, kinds, silent)
+        return self._with_all(eq_class, key, standing, items, kinds)
+
+    def _with_all(
+        self, eq_class: EquivalenceClass, key: ClassKey, standing: ClassKey, items: Sequence[_Item], kinds: Kinds
+    ) -> list[Result]:
+        """Decide pods of `key`, which is `standing` now, by those who judge the class now."""
         deferred, selector = self._selector(eq_class, items, kinds)
         if selector is None:
             return []
@@ -118,12 +127,10 @@ class Batches:
             return items[:1], kinds.first(1)
         return items, kinds
 
-    def _stirs(self, eq_class: EquivalenceClass, placed: Placed) -> bool:
-        """Whether placing the pod moves a count for which a plugin skips the class now: it may speak for the next pod,
-        so looking further ahead would be in vain.
-        """
-        silent = (one for one in eq_class.evaluators if one.versions and one.skipped)
-        return any(self._fleet.moves(count, placed) for one in silent for count, _ in one.versions)
+    def _stirred(self, eq_class: EquivalenceClass, placed: Placed) -> list[PluginEvaluator]:
+        """Those who skip the class now for counts that placing the pod moves: they may speak for the next pod."""
+        silent = [one for one in eq_class.evaluators if one.versions and one.skipped]
+        return [one for one in silent if any(self._fleet.moves(count, placed) for count, _ in one.versions)]
 
     def _may_defer(self, eq_class: EquivalenceClass, items: Sequence[_Item], kinds: Kinds, *, counted: bool) -> bool:
         """Whether nobody looks at the fleet before all of `items` are decided, so that it may be written once.
@@ -181,6 +188,33 @@ class Batches:
 
     # --- deciding ----------------------------------------------------------------------------------------------------
 
+    def _from_the_first(
+        self,
+        eq_class: EquivalenceClass,
+        key: ClassKey,
+        items: Sequence[_Item],
+        kinds: Kinds,
+        silent: Sequence[PluginEvaluator],
+    ) -> list[Result]:
+        """Decide the first pod by the class as it is, and those after it as `silent` will judge them, in one go; none
+        where that is not exact, where the fleet has to be told of each, or where looking ahead for those after it would
+        not pay.
+        """
+        found = list[Result]()
+        if len(items) <= _WORTH_IT:
+            return found
+        try:
+            first = None if eq_class.fleet_explainers else eq_class.select(*items[0])
+            if isinstance(first, Decision) and eq_class.foresee(silent, items[0][1]):
+                merge = count_merge_of(eq_class, kinds.pods, len(items))
+                if merge and self._may_defer(eq_class, items, kinds, counted=True) and self._plain(eq_class, kinds):
+                    found = self._at_once(items, kinds, merge, first)
+        except PluginError:
+            self._classes.drop(key)  # decided alone, the pod meets the error again and says so
+        if not found:
+            eq_class.unforesee(silent)
+        return found
+
     def _all(
         self, eq_class: EquivalenceClass, key: ClassKey, items: Sequence[_Item], kinds: Kinds, selector: BatchSelector
     ) -> list[Result]:
@@ -188,8 +222,13 @@ class Batches:
         found = self._at_once(items, kinds, selector) if selector.selects_all() and self._plain(eq_class, kinds) else []
         return found if found or self._loud(eq_class) else self._deferred(key, items, selector)
 
-    def _at_once(self, items: Sequence[_Item], kinds: Kinds, selector: BatchSelector) -> list[Result]:
+    def _at_once(
+        self, items: Sequence[_Item], kinds: Kinds, selector: BatchSelector, first: Decision | None = None
+    ) -> list[Result]:
+        """`first`: the decision for the first pod, if it is known already; none are taken if another would be."""
         decisions = selector.select_all(items)
+        if first is not None and decisions:
+            decisions = [first, *decisions[1:]] if decisions[0].row == first.row else []
         try:
             if decisions:
                 self._books.book_all(decisions, selector.answer_of, alike=len(kinds.ats) == 1)

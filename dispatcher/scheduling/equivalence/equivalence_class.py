@@ -124,6 +124,23 @@ class EquivalenceClass(Selector):
                 refused = evaluator.pre_filter(placed)
         return refused
 
+    def foresee(self, silent: Sequence[PluginEvaluator], placed: Placed) -> bool:
+        """Judge as those will who are silent until a pod of the class is placed; False if one of them cannot tell.
+
+        Only a batch may look at the class then: if it books nothing, `unforesee` has to follow.
+        """
+        if not all(one.foresee(placed) for one in silent):
+            return False
+        self._select_active()
+        self._collect_explainers()
+        self._context = None
+        return True
+
+    def unforesee(self, silent: Sequence[PluginEvaluator]) -> None:
+        """No pod was placed: the next refresh asks these anew."""
+        for one in silent:
+            one.known = False
+
     def _select_active(self) -> bool:
         """Sort those who have something to say; True if all rows are due for it: others judge rows than did."""
         part = self._static
@@ -140,6 +157,15 @@ class EquivalenceClass(Selector):
         scored = [one for one in everybody if one.role.score_at is not None]
         self.scored = sorted(scored, key=_score_at)
         self._names = tuple([one.role.name for one in self.scored]), tuple([one.role.weight for one in self.scored])
+        if others:
+            self._use_rows(everybody, row_scoped)
+        self.groups = self._fleet_scoped = self.group_scores = None
+        return others
+
+    def _use_rows(
+        self, everybody: Sequence[StaticColumn | PluginEvaluator], row_scoped: Sequence[PluginEvaluator]
+    ) -> None:
+        part = self._static
         filters = [
             one for one in everybody if one.role.filter_at is not None and one not in part.static_filters.columns
         ]
@@ -148,8 +174,6 @@ class EquivalenceClass(Selector):
         self.rows.use(
             part.static_filters, filters, points, [one for one in row_scoped if one.role.score_at is not None]
         )
-        self.groups = self._fleet_scoped = self.group_scores = None
-        return others
 
     def _answer(self, placed: Placed, rows: RowList | None, *, flipped: bool, cross_row: bool) -> None:
         if cross_row:

@@ -12,7 +12,18 @@ from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.counts import DomainCount
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import Observed, ObservedView
-from dispatcher.scheduling.framework import Codes, Depends, Floats, Part, Placed, Plugin, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import (
+    Codes,
+    Depends,
+    DomainPlugin,
+    Floats,
+    Part,
+    Placed,
+    Plugin,
+    Refuse,
+    Rows,
+    Skip,
+)
 from dispatcher.scheduling.framework.lifecycle import PreScore
 from dispatcher.scheduling.framework.points import PluginError, guarded
 from dispatcher.scheduling.framework.roles import AnswerScope, Role
@@ -88,6 +99,17 @@ class PluginEvaluator:
             self.state = guarded(plugin, plugin.refresh, self.state, placed, self.view)
         self.nodes_at, self.score_state = fleet.changes.position, self.state
         return self.state.why if isinstance(self.state, Refuse) else None
+
+    def foresee(self, placed: Placed) -> bool:
+        """Go on as it will once a pod of the kind is placed, which it skips until then; False if it cannot tell."""
+        plugin = self.role.plugin
+        if not isinstance(plugin, DomainPlugin):
+            return False
+        state = guarded(plugin, plugin.state_after_first, placed, self.view)
+        if state is not None:
+            self.state = self.score_state = state
+            self.record_dependencies()
+        return state is not None
 
     def _looked_aside(self) -> bool:
         """Whether the clock or the objects that it looked at have moved since."""

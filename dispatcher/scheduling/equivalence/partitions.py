@@ -1,7 +1,7 @@
 """Rows sorted into groups whose nodes are alike in every fault domain that matters to an equivalence class."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -151,12 +151,11 @@ class Partitions:
         self._at = -1
         # The arrays are kept with what was made of them, so that no other array can come to have the same id.
         self._kept: OrderedDict[tuple[int, ...], tuple[Any, Partition | None]] = OrderedDict()
+        self._beside: dict[Hashable, Any] = {}
 
     def of(self, axes: Sequence[SmallInts]) -> Partition | None:
         """The partition by `axes` (see `partition_of`)."""
-        if self._at != self._fleet.changes.position:
-            self._kept.clear()
-            self._at = self._fleet.changes.position
+        self._forget_old()
         key = tuple(map(id, axes))
         found = self._kept.get(key)
         if found is None:
@@ -165,3 +164,14 @@ class Partitions:
                 self._kept.popitem(last=False)
             found = self._kept[key] = (tuple(axes), partition_of(axes))
         return found[1]
+
+    def kept_beside(self) -> dict[Hashable, Any]:
+        """What batches make of partitions, by names of theirs: forgotten when a node changes, too."""
+        self._forget_old()
+        return self._beside
+
+    def _forget_old(self) -> None:
+        if self._at != self._fleet.changes.position:
+            self._kept.clear()
+            self._beside.clear()
+            self._at = self._fleet.changes.position

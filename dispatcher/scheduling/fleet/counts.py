@@ -34,7 +34,7 @@ class DomainCount:
         """Add `amount` in each of `domains`, as often as it is among them."""
         known = domains[domains >= 0]
         if len(known):
-            self.counts = grown(self.counts, int(known.max()) + 1, 0)
+            self.counts = grown(self.counts, int(np.maximum.reduce(known)) + 1, 0)
             np.add.at(self.counts, known, amount)  # not by a count of each domain: there may be many more hosts
             self.version += 1
 

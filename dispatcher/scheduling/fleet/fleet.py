@@ -4,7 +4,7 @@ The single writer is the core. Each change touches the rows it is about and says
 catch up with exactly those rows. Proxy nodes are no rows: a pod behind one is entered where its delegate runs.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from types import MappingProxyType
@@ -259,8 +259,9 @@ class FleetState(DerivedReadings):
             if len(self._counts) or like.pod.pod_affinity or like.pod.pod_anti_affinity:
                 self._counts.shift_all(like, at[run], self._domains_of, 1)
                 self.terms.shift_all(like, at[run], self._domains_of, 1)
-        where, taken = np.unique(at, return_counts=True)
-        self._weigh_all(where, first, taken)
+        taken = Counter(rows)
+        where, times = (np.fromiter(one, dtype=np.int64, count=len(taken)) for one in (taken, taken.values()))
+        self._weigh_all(where, first, times)
         if first.pod.volumes:
             for occupant, row in zip(occupants, rows, strict=True):
                 self.volumes.take(row, occupant.cluster, occupant.placed.pod)

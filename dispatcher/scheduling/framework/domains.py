@@ -115,6 +115,12 @@ class DomainPlugin(Filter[S], Score[S]):
         """
         return None
 
+    def state_after_first(self, placed: Placed, fleet: FleetView) -> S | None:
+        """What PreFilter, which skips the pod now, will answer for pods of its class once one of them is placed: with
+        counts as they are, so before the first. None: it cannot be told.
+        """
+        return None
+
     def count_rules(self, state: S, placed: Placed, fleet: FleetView) -> CountRules | None:
         """The parts as rules that go on to hold as pods of the class come (see `domain_counts`); None: ask after each.
         A policy that tells them and has `explain` is BatchExplained, too: registration refuses it otherwise.

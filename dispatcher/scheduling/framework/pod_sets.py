@@ -7,6 +7,7 @@ pod was submitted; of a namespace that is not known, no label is.
 import enum
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 from dispatcher.model.labels import IN, LabelSelector
@@ -15,6 +16,7 @@ from dispatcher.model.pod import Pod, PodAffinityTerm
 T = TypeVar("T", bound=Hashable)
 
 _MOST_NAMED = 16
+_MOST_APPS = 64  # whose sets are kept
 LabelsOf = Callable[[str, str], Mapping[str, str]]  # (cluster, namespace) -> labels of that namespace
 Label = tuple[str, str]
 AppName = tuple[str, frozenset[Label]]  # namespace, app labels
@@ -74,11 +76,21 @@ def pods_beside(pod: Pod, selector: LabelSelector | None) -> PodSet:
     """The live pods of `pod`'s namespace that match `selector`; None: those of the same app."""
     if selector is not None:
         return pods_in(pod.namespace, selector)
-    name, home = ("beside", pod.namespace, selector_key(pod, None)), frozenset((pod.namespace,))
-    app = pod.app_labels
-    clue = tuple(sorted(app.items())[:1])
+    return _of_app(app_name(pod))
+
+
+@lru_cache(maxsize=_MOST_APPS)
+def _of_app(name: AppName) -> PodSet:
+    """The live pods of an app: the same set for all who ask, one after the other, for pods of it."""
+    namespace, labels = name
+    app, clue = dict(labels), tuple(sorted(labels)[:1])
     return PodSet(
-        name, lambda one, *_: one.app_labels == app, home, clue, terminating=False, app=app_name(pod) if app else None
+        ("beside", namespace, ("app", labels)),
+        lambda one, *_: one.app_labels == app,
+        frozenset((namespace,)),
+        clue,
+        terminating=False,
+        app=name if labels else None,
     )
 
 

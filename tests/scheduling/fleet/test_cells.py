@@ -6,15 +6,19 @@ import pytest
 from dispatcher.scheduling.fleet.columns import cells_at
 
 WHOLE = np.arange(30, dtype=np.int64).reshape(3, 10)
+OWN = WHOLE.copy()  # an array that is no view of another one, as columns of the fleet are
 
 
+@pytest.mark.parametrize("whole", [WHOLE, OWN], ids=["a view", "an array"])
 @pytest.mark.parametrize("rows", [[], [4], [1, 5], [6, 0, 6]])
 @pytest.mark.parametrize("columns", [0, 3])
-def test_cells_of_a_window_are_those_of_its_array(rows: list[int], columns: int) -> None:
-    window = WHOLE[:columns, :7]
+def test_cells_of_a_window_are_those_of_its_array(
+    whole: np.ndarray[tuple[int, int], np.dtype[np.int64]], rows: list[int], columns: int
+) -> None:
+    window = whole[:columns, :7]
     found = cells_at(window, np.asarray(rows, dtype=np.intp))
     assert found.tolist() == window[:, rows].tolist()
     assert found.shape == (columns, len(rows))
     assert found.dtype == window.dtype
     assert found.flags.c_contiguous
-    assert not np.shares_memory(found, WHOLE)
+    assert not np.shares_memory(found, whole)
