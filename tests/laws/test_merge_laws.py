@@ -243,9 +243,9 @@ def test_the_first_pod_of_a_new_app_is_booked_with_those_after_it(monkeypatch: p
     kernels.compile_all()
     booked, assume_all = list[int](), FleetState.assume_all
 
-    def noted(self: FleetState, newcomers: Any, rows: Any) -> None:
-        booked.append(len(rows))
-        assume_all(self, newcomers, rows)
+    def noted(self: FleetState, newcomers: Any, *how: Any, **more: Any) -> None:
+        booked.append(len(newcomers))
+        assume_all(self, newcomers, *how, **more)
 
     monkeypatch.setattr(FleetState, "assume_all", noted)
     pair = begin(Alone, batched=True)
