@@ -159,8 +159,8 @@ def explains_batches(plugin: type) -> bool:
 
 
 def lacks_explain_batch(plugin: type) -> bool:
-    """Whether a class has count rules and `explain`, and no `explain_batch` that says the same: records of batches would
-    lack it, or have what the class that it inherits from says.
+    """Whether a class has count rules and `explain`, and no `explain_batch` that says the same: records of batches
+    would lack it, or have what the class that it inherits from says.
     """
     if not issubclass(plugin, DomainPlugin) or plugin.count_rules is DomainPlugin.count_rules:
         return False
