@@ -43,6 +43,8 @@ def _of_cluster(row: Row) -> Iterator[Finding]:
     if not row["ready"]:
         text = f"no new pods go there: {row['problem'] or 'it is not ready'}"
         fix = "see the agent's log, and whether its API server answers (docs/troubleshooting.md)"
+        if "no Ray node offers" in text:
+            fix = "see the agent's log: its certificate for Ray must be of ray.nodeName (docs/connectivity.md)"
         yield Finding(row["name"], "", PROBLEM, text, fix)
     elif row["problem"]:
         yield Finding(row["name"], "", PROBLEM, row["problem"], "see the agent's log (docs/troubleshooting.md)")

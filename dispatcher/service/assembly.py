@@ -22,7 +22,7 @@ from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.service.clock import Clock
 from dispatcher.service.collectors import ServiceCollector
 from dispatcher.service.fleet_views import CoreViews
-from dispatcher.service.gateway.metrics import CertificateCollector
+from dispatcher.service.gateway.metrics import CertificateCollector, RelayCollector
 from dispatcher.service.journal import Journal
 from dispatcher.service.link import AgentLink
 from dispatcher.service.link_metrics import LinkCollector
@@ -88,7 +88,7 @@ def assemble(
         )
         service.ways = _ways(config.tracing) if term is not NOBODY else None
         service.quota_file = _quota_file(config, ledger, fleet) if term is not NOBODY else None
-        for collector in _collectors(config, service, fleet, ledger):
+        for collector in (*_collectors(config, service, fleet, ledger), RelayCollector(links)):
             service.metrics.watch(collector)
         return Dispatcher(
             service, CoreViews(core, ledger), take_policies, lambda term: lead(term, service), LoadCollector(fleet)

@@ -168,7 +168,10 @@ def require_resource(cluster: str) -> None:
 
     wanted = resource_of(cluster)
     if not any(node["Alive"] and node["Resources"].get(wanted) for node in ray.nodes()):
-        raise ValueError(f"no Ray node offers {wanted!r}: start one there with --resources='{{\"{wanted}\": 1}}'")
+        raise ValueError(
+            f"no Ray node offers {wanted!r}: its agent has not joined, and its log says why (with TLS, its certificate "
+            "must be valid for its --node-ip, `ray.nodeName` of its chart)"
+        )
 
 
 def _probe(address: str) -> None:

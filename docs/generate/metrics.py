@@ -10,7 +10,7 @@ from agents.runtime.metrics import AgentCollector, Told
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.service.collectors import LeaderCollector, ServiceCollector
-from dispatcher.service.gateway.metrics import CertificateCollector
+from dispatcher.service.gateway.metrics import CertificateCollector, RelayCollector
 from dispatcher.service.link_metrics import LinkCollector
 from dispatcher.service.load_metrics import LoadCollector
 from dispatcher.service.metrics import Metrics
@@ -35,6 +35,7 @@ def families() -> list[Metric]:
     metrics.watch(LoadCollector(FleetState()))
     metrics.watch(QuotaCollector(QuotaLedger(), FleetState()))
     metrics.watch(CertificateCollector("", ""))
+    metrics.watch(RelayCollector(()))
     metrics.watch(LeaderCollector(lambda: True))
     found = sorted(metrics.registry.collect(), key=lambda family: family.name)
     for family in found:

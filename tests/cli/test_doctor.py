@@ -20,6 +20,7 @@ from dispatcher.model.messages import SourceReport, UnreadSignal
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.gateway.authority import ensure, revoke
 from dispatcher.service.gateway.metrics import CertificateCollector
+from dispatcher.service.ray_runtime import require_resource
 from localfleet.embedded.fleet import EmbeddedFleet
 
 FRESH = {"cpu": (10, 3.0, 9.0), "memory": (10, 3.0, 9.0)}
@@ -141,6 +142,15 @@ def test_a_cluster_that_is_not_ready_and_an_agent_that_does_not_answer_are_found
     ready, silent = diagnose([a_cluster(ready=False, problem="API server: 503")], [away])
     assert ready.text == "no new pods go there: API server: 503"
     assert silent.text.startswith("its sources are not known: agent of cluster east did not answer")
+
+
+def test_an_agent_that_has_not_joined_ray_is_told_what_its_certificate_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ray.nodes", list)
+    with pytest.raises(ValueError, match="must be valid for its --node-ip") as missing:
+        require_resource("east")
+    (found,) = diagnose([a_cluster(ready=False, problem=str(missing.value))], [])
+    assert "no Ray node offers 'cluster:east'" in found.text
+    assert "ray.nodeName" in found.fix
 
 
 @pytest.fixture

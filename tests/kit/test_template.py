@@ -115,6 +115,12 @@ CLASS = (
             CLASS.format(base="DomainPlugin", body="name = 'Wild'; count_rules = explain = lambda *_: None"),
             "explain_batch is missing",
         ),
+        (
+            CLASS.format(base="FaultDomainSpread", body="name = 'Wild'; explain = lambda *_: {}").replace(
+                "class Wild", "from dispatcher.plugins.fault_domain_spread import FaultDomainSpread\nclass Wild"
+            ),
+            "explain_batch is missing",
+        ),
         (CLASS.format(base="Filter", body="pass"), "class Wild needs a name"),
         (CLASS.format(base="Filter", body="name = 'so wild'"), "'so wild' is no name for a plugin"),
         (CLASS.format(base="object", body="pass"), "needs a class that inherits Filter, Score"),
@@ -129,6 +135,7 @@ CLASS = (
         "inverse",
         "key",
         "no batch",
+        "no batch of its own",
         "no name",
         "bad name",
         "no plugin",

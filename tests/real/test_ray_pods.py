@@ -150,13 +150,13 @@ class Site:
         with self._lock:
             self.pods[name].kill(container)
 
-    def replace(self, name: str) -> None:
-        """The pod is gone, and made anew by its StatefulSet: another address, the same name and claim."""
+    def replace(self, name: str, workload: Object | None = None) -> None:
+        """The pod is gone, and made anew by its StatefulSet as it is now: another address, the same name and claim."""
         with self._lock:
             old = self.pods[name]
             old.close()
             self.network.remove(old.place)
-            self._add(old.workload, int(name.rpartition("-")[2]))
+            self._add(workload or old.workload, int(name.rpartition("-")[2]))
             self._tell()
 
     def run_pod(self, name: str) -> None:
@@ -265,15 +265,26 @@ def given_secrets(folder: Path) -> Secrets:
     }
 
 
+def release(helm: Helm, plane: ControlPlane, how: str, values: Object) -> list[Object]:
+    """helm install or upgrade of the dispatcher's chart; the objects as the release has them."""
+    where, config = ("-n", NAMESPACE), str(plane.kubeconfig)
+    helm(how, "dispatcher", str(CHARTS / "dispatcher"), *where, "-f", helm.values_file(values), KUBECONFIG=config)
+    manifest = helm("get", "manifest", "dispatcher", *where, KUBECONFIG=config)
+    return [one for one in yaml.safe_load_all(manifest) if one]
+
+
+def named(objects: list[Object], kind: str, name: str) -> Object:
+    """One of them."""
+    (found,) = [one for one in of_kind(objects, kind) if one["metadata"]["name"] == name]
+    return found
+
+
 @pytest.fixture(scope="module")
 def site(helm: Helm, control_plane: ControlPlanes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("pods")
     (plane,) = control_plane.together(PlaneSpec(CLUSTER, nodes=4, minor=selected_minor()))
     objects = installed(helm, plane, f"wss://{SERVICE}:7443")
-    where, config = ("-n", NAMESPACE), str(plane.kubeconfig)
-    helm("install", "dispatcher", str(CHARTS / "dispatcher"), *where, "-f", helm.values_file(VALUES), KUBECONFIG=config)
-    manifest = helm("get", "manifest", "dispatcher", *where, KUBECONFIG=config)
-    objects += [one for one in yaml.safe_load_all(manifest) if one]
+    objects += release(helm, plane, "install", VALUES)
     one = Site(plane, objects, given_secrets(folder), folder)
     try:
         one.open()
@@ -352,6 +363,27 @@ def test_without_the_head_pods_run_and_its_container_comes_back_to_what_it_knew(
     eventually(lambda: len(site.actors()[GATEWAYS[0]]) == 1 and site.actors() != actors, 60, site.tails)
     say(f"the head has an actor that was killed made again after {time.monotonic() - began:.1f} s")
     assert site.actors()[GATEWAYS[1]] == actors[GATEWAYS[1]]
+    site.await_gateways()
+
+
+def test_an_upgrade_that_replaces_the_heads_pod_keeps_its_claim_its_actors_and_what_runs(
+    site: Site, helm: Helm, say: Say
+) -> None:
+    actors, before = site.actors(), named(site.objects, "StatefulSet", "dispatcher-ray-head")
+    upgraded = release(helm, site.plane, "upgrade", {**VALUES, "podAnnotations": {"example.com/build": "2"}})
+    workload = named(upgraded, "StatefulSet", "dispatcher-ray-head")
+    assert workload["spec"]["template"] != before["spec"]["template"]
+    assert workload["spec"]["volumeClaimTemplates"] == before["spec"]["volumeClaimTemplates"]
+    site.replace(HEAD, workload)
+    site.run_pod("while-the-head-is-replaced")
+    began = time.monotonic()
+    site.start(HEAD, "ray-head")
+    site.up(HEAD, "ray-head")
+    say(f"an upgraded head listens at another address {time.monotonic() - began:.1f} s after its pod began")
+    site.run_pod("after-the-upgrade")
+    assert site.actors() == actors
+    os.kill(actors[GATEWAYS[0]][0], signal.SIGKILL)  # only a head that knows it has it made again
+    eventually(lambda: len(site.actors()[GATEWAYS[0]]) == 1 and site.actors() != actors, 60, site.tails)
     site.await_gateways()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from agents.runtime.outbound.relayed import MAX_BETWEEN
 from tests.relay.fake_api import Asked
-from tests.relay.world import DELEGATE, WAIT_S, World, world
+from tests.relay.world import DELEGATE, WAIT_S, World, ask, world
 
 LOGS = "/containerLogs/default/web/main"
 EXEC = "/exec/default/web/main?command=sh&command=-c&command=a%26b&input=1&output=1&tty=1"
@@ -248,3 +248,15 @@ async def test_more_streams_than_two_clusters_have_are_refused_in_words(fleet: W
 
     while (await fleet.ask(EXEC, method="POST", upgrade="SPDY/3.1")).status != 101:  # noqa: ASYNC110 - it has no event
         await asyncio.sleep(0.1)
+
+
+async def test_a_hundred_logs_are_served_as_many_in_parallel_as_two_clusters_may_have(fleet: World) -> None:
+    fleet.target.api.script = _log(b"one\n", b"two\n")  # type: ignore[assignment]
+    trust, several = fleet.trust(), asyncio.Semaphore(MAX_BETWEEN)
+
+    async def one() -> tuple[int, bytes]:
+        async with several:
+            answer = await ask(*await fleet.open(trust), LOGS, method="GET", upgrade="", extra="")
+            return answer.status, await answer.rest()
+
+    assert set(await asyncio.gather(*(one() for _ in range(100)))) == {(200, b"one\ntwo\n")}

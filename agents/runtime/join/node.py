@@ -13,22 +13,22 @@ from contextlib import contextmanager
 import structlog
 
 from agents.runtime.join.settings import JoinSettings, RayNodeSettings, WrongConfiguration
-from agents.runtime.ray_security import insecure
+from agents.runtime.ray_security import insecure, misnamed
 
 LOG = structlog.get_logger("join")
 FAREWELL_S = 8.0  # for the Ray node to end in good order
 
 
-def prepare_environment(address: str) -> None:
+def prepare_environment(address: str, node_ip: str = "") -> None:
     """What Ray reads of the environment, before it is imported; WrongConfiguration without a token, or without TLS
-    where the head at `address` is not on loopback.
+    where the head at `address` is not on loopback, or with a certificate that is not of `node_ip`.
     """
     if not (os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")):
         raise WrongConfiguration(
             "RAY_AUTH_TOKEN: is not set: whoever joins a fleet proves it with the fleet's Ray token (a Secret)"
         )
     os.environ["RAY_AUTH_MODE"] = "token"
-    if problem := insecure(address, os.environ):
+    if problem := insecure(address, os.environ) or misnamed(node_ip, os.environ):
         raise WrongConfiguration(f"{problem}; or dial in, by a section `gateway` (docs/connectivity.md)")
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"] = "0"  # the actor is stopped first: nothing is left to drain

@@ -32,7 +32,7 @@ def join(file: Path, node_ip: str = "", role: str = "") -> int:
     try:
         settings = read_settings(file, {"role": role} if role else {})
         if settings.ray:
-            prepare_environment(settings.ray.address)
+            prepare_environment(settings.ray.address, node_ip or settings.ray.node_ip)
     except WrongConfiguration as error:
         print("\n".join(f"error: {line}" for line in str(error).splitlines()), file=sys.stderr)
         return WRONG

@@ -56,6 +56,10 @@ class Connection:
         """As of Multiplexer."""
         return self._streams.urgent
 
+    def burden(self, frames: int) -> None:
+        """What came last takes as long as so many frames that bring little: the peer is read more slowly."""
+        self._streams.little += frames
+
     def drop(self, stream: int) -> bool:
         """Send nothing more of a stream; whether something was left."""
         return self._streams.drop(stream)

@@ -1,6 +1,6 @@
 """Decides queued pods: batches of one class out of the queue, decisions on their way, refusals back with reasons."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling import events
@@ -12,7 +12,9 @@ from dispatcher.scheduling.cycle.batches import Result
 from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.fleet.nominations import Nominee
+from dispatcher.scheduling.framework.points import PluginError
 from dispatcher.scheduling.queue import QueuedPod, WakeEvent
+from dispatcher.scheduling.queued import State
 from dispatcher.scheduling.quota import without_figures
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
 
@@ -61,17 +63,34 @@ class Deciding:
 
     def _results(self, items: Sequence[QueuedPod], now: float) -> list[Result]:
         """Of each, in order. Should that fail, these are tried again later: no pod is lost by a fault of ours."""
-        profiles = self._state.profiles
         try:
-            return profiles.schedule_class([(item.pod_id, item.placed) for item in items])
+            return self._state.profiles.schedule_class([(item.pod_id, item.placed) for item in items])
         except Exception:
-            for item in items:
-                if any(one.holds(item.pod_id) for one in profiles):  # decided before it failed for another
-                    profiles.forget(item.pod_id)
-                self._state.queue.retry(item, now)
+            self._put_back(items, now)
             raise
 
+    def _put_back(self, items: Iterable[QueuedPod], now: float) -> None:
+        """These were popped, and something failed: those that are neither queued again nor on their way are retried."""
+        state = self._state
+        for item in items:
+            tracked = state.tracked[item.pod_id]
+            if item.state is not State.POPPED or tracked.in_flight is not None or self.binding.holds(item.pod_id):
+                continue
+            if any(one.holds(item.pod_id) for one in state.profiles):  # decided before it failed for another
+                state.profiles.forget(item.pod_id)
+            tracked.queued = True
+            state.queue.retry(item, now)
+
     def _follow_up(self, items: Sequence[QueuedPod], results: Sequence[Result], now: float) -> None:
+        try:
+            self._follow_each(items, results, now)
+        except Exception as error:
+            self._put_back(items, now)
+            if not isinstance(error, PluginError):
+                raise
+            self._state.trouble(str(error))
+
+    def _follow_each(self, items: Sequence[QueuedPod], results: Sequence[Result], now: float) -> None:
         refused, reasons = list[tuple[QueuedPod, Unschedulable]](), frozenset[Reason]()  # for the same ones
         for item, result in zip(items, results, strict=True):
             if isinstance(result, Decision):

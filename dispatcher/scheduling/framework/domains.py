@@ -165,7 +165,9 @@ def explains_batches(plugin: type) -> bool:
 
 
 def lacks_explain_batch(plugin: type) -> bool:
-    """Whether a class has count rules and `explain`, and no `explain_batch`: no record of a batch could be made."""
+    """Whether a class has count rules and `explain`, and no `explain_batch` that says the same: records of batches
+    would lack it, or have what the class that it inherits from says.
+    """
     if not issubclass(plugin, DomainPlugin) or plugin.count_rules is DomainPlugin.count_rules:
         return False
-    return hasattr(plugin, "explain") and not hasattr(plugin, "explain_batch")
+    return hasattr(plugin, "explain") and not explains_batches(plugin)

@@ -67,13 +67,16 @@ class Served(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Collected(msgspec.Struct, array_like=True, frozen=True):
-    """To the dispatcher: answers up to number `upto`, and who is connected, if that is not state `state` any more."""
+    """To the dispatcher: answers up to number `upto`, who is connected, if that is not state `state` any more, and how
+    many streams of each cluster were refused in this life, as of Opens.
+    """
 
     boot: str
     upto: int
     answers: tuple[Answered, ...]
     state: int
     served: tuple[Served, ...] | None = None
+    refused: dict[str, int] = {}
 
 
 class Passed(msgspec.Struct, array_like=True, frozen=True):

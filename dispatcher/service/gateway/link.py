@@ -32,9 +32,17 @@ class Line(Protocol):
 class GatewayLink:
     """Calls go over the connection that serves them now. `find` says which that is for a role, or why there is none."""
 
-    def __init__(self, cluster: str, find: Callable[[str], Line | str], sealer: Sealer = NO_SIGNER) -> None:
-        """`sealer` signs here, in the leader's process: what a line is given are bytes and their seal."""
-        self.cluster = cluster
+    def __init__(
+        self,
+        cluster: str,
+        find: Callable[[str], Line | str],
+        sealer: Sealer = NO_SIGNER,
+        streams_refused: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`sealer` signs here, in the leader's process: what a line is given are bytes and their seal.
+        `streams_refused`: as of Opens, in all.
+        """
+        self.cluster, self.streams_refused = cluster, streams_refused
         self._find, self._sealer = find, sealer
         self._observer = Audience(cluster, "", "")  # as it last told
         self._told: tuple[Line, Hello] | None = None  # who the executor last said it is, over which connection

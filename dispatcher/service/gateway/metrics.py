@@ -1,13 +1,15 @@
-"""Metrics of the certificates of gateway and signing key, and of the revocation list beside whom it trusts."""
+"""Metrics of the gateway: its certificates and that of the signing key, whom it trusts, what it refused to relay."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cryptography import x509
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from dispatcher.config.certificates import list_end
+from dispatcher.service.gateway.link import GatewayLink
+from dispatcher.service.link import AgentLink
 
 
 class CertificateCollector(Collector):
@@ -39,6 +41,24 @@ class CertificateCollector(Collector):
         if (ends := list_end(self._client_ca_file)) is not None:
             lists.add_metric([], ends.timestamp())
         yield lists
+
+
+class RelayCollector(Collector):
+    """What was refused of the clusters that dial in."""
+
+    def __init__(self, links: Sequence[AgentLink]) -> None:
+        self._links = [link for link in links if isinstance(link, GatewayLink)]
+
+    def collect(self) -> Iterator[Metric]:
+        """One scrape."""
+        refused = CounterMetricFamily(
+            "global_dispatcher_relay_streams_refused",
+            "Streams (kubectl logs, exec and so on) that a cluster's agent opened faster than the gateway lets it.",
+            labels=["cluster"],
+        )
+        for link in self._links:
+            refused.add_metric([link.cluster], link.streams_refused())
+        yield refused
 
 
 def _until(file: str) -> float | None:

@@ -54,6 +54,9 @@ class _Queue:
         self._waiting = deque(left)
         return dropped
 
+    def burden(self, frames: int) -> None:
+        """Another actor has paced what its agents open."""
+
     def take(self) -> tuple[tuple[int, int, bytes], ...]:
         """The next batch."""
         found, size = [], 0

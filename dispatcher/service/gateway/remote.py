@@ -6,6 +6,7 @@ one address is enough for all. Each actor tells which clusters are connected to 
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import count
@@ -96,6 +97,7 @@ class RemoteGateway:
         self._nobody = dict.fromkeys((Named(cluster, role) for cluster in clusters for role in ROLES), _STARTING)
         self.served: dict[Named, RemoteLine | str] = {**self._nobody}
         self._known = Since(secrets.token_hex(8))
+        self.refused, self._refused_before = Counter[str](), Counter[str]()  # streams, as of Opens: in earlier lives
         self._numbers = count(1)
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
         self._calls: list[Asked] = []
@@ -169,9 +171,11 @@ class RemoteGateway:
     def _take(self, collected: Collected) -> None:
         if collected.boot != self._known.boot:
             self.served = {**self._nobody}
+            self._refused_before = self.refused
             self._drop_all(f"gateway actor {self.name} has restarted")
             log.info("gateway actor answers", actor=self.name)
         self._known = Since(self._known.session, collected.boot, collected.upto, collected.state)
+        self.refused = self._refused_before + Counter(collected.refused)
         if collected.served is not None:
             self._connected(collected.served)
         for answered in collected.answers:
@@ -248,7 +252,8 @@ class GatewaySite:
 
     def link(self, cluster: str) -> GatewayLink:
         """The dispatcher's way to a cluster's agent."""
-        return GatewayLink(cluster, lambda role: self._find(Named(cluster, role)), self._sealer)
+        refused = lambda: sum(one.refused[cluster] for one in self._gateways)  # noqa: E731
+        return GatewayLink(cluster, lambda role: self._find(Named(cluster, role)), self._sealer, refused)
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:

@@ -17,6 +17,7 @@ from agents.runtime.outbound.relayed import MAX_BETWEEN, MAX_STREAMS, priority_o
 from dispatcher.model.messages.relay import RelayOpen, decode_open, encode_relay
 from dispatcher.model.streams import Kind, Message, Priority, ProtocolError
 from dispatcher.model.streams.frames import OPENED_BY_AGENT, RELAYED, STREAM_WINDOW, amount_of
+from dispatcher.service.gateway.opens import WEIGHT, Opens
 
 _NUMBERS = 0x3FFF_FFFF
 MAX_URGENT = 256  # messages that wait before the dispatcher's orders; beyond, nothing is added for other clusters
@@ -43,6 +44,10 @@ class Sending(Protocol):
 
     def drop(self, stream: int) -> bool:
         """Send nothing more of a stream; whether something was left."""
+        ...
+
+    def burden(self, frames: int) -> None:
+        """As of Connection."""
         ...
 
 
@@ -83,6 +88,7 @@ class RelayLine:
     ) -> None:
         self.cluster, self.connection = cluster, connection
         self._find, self._objection, self._route = find, objection, route
+        self.opens: Opens | None = None  # None: as many as it likes
         self._ends: dict[int, End] = {}
         self._asking: dict[int, asyncio.Task[None]] = {}  # streams of which the way is being asked for
         self._numbers = count()
@@ -128,7 +134,10 @@ class RelayLine:
             home, wanted = self._wanted(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise ProtocolError(f"a relayed stream that cannot be read: {error}") from None
-        if self._route is None:
+        if self.opens is not None and (why := self.opens.excess()):
+            self.connection.burden(WEIGHT)
+            self._refuse(number, why)
+        elif self._route is None:
             self._splice(number, home, wanted, self._way(home, wanted))
         elif len(self._asking) + len(self._ends) >= self.most:
             self._refuse(number, _TOO_MANY)

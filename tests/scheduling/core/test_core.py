@@ -1,5 +1,6 @@
 """The core as a whole, told by single cases; its laws are in tests/laws."""
 
+import contextlib
 from collections.abc import Sequence
 
 import msgspec
@@ -15,6 +16,7 @@ from dispatcher.model.objects import AnyObject, Namespace, ObjectRef, StorageCla
 from dispatcher.model.pod import Claim, Pod, PodAffinity, PodAffinityTerm, SourceRef, Toleration
 from dispatcher.scheduling.clusters import GapError
 from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.delegation.protocol import wants_place
 from dispatcher.scheduling.events import (
@@ -29,6 +31,7 @@ from dispatcher.scheduling.events import (
     Tick,
 )
 from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework.points import PluginError
 from dispatcher.scheduling.views import explain, pods_view
 from tests.laws.cores import make_core
 
@@ -123,6 +126,36 @@ def test_pods_on_whose_batch_the_cycle_fails_are_decided_later(monkeypatch: pyte
     assert all(core.fleet.occupant(("east", f"uid-{name}")) is None for name in "ab")
     monkeypatch.setattr(Profiles, "schedule_class", decide)
     assert [bind.pod.name for bind in intents(core.handle(Tick(), 100.0), Bind)] == ["a", "b"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["a plugin's", "our own"])
+@pytest.mark.parametrize("step", ["_decided", "_park"])
+def test_pods_of_a_batch_whose_results_cannot_be_followed_are_decided_later_and_those_before_are_bound_once(
+    step: str, named: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = make_core(("east",))
+    small = msgspec.structs.replace(NODE, allocatable={"cpu": 200, "memory": 2**33, "pods": 20})
+    report(core, *(pod(name) for name in "abc"), nodes=(small,))  # c fits nowhere
+    follow, calls = getattr(Deciding, step), 0
+
+    def fails(deciding: Deciding, *about: object) -> None:
+        nonlocal calls
+        calls += 1
+        if (step, calls) != ("_decided", 1):
+            raise PluginError("Odd", "boom") if named else IndexError("a fault of the core")
+        follow(deciding, *about)
+
+    monkeypatch.setattr(Deciding, step, fails)
+    with contextlib.nullcontext() if named else pytest.raises(IndexError):
+        warned = [one.text for one in core.handle(Tick(), 1.0) if isinstance(one, OperatorWarning)]
+        assert warned == ["plugin Odd: boom"]
+    waits = ["b", "c"] if step == "_decided" else ["c"]
+    assert core.queue.counts()["backoff"] == len(waits)
+    assert [name for name in "abc" if core.fleet.occupant(("east", f"uid-{name}")) is None] == waits
+    monkeypatch.setattr(Deciding, step, follow)
+    again = intents(core.handle(Tick(), 100.0), Bind)
+    assert {bind.pod.name for bind in again} == ({"a", "b"} if not named else set(waits) - {"c"})  # type: ignore[attr-defined]
+    assert core.queue.counts()["unschedulable"] == 1
 
 
 def test_agents_are_told_of_peers_at_once_when_a_cluster_falls_silent() -> None:

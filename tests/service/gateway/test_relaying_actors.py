@@ -16,11 +16,12 @@ from dispatcher.config.sections import GatewaySection
 from dispatcher.model.messages.relay import RelayOpen, decode_open, encode_relay
 from dispatcher.model.streams import Kind
 from dispatcher.model.streams.frames import CHUNK, OPENED_BY_AGENT, RELAYED, STREAM_WINDOW
-from dispatcher.service.gateway import peers
+from dispatcher.service.gateway import opens, peers
 from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.gateway.batches import Passed, encode_any
 from dispatcher.service.gateway.exchange import Exchange
 from dispatcher.service.gateway.gateway import Gateway
+from dispatcher.service.gateway.metrics import RelayCollector
 from dispatcher.service.gateway.remote import GatewaySite
 from tests.service.fakes import FakeAgent
 from tests.service.gateway.test_actors import InProcess
@@ -39,9 +40,11 @@ class Actor(InProcess):
         self.name, self.others = name, others
         self.passed = 0  # batches that it was given by others
         self.port = 0
+        self.opens: dict[str, opens.Opens] = {}
 
     async def begin(self) -> None:
         gateway = Gateway(self.section, (EAST, WEST))
+        self.opens = gateway.opens
 
         async def pass_on(name: str, passed: bytes) -> bool:
             other = self.others[name]
@@ -200,6 +203,28 @@ async def test_one_cluster_cannot_take_all_streams_of_another(site: Site) -> Non
     again = await site.opened()
     await again.write(b"y")
     assert await again.read() == b"y"
+
+
+async def test_what_an_agent_opens_too_fast_is_refused_before_anybody_is_asked_and_counted_over_all_lives_of_an_actor(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def counted() -> float:
+        (refused,) = RelayCollector([site.site.link(EAST)]).collect()
+        return refused.samples[0].value
+
+    assert counted() == 0.0
+    monkeypatch.setattr(opens, "PER_S", 0.0)
+    site.actors["gateway-0"].opens[EAST]._left = 0.0
+    for _ in range(3):
+        assert (await site.refused()).startswith(f"cluster {EAST} opens more than")
+    assert not site.asked
+    site.actors["gateway-0"].opens[EAST]._left = 1.0
+    assert await site.refused("uid-other") == BEFORE  # and the dispatcher hears of both
+    await site.until(lambda: counted() == 3.0)
+    await site.actors["gateway-0"].kill()
+    await site.actors["gateway-0"].begin()
+    await site.until(lambda: site.site._gateways[0]._refused_before[EAST] == 3)
+    assert counted() == 3.0
 
 
 async def test_a_target_that_is_gone_ends_its_streams(site: Site) -> None:
