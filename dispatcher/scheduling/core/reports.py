@@ -27,6 +27,7 @@ from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.hints import OBJECT_EVENTS, ClusterEvent, WakeEvent
 
 _NODES_A_POD = 4  # so many nodes take as long as one pod
+_NODE_PUT = WakeEvent.NODE_ADDED | WakeEvent.NODE_CHANGED
 
 
 def _is_own(before: Pod | None, after: Pod) -> bool:
@@ -202,36 +203,38 @@ class Reports:
         self._state.queue.wake(WakeEvent.CLUSTER_CHANGED, now)
 
     def _fold_nodes(self, view: ClusterView, changes: Changes) -> Iterator[None]:
-        """Nodes that are new go into the fleet together, in the order in which they were told."""
-        fresh: list[Node] = []
+        """Real nodes that are new or others go into the fleet together, in the order in which they were told."""
+        together: list[views.Change[Node]] = []
         most = _NODES_A_POD * self._state.timing.fold_at_once
         for change in views.fold_nodes(view, changes):
-            new = change.before is None and change.after is not None and not change.after.proxy_for
-            if fresh and (not new or len(fresh) >= most):
-                yield from self._nodes_added(view.name, fresh)
-                fresh = []
-            if new and change.after is not None:
-                fresh.append(change.after)
+            before, after = change.before, change.after
+            put = after is not None and not after.proxy_for and (before is None or not before.proxy_for)
+            if together and (not put or len(together) >= most):
+                yield from self._nodes_put(view.name, together)
+                together = []
+            if put:
+                together.append(change)
             else:
                 self._node_changed(view.name, change, self._state.fleet.now)
                 yield
-        yield from self._nodes_added(view.name, fresh)
+        yield from self._nodes_put(view.name, together)
 
-    def _nodes_added(self, cluster: str, nodes: list[Node]) -> Iterator[None]:
-        self._state.fleet.put_nodes(cluster, nodes)
-        if self._state.queue.listens(WakeEvent.NODE_ADDED):
-            for node in nodes:
-                event = ClusterEvent(WakeEvent.NODE_ADDED, cluster, None, node)
-                self._state.queue.wake(event, self._state.fleet.now)
-        yield from repeat(None, len(nodes) // _NODES_A_POD)
+    def _nodes_put(self, cluster: str, changes: list[views.Change[Node]]) -> Iterator[None]:
+        state = self._state
+        state.fleet.put_nodes(cluster, [change.after for change in changes if change.after])
+        if state.queue.listens(_NODE_PUT):
+            for before, after, _ in changes:
+                kind = WakeEvent.NODE_CHANGED if before else WakeEvent.NODE_ADDED
+                state.queue.wake(ClusterEvent(kind, cluster, before, after), state.fleet.now)
+        yield from repeat(None, len(changes) // _NODES_A_POD)
 
     def _node_changed(self, cluster: str, change: views.Change[Node], now: float) -> None:
+        """One that goes, or that is a proxy node now or was one before."""
         before, after, _ = change
         self._proxy_changed(cluster, change, now)
         if after is not None and not after.proxy_for:
             self._state.fleet.put_node(cluster, after)
-            kind = WakeEvent.NODE_CHANGED if before else WakeEvent.NODE_ADDED
-            self._state.queue.wake(ClusterEvent(kind, cluster, before, after), now)
+            self._state.queue.wake(ClusterEvent(WakeEvent.NODE_CHANGED, cluster, before, after), now)
         elif before is not None and not before.proxy_for:
             self._state.fleet.remove_node(cluster, before.name)
 
