@@ -361,8 +361,8 @@ def test_nodes_that_become_others_together_do_so_as_one_by_one(
         if at:
             fleet.put_nodes("a", copies(told))
         else:
-            for one in copies(told):
-                fleet.put_node("a", one)
+            for other in copies(told):
+                fleet.put_node("a", other)
         assert set(_changed(fleet, seen)) >= {f"n{number}" for number in range(12) if before[number] != after[number]}
     single, together = fleets
     assert image(together) == image(single)

@@ -136,8 +136,8 @@ class Reports:
             self._object_changed(view.name, change, state.fleet.now)
             yield
         state.fleet.uses.put(view.name, changes.uses)
-        state.fleet.put_readings(view.name, changes.readings)
         if changes.readings:
+            state.fleet.put_readings(view.name, changes.readings)
             state.queue.wake(WakeEvent.READINGS, state.fleet.now)
             state.judge_hot(state.fleet.now)
         for pod in views.fold_pods(view, changes):
@@ -217,7 +217,8 @@ class Reports:
             else:
                 self._node_changed(view.name, change, self._state.fleet.now)
                 yield
-        yield from self._nodes_put(view.name, together)
+        if together:
+            yield from self._nodes_put(view.name, together)
 
     def _nodes_put(self, cluster: str, changes: list[views.Change[Node]]) -> Iterator[None]:
         state = self._state
