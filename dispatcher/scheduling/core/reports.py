@@ -6,7 +6,7 @@ cluster). All others only take room. What is due for a pod whose report came is 
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from itertools import islice, repeat
+from itertools import repeat
 
 from dispatcher.model.messages import Changes
 from dispatcher.model.names import CLAIM, is_ours
@@ -37,12 +37,17 @@ def _is_own(before: Pod | None, after: Pod) -> bool:
     return before is None or (before.source is None and before.scheduler_name == after.scheduler_name)
 
 
+def _take(steps: Iterator[bool], most: int | None) -> bool:
+    """So many more steps (None: all), or until one ends the part; whether none is left."""
+    return not any((ends and most is not None) or taken == most for taken, ends in enumerate(steps, 1))
+
+
 @dataclass
 class _Fold:
     """A report that is taken in part by part, and the uid and keys of its cluster before it."""
 
     changes: Changes
-    steps: Iterator[None]
+    steps: Iterator[bool]
     before: tuple[str, tuple[str, ...]]
 
 
@@ -116,25 +121,27 @@ class Reports:
         """So many more steps (None: all); after the last one the cluster is as the report says."""
         fold, view = self._folds[cluster], self._state.clusters[cluster]
         try:
-            taken = sum(1 for _ in islice(fold.steps, steps))
+            all_of_it = _take(fold.steps, steps)
         except (
             Exception
         ):  # it is asked for anew; what raised is not taken in again, so that it stops nothing but itself
             del self._folds[cluster]
             (view.uid, view.keys), view.hidden = fold.before, False
             raise
-        if taken != steps:
+        if all_of_it:
             del self._folds[cluster]
             view.hidden = False
             self._fold_health(view, fold.changes, now)
 
-    def _steps(self, view: ClusterView, changes: Changes) -> Iterator[None]:
-        """Take a report in, but for the cluster's health; yields about as often as pods are taken in."""
+    def _steps(self, view: ClusterView, changes: Changes) -> Iterator[bool]:
+        """Take a report in, but for the cluster's health; yields about as often as pods are taken in, and True before
+        what takes as long as a part.
+        """
         state = self._state
         yield from self._fold_nodes(view, changes)
         for change in views.fold_objects(state.fleet.kept, changes):
             self._object_changed(view.name, change, state.fleet.now)
-            yield
+            yield False
         state.fleet.uses.put(view.name, changes.uses)
         if changes.readings:
             state.fleet.put_readings(view.name, changes.readings)
@@ -142,10 +149,12 @@ class Reports:
             state.judge_hot(state.fleet.now)
         for pod in views.fold_pods(view, changes):
             self._pod_changed(view, pod, state.fleet.now)
-            yield
+            yield False
+        yield True
         if changes.readings:  # of nodes whose pods are counted
             state.fleet.learn_usual()
             state.fleet.learn_forecast(wanted=state.profiles.forecasts)
+            yield True
 
     def _fold_health(self, view: ClusterView, changes: Changes, now: float) -> None:
         was_ready, was_restored, opened = view.ready, view.restored, view.opens
@@ -202,7 +211,7 @@ class Reports:
         )
         self._state.queue.wake(WakeEvent.CLUSTER_CHANGED, now)
 
-    def _fold_nodes(self, view: ClusterView, changes: Changes) -> Iterator[None]:
+    def _fold_nodes(self, view: ClusterView, changes: Changes) -> Iterator[bool]:
         """Real nodes that are new or others go into the fleet together, in the order in which they were told."""
         together: list[views.Change[Node]] = []
         most = _NODES_A_POD * self._state.timing.fold_at_once
@@ -216,18 +225,18 @@ class Reports:
                 together.append(change)
             else:
                 self._node_changed(view.name, change, self._state.fleet.now)
-                yield
+                yield False
         if together:
             yield from self._nodes_put(view.name, together)
 
-    def _nodes_put(self, cluster: str, changes: list[views.Change[Node]]) -> Iterator[None]:
+    def _nodes_put(self, cluster: str, changes: list[views.Change[Node]]) -> Iterator[bool]:
         state = self._state
         state.fleet.put_nodes(cluster, [change.after for change in changes if change.after])
         if state.queue.listens(_NODE_PUT):
             for before, after, _ in changes:
                 kind = WakeEvent.NODE_CHANGED if before else WakeEvent.NODE_ADDED
                 state.queue.wake(ClusterEvent(kind, cluster, before, after), state.fleet.now)
-        yield from repeat(None, len(changes) // _NODES_A_POD)
+        yield from repeat(False, len(changes) // _NODES_A_POD)
 
     def _node_changed(self, cluster: str, change: views.Change[Node], now: float) -> None:
         """One that goes, or that is a proxy node now or was one before."""
