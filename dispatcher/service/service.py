@@ -257,7 +257,7 @@ class Service:
                 (self._inbox.append if self.core.open else self._inbox.appendleft)((rest, taken))
             elif taken is not None and not taken.done():
                 taken.set_result(done)
-            if enough():
+            if enough() or (rest is not None and self.core.open):
                 break
 
     def _rest_of(self, event: Event) -> FoldOn | None:
