@@ -30,13 +30,16 @@ class SharedLabels:
         if was == now:
             return
         for key, counts in self._counts.items():
-            if now is not None:
-                counts[now.get(key, "")] += 1
-            if was is not None:
-                value = was.get(key, "")
-                counts[value] -= 1
-                if not counts[value]:
-                    del counts[value]
+            gone = None if was is None else was.get(key, "")
+            came = None if now is None else now.get(key, "")
+            if gone == came:
+                continue
+            if came is not None:
+                counts[came] += 1
+            if gone is not None:
+                counts[gone] -= 1
+                if not counts[gone]:
+                    del counts[gone]
 
     @property
     def agreed(self) -> dict[str, str]:

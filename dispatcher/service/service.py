@@ -39,7 +39,7 @@ from dispatcher.service.obeyed_epochs import ObeyedEpochs
 from dispatcher.service.poller import Poller
 from dispatcher.service.quota_file import QuotaFile
 from dispatcher.service.term import NOBODY, Deposed, Term
-from dispatcher.service.timing import Budget, ServiceTiming, Slice
+from dispatcher.service.timing import Budget, Round, ServiceTiming, Slice
 from dispatcher.service.traces.ways import Ways
 
 log = structlog.get_logger("service")
@@ -142,6 +142,7 @@ class Service:
         self._inbox: deque[tuple[Event, asyncio.Future[bool] | None]] = deque()
         self._work = asyncio.Event()
         self._budget = Budget(self.timing.slice_s)
+        self._round, self._passed_over = Round(self.timing.slice_s), False  # the latter: what came in, for decisions
         self._tick_at = float("-inf")
         self._tick_failed = False
         self._warned_at: dict[str, float] = {}
@@ -228,9 +229,13 @@ class Service:
     async def _decide(self) -> None:
         while True:
             await self._wait_for_work()
-            self._take_in()
-            if self._tick_due():
-                self._tick()
+            # What other tasks did has held up decisions already: these first, and in the next round what has come in.
+            self._passed_over = self.core.open and self._round.late and not self._passed_over
+            if not self._passed_over:
+                self._take_in()
+            tick = self._tick_due()
+            if tick or self._round.late:
+                self._decide_some(tick=tick)
             self._work_left()
             await asyncio.sleep(0)
 
@@ -242,9 +247,9 @@ class Service:
                     await self._work.wait()
 
     def _take_in(self) -> None:
-        """Feed what has come in, for one slice of time at most; for half of one while pods wait to be decided."""
-        until = perf_counter() + self.timing.slice_s / (2 if self._active() else 1)
-        while self._inbox and perf_counter() < until:
+        """Feed what has come in: one event, and more while that leaves decisions their part of the round."""
+        enough = self._round.taking_in() if self.core.open else Slice(self.timing.slice_s)
+        while self._inbox:
             event, taken = self._inbox.popleft()
             done = self._handle(event)
             rest = self._rest_of(event)
@@ -252,6 +257,8 @@ class Service:
                 (self._inbox.append if self.core.open else self._inbox.appendleft)((rest, taken))
             elif taken is not None and not taken.done():
                 taken.set_result(done)
+            if enough() or (rest is not None and self.core.open):
+                break
 
     def _rest_of(self, event: Event) -> FoldOn | None:
         """What is still to be done for a report that was taken in only in part."""
@@ -261,16 +268,19 @@ class Service:
         return FoldOn(cluster) if cluster in self.core.folding else None
 
     def _tick_due(self) -> bool:
-        return not self._inbox or self._active() > 0 or self.clock() - self._tick_at >= self.timing.tick_s
+        return self._active() > 0 or self.clock() - self._tick_at >= self.timing.tick_s
 
-    def _tick(self) -> None:
-        """What time makes due, then decisions, for one slice of time, or one class if that takes longer."""
-        done = self._handle(Tick(None))
+    def _decide_some(self, *, tick: bool) -> None:
+        """What time makes due (`tick`), then decisions: as long as the round lasts, or one class if that is longer."""
+        done = not tick or self._handle(Tick(None))
         asked, started = min(self._active(), self._budget.pods), perf_counter()
         with self.metrics.plugin_times.round():
-            done = self._handle(Decide(self._budget.pods, Slice(self.timing.slice_s))) and done
+            done = self._handle(Decide(self._budget.pods, self._round.deciding())) and done
+        self._round.begin()
         spent = perf_counter() - started
-        self._tick_at, self._tick_failed = self.clock(), not done
+        if tick:
+            self._tick_at = self.clock()
+        self._tick_failed = not done
         decided = self.metrics.tick(spent, self.core.counters)
         self._budget.learn(asked, decided, spent, more=done and self._active() > 0)
 

@@ -8,11 +8,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dispatcher.model.labels import LabelSelector
-from dispatcher.model.names import DOMAIN_SCOPE
-from dispatcher.model.node import Reading
+from dispatcher.model.names import DOMAIN_SCOPE, RACK, ZONE
+from dispatcher.model.node import Node, Reading, Taint
 from dispatcher.model.objects import Namespace
 from dispatcher.model.pod import Pod, PodAffinityTerm
 from dispatcher.model.resources import MAX_QUANTITY
+from dispatcher.model.topology import within_cluster
 from dispatcher.scheduling.fleet.columns import _TABLE as COLUMNS
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
@@ -310,6 +311,83 @@ def test_nodes_of_a_report_enter_together_as_they_would_one_by_one(
     assert fleets[0].free_total("a") == fleets[1].free_total("a")
 
 
+OTHERS = st.builds(
+    lambda zone, rack, cpu, more, images, metrics, state: {
+        "labels": {key: value for key, value in ((ZONE, zone), (RACK, rack)) if value},
+        "allocatable": {"cpu": cpu, "pods": 9, **more},
+        "images": images,
+        "metrics": metrics,
+        "ready": state > 0,
+        "unschedulable": state > 2,
+        "taints": (Taint("t", str(state)),) if state > 1 else (),
+    },
+    st.sampled_from(("", "x", "y")),
+    st.sampled_from(("", "", "", "r")),
+    st.integers(1, 2),
+    st.sampled_from(({}, {}, {"gpu": 1})),
+    st.sampled_from(({}, {"i": 5})),
+    st.sampled_from(({}, {}, {"m": 1.0})),
+    st.integers(0, 3),
+)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    before=st.lists(OTHERS, min_size=12, max_size=12),
+    after=st.lists(OTHERS, min_size=12, max_size=12),
+    placed=st.lists(st.tuples(pods(), st.integers(0, 12)), max_size=9),
+    asked=st.booleans(),
+    racks=st.booleans(),
+)
+def test_nodes_that_become_others_together_do_so_as_one_by_one(
+    before: list[dict[str, Any]], after: list[dict[str, Any]], placed: list[Any], asked: bool, racks: bool
+) -> None:
+    """Twelve known nodes, of which none is in a rack unless there are `racks`; and one that pods came before."""
+    for one in before:
+        one["labels"] = {key: value for key, value in one["labels"].items() if racks or key != RACK}
+    fleets = FleetState(now=5.0), FleetState(now=5.0)
+    told = [Node(f"n{at}", **one) for at, one in enumerate([*after, after[0]])]
+    for at, fleet in enumerate(fleets):
+        for name in "ab":
+            fleet.set_cluster(name, ready=True, synced=True)
+            fleet.put_node(name, Node("n0", labels={ZONE: "z"}, ready=True))
+        for number, one in enumerate(before):
+            fleet.put_node("a", Node(f"n{number}", **one))
+        for number, (one, where) in enumerate(placed):
+            fleet.place(("a", f"p{number}"), one, "a", f"n{where}", assumed=False)
+        if asked:  # columns and counts are kept up to date from here on
+            image(fleet), fleet.image_sizes("i"), fleet.metric("m"), fleet.domain(within_cluster("zone"))
+        seen = fleet.changes.position
+        if at:
+            fleet.put_nodes("a", copies(told))
+        else:
+            for other in copies(told):
+                fleet.put_node("a", other)
+        assert set(_changed(fleet, seen)) >= {f"n{number}" for number in range(12) if before[number] != after[number]}
+    single, together = fleets
+    assert image(together) == image(single)
+    assert _columns(together) == _columns(single)
+    for what in (
+        lambda one: one.image_sizes("i"),
+        lambda one: repr(one.metric("m")),
+        lambda one: one.domain(within_cluster("zone")),
+    ):
+        assert list(what(together)) == list(what(single))
+    assert together.nodes_with_image("i") == single.nodes_with_image("i")
+    assert ties(together) == ties(rebuilt(together))
+
+
+def copies(told: list[Node]) -> list[Node]:
+    """Equal nodes that share nothing, as they come out of a report."""
+    return [msgspec.msgpack.decode(msgspec.msgpack.encode(one), type=Node) for one in told]
+
+
+def _changed(fleet: FleetState, seen: int) -> list[str]:
+    rows = fleet.changes.since(seen)
+    assert rows is not None
+    return [fleet.name_of(row)[1] for row in rows.tolist()]
+
+
 SHARES = st.sampled_from((None, 0.0, 0.25, 0.5, 1.5, -0.1, float("nan"), float("inf")))
 AGES = st.sampled_from((0.0, 1.0, 5.0, -3.0, float("nan"), float("inf")))
 
@@ -318,13 +396,22 @@ AGES = st.sampled_from((0.0, 1.0, 5.0, -3.0, float("nan"), float("inf")))
 def readings(draw: st.DrawFn) -> Reading:
     more = {"disk": (0.5, draw(AGES))} if draw(st.integers(0, 9)) == 0 else {}
     (cpu, memory, net), ages = draw(st.tuples(SHARES, SHARES, SHARES)), draw(st.tuples(AGES, AGES, AGES))
-    return Reading(f"n{draw(st.integers(0, 13))}", cpu, memory, net, None, None, *ages, "kubelet", more)
+    source = draw(st.sampled_from(("kubelet", "kubelet", "kubelet", "prometheus")))
+    return Reading(f"n{draw(st.integers(0, 13))}", cpu, memory, net, None, None, *ages, source, more)
 
 
 @given(
     told=st.lists(
         st.lists(readings(), min_size=9, max_size=14, unique_by=lambda one: one.node)
-        | st.lists(readings(), max_size=14),
+        | st.lists(readings(), max_size=14)
+        | st.lists(
+            readings().map(
+                lambda one: msgspec.structs.replace(one, cpu=0.5, memory=0.25, net=0.5, more={}, source="kubelet")
+            ),
+            min_size=9,
+            max_size=14,
+            unique_by=lambda one: one.node,
+        ),
         max_size=3,
     )
 )
@@ -344,3 +431,5 @@ def test_readings_of_a_report_enter_together_as_they_would_one_by_one(told: list
                     fleet.put_reading("a", one)
     assert _columns(fleets[0]) == _columns(fleets[1])
     assert fleets[0].recent.tolist() == fleets[1].recent.tolist()
+    assert repr(fleets[0].used_mean.tolist()) == repr(fleets[1].used_mean.tolist())
+    assert [fleets[0].sources_of(row) for row in range(12)] == [fleets[1].sources_of(row) for row in range(12)]

@@ -171,6 +171,35 @@ def test_most_odd_pods_are_decided_by_looking_at_few_rows(monkeypatch: pytest.Mo
     assert sum(asked) < placed * NODES / 4
 
 
+def test_a_node_that_has_just_become_far_better_than_all_others_brings_no_look_at_all_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It alone reaches the bar of the last search: no second one tells yet which rows may win beside it."""
+    asked: list[int] = []
+    ask = PrunedSearch._ask_some
+
+    def noted(self: PrunedSearch, rows: Any) -> Any:
+        asked.append(len(rows))
+        return ask(self, rows)
+
+    state = fleet(a=[node(f"n{at}").cpu(32).memory("128Gi") for at in range(6000)], now=1000.0)
+    for at in range(6000):
+        load = 0.5 + at / 20_000
+        state.put_reading("a", reading(f"n{at}", cpu=load, memory=load, net=load))
+    scheduler = Scheduler(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()), state, large=0)
+    searches = []
+    for at in range(3):
+        if at == 2:
+            for number in range(60):
+                load = 0.9 if number else 0.01
+                state.put_reading("a", reading(f"n{number}", cpu=load, memory=load, net=load))
+            monkeypatch.setattr(PrunedSearch, "_ask_some", noted)
+        placed = pod(f"p{at}").cpu("100m").labels(app=f"app-{at}").placed("a")
+        searches.append(scheduler.schedule(placed, ("a", placed.pod.uid)))
+    assert [one.node for one in searches if isinstance(one, Decision)][2] == "n0"
+    assert 1 < sum(asked) < 500
+
+
 @settings(max_examples=10, deadline=None, phases=PHASES, suppress_health_check=[FIXTURE])
 @given(
     number=seeds,

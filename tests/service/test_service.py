@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -304,6 +305,13 @@ async def test_what_even_one_decision_takes_does_not_shrink_how_much_is_decided(
     assert core.budgets[4] >= core.budgets[0]
 
 
+def work(seconds: float) -> None:
+    """Keep the CPU busy for that long: time asleep holds up no decisions."""
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
 class InParts(FakeCore):
     """The first report of a cluster takes so many parts."""
 
@@ -316,7 +324,7 @@ class InParts(FakeCore):
             self.left -= 1
             self.order.append("part")
             self.folding = (event.cluster,) if self.left else ()
-            time.sleep(FAST.slice_s)
+            work(FAST.slice_s)
         elif isinstance(event, Decide):
             self.order.append("decide")
         return super().handle(event, now)
@@ -331,6 +339,41 @@ async def test_between_two_parts_of_a_report_pods_are_decided_and_its_agent_is_a
     assert len(parts) == 5
     assert all("decide" in core.order[one:other] for one, other in pairwise(parts))
     assert agent.asked[:2] == [("", 0), ("one", 1)]
+
+
+class Noting(FakeCore):
+    """Notes in which order it was asked to decide and told that a cluster is silent."""
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        self.order.append(type(event).__name__)
+        return super().handle(event, now)
+
+
+async def test_decisions_come_first_where_other_tasks_took_so_long_that_they_are_due() -> None:
+    """As where a report was decoded."""
+    core = Noting()
+    one = service(core)
+    async with running(one):
+        await core.until(lambda: "Decide" in core.order)
+        for _ in range(3):
+            core.order.clear()
+            one.emit(ClusterSilent("east", "away"))
+            work(FAST.slice_s / 2)
+            await core.until(lambda: "ClusterSilent" in core.order)
+            assert core.order[0] in ("Tick", "Decide")
+
+
+async def test_reports_without_pods_to_decide_bring_no_ticks_of_their_own() -> None:
+    core = Noting()
+    one = service(core, timing=replace(FAST, tick_s=10.0))
+    async with running(one):
+        await core.until(lambda: core.ticks == 1)
+        for _ in range(5):
+            core.order.clear()
+            one.emit(ClusterSilent("east", "away"))
+            await core.until(lambda: "ClusterSilent" in core.order)
+            await asyncio.sleep(0)
+        assert core.ticks == 1
 
 
 class Counted(FakeAgent):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dispatcher.service.timing import Budget, Slice
+from dispatcher.service.timing import Budget, Round, Slice
 
 
 @pytest.mark.parametrize(
@@ -60,3 +60,40 @@ def test_what_a_few_decisions_take_is_granted_beyond_the_slice() -> None:
     budget.learn(4, 4, 0.04, more=False)
     budget.learn(256, 256, 0.09, more=True)
     assert budget.pods == 256
+
+
+class Clock:
+    """CPU seconds, as somebody says."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_what_comes_in_has_half_a_slice_less_what_other_tasks_took_before() -> None:
+    clock = Clock()
+    one = Round(0.05, clock)
+    clock.now = 0.01
+    enough, found = one.taking_in(), []
+    for clock.now in (0.015, 0.019, 0.023):  # another like the last would end at 0.02, 0.023, 0.027
+        found.append(enough())
+    assert found == [False, False, True]
+
+
+def test_decisions_are_due_after_an_eighth_of_a_slice_and_anew_after_they_ended() -> None:
+    clock, found = Clock(), []
+    one = Round(0.04, clock)
+    for clock.now in (0.004, 0.006):
+        found.append(one.late)
+    one.begin()
+    assert [*found, one.late] == [False, True, False]
+
+
+@pytest.mark.parametrize(("spent", "left"), [(0.01, 0.03), (0.03, 0.02), (1.0, 0.02)])
+def test_decisions_have_what_is_left_of_the_slice_and_half_of_it_at_least(spent: float, left: float) -> None:
+    clock = Clock()
+    one = Round(0.04, clock)
+    clock.now = spent
+    assert one.deciding().left == pytest.approx(left, abs=0.001)

@@ -6,7 +6,7 @@ cluster). All others only take room. What is due for a pod whose report came is 
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from itertools import islice, repeat
+from itertools import repeat
 
 from dispatcher.model.messages import Changes
 from dispatcher.model.names import CLAIM, is_ours
@@ -27,6 +27,7 @@ from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.hints import OBJECT_EVENTS, ClusterEvent, WakeEvent
 
 _NODES_A_POD = 4  # so many nodes take as long as one pod
+_NODE_PUT = WakeEvent.NODE_ADDED | WakeEvent.NODE_CHANGED
 
 
 def _is_own(before: Pod | None, after: Pod) -> bool:
@@ -36,12 +37,17 @@ def _is_own(before: Pod | None, after: Pod) -> bool:
     return before is None or (before.source is None and before.scheduler_name == after.scheduler_name)
 
 
+def _take(steps: Iterator[bool], most: int | None) -> bool:
+    """So many more steps (None: all), or until one ends the part; whether none is left."""
+    return not any((ends and most is not None) or taken == most for taken, ends in enumerate(steps, 1))
+
+
 @dataclass
 class _Fold:
     """A report that is taken in part by part, and the uid and keys of its cluster before it."""
 
     changes: Changes
-    steps: Iterator[None]
+    steps: Iterator[bool]
     before: tuple[str, tuple[str, ...]]
 
 
@@ -115,36 +121,40 @@ class Reports:
         """So many more steps (None: all); after the last one the cluster is as the report says."""
         fold, view = self._folds[cluster], self._state.clusters[cluster]
         try:
-            taken = sum(1 for _ in islice(fold.steps, steps))
+            all_of_it = _take(fold.steps, steps)
         except (
             Exception
         ):  # it is asked for anew; what raised is not taken in again, so that it stops nothing but itself
             del self._folds[cluster]
             (view.uid, view.keys), view.hidden = fold.before, False
             raise
-        if taken != steps:
+        if all_of_it:
             del self._folds[cluster]
             view.hidden = False
             self._fold_health(view, fold.changes, now)
 
-    def _steps(self, view: ClusterView, changes: Changes) -> Iterator[None]:
-        """Take a report in, but for the cluster's health; yields about as often as pods are taken in."""
+    def _steps(self, view: ClusterView, changes: Changes) -> Iterator[bool]:
+        """Take a report in, but for the cluster's health; yields about as often as pods are taken in, and True before
+        what takes as long as a part.
+        """
         state = self._state
         yield from self._fold_nodes(view, changes)
         for change in views.fold_objects(state.fleet.kept, changes):
             self._object_changed(view.name, change, state.fleet.now)
-            yield
+            yield False
         state.fleet.uses.put(view.name, changes.uses)
-        state.fleet.put_readings(view.name, changes.readings)
         if changes.readings:
+            state.fleet.put_readings(view.name, changes.readings)
             state.queue.wake(WakeEvent.READINGS, state.fleet.now)
             state.judge_hot(state.fleet.now)
         for pod in views.fold_pods(view, changes):
             self._pod_changed(view, pod, state.fleet.now)
-            yield
+            yield False
+        yield True
         if changes.readings:  # of nodes whose pods are counted
             state.fleet.learn_usual()
             state.fleet.learn_forecast(wanted=state.profiles.forecasts)
+            yield True
 
     def _fold_health(self, view: ClusterView, changes: Changes, now: float) -> None:
         was_ready, was_restored, opened = view.ready, view.restored, view.opens
@@ -201,37 +211,40 @@ class Reports:
         )
         self._state.queue.wake(WakeEvent.CLUSTER_CHANGED, now)
 
-    def _fold_nodes(self, view: ClusterView, changes: Changes) -> Iterator[None]:
-        """Nodes that are new go into the fleet together, in the order in which they were told."""
-        fresh: list[Node] = []
+    def _fold_nodes(self, view: ClusterView, changes: Changes) -> Iterator[bool]:
+        """Real nodes that are new or others go into the fleet together, in the order in which they were told."""
+        together: list[views.Change[Node]] = []
         most = _NODES_A_POD * self._state.timing.fold_at_once
         for change in views.fold_nodes(view, changes):
-            new = change.before is None and change.after is not None and not change.after.proxy_for
-            if fresh and (not new or len(fresh) >= most):
-                yield from self._nodes_added(view.name, fresh)
-                fresh = []
-            if new and change.after is not None:
-                fresh.append(change.after)
+            before, after = change.before, change.after
+            put = after is not None and not after.proxy_for and (before is None or not before.proxy_for)
+            if together and (not put or len(together) >= most):
+                yield from self._nodes_put(view.name, together)
+                together = []
+            if put:
+                together.append(change)
             else:
                 self._node_changed(view.name, change, self._state.fleet.now)
-                yield
-        yield from self._nodes_added(view.name, fresh)
+                yield False
+        if together:
+            yield from self._nodes_put(view.name, together)
 
-    def _nodes_added(self, cluster: str, nodes: list[Node]) -> Iterator[None]:
-        self._state.fleet.put_nodes(cluster, nodes)
-        if self._state.queue.listens(WakeEvent.NODE_ADDED):
-            for node in nodes:
-                event = ClusterEvent(WakeEvent.NODE_ADDED, cluster, None, node)
-                self._state.queue.wake(event, self._state.fleet.now)
-        yield from repeat(None, len(nodes) // _NODES_A_POD)
+    def _nodes_put(self, cluster: str, changes: list[views.Change[Node]]) -> Iterator[bool]:
+        state = self._state
+        state.fleet.put_nodes(cluster, [change.after for change in changes if change.after])
+        if state.queue.listens(_NODE_PUT):
+            for before, after, _ in changes:
+                kind = WakeEvent.NODE_CHANGED if before else WakeEvent.NODE_ADDED
+                state.queue.wake(ClusterEvent(kind, cluster, before, after), state.fleet.now)
+        yield from repeat(False, len(changes) // _NODES_A_POD)
 
     def _node_changed(self, cluster: str, change: views.Change[Node], now: float) -> None:
+        """One that goes, or that is a proxy node now or was one before."""
         before, after, _ = change
         self._proxy_changed(cluster, change, now)
         if after is not None and not after.proxy_for:
             self._state.fleet.put_node(cluster, after)
-            kind = WakeEvent.NODE_CHANGED if before else WakeEvent.NODE_ADDED
-            self._state.queue.wake(ClusterEvent(kind, cluster, before, after), now)
+            self._state.queue.wake(ClusterEvent(WakeEvent.NODE_CHANGED, cluster, before, after), now)
         elif before is not None and not before.proxy_for:
             self._state.fleet.remove_node(cluster, before.name)
 

@@ -38,7 +38,7 @@ class CoreTiming:
     refused_passing_s: float = 2.0
     fenced_per_s: float = 20.0
     delegate_lease_s: float = 120.0
-    fold_at_once: int = 500
+    fold_at_once: int = 200
     strangers_s: float = 60.0
     retry: Backoff = field(default_factory=Backoff)
     refused: Backoff = field(default_factory=lambda: Backoff(most_s=60.0))

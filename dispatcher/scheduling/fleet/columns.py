@@ -184,6 +184,13 @@ def cells_at(cells: NDArray[Any], rows: slice | Sequence[int] | RowList) -> NDAr
     return found
 
 
+def as_slice(rows: RowList) -> RowList | slice:
+    """The same rows as a slice if each is the one after that before it: reading and writing there copies less."""
+    first, last = int(rows[0]), int(rows[-1])
+    follow = last - first + 1 == len(rows) and bool((rows[1:] == rows[:-1] + 1).all())
+    return slice(first, last + 1) if follow else rows
+
+
 @kernel("ints ints int out_ints")
 def _add_times(rows, times, amount, column):  # type: ignore[no-untyped-def]
     """Add `amount`, so many times, on each row."""

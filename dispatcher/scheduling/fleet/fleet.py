@@ -12,16 +12,14 @@ from types import MappingProxyType
 import msgspec
 import numpy as np
 
-from dispatcher.model.node import Node, Reading
+from dispatcher.model.node import Node
 from dispatcher.model.objects import Namespace
 from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import ReasonTable
 from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.model.topology import level_of
-from dispatcher.scheduling.fleet.awaited_pods import AwaitedPods
 from dispatcher.scheduling.fleet.columns import add_times, cells_at
 from dispatcher.scheduling.fleet.counts import DomainCount, MatchCounts
-from dispatcher.scheduling.fleet.derived_readings import DerivedReadings
 from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.fleet.occupants import (
     Apps,
@@ -33,7 +31,7 @@ from dispatcher.scheduling.fleet.occupants import (
     weighs_the_same,
 )
 from dispatcher.scheduling.fleet.owner_uses import OwnerUses
-from dispatcher.scheduling.fleet.readings import SourceSets, groups_alike, take_sample, take_samples
+from dispatcher.scheduling.fleet.reading_table import ReadingTable
 from dispatcher.scheduling.fleet.selecting import DefaultSelectors
 from dispatcher.scheduling.fleet.terms import TermCounts
 from dispatcher.scheduling.fleet.usual import EVERY_S, learnt
@@ -43,20 +41,18 @@ from dispatcher.scheduling.framework.pod_sets import PodSet
 from dispatcher.scheduling.rules.requests import expected_request, nonzero_request, requested
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
-_FEW = 8  # readings, of which one by one is as fast
+_FEW = 8  # nodes, of which one by one is as fast
 _ALL_OF_IT = (1.0, 1.0)  # `usual` of CPU and memory before anything is learnt
 _CPU, _MEMORY = 0, 1  # rows of `nonzero`, `recent` and `settling`, and of the signals of these names
 
 
-class FleetState(DerivedReadings):
+class FleetState(ReadingTable):
     """What `view.ObservedView` shows to plugins. Not thread-safe: one writer, also the only reader while it writes."""
 
     def __init__(self, *, now: float = 0.0) -> None:
-        super().__init__()
+        super().__init__(now)
         self.reasons = ReasonTable()
-        self.loads = Journal()  # rows whose pods or readings changed
         self.starts = Journal()  # rows with a pod of which only the time of its start, or its priority, changed
-        self.now = now  # seconds on the core's clock
         self._counts = MatchCounts(self._namespace_labels)
         self.terms = TermCounts(self._namespace_labels)
         self._ports = Ports()
@@ -66,12 +62,10 @@ class FleetState(DerivedReadings):
         self._occupants: dict[PodId, Occupant] = {}
         self._apps = Apps()
         self._at: defaultdict[tuple[str, str], dict[PodId, Occupant]] = defaultdict(dict)
-        self._awaited = AwaitedPods(self._store)
         self._usual: Readings = np.zeros(0, dtype=np.float32)  # [signals] as `learn_usual` found it last
         self._usual_told: Sequence[float] = _ALL_OF_IT
         self._learnt_at = -np.inf
         self.uses = OwnerUses()
-        self._sources = SourceSets()
 
     # --- clusters and nodes ------------------------------------------------------------------------------------------
 
@@ -97,19 +91,42 @@ class FleetState(DerivedReadings):
         return row
 
     def put_nodes(self, cluster: str, nodes: Sequence[Node]) -> None:
-        """`put_node` for each of them, in one go for those that are new and have no pods yet. No name comes twice."""
-        home = self._cluster(cluster)
-        fresh = [node for node in nodes if node.name not in home.rows and (cluster, node.name) not in self._at]
-        if len(fresh) < len(nodes):
-            known = {node.name for node in fresh}
-            for node in nodes:
-                if node.name not in known:
-                    self.put_node(cluster, node)
+        """`put_node` for each of them, in one go for those that are known, and for new ones that have no pods yet. No
+        name comes twice.
+        """
+        home, known, fresh = self._cluster(cluster), list[tuple[int, Node]](), list[Node]()
+        for node in nodes:
+            row = home.rows.get(node.name)
+            if row is not None:
+                if self._nodes[row] != node:
+                    known.append((row, node))
+            elif (cluster, node.name) in self._at:
+                self.put_node(cluster, node)
+            else:
+                fresh.append(node)
+        if len(known) < _FEW:
+            for _, node in known:
+                self.put_node(cluster, node)
+        else:
+            self._put_known(*zip(*known, strict=True))
         for node in fresh:
             self._dicts.share_node(node)
         if fresh:
             rows = self._new_rows(home, fresh)
             self._store.usual[: len(self._usual), rows] = self._usual[:, None]
+
+    def _put_known(self, rows: Sequence[int], nodes: Sequence[Node]) -> None:
+        """These rows have other nodes now; pods of which that may change the fault domain are counted anew."""
+        at, before = np.asarray(rows, dtype=np.intp), [self._nodes[row] for row in rows]
+        for node, was in zip(nodes, before, strict=True):
+            self._dicts.share_node(node, was)
+        labels = self._labels.relabelling(at, [one.labels for one in before if one], [node.labels for node in nodes])
+        moving = [(row, self._places[row]) for row in at[labels.moving].tolist()]
+        for amount in (-1, 1):
+            if amount > 0:
+                self._write_nodes(at, nodes, labels)
+            for row, place in moving:
+                self._count(self._at.get(place, {}).values(), row, amount)
 
     def remove_node(self, cluster: str, name: str) -> None:
         """The row dies and may be used again; the pods on it stay known by name. Unknown nodes are ignored."""
@@ -123,48 +140,6 @@ class FleetState(DerivedReadings):
             occupant.unseen_cpu = occupant.unseen_memory = occupant.settles = True
         self._awaited.by_row.pop(row, None)
         self._drop_row(home, name)
-
-    def put_reading(self, cluster: str, reading: Reading) -> None:
-        """Take over what a reading knows, newest sample first come; unknown nodes are ignored.
-
-        A reading sampled at or after the time a pod was placed includes that pod, so `recent` stops counting it;
-        `settling` counts what the mean does not hold yet.
-        """
-        row = self._cluster(cluster).rows.get(reading.node)
-        if row is None:
-            return
-        told: list[str] = []
-        for name, share, age in reading.signals():
-            column = self._signal(name)
-            if column is not None:
-                take_sample(self._store, column, row, share, age, self.now)
-                told.append(name)
-        self._sources.note(self._store, row, reading, told)
-        self._awaited.read(row)
-        self.loads.append(row)
-
-    def put_readings(self, cluster: str, readings: Sequence[Reading]) -> None:
-        """`put_reading` for each of them, with one write a signal; all at once where they are of different nodes."""
-        find = self._cluster(cluster).rows.get
-        known = [(row, one) for one in readings if (row := find(one.node)) is not None]
-        twice = len({row for row, _ in known}) < len(known)  # of one node: in turn
-        for alike in [known] if twice else groups_alike(known):
-            if twice or len(alike) < _FEW or alike[0][1].more:
-                for _, one in alike:
-                    self.put_reading(cluster, one)
-            else:
-                self._put_alike([row for row, _ in alike], [one for _, one in alike])
-
-    def _put_alike(self, rows: list[int], found: Sequence[Reading]) -> None:
-        """Readings that know the same signals from the same sources, of different nodes."""
-        where = np.asarray(rows, dtype=np.intp)
-        shares = [one.cpu for one in found], [one.memory for one in found], [one.net for one in found]
-        ages = [one.cpu_age_s for one in found], [one.memory_age_s for one in found], [one.net_age_s for one in found]
-        take_samples(self._store, where, shares, ages, self.now)
-        self._sources.note_all(self._store, where, found[0])
-        for row in self._awaited.by_row.keys() & rows if self._awaited.by_row else ():
-            self._awaited.read(row)
-        self.loads.extend(rows)
 
     def learn_usual(self) -> None:
         """Learn what nodes use of what is requested (`usual.py`), once a minute at most; all rows are told."""
@@ -353,19 +328,6 @@ class FleetState(DerivedReadings):
     def occupants_on(self, cluster: str, node: str) -> Collection[Occupant]:
         """The pods placed on a node, known or not."""
         return self._at.get((cluster, node), {}).values()
-
-    def readings_of(self, row: int) -> tuple[tuple[float, float], ...]:
-        """(share, sampled at) of each signal of a row, as `signal_axis` orders them; NaN and -inf: never."""
-        return tuple(zip(self.used[:, row].tolist(), self.used_at[:, row].tolist(), strict=True))
-
-    @property
-    def source_sets(self) -> Sequence[Mapping[str, str]]:
-        """By code of the column `source_set`: signal -> who told it last. Sets never change, they only come."""
-        return self._sources.sets
-
-    def sources_of(self, row: int) -> Mapping[str, str]:
-        """Who told each signal of a row last."""
-        return self._sources.sets[self.source_set.item(row)]
 
     # --- what views show --------------------------------------------------------------------------------------------
 

@@ -8,8 +8,8 @@ from itertools import chain, repeat
 import numpy as np
 
 from dispatcher.model.node import Node
-from dispatcher.scheduling.fleet.columns import grown, read_only
-from dispatcher.scheduling.framework import SmallInts
+from dispatcher.scheduling.fleet.columns import RowList, grown, read_only
+from dispatcher.scheduling.framework import Bools, SmallInts
 
 ABSENT = -1
 ClusterOf = Callable[[int], str]  # row -> name of its cluster
@@ -29,6 +29,16 @@ class _Column:
             found = self.index[value] = len(self.values)
             self.values.append(value)
         return found
+
+
+@dataclass
+class Relabelling:
+    """What `LabelColumns.relabel` is about to write: the codes of the columns in which some of the rows differ."""
+
+    rows: RowList
+    moving: Bools  # [rows] whether a fault domain of a row may become another one
+    columns: list[tuple[_Column, SmallInts]] = field(default_factory=list)
+    came: Counter[str] = field(default_factory=Counter)  # by label key: how many more nodes have it
 
 
 class LabelColumns:
@@ -80,6 +90,35 @@ class LabelColumns:
                 del self._nodes_with[key]
         self._nodes_with.update(after.keys())
         self._write(row, after)
+
+    def relabelling(
+        self, rows: RowList, before: Sequence[Mapping[str, str]], after: Sequence[Mapping[str, str]]
+    ) -> Relabelling:
+        """What changes if the labels of these rows of one cluster, `before` now, become `after`; nothing is written."""
+        found = Relabelling(rows, np.zeros(len(rows), dtype=np.bool_))
+        for was, now in zip(before, after, strict=True):
+            if was.keys() != now.keys():
+                found.came.update(now.keys())
+                found.came.subtract(was.keys())
+        if any(more > 0 and not self._nodes_with[key] for key, more in found.came.items()):
+            found.moving[:] = True  # a column may be made of it
+        for (key, scoped), column in self._columns.items():
+            texts = [labels.get(key) for labels in after]
+            if texts != [labels.get(key) for labels in before]:
+                code_of = {text: column.code(self._text(rows[0], text, scoped)) for text in dict.fromkeys(texts)}
+                codes = np.asarray([code_of[text] for text in texts], dtype=np.int32)
+                found.moving |= codes != column.codes[rows]
+                found.columns.append((column, codes))
+        return found
+
+    def relabel(self, change: Relabelling) -> None:
+        """Write that."""
+        for column, codes in change.columns:
+            column.codes[change.rows] = codes
+        for key, more in change.came.items():
+            self._nodes_with[key] += more
+            if not self._nodes_with[key]:
+                del self._nodes_with[key]
 
     def add(self, rows: Sequence[int], nodes: Sequence[Node]) -> None:
         """Rows that had no node have these now."""

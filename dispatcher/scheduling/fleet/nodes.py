@@ -15,7 +15,7 @@ from dispatcher.model.topology import CLUSTER_LEVEL, HOST_LEVEL, label_of, level
 from dispatcher.scheduling.fleet.columns import NodeColumns, RowList, RowStore, exact_sums
 from dispatcher.scheduling.fleet.images import ImageColumns
 from dispatcher.scheduling.fleet.journal import Journal
-from dispatcher.scheduling.fleet.labels import LabelColumns
+from dispatcher.scheduling.fleet.labels import LabelColumns, Relabelling
 from dispatcher.scheduling.fleet.links import LinkTable
 from dispatcher.scheduling.fleet.metrics import MetricColumns
 from dispatcher.scheduling.fleet.objects import ClusterObjects
@@ -156,6 +156,28 @@ class NodeTable(NodeColumns):
         self._metrics.replace(row, node)
         self._total = None
         self.changes.append(row)
+
+    def _write_nodes(self, rows: RowList, nodes: Sequence[Node], labels: Relabelling) -> None:
+        """`_write_node` for many known nodes of one cluster, with one write a column. `labels`: what changes there."""
+        store, listed = self._store, rows.tolist()
+        store.ready[rows] = [node.ready for node in nodes]
+        store.unschedulable[rows] = [node.unschedulable for node in nodes]
+        store.taint_set[rows] = [self._taints(node.taints) for node in nodes]
+        self._labels.relabel(labels)
+        for row, node in zip(listed, nodes, strict=True):
+            before = self._nodes[row]
+            self._nodes[row] = node
+            if before is None or before.allocatable is not node.allocatable:
+                for resource in node.allocatable:
+                    self._column(resource)
+                amounts = [node.allocatable.get(resource, 0) for resource in self.axis.names]
+                store.allocatable[:, row] = amounts
+            if before is None or before.images is not node.images:
+                self._images.replace(row, before, node)
+            if before is None or before.metrics is not node.metrics:
+                self._metrics.replace(row, node)
+        self._total = None
+        self.changes.extend(listed)
 
     def _taints(self, taints: tuple[Taint, ...]) -> int:
         found = self._taint_index.get(taints)

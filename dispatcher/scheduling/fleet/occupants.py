@@ -198,18 +198,24 @@ class SharedDicts:
             if same is not text:
                 msgspec.structs.force_setattr(pod, field, same)
 
-    def share_node(self, node: Node) -> None:
-        """The same for a node; labels differ by the host's name, so their values are exchanged one by one."""
+    def share_node(self, node: Node, before: Node | None = None) -> None:
+        """The same for a node; labels differ by the host's name, so their values are exchanged one by one. `before`:
+        what holds what lasts already, and mostly the same.
+        """
         if len(self._kept) > self._limit:
             self._kept.clear()
+        if len(self._texts) > self._limit:
+            self._texts.clear()
         for field in _SHARED_OF_NODES:
             own: dict[str, Any] = getattr(node, field)
-            kept = self._kept.setdefault(frozenset(own.items()), own)
+            kept: dict[str, Any] | None = None if before is None else getattr(before, field)
+            if kept != own:
+                kept = self._kept.setdefault(frozenset(own.items()), own)
             if kept is not own:
                 msgspec.structs.force_setattr(node, field, kept)
-        name, labels = node.name, node.labels
+        name, labels, kept_text = node.name, node.labels, self._texts.setdefault
         for key, value in labels.items():
-            labels[key] = name if value == name else self._text(value)
+            labels[key] = name if value == name else kept_text(value, value)
 
     def _text(self, text: str) -> str:
         if len(self._texts) > self._limit:

@@ -59,24 +59,19 @@ def left_to_settle(placed_at: float, sampled_at: float) -> float:
 
 
 def take_samples(
-    store: RowStore,
-    rows: RowList,
-    shares: Sequence[Sequence[float | None]],
-    ages: Sequence[Sequence[float]],
-    now: float,
+    store: RowStore, rows: RowList | slice, shares: Sequence[Array], ages: Sequence[Array], now: float
 ) -> None:
-    """`take_sample` of the first signals, for different rows: [signals, rows] shares (None: unknown) and ages."""
-    share = np.stack([np.asarray(one, dtype=np.float64) for one in shares])
-    age = np.stack([np.asarray(one, dtype=np.float64) for one in ages])
+    """`take_sample` of the first signals, for different rows: [signals, rows] shares (NaN: unknown) and ages."""
+    share, age = np.stack(shares), np.stack(ages)
     sampled_at = now - np.maximum(age, 0.0)
     first = slice(0, len(share))
-    before = store.used_at[first, rows]
+    before = store.used_at[first, rows].copy()  # of a slice it is a window
     news = np.isfinite(share) & (share >= 0.0) & np.isfinite(age) & (sampled_at >= before)
     share = np.where(news, np.minimum(share, 1.0), store.used[first, rows])
     store.used[first, rows] = share
-    store.used_at[first, rows] = np.where(news, sampled_at, before)
+    store.used_at[first, rows] = sampled_at = np.where(news, sampled_at, before)
     mean = store.used_mean[first, rows]
-    left = _left_of(before, np.where(news, sampled_at, before))
+    left = _left_of(before, sampled_at)
     since = np.where(np.isfinite(before), mean, share)
     store.used_mean[first, rows] = np.where(news, share + (since - share) * left, mean)
     if len(store.used_variance):
@@ -84,7 +79,7 @@ def take_samples(
         store.used_variance[first, rows] = np.where(news, moved(variance, share, since, left), variance)
 
 
-def groups_alike(known: Sequence[tuple[int, Reading]]) -> Iterable[Sequence[tuple[int, Reading]]]:
+def groups_alike(known: Iterable[tuple[int, Reading]]) -> Iterable[Sequence[tuple[int, Reading]]]:
     """(row, reading) grouped by which signals are known and who told them; mostly all are one group."""
     groups: dict[Hashable, list[tuple[int, Reading]]] = {}
     for pair in known:
@@ -124,13 +119,13 @@ class SourceSets:
         if code:
             self._settled[code] = now
 
-    def note_all(self, store: RowStore, rows: RowList, like: Reading) -> None:
+    def note_all(self, store: RowStore, rows: RowList | slice, like: Reading) -> None:
         """`note` for all of these rows, of which the readings were told as this one is."""
         told = {signal: like.source_of(signal) for signal, _, _ in like.signals()}
-        before = store.source_set[rows]
+        before = store.source_set[rows].copy()
         for code in dict.fromkeys(before.tolist()):
             if (now := self.code(code, told)) != code:
-                store.source_set[rows[before == code]] = now
+                store.source_set[rows] = np.where(before == code, now, store.source_set[rows])
 
     def code(self, before: int, told: Mapping[str, str]) -> int:
         """The code of a row that had `before`, and is now `told` these signals by these sources."""

@@ -145,6 +145,11 @@ class _Found:
         return at if self.rows is None else self.rows.item(at)
 
 
+def _second(found: _Found) -> float:
+    """The total of the second best row."""
+    return found.totals.item(found.best[1]) if found.best[1] >= 0 else INFEASIBLE
+
+
 class PrunedSearch(Selector):
     """The search for one pod: `evaluators` are its row-scoped plugins; `domains`: what rests on clusters alone, and its
     policies by fault domain.
@@ -273,21 +278,23 @@ class PrunedSearch(Selector):
         loose = loose[np.append(refused, -1)[np.searchsorted(refused, loose)] != loose]
         most = max(_FIRST * 2, self._fleet.n // _MOST_SHARE)
         usual, bounds.usual = bounds.usual, None
-        bar = row_bounds.enough(_FIRST) if usual is None else row_bounds.top - usual
+        few = row_bounds.enough(_FIRST)
+        bar = few if usual is None else max(few, row_bounds.top - usual)
         rows = row_bounds.between(bar, np.inf, most)
-        if rows is None and usual is not None:
-            bar = row_bounds.enough(_FIRST)
-            rows = row_bounds.between(bar, np.inf, most)
         if rows is None:
             return None
         found = self._ask_some(np.sort(np.concatenate([rows, loose])) if len(loose) else rows)
-        second = found.totals.item(found.best[1]) if found.best[1] >= 0 else INFEASIBLE
-        if second < bar:
-            rest = row_bounds.between(second, bar, most)
-            if rest is None:
-                return None
-            if len(rest):
-                found = self._joined(found, self._ask_some(rest))
+        # Where hardly any row reaches the bar, a few more come first: a poor second is reached by very many.
+        for lower in (few, INFEASIBLE):
+            low = max(_second(found), lower)
+            if low < bar:
+                rest = row_bounds.between(low, bar, most)
+                if rest is None:
+                    return None
+                if len(rest):
+                    found = self._joined(found, self._ask_some(rest))
+                bar = low
+        second = _second(found)
         if INFEASIBLE < second < row_bounds.top:
             bounds.usual = row_bounds.top - second
         return found

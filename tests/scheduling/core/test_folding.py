@@ -7,7 +7,7 @@ import pytest
 
 from dispatcher.model.messages import Bind, Changes
 from dispatcher.model.names import SCHEDULER_NAME
-from dispatcher.model.node import Node
+from dispatcher.model.node import Node, Reading
 from dispatcher.model.pod import Pod
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
 from dispatcher.scheduling.core.reports import Reports
@@ -21,6 +21,7 @@ from dispatcher.scheduling.events import (
     SendPeers,
     Tick,
 )
+from dispatcher.scheduling.fleet.fleet import FleetState
 from tests.laws.cores import make_core
 
 
@@ -86,6 +87,18 @@ def test_a_ready_cluster_is_taken_in_at_once_however_large() -> None:
     core.handle(report("west", nodes=40, pods=60), 3.0)
     assert not core.folding
     assert len(core.clusters["west"].pods) == 60
+
+
+def test_what_is_learnt_of_readings_is_a_part_of_its_own() -> None:
+    core = make_core(("east", "west"), timing=CoreTiming(fold_at_once=10))
+    told = tuple(Reading(f"n{at}", 0.5, 0.5, 0.5) for at in range(8))
+    core.handle(report("west", nodes=8, pods=15, readings=told), 1.0)
+    view, learnt = core.clusters["west"], []
+    with patch.object(FleetState, "learn_usual", autospec=True, side_effect=lambda fleet: learnt.append(view.ready)):
+        while not learnt:
+            before = len(view.pods)
+            core.handle(FoldOn("west"), 1.0)
+    assert (before, len(view.pods), view.ready, set(core.folding)) == (15, 15, False, {"west"})
 
 
 def test_a_cluster_that_falls_silent_meanwhile_is_taken_in_and_then_silent() -> None:
