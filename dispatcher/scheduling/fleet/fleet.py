@@ -144,12 +144,11 @@ class FleetState(DerivedReadings):
         self.loads.append(row)
 
     def put_readings(self, cluster: str, readings: Sequence[Reading]) -> None:
-        """`put_reading` for each of them, with one write a signal; all at once where they are of different nodes."""
+        """`put_reading` for each of them, with one write a signal; the second and later ones of a node in turn."""
         find = self._cluster(cluster).rows.get
         known = [(row, one) for one in readings if (row := find(one.node)) is not None]
-        twice = len({row for row, _ in known}) < len(known)  # of one node: in turn
-        for alike in [known] if twice else groups_alike(known):
-            if twice or len(alike) < _FEW or alike[0][1].more:
+        for alike in groups_alike(known):
+            if len(alike) < _FEW or alike[0][1].more:
                 for _, one in alike:
                     self.put_reading(cluster, one)
             else:
