@@ -400,6 +400,15 @@ def readings(draw: st.DrawFn) -> Reading:
     return Reading(f"n{draw(st.integers(0, 13))}", cpu, memory, net, None, None, *ages, source, more)
 
 
+@st.composite
+def alike_readings(draw: st.DrawFn) -> Reading:
+    """Of the same signals from the same source: those of different nodes enter together."""
+    ages = draw(st.tuples(AGES, AGES, AGES))
+    return Reading(
+        f"n{draw(st.integers(0, 13))}", draw(st.sampled_from((0.0, 0.5))), 0.25, None, None, None, *ages, "x"
+    )
+
+
 @given(
     told=st.lists(
         st.lists(readings(), min_size=9, max_size=14, unique_by=lambda one: one.node)
@@ -411,7 +420,8 @@ def readings(draw: st.DrawFn) -> Reading:
             min_size=9,
             max_size=14,
             unique_by=lambda one: one.node,
-        ),
+        )
+        | st.lists(alike_readings(), min_size=12, max_size=20),
         max_size=3,
     )
 )

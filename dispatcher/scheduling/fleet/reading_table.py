@@ -47,15 +47,17 @@ class ReadingTable(DerivedReadings):
         self.loads.append(row)
 
     def put_readings(self, cluster: str, readings: Sequence[Reading]) -> None:
-        """`put_reading` for each of them, with one write a signal; all at once where they are of different nodes."""
+        """`put_reading` for each of them, with one write a signal; the second and later ones of a node in turn."""
         rows = list(map(self._cluster(cluster).rows.get, map(_node_of, readings)))
         known = [row for row in rows if row is not None]
         if len(known) < len(rows):
             readings = [one for row, one in zip(rows, readings, strict=True) if row is not None]
-        if len(known) < _FEW or len(set(known)) < len(known):  # or of one node: in turn
+        if len(known) < _FEW:
             for one in readings:
                 self.put_reading(cluster, one)
-        elif not self._put_like_first(np.asarray(known, dtype=np.intp), readings):
+            return
+        apart = len(set(known)) == len(known)
+        if not (apart and self._put_like_first(np.asarray(known, dtype=np.intp), readings)):
             self._put_by_group(cluster, known, readings)
 
     def _put_like_first(self, rows: RowList, readings: Sequence[Reading]) -> bool:

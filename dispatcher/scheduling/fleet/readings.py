@@ -80,10 +80,17 @@ def take_samples(
 
 
 def groups_alike(known: Iterable[tuple[int, Reading]]) -> Iterable[Sequence[tuple[int, Reading]]]:
-    """(row, reading) grouped by which signals are known and who told them; mostly all are one group."""
+    """(row, reading) grouped by which signals are known and who told them; mostly all are one group. Of a row, only the
+    first is in these: the others follow, each by itself, in turn.
+    """
     groups: dict[Hashable, list[tuple[int, Reading]]] = {}
+    seen, later = set[int](), list[list[tuple[int, Reading]]]()
     for pair in known:
-        one = pair[1]
+        row, one = pair
+        if row in seen:
+            later.append([pair])
+            continue
+        seen.add(row)
         told_by = frozenset(one.sources.items()) if one.sources else None
         key = (one.source, one.cpu is None, one.memory is None, one.net is None, told_by, not one.more)
         group = groups.get(key)
@@ -91,7 +98,7 @@ def groups_alike(known: Iterable[tuple[int, Reading]]) -> Iterable[Sequence[tupl
             groups[key] = [pair]
         else:
             group.append(pair)
-    return groups.values()
+    return [*groups.values(), *later]
 
 
 class SourceSets:
