@@ -6,6 +6,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -157,3 +158,21 @@ async def test_a_header_that_is_no_utf_8_goes_on_as_it_is() -> None:
         async with switched(api, api.at("pods", "echo-1", "exec"), "GET", given) as (head, _, _):
             assert head.startswith("HTTP/1.1 101 ")
     assert asked.asked[0][2]["x-forwarded-for"] == "\udcff, 127.0.0.1"
+
+
+async def test_a_client_that_speaks_before_the_switch_and_goes_is_missed() -> None:
+    """aiohttp takes no more of a long body than it has room for, until somebody reads it."""
+    long = SPDY | {"Content-Length": "9999999", "Authorization": f"Bearer {TOKEN}", "Host": "x"}
+    async with serving() as (api, _), kubelet() as (port, asked), running_at(api, "echo-1", port):
+        lines = [
+            f"POST {api.at('pods', 'echo-1', 'exec')} HTTP/1.1",
+            *(f"{name}: {long[name]}" for name in long),
+            "",
+            "",
+        ]
+        address = urlsplit(api.url)
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        writer.write("\r\n".join(lines).encode() + bytes(5_000_000))
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+        writer.transport.abort()
+        await asyncio.wait_for(asked.ended.wait(), WAIT_S)

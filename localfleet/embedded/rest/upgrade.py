@@ -125,4 +125,5 @@ def _taken_over(request: web.Request) -> tuple[asyncio.StreamReader, asyncio.Str
     protocol = _Taken(reader, request.protocol)
     transport.set_protocol(protocol)
     protocol.connection_made(transport)
+    transport.resume_reading()  # aiohttp has paused it, if a body came before the answer
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
