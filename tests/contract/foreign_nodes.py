@@ -6,6 +6,17 @@ from typing import Any
 
 from tests.contract.client import Api, Body, pod
 
+NO_ADDRESSES = [
+    "127.0.0.1/x",
+    "127.0.0.1?x=",
+    "127.0.0.1#",
+    "u:p@127.0.0.1",
+    "a" * 64 + ".invalid",
+    "a..b",
+    "[::1]",
+    "a\0b",
+]
+
 
 @asynccontextmanager
 async def running_at(api: Api, name: str, port: int, **node_meta: Any) -> AsyncIterator[str]:

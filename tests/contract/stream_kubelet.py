@@ -20,8 +20,18 @@ WEBSOCKET = {
 SPDY = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1", "X-Stream-Protocol-Version": "v4.channel.k8s.io"}
 
 
+# by kind of pod: what is sent to one who is then left to wait
+STARTS = {
+    "silent": b"",
+    "follow": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nso far\r\n",
+    "endless": b"HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nso far\r\n",
+}
+
+
 class Kubelet:
-    """Answers by the name of the pod: `echo-...` switches and echoes, `says-CODE` refuses in its own words."""
+    """Answers by the name of the pod: `echo-...` switches and echoes, `says-CODE` refuses in its own words; `cut-...`
+    breaks off, and `silent-...`, `follow-...` and `endless-...` leave their client waiting.
+    """
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, dict[str, str]]] = []  # method, target, headers
@@ -29,12 +39,21 @@ class Kubelet:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, asyncio.IncompleteReadError):
-            head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+            head = (await reader.readuntil(b"\r\n\r\n")).decode(errors="surrogateescape").split("\r\n")
             method, target, _ = head[0].split(" ")
             headers = {name.lower(): value.strip() for name, _, value in (one.partition(":") for one in head[1:])}
+            if target == "/metrics/resource":  # which API servers ask for again and again, as they please
+                writer.close()
+                return
             self.asked.append((method, target, headers))
             kind, _, how = urlsplit(target).path.split("/")[3].partition("-")
-            if kind == "says":
+            if kind in STARTS:
+                writer.write(STARTS[kind])
+                while await reader.read(65536):
+                    pass
+            elif kind == "cut":
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nso far")
+            elif kind == "says":
                 body = b"what it says"
                 lines = [f"HTTP/1.1 {how} Told", "X-Own: kept", f"Content-Length: {len(body)}", "", ""]
                 writer.write("\r\n".join(lines).encode() + body)
@@ -79,7 +98,7 @@ async def switched(
     reader, writer = await asyncio.open_connection(host, port, ssl=api.session.connector._ssl or None)  # type: ignore[union-attr]
     given = {**headers, "Host": f"{host}:{port}", **api.session.headers}
     lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items()), "", ""]
-    writer.write("\r\n".join(lines).encode())
+    writer.write("\r\n".join(lines).encode(errors="surrogateescape"))
     try:
         yield (await reader.readuntil(b"\r\n\r\n")).decode(), reader, writer
     finally:

@@ -3,15 +3,16 @@
 import json
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 import trustme
 from aiohttp import web
 
+from tests.contract import stream_kubelet
 from tests.contract.client import Api
-from tests.contract.foreign_nodes import running_at
+from tests.contract.foreign_nodes import NO_ADDRESSES, running_at
 
 SAID = 'what it "says"'
 _ON_SERVER = f"an error on the server ({json.dumps(SAID)}) has prevented the request from succeeding"
@@ -43,6 +44,13 @@ async def kubelet() -> AsyncIterator[tuple[int, list[str]]]:
         code = int(request.match_info["pod"].rpartition("-")[2])
         return web.Response(status=code, text="a line\n" if code == 200 else SAID)
 
+    async with answering(answer) as port:
+        yield port, asked
+
+
+@asynccontextmanager
+async def answering(answer: Callable[[web.Request], Awaitable[web.Response]]) -> AsyncIterator[int]:
+    """The port of a kubelet whose logs are so answered."""
     app = web.Application()
     app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", answer)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -52,7 +60,7 @@ async def kubelet() -> AsyncIterator[tuple[int, list[str]]]:
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
     await site.start()
     try:
-        yield runner.addresses[0][1], asked
+        yield runner.addresses[0][1]
     finally:
         await runner.cleanup()
 
@@ -94,3 +102,35 @@ async def test_a_kubelet_that_is_away_is_an_error_without_a_reason(api: Api) -> 
     url = f"https://127.0.0.1:{port}/containerLogs/{api.namespace}/web-200/main"
     assert (told.status, told.body.get("reason", "")) == (500, "")
     assert told.message.startswith(f'Get "{url}": ')
+
+
+async def test_a_log_that_breaks_off_is_told_as_far_as_it_came(api: Api) -> None:
+    async with stream_kubelet.kubelet() as (port, _), running_at(api, "cut-1", port):
+        told = await api.get(api.at("pods", "cut-1", "log"))
+    assert (told.status, told.body) == (200, "so far")
+
+
+async def test_a_kubelet_sends_nobody_elsewhere(api: Api) -> None:
+    async def elsewhere(_: web.Request) -> web.Response:
+        raise web.HTTPFound("https://127.0.0.1:1/other")
+
+    async with answering(elsewhere) as port, running_at(api, "web", port):
+        told = await api.get(api.at("pods", "web", "log"))
+    assert (told.status, told.message) == (500, 'Get "https://127.0.0.1:1/other": redirects forbidden')
+
+
+@pytest.mark.parametrize("address", NO_ADDRESSES)
+async def test_an_address_is_no_part_of_a_url(api: Api, address: str) -> None:
+    async with stream_kubelet.kubelet() as (port, kubelet), running_at(api, "says-500", port) as node:
+        known = {"addresses": [{"type": "InternalIP", "address": address}]}
+        await api.change("nodes", f"{node}/status", {"status": known})
+        told = await stream_kubelet.ask(api, api.at("pods", "says-500", "log"))
+    assert (told.status, told.reason, kubelet.asked) == (500, "", [])
+
+
+@pytest.mark.parametrize("verb", ["log", "exec"])
+async def test_a_port_that_is_none_is_an_error(api: Api, verb: str) -> None:
+    async with running_at(api, "web", 70_000):
+        told = await stream_kubelet.ask(api, api.at("pods", "web", verb))
+    assert (told.status, told.reason) == (500, "")
+    assert told.message.endswith("dial tcp: address 70000: invalid port")

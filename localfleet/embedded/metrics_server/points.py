@@ -12,6 +12,8 @@ from localfleet.embedded.usage import Usage
 
 _FRESH_S = 10.0  # a container that is younger tells no rate since its start
 _CPU, _MEMORY, _STARTED = "cpu_usage_seconds_total", "memory_working_set_bytes", "start_time_seconds"
+_MOST = 2.0**63  # what no amount reaches; a sample that does, or is negative or no number, counts as not told
+_MOST_AT = 253_402_300_800.0  # the year 10000
 _NODE = ("", "", "")
 Key = tuple[str, str]  # namespace, name
 
@@ -64,9 +66,13 @@ def _samples(text: str, now: float) -> Iterator[tuple[str, tuple[str, str, str],
             what, _, kind = sample.name.partition("_")
             if what not in ("container", "node") or kind not in (_CPU, _MEMORY, _STARTED):
                 continue
+            value = float(sample.value)
+            at = float(sample.timestamp) if sample.timestamp is not None else now
+            if not (0 <= value < _MOST and 0 <= at < _MOST_AT):  # nor NaN
+                continue
             labels = sample.labels
             of = (labels["namespace"], labels["pod"], labels["container"]) if what == "container" else _NODE
-            yield kind, of, float(sample.value), float(sample.timestamp) if sample.timestamp is not None else now
+            yield kind, of, value, at
 
 
 def _point(told: dict[str, tuple[float, float]]) -> Point | None:

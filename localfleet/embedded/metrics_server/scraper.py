@@ -18,6 +18,7 @@ from localfleet.embedded.rest.location import kubelet_of
 _PAGE = "/metrics/resource"
 _PAGE_ANNOTATION = "metrics.k8s.io/resource-metrics-path"
 _MOST_WAIT_S = 10.0
+_MOST_BYTES = 16 * 2**20  # some 30,000 containers
 _LOG = logging.getLogger(__name__)
 
 
@@ -55,12 +56,24 @@ class Scraper:
         name, now = node["metadata"]["name"], self._clock()
         try:
             path = annotations_of(node).get(_PAGE_ANNOTATION) or _PAGE
-            url = URL(f"https://{kubelet_of(node).authority}").with_path(path)
+            kubelet = kubelet_of(node)
+            url = URL.build(scheme="https", host=kubelet.address, port=kubelet.port, path=path)
             asked = session.get(url, ssl=self._context(), raise_for_status=True, allow_redirects=False)
             async with asked as answer:
-                return read_page(await answer.text(), name, now)
+                page = await _text(answer)
+                return await asyncio.to_thread(read_page, page, name, now)  # of some megabytes it takes seconds
         except (ApiError, aiohttp.ClientError, TimeoutError) as error:
             _LOG.info("node %s does not tell what its pods use: %s", name, error)
         except Exception as error:  # whatever a page holds, the others count
             _LOG.warning("node %s does not tell what its pods use: %s", name, error)
         return Batch({}, {})
+
+
+async def _text(answer: aiohttp.ClientResponse) -> str:
+    """ValueError: it is too long, or no text."""
+    found = bytearray()
+    async for data in answer.content.iter_any():
+        found += data
+        if len(found) > _MOST_BYTES:
+            raise ValueError(f"its page is longer than {_MOST_BYTES} bytes")
+    return found.decode()

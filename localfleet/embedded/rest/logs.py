@@ -6,7 +6,7 @@ from aiohttp import web
 
 from localfleet.embedded.api import Api
 from localfleet.embedded.apiserver.status import ApiError, Object, bad_request
-from localfleet.embedded.rest.kubelet_client import KubeletClient
+from localfleet.embedded.rest import kubelet_log
 from localfleet.embedded.rest.location import container_of, kubelet_of, node_of
 
 _LOOK_S = 0.3
@@ -28,7 +28,7 @@ async def serve(request: web.Request, api: Api, namespace: str, name: str) -> we
     kubelet = kubelet_of(node)
     if node["status"].get("declaredFeatures"):  # kubelets of this process say nothing of their features
         log = (namespace, name, container)
-        return await KubeletClient(api.kubelet_credentials()).passed_on(request, kubelet, log, query)
+        return await kubelet_log.passed_on(request, kubelet, log, query, api.kubelet_credentials())
     _started(pod, container)
     follow = query.pop("follow", "") in ("true", "1")
     text = api.log_source(pod, container, query)

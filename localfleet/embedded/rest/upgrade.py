@@ -5,19 +5,18 @@ it came; the end of either side is the end of the other.
 """
 
 import asyncio
-import os
-import socket
 import ssl
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import h11
 from aiohttp import web
 
-from agents.kube.pipe import Pipe, TlsPipe
+from agents.kube.pipe import Pipe
 from localfleet.embedded.apiserver.status import unexplained
+from localfleet.embedded.rest.kubelet_wire import FAILURES, Head, KubeletWire, copied, dialled, while_there
 from localfleet.embedded.rest.location import Kubelet
 
-_CONNECT_S, _ANSWER_S = 10.0, 60.0
+_ANSWER_S = 60.0
 _READ = 64 * 1024
 _OURS = frozenset((b"authorization", b"content-length", b"transfer-encoding", b"x-forwarded-for"))  # not passed on
 _SWITCHING, _REFUSED = 101, 400
@@ -30,96 +29,50 @@ def is_upgrade(request: web.Request) -> bool:
 
 async def passed_on(request: web.Request, kubelet: Kubelet, target: str, context: ssl.SSLContext) -> web.StreamResponse:
     """The kubelet's answer; it has ended when this returns, if the connection was upgraded. ApiError 500."""
-    pipe = await _dialled(kubelet, context)
     try:
-        wire = h11.Connection(h11.CLIENT)
+        wire = await dialled(kubelet, context)
+    except ConnectionError as error:
+        raise unexplained(f"error dialing backend: {error}") from None
+    with closing(wire.pipe):
         try:
-            await pipe.write((wire.send(_asked(request, target)) or b"") + (wire.send(h11.EndOfMessage()) or b""))
             async with asyncio.timeout(_ANSWER_S):
-                head = await _next(wire, pipe)
-        except (OSError, EOFError, h11.ProtocolError) as error:
+                head = await while_there(request, wire.ask(_asked(request, target)))
+        except FAILURES as error:
             raise unexplained(str(error) or "i/o timeout") from None
-        if isinstance(head, h11.InformationalResponse) and head.status_code == _SWITCHING:
-            return await _switched(request, head, wire.trailing_data[0], pipe)
-        if not isinstance(head, h11.Response):
-            raise unexplained("malformed HTTP response")
+        if head.status_code == _SWITCHING:
+            return await _switched(request, head, wire)
         if head.status_code < _REFUSED:
             raise unexplained(f"invalid upgrade response: status code {head.status_code}")
-        return await _refused(head, wire, pipe)
-    finally:
-        pipe.close()
-
-
-async def _dialled(kubelet: Kubelet, context: ssl.SSLContext) -> TlsPipe:
-    try:
-        async with asyncio.timeout(_CONNECT_S):
-            pipe = TlsPipe(*await asyncio.open_connection(*kubelet), context, kubelet.address)
-            try:
-                await pipe.handshake()
-            except BaseException:
-                pipe.abort()
-                raise
-    except OSError as error:
-        raise unexplained(f"error dialing backend: {_told(error, kubelet)}") from None
-    return pipe
-
-
-def _told(error: OSError, kubelet: Kubelet) -> str:
-    """As Go says it, where that is known."""
-    if isinstance(error, ssl.SSLError):
-        return "EOF" if isinstance(error, ssl.SSLEOFError) else f"tls: {error.reason}"
-    if isinstance(error, socket.gaierror):
-        return f"dial tcp: lookup {kubelet.address}: no such host"
-    why = f"connect: {os.strerror(error.errno).lower()}" if error.errno else "i/o timeout"
-    return f"dial tcp {kubelet.authority}: {why}"
+        return await while_there(request, copied(request, _refusal(head), wire.body()))
 
 
 def _asked(request: web.Request, target: str) -> h11.Request:
+    """ProtocolError: the client's headers are no HTTP."""
     headers = [(name, value) for name, value in request.raw_headers if name.lower() not in _OURS]
     came_by = [*request.headers.getall("X-Forwarded-For", []), request.remote or ""]
-    headers.append((b"X-Forwarded-For", ", ".join(filter(None, came_by)).encode()))
+    headers.append((b"X-Forwarded-For", ", ".join(filter(None, came_by)).encode(errors="surrogateescape")))
     if request.method == "POST":
         headers.append((b"Content-Length", b"0"))
     return h11.Request(method=request.method, target=target, headers=headers)
 
 
-async def _next(wire: h11.Connection, pipe: TlsPipe) -> object:
-    """The next event. OSError; EOFError: the kubelet ended without a word; ProtocolError: what it said is no HTTP."""
-    while (event := wire.next_event()) is h11.NEED_DATA:
-        try:
-            data = await pipe.read()
-        except ssl.SSLEOFError:  # cut, and not ended
-            data = b""
-        if not data and wire.their_state is h11.SEND_RESPONSE:
-            raise EOFError("unexpected EOF")
-        wire.receive_data(data)
-    return event
-
-
-async def _refused(head: h11.Response, wire: h11.Connection, pipe: TlsPipe) -> web.Response:
-    """As it came, but for how its length is told."""
-    body = b""
-    with suppress(OSError, h11.ProtocolError):
-        async with asyncio.timeout(_CONNECT_S):
-            while isinstance(event := await _next(wire, pipe), h11.Data):
-                body += event.data
-    response = web.Response(status=head.status_code, body=body)
+def _refusal(head: Head) -> web.StreamResponse:
+    """Its head as it came, but for how its length is told."""
+    response = web.StreamResponse(status=head.status_code, reason=head.reason.decode("latin-1"))
     for name, value in head.headers:
-        if name not in (b"content-length", b"transfer-encoding", b"connection"):
-            response.headers[name.decode()] = value.decode("latin-1")
+        if name not in (b"transfer-encoding", b"connection"):
+            response.headers.add(name.decode(), value.decode("latin-1"))
     response.force_close()
     return response
 
 
-async def _switched(
-    request: web.Request, head: h11.InformationalResponse, first: bytes, pipe: TlsPipe
-) -> web.StreamResponse:
+async def _switched(request: web.Request, head: Head, wire: KubeletWire) -> web.StreamResponse:
     reader, writer = _taken_over(request)
     lines = [b"HTTP/1.1 101 " + head.reason, *(name + b": " + value for name, value in head.headers.raw_items())]
-    writer.write(b"\r\n".join([*lines, b"", first]))
+    writer.write(b"\r\n".join([*lines, b"", wire.after_switch]))
     ways = {
-        asyncio.create_task(_to_client(pipe, writer)),
-        asyncio.create_task(to_kubelet(reader, pipe)),
+        asyncio.create_task(_to_client(wire.pipe, writer)),
+        asyncio.create_task(to_kubelet(reader, wire.pipe)),
     }
     try:
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
@@ -131,7 +84,7 @@ async def _switched(
     return web.Response()  # nobody hears it: the connection is closed
 
 
-async def _to_client(pipe: TlsPipe, writer: asyncio.StreamWriter) -> None:
+async def _to_client(pipe: Pipe, writer: asyncio.StreamWriter) -> None:
     with suppress(OSError):
         while data := await pipe.read():
             writer.write(data)
@@ -172,4 +125,5 @@ def _taken_over(request: web.Request) -> tuple[asyncio.StreamReader, asyncio.Str
     protocol = _Taken(reader, request.protocol)
     transport.set_protocol(protocol)
     protocol.connection_made(transport)
+    transport.resume_reading()  # aiohttp has paused it, if a body came before the answer
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
