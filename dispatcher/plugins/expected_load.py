@@ -239,12 +239,13 @@ class ExpectedLoad(BoundedScore[Amounts]):
     def score(self, state: Amounts, fleet: FleetView, rows: Rows) -> Floats:
         """100 less what the utilisation expected with this pod costs."""
         now, booked = fleet.now, _booked(state, fleet, rows)
+        salt = self._salt(now)
         costs, told = np.zeros(len(booked[0])), np.empty(len(booked[0]))
         for name, weight in self._signals:
             columns = _columns(name, booked, fleet, rows, self._forecast)
             if _costs.fast is not None:
                 fade = now, self._fresh_s, self._stale_s
-                _costs.fast(*columns, *fade, self._surge, self._chance, self._salt(now), weight, told, costs)
+                _costs.fast(*columns, *fade, self._surge, self._chance, salt, weight, told, costs)
             else:
                 costs += weight * _cost(self._expected(columns, now)[0])
         return 100.0 - self._points * costs

@@ -17,7 +17,7 @@ kube-scheduler's PodTopologySpread; App is ours.
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -90,6 +90,24 @@ class _Ground:
         if self.strict:
             return _LACKS_KEY
         return -float(rule.area.constraint.max_skew - 1) if self.as_empty else 0.0
+
+    @cached_property
+    def soft_rules(self) -> CountRules:
+        """What soft constraints say. Their counts are windows: as long as it is this ground, they say it of others."""
+        if not self.soft:
+            return CountRules()
+        score_terms = [
+            ScoreTerm(rule.domain_count, -1.0, -float(rule.area.constraint.max_skew - 1), self.elsewhere(rule))
+            for rule in self.soft
+        ]
+        return CountRules(
+            score_terms=score_terms,
+            base=-_HEARD,
+            sized=True,
+            needs_all_domains=self.strict,
+            void=_LACKS_KEY / 2,
+            scale=Scale.COST,
+        )
 
 
 class SpreadArgs(Args):
@@ -207,12 +225,13 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
             return SKIP if self._alone(placed.pod, fleet) else self._ground(placed, rules, fleet)
         if not isinstance(state, _Ground):
             return state
+        moved = bool(state.hard) or any(one.area.counts(fleet) is not one.counts for one in state.soft)
         hard = _counted([one.area for one in state.hard], fleet)
-        soft = _counted([one.area for one in state.soft], fleet)
+        soft = _counted([one.area for one in state.soft], fleet) if moved else state.soft
         whole = [one.counts for one in soft if by_app and one.area.level == CLUSTER_LEVEL and one.area.counts_all]
-        if not whole[0].any() if whole else self._alone(placed.pod, fleet):
+        if not any(whole[0].tolist()) if whole else self._alone(placed.pod, fleet):
             return SKIP
-        return _Ground(state.pod, hard, soft, state.weights, state.strict, state.as_empty)
+        return _Ground(state.pod, hard, soft, state.weights, state.strict, state.as_empty) if moved else state
 
     def pre_score_domains(self, state: _Ground, fleet: FleetView, rows: Rows) -> _Ground:
         """Give the soft constraints their weights by the domains of the feasible rows."""
@@ -244,26 +263,12 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
 
     def count_rules(self, state: _Ground, placed: Placed, fleet: FleetView) -> CountRules:
         """The same as rules."""
-        ground, code = state, fleet.reasons.code
+        code = fleet.reasons.code
         limits = [
             rule.max_count(code(Reason.SPREAD, rule.area.level), code(Reason.SPREAD_LABEL, rule.area.level))
-            for rule in ground.hard
+            for rule in state.hard
         ]
-        if not ground.soft:
-            return CountRules(limits)
-        score_terms = [
-            ScoreTerm(rule.domain_count, -1.0, -float(rule.area.constraint.max_skew - 1), ground.elsewhere(rule))
-            for rule in ground.soft
-        ]
-        return CountRules(
-            limits,
-            score_terms=score_terms,
-            base=-_HEARD,
-            sized=True,
-            needs_all_domains=ground.strict,
-            void=_LACKS_KEY / 2,
-            scale=Scale.COST,
-        )
+        return replace(state.soft_rules, refusals=limits) if limits else state.soft_rules
 
     def normalize(self, raw: Floats) -> Floats:
         """100 for the emptiest domains, down to 100 * least / largest cost; 0 where a key is missing."""

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dispatcher.model.names import ACCEPT
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import Placed, kernels
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.pruning import searches
 from dispatcher.scheduling.pruning.pruned_search import PrunedSearch
@@ -130,6 +130,18 @@ def test_compiled_loops_give_the_records_that_numpy_gives(request: pytest.Fixtur
     plain = decided(script, large=0)
     request.getfixturevalue("compiled")
     assert decided(script, large=0) == plain
+
+
+@settings(max_examples=examples(10), deadline=None)
+@given(script=scripts, large=st.sampled_from((0, 10**9)))
+def test_rules_compiled_give_the_records_that_parts_give(script: list[tuple[Any, ...]], large: int) -> None:
+    pytest.importorskip("numba")
+    plain = decided(script, large)
+    assert kernels.compile_all()
+    try:
+        assert decided(script, large) == plain
+    finally:
+        kernels.use_numpy()
 
 
 def test_of_apps_that_come_and_go_in_a_small_fleet_no_more_are_kept_than_of_silent_pods(

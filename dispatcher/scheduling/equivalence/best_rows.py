@@ -102,6 +102,29 @@ def two_best_kernel(totals, ranks):  # type: ignore[no-untyped-def]
     return first, second
 
 
+@kernel("marks floats floats float float wholes floats ints out")
+def finish(first, before, raw, weight, unit, group, points, ranks, totals):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
+    """Totals: `before` and the weighted `raw` scores, whole units of points, and the points of each row's group; -inf
+    for refused rows. The two best (see `two_best`), and 1 if a total is no finite number, else 0.
+    """
+    nonsense = 0
+    for row in range(len(totals)):
+        total = (before[row] + np.rint(raw[row] * weight)) * unit
+        nonsense |= first[row] == 0 and not np.isfinite(total)
+        totals[row] = total + points[group[row]] if first[row] == 0 else -np.inf
+    best = second = -1
+    most = more = -np.inf  # of these two
+    for row in range(len(totals)):
+        total = totals[row]
+        if total < more or total == -np.inf or (second >= 0 and total == more and ranks[row] >= ranks[second]):
+            continue
+        if best < 0 or total > most or (total == most and ranks[row] < ranks[best]):
+            best, second, most, more = row, best, total, most
+        else:
+            second, more = row, total
+    return best, second, nonsense
+
+
 def two_best(totals: Floats, ranks: Ints) -> tuple[int, int]:
     """Where the two best stand: by total, then rank, then place; -1 where there is none."""
     if two_best_kernel.fast is not None:

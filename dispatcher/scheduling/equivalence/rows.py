@@ -50,10 +50,15 @@ def _close(first, grid, total):  # type: ignore[no-untyped-def]
 
 def add_score(raw: Floats, weight: float, total: Floats) -> None:
     """Add weighted scores to totals in units of 1 / GRID."""
-    if _add.fast is not None and raw.dtype == np.float64 and raw.flags.c_contiguous:
+    if _add.fast is not None and is_plain(raw):
         _add.fast(raw, weight * GRID, total)
     else:
         total += np.rint(raw * (weight * GRID))
+
+
+def is_plain(raw: Floats) -> bool:
+    """Whether scores are as compiled code takes them."""
+    return raw.dtype == np.float64 and raw.flags.c_contiguous
 
 
 def close_totals(first: Codes, total: Floats) -> bool:

@@ -21,6 +21,7 @@ class DomainCount:
     key: str
     counts: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     version: int = 0
+    _window: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64), init=False)
 
     def add(self, domain: int, amount: int) -> None:
         """Add `amount` in a domain; -1 (unknown domain) counts nowhere."""
@@ -43,10 +44,11 @@ class DomainCount:
         return False
 
     def window(self, domains: int) -> Ints:
-        """The counts of the first `domains` domains, read-only."""
-        self.counts = grown(self.counts, domains, 0)
-        window: Ints = read_only(self.counts[:domains])
-        return window
+        """The counts of the first `domains` domains, read-only: the very same array as long as it shows them."""
+        if len(self._window) != domains or self._window.base is not self.counts:
+            self.counts = grown(self.counts, domains, 0)
+            self._window = read_only(self.counts[:domains])
+        return self._window
 
 
 @dataclass(eq=False)

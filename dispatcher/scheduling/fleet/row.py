@@ -19,7 +19,7 @@ from dispatcher.scheduling.framework.derived import Derived
 from dispatcher.scheduling.rules.requests import expected_request, nonzero_request, requested
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RowFacts:
     """What moves with pods and readings, copied: columns of the same names with one entry for each of `rows`.
 
@@ -48,7 +48,7 @@ class RowFacts:
             fleet.nonzero[:, at].copy(),
             fleet.recent[:, at].copy(),
             fleet.settling[:, at].copy(),
-            SignalColumns.of(fleet).rows([row]),
+            SignalColumns.of(fleet).of_row(row),
             (fleet.sources_of(row),),
         )
 

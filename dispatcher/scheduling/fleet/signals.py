@@ -33,6 +33,11 @@ class SignalColumns(NamedTuple):
         told = columns.used, columns.used_at, columns.used_mean, columns.usual, columns.used_variance
         return cls(*told, columns.forecast, columns.forecast_error, columns.last_error, columns.hot)
 
+    def of_row(self, row: int) -> "SignalColumns":
+        """Those of one row, copied."""
+        end = row + 1
+        return SignalColumns._make([cells[..., row:end].copy() for cells in self])
+
     def rows(self, at: slice | Sequence[int] | RowList) -> "SignalColumns":
         """Those of some rows; copied unless `at` is a slice."""
         used, used_at, mean, usual, variance, *outlook, hot = self

@@ -68,7 +68,8 @@ class Scale(enum.IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class RuleCount:
-    """Snapshot for one batch of pods by fault domain: `domain` [n] code of each row, -1 unknown; `counts` [domains].
+    """Pods by fault domain: `domain` [n] code of each row, -1 unknown; `counts` [domains], as they are or a window on
+    those that the fleet keeps.
 
     `more`: what one more pod of the class adds in its row's domain, if `counted` [n] is 1 (None: it is everywhere).
     `by_host`: every row is a domain of its own, and its code is the row.

@@ -123,7 +123,8 @@ class DomainPlugin(Filter[S], Score[S]):
 
     def count_rules(self, state: S, placed: Placed, fleet: FleetView) -> CountRules | None:
         """The parts as rules that go on to hold as pods of the class come (see `domain_counts`); None: ask after each.
-        A policy that tells them and has `explain` is BatchExplained, too: registration refuses it otherwise.
+        The very same object again says that nothing moved but the numbers in its counts. A policy that tells rules and
+        has `explain` is BatchExplained, too: registration refuses it otherwise.
         """
         return None
 

@@ -20,7 +20,7 @@ from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator, finite
 from dispatcher.scheduling.equivalence.static_answers import StaticFilters
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Bools, Codes, Floats, Ints, Part, Rows
+from dispatcher.scheduling.framework import Bools, Codes, Floats, Ints, Part, SmallInts
 from dispatcher.scheduling.framework.domains import CountedAnswers
 from dispatcher.scheduling.framework.points import guarded
 from dispatcher.scheduling.pruning.fitting_rows import Fitting, FittingRows
@@ -40,6 +40,11 @@ class ClusterAnswers:
     closed: Codes
     parts: Sequence[Sequence[Part]]
 
+    @cached_property
+    def closes(self) -> bool:
+        """Whether any cluster is closed."""
+        return bool(self.closed.any())
+
     @classmethod
     def ask(cls, fitting: FittingRows, evaluators: Sequence[PluginEvaluator]) -> "ClusterAnswers":
         """Ask about one node of each cluster; `evaluators` in profile order."""
@@ -56,36 +61,37 @@ class ClusterAnswers:
 
 
 class DomainTerms:
-    """By group in which rows fit: `points`, and `raw` and `normal` scores by score_at. Points are -inf where no row is
-    feasible. `by_host`: a score is by hosts.
+    """By group: `points`, and `raw` and `normal` scores by score_at. Points are -inf where no row is feasible.
+
+    `group` [n] the name of each row's group, of `width` ones; `names`, ascending: those of the groups told of, None:
+    all. `by_host`: a score is by hosts.
     """
 
-    def __init__(self, fitting: Fitting, *, by_host: bool) -> None:
-        self._fitting, self.by_host = fitting, by_host
-        self.points: Floats = np.zeros(len(fitting.names))
+    def __init__(self, group: SmallInts, names: RowList | None, width: int, *, by_host: bool) -> None:
+        self.group, self._names, self._width, self.by_host = group, names, width, by_host
+        self.points: Floats = np.zeros(width if names is None else len(names))
         self.raw: dict[int | None, Floats] = {}
         self.normal: dict[int | None, Floats] = {}
 
     def group_of(self, row: int) -> int:
         """Where the group of a row that fits stands."""
-        return int(np.searchsorted(self._fitting.names, self._fitting.group[row]))
-
-    def points_of(self, rows: Rows) -> Floats:
-        """The points of some rows; -inf of one that does not fit."""
-        found: Floats = self._whole[self._fitting.group[rows]]
-        return found
+        name = self.group.item(row)
+        return name if self._names is None else int(np.searchsorted(self._names, name))
 
     @cached_property
-    def _whole(self) -> Floats:
-        whole = np.full(self._fitting.width, INFEASIBLE)
-        whole[self._fitting.names] = self.points
+    def by_name(self) -> Floats:
+        """[names of groups] the points; -inf where no row fits."""
+        if self._names is None:
+            return self.points
+        whole = np.full(self._width, INFEASIBLE)
+        whole[self._names] = self.points
         return whole
 
     def upper_bounds(self) -> GroupPoints:
         """The points, rounded up."""
-        points = self._whole
+        points = self.by_name
         slack = (1.0 + np.abs(points, where=np.isfinite(points), out=np.zeros(len(points)))) * _SLACK
-        return GroupPoints((points + slack).astype(np.float32), self._fitting.group)
+        return GroupPoints((points + slack).astype(np.float32), self.group)
 
 
 def domain_terms(
@@ -122,13 +128,40 @@ def domain_terms(
     return made.terms
 
 
-class _Terms:
+class TermsInMaking:
     """Terms in the making. `codes`: by id of an axis (the domains of a key, or the counts of hosts) those of groups."""
 
+    def __init__(self, fleet: FleetState, terms: DomainTerms, codes: dict[int, NDArray[Any]]) -> None:
+        self._hosts, self._codes, self.terms = fleet.domain(HOST_LEVEL), codes, terms
+
+    def add(self, one: PluginEvaluator, parts: Sequence[Part], open_: Bools) -> bool:
+        """Add the scores of a policy; False if it is about domains that it did not tell of before."""
+        role = one.role
+        if role.score_at is None:
+            return True
+        raw = np.zeros(len(open_))
+        for part in parts:
+            of_hosts = part.answers if part.domain is self._hosts and isinstance(part.answers, CountedAnswers) else None
+            codes = self._codes.get(id(part.domain if of_hosts is None else of_hosts.counts))
+            if codes is None:
+                return False
+            raw = raw + (one.answers(part, codes) if of_hosts is None else of_hosts.values[codes])
+        finite(role.plugin, raw[open_])
+        normal = raw
+        if role.normalizes and open_.any():
+            normal = raw.copy()
+            normal[open_] = one.normalize(raw[open_])
+        self.terms.raw[role.score_at], self.terms.normal[role.score_at] = raw, normal
+        self.terms.points += weighted(normal, role.weight)
+        return True
+
+
+class _Terms(TermsInMaking):
+    """Of the groups in which rows fit."""
+
     def __init__(self, fleet: FleetState, fitting: Fitting, codes: dict[int, NDArray[Any]], *, by_host: bool) -> None:
-        self._hosts, self._fitting, self._codes = fleet.domain(HOST_LEVEL), fitting, codes
-        self._clusters = codes[id(fleet.domain(CLUSTER_LEVEL))]
-        self.terms = DomainTerms(fitting, by_host=by_host)
+        super().__init__(fleet, DomainTerms(fitting.group, fitting.names, fitting.width, by_host=by_host), codes)
+        self._fitting, self._clusters = fitting, codes[id(fleet.domain(CLUSTER_LEVEL))]
 
     @classmethod
     def of(cls, fitting: FittingRows, filters: StaticFilters, every: Sequence[Part]) -> "_Terms | None":
@@ -165,24 +198,3 @@ class _Terms:
         if closed.any():
             open_ &= np.append(closed, np.uint16(0))[self._clusters] == 0
         return open_, fitting.first[open_], counts[open_]
-
-    def add(self, one: PluginEvaluator, parts: Sequence[Part], open_: Bools) -> bool:
-        """Add the scores of a policy; False if it is about domains that it did not tell of before."""
-        role = one.role
-        if role.score_at is None:
-            return True
-        raw = np.zeros(len(open_))
-        for part in parts:
-            of_hosts = part.answers if part.domain is self._hosts and isinstance(part.answers, CountedAnswers) else None
-            codes = self._codes.get(id(part.domain if of_hosts is None else of_hosts.counts))
-            if codes is None:
-                return False
-            raw = raw + (one.answers(part, codes) if of_hosts is None else of_hosts.values[codes])
-        finite(role.plugin, raw[open_])
-        normal = raw
-        if role.normalizes and open_.any():
-            normal = raw.copy()
-            normal[open_] = one.normalize(raw[open_])
-        self.terms.raw[role.score_at], self.terms.normal[role.score_at] = raw, normal
-        self.terms.points += weighted(normal, role.weight)
-        return True

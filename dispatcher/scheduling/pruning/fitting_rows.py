@@ -15,7 +15,7 @@ from dispatcher.scheduling.framework import Codes, Ints, SmallInts
 from dispatcher.scheduling.framework.kernels import kernel
 
 _KEPT = 16
-_WIDEST = 1 << 16  # groups: with more, going by groups saves nothing
+WIDEST = 1 << 16  # groups: with more, going by groups saves nothing
 _Names = tuple[object, ...]
 
 
@@ -91,7 +91,7 @@ class FittingRows:
         """
         codes = [base.names]
         for one, width in numbers:
-            if base.width * width > _WIDEST:
+            if base.width * width > WIDEST:
                 return None
             coarse, base = base.names, _finer(base, one, width, filters.first[: self.fleet.n])
             parents, told = np.divmod(base.names, width)

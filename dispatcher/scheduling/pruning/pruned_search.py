@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from dispatcher.model.pod import PodId
-from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE, two_best
-from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator, finite
+from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE, finish, two_best
+from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator, finite
 from dispatcher.scheduling.equivalence.group_scores import GroupScores
 from dispatcher.scheduling.equivalence.row_record import RowRecord
-from dispatcher.scheduling.equivalence.rows import add_score, close_totals
+from dispatcher.scheduling.equivalence.rows import add_score, close_totals, is_plain
 from dispatcher.scheduling.equivalence.static_answers import StaticAnswers, StaticColumn, count_codes
 from dispatcher.scheduling.fleet.columns import RowList, distinct
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -29,6 +29,7 @@ from dispatcher.scheduling.fleet.row import RowFacts
 from dispatcher.scheduling.framework import SKIP, Codes, Floats, Placed, Rows
 from dispatcher.scheduling.framework.points import PluginError
 from dispatcher.scheduling.framework.roles import Role
+from dispatcher.scheduling.pruning.counted_terms import CountedTerms
 from dispatcher.scheduling.pruning.domain_terms import ClusterAnswers, DomainTerms, domain_terms
 from dispatcher.scheduling.pruning.fitting_rows import FittingRows
 from dispatcher.scheduling.pruning.low_capacity import LowCapacityIndex
@@ -78,7 +79,8 @@ class SearchSetup:
         self.scored = tuple(one for _, one in scored)
         places = [role.score_at for role, _ in scored]
         self.names = tuple(role.name for role, _ in scored), tuple(role.weight for role, _ in scored)
-        self.points = [one for one in columns if not one.role.normalizes]
+        self._points = [one for one in columns if not one.role.normalizes]
+        self._points_of_all: tuple[int, Floats] = (-1, np.zeros(0))  # position of the journal of nodes
         self.common_score, common = _finalised(self.source)
         self.common = [(at, *common[place]) for at, place in enumerate(places) if place in common]
         self._context: DecisionContext | None = None
@@ -88,6 +90,17 @@ class SearchSetup:
     def current(self) -> bool:
         """Whether it is about its part as that is now."""
         return self.version == self.static.version and self.source is self.static.group_scores
+
+    def points_of(self, fleet: FleetState, rows: Rows) -> Floats:
+        """[rows] what rests on nodes alone and is not normalised, in units of 1 / GRID; of all rows it is kept until
+        a node changes.
+        """
+        if not isinstance(rows, slice):
+            return sum([one.points_of(rows) for one in self._points], np.zeros(len(rows)))
+        if self._points_of_all[0] != fleet.changes.position:
+            every = sum([one.points_of(rows) for one in self._points], np.zeros(fleet.n))
+            self._points_of_all = fleet.changes.position, every
+        return self._points_of_all[1]
 
     def context(
         self,
@@ -161,10 +174,11 @@ class PrunedSearch(Selector):
         evaluators: Sequence[PluginEvaluator],
         room: LowCapacityIndex,
         fitting: FittingRows,
+        counted: CountedTerms,
         domains: tuple[ClusterAnswers, Sequence[PluginEvaluator]],
     ) -> None:
         self._fleet, self._setup, self._evaluators, self._room = fitting.fleet, setup, evaluators, room
-        self._fitting, (self._clusters, self._by_domain) = fitting, domains
+        self._fitting, self._counted, (self._clusters, self._by_domain) = fitting, counted, domains
         self._terms: DomainTerms | None = None
         self.by_host = False  # whether it found a place, and what domains say rests on hosts
         self._filters = [one for one in evaluators if one.role.filter_at is not None]
@@ -193,7 +207,8 @@ class PrunedSearch(Selector):
         rows, codes = self._refusals(short)
         filters, clusters = setup.static.static_filters, self._clusters
         if clusters.evaluators or self._by_domain:
-            self._terms = domain_terms(self._fitting, filters, clusters, self._by_domain, rows[codes != 0])
+            asked = filters, clusters, self._by_domain, rows[codes != 0]
+            self._terms = self._counted.terms(placed, *asked) or domain_terms(self._fitting, *asked)
             if self._terms is None:
                 return None
         if setup.bounds is None:
@@ -238,7 +253,7 @@ class PrunedSearch(Selector):
         """What the decision stands on; `codes`: why the filters by row refuse `rows`."""
         fleet, closed = self._fleet, self._clusters.closed
         refused = count_codes(codes, fleet, rows) if len(rows) else {}
-        if not closed.any():
+        if not self._clusters.closes:
             return self._setup.context(fleet, refused)
         nodes = self._fitting.nodes()
         shut = {(int(closed[at]), at): int(nodes[at]) for at in np.flatnonzero(closed).tolist() if nodes[at]}
@@ -305,18 +320,24 @@ class PrunedSearch(Selector):
 
     def _ask(self, rows: Rows, first: Codes) -> _Found:
         """All that score, about some rows; `first`: who refuses these."""
-        fleet, total = self._fleet, np.zeros(len(first))
+        fleet, terms, before = self._fleet, self._terms, self._setup.points_of(self._fleet, rows)
         raw = [evaluator.scores(rows) for evaluator in self._scorers]
-        for evaluator, scores in zip(self._scorers, raw, strict=True):
-            add_score(scores, evaluator.role.weight, total)
-        for column in self._setup.points:
-            total += column.points_of(rows)
-        if not close_totals(first, total):
-            for evaluator, scores in zip(self._scorers, raw, strict=True):
-                finite(evaluator.role.plugin, scores[first == 0])
-        if self._terms is not None:
-            total += self._terms.points_of(rows)
-        return _Found(None if isinstance(rows, slice) else rows, total, raw, two_best(total, fleet.rank[rows]))
+        weights = [evaluator.role.weight for evaluator in self._scorers]
+        at_once = 1 if finish.fast is not None and terms is not None and is_plain(raw[0]) else 0
+        total = before if len(raw) == at_once else before.copy()
+        for scores, weight in zip(raw[at_once:], weights[at_once:], strict=True):
+            add_score(scores, weight, total)
+        if at_once and terms is not None:
+            added, groups = (total, raw[0], weights[0] * GRID, 1.0 / GRID), (terms.group[rows], terms.by_name)
+            total = np.empty(len(first))
+            *best, nonsense = finish.fast(first, *added, *groups, fleet.rank[rows], total)
+        else:
+            nonsense = not close_totals(first, total)
+            total += 0.0 if terms is None else terms.by_name[terms.group[rows]]
+            best = two_best(total, fleet.rank[rows])
+        for evaluator, scores in zip(self._scorers if nonsense else (), raw, strict=False):
+            finite(evaluator.role.plugin, scores[first == 0])
+        return _Found(None if isinstance(rows, slice) else rows, total, raw, (best[0], best[1]))
 
     def _joined(self, one: _Found, other: _Found) -> _Found:
         rows = np.concatenate([found.rows for found in (one, other) if found.rows is not None])

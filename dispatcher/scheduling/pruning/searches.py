@@ -13,6 +13,7 @@ from dispatcher.scheduling.framework.bounds import BoundedScore, RoomFilter
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.points import Plan, PluginError
 from dispatcher.scheduling.framework.roles import AnswerScope, Role
+from dispatcher.scheduling.pruning.counted_terms import CountedTerms
 from dispatcher.scheduling.pruning.domain_terms import ClusterAnswers
 from dispatcher.scheduling.pruning.fitting_rows import FittingRows
 from dispatcher.scheduling.pruning.low_capacity import LowCapacityIndex
@@ -68,6 +69,7 @@ class PrunedSearches:
         self._heard_pods: OrderedDict[tuple[Hashable, ...], _Asked] = OrderedDict()
         self._bounds: dict[tuple[Role, ...], UpperBounds] = {}
         self._fitting = FittingRows(fleet, classes.static_answers.partitions)
+        self._counted = CountedTerms(self._fitting)
         self._last: tuple[ClassKey, PrunedSearch] | None = None
         self._by_host: OrderedDict[ClassKey, bool] = OrderedDict()
 
@@ -116,7 +118,7 @@ class PrunedSearches:
             self._by_domain(key, placed),
             self._of_clusters(key, placed, self._by_cluster if large else ()),
         )
-        if by_domain is None or clusters is None or (clusters.closed.any() and not self._clusters_first(static)):
+        if by_domain is None or clusters is None or (clusters.closes and not self._clusters_first(static)):
             return None
         evaluators: list[PluginEvaluator] = []
         for evaluator in self._bounded:
@@ -132,7 +134,7 @@ class PrunedSearches:
         if setup is None or (setup.bounds is not None and not setup.bounds.refresh()):
             return None
         self._room.refresh()
-        return PrunedSearch(setup, evaluators, self._room, self._fitting, (clusters, by_domain))
+        return PrunedSearch(setup, evaluators, self._room, self._fitting, self._counted, (clusters, by_domain))
 
     def _clusters_first(self, static: StaticAnswers) -> bool:
         """Whether those that go by cluster refuse before all others do, so that theirs are the reasons."""

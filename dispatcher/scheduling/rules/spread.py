@@ -23,6 +23,7 @@ from dispatcher.scheduling.rules.eligibility import topology_key
 
 _SHOWN_DOMAINS = 16
 _MOST_AREAS = 32
+Name = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -53,19 +54,19 @@ class Domains:
         codes: list[int] = self.shown.tolist()
         return codes
 
-    def names_of(self, codes: Sequence[int], fleet: FleetView) -> Mapping[int, tuple[str, ...]]:
-        """What these domains and the shown ones are called, in parts: (cluster, node) of hosts."""
+    def names_of(self, codes: Sequence[int], fleet: FleetView) -> tuple[Mapping[int, Name], Mapping[int, Name]]:
+        """What the shown domains are called, and the others of `codes`, in parts: (cluster, node) of hosts."""
         names = self._names
         if not names:  # no domain's name changes as long as no node does
             names.update(self._named(self.shown_codes, fleet))
         other = [code for code in codes if code not in names]
-        return {**names, **self._named(other, fleet)} if other else names
+        return names, self._named(other, fleet) if other else {}
 
     @cached_property
-    def _names(self) -> dict[int, tuple[str, ...]]:
+    def _names(self) -> dict[int, Name]:
         return {}
 
-    def _named(self, codes: Sequence[int], fleet: FleetView) -> dict[int, tuple[str, ...]]:
+    def _named(self, codes: Sequence[int], fleet: FleetView) -> dict[int, Name]:
         if self.level == HOST_LEVEL:  # not domain_values: it would name every node of the fleet for the sake of a few
             return dict(zip(codes, fleet.nodes.names_of(codes), strict=True))
         values = fleet.topology.domain_values(self.level)
@@ -191,22 +192,21 @@ class Spread:
         """The records of pods of the class that go to `rows`, one after the other."""
         area, domains, more = self.area, self.area.domains, self.more
         chosen = area.domain[rows]
-        codes = np.unique(chosen[chosen >= 0])
-        found, met = codes.tolist(), codes[area.present[codes]].tolist()
+        found = sorted(code for code in set(chosen.tolist()) if code >= 0)
+        codes = np.asarray(found, dtype=np.intp)
+        met = codes[area.present[codes]].tolist()
         return SpreadStory(
             area.constraint,
             chosen,
-            np.where(chosen >= 0, more if domains.counting is None else domains.counting[rows] * more, 0),
-            {
-                **dict(zip(domains.shown_codes, self.counts[domains.shown].tolist(), strict=True)),
-                **dict(zip(found, self.counts[codes].tolist(), strict=True)),
-            },
+            more if domains.counting is None else domains.counting[rows] * more,
+            self.counts[domains.shown],
+            dict(zip(found, self.counts[codes].tolist(), strict=True)),
             domains.names_of(found, fleet),
             domains.shown_codes,
             domains.size,
             met,
             _least(area, self.counts, met) if len(met) < domains.size else None,
-            enough=area.enough,
+            area.enough,
         )
 
 
@@ -240,20 +240,22 @@ def _least(area: Area, counts: Ints, left_out: list[int]) -> int:
     return int(counts[others].min())
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class SpreadStory:
     """What a constraint had to say of each pod of a batch; it holds no more than that takes, for it is kept long.
 
-    `chosen`, `adds`: by pod, the domain it went to (-1 unknown) and what it adds there. `counts`, `names` (of a host:
-    cluster and node): of these domains and of the `shown` ones before the first pod. `met`: the eligible ones among the
-    chosen; `least_else`: the least count of the other eligible ones, None without any.
+    `chosen`: by pod, the domain it went to (-1 unknown); `more`: what it adds there, by pod or of each. `of_shown`,
+    `of_chosen`: counts of these domains before the first pod; `names` (of a host: cluster and node) of the `shown` ones
+    and of the others. `met`: the eligible ones among the chosen; `least_else`: the least count of the other eligible
+    ones, None without any.
     """
 
     constraint: SpreadConstraint
     chosen: SmallInts
-    adds: Ints
-    counts: Mapping[int, int]
-    names: Mapping[int, tuple[str, ...]]
+    more: SmallInts | int
+    of_shown: Ints
+    of_chosen: Mapping[int, int]
+    names: tuple[Mapping[int, Name], Mapping[int, Name]]
     shown: Sequence[int]
     domains: int
     met: Sequence[int]
@@ -262,12 +264,15 @@ class SpreadStory:
 
     def told(self, ats: Sequence[int]) -> Column:
         """What there was to say when pods of these numbers, ascending, were decided."""
-        own, least = self._own_and_least(ats)
+        before = {**dict(zip(self.shown, self.of_shown.tolist(), strict=True)), **self.of_chosen}
+        adds: Ints = np.where(self.chosen >= 0, self.more, 0)
+        own, least = self._own_and_least(ats, before, adds)
         chosen = self.chosen[ats].tolist()
-        counts = {
-            self._name(code): numbers(self._counts(code)[ats]) if code in self.met else Same(self.counts[code])
-            for code in self.shown
-        }
+        counts: dict[str, Column] = {}
+        for code in self.shown:
+            mine = np.where(self.chosen == code, adds, 0) if code in self.met else None
+            told = Same(before[code]) if mine is None else numbers((before[code] + np.cumsum(mine) - mine)[ats])
+            counts[self._name(code)] = told
         skews = [None if code < 0 else mine - low for code, mine, low in zip(chosen, own, least, strict=True)]
         return fields(
             {
@@ -282,22 +287,17 @@ class SpreadStory:
         )
 
     def _name(self, code: int) -> str:
-        return "/".join(self.names[code])
+        shown, others = self.names
+        return "/".join(shown[code] if code in shown else others[code])
 
-    def _counts(self, code: int) -> Ints:
-        """[pods] of one domain, before each pod."""
-        adds = np.where(self.chosen == code, self.adds, 0)
-        counts: Ints = self.counts[code] + np.cumsum(adds) - adds
-        return counts
-
-    def _own_and_least(self, ats: Sequence[int]) -> tuple[list[int], list[int]]:
+    def _own_and_least(self, ats: Sequence[int], before: Mapping[int, int], adds: Ints) -> tuple[list[int], list[int]]:
         """By pod, the count of the domain it went to, and the least of the eligible ones (0 while these are few)."""
-        counts, met, last = dict(self.counts), frozenset(self.met), ats[-1] + 1
+        counts, met, last = dict(before), frozenset(self.met), ats[-1] + 1
         having = dict(Counter(counts[code] for code in met))  # how many of the chosen domains have such a count
         least = min([*having, *(() if self.least_else is None else (self.least_else,))]) if self.enough else 0
         rises = self.enough and least != self.least_else  # counts only rise
         own, leasts = list[int](), list[int]()
-        for code, more in zip(self.chosen[:last].tolist(), self.adds[:last].tolist(), strict=True):
+        for code, more in zip(self.chosen[:last].tolist(), adds[:last].tolist(), strict=True):
             count = counts.get(code, 0)
             own.append(count)
             leasts.append(least)

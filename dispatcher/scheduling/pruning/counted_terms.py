@@ -1,0 +1,310 @@
+"""Domain terms of policies that state rules of counts, compiled: what `domain_terms` says of their parts, bit for bit.
+
+A policy is asked for its rules (`framework.domain_counts`) alone. While it answers the very same object, all that is
+made of them is kept: their counts are windows on those that the fleet keeps, so a pod costs a pass over the counts of
+hosts and one over the groups. Without a compiler, or with rules that refuse, the parts are asked for.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dispatcher.model.topology import CLUSTER_LEVEL
+from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator
+from dispatcher.scheduling.equivalence.partitions import Partition
+from dispatcher.scheduling.equivalence.static_answers import StaticFilters
+from dispatcher.scheduling.fleet.columns import RowList
+from dispatcher.scheduling.framework import MAX_SCORE, Ints, Placed, SmallInts
+from dispatcher.scheduling.framework.domain_counts import LN, CountRules, Scale
+from dispatcher.scheduling.framework.kernels import FloatColumn, IntColumn, Number, WholeNumber, kernel
+from dispatcher.scheduling.framework.points import guarded
+from dispatcher.scheduling.pruning.domain_terms import ClusterAnswers, DomainTerms, TermsInMaking
+from dispatcher.scheduling.pruning.fitting_rows import WIDEST, FittingRows
+
+_KEPT = 64
+_OF_TERMS = "factor", "offset", "elsewhere"
+_ODD = (AttributeError, IndexError, TypeError, ValueError)  # what rules raise that are not as they should be
+_RANGE, _COST = int(Scale.RANGE), int(Scale.COST)
+_EVERY, _WITH_ALL = 1, 2  # rows whose domains are counted: all that take pods, or those that have every domain
+
+
+@kernel("wholes ints int marks out_wholes out_ints")
+def _sort(group, numbers, width, refused, found, members):  # type: ignore[no-untyped-def]
+    """The group of each row when `numbers` below `width` tell rows apart, too, and how many rows fit in each. The
+    highest number: nothing holds if that is `width` or more; -1 if one is below 0.
+    """
+    highest = 0
+    for row in range(len(group)):
+        number = numbers[row]
+        if number < 0:
+            return -1
+        highest = max(highest, number)
+        if number < width:
+            found[row] = group[row] * width + number
+            members[found[row]] += refused[row] == 0
+    return highest
+
+
+class Rules(NamedTuple):
+    """One policy's, of [terms], and the groups that it judges, [terms x groups] or [groups].
+
+    `codes`: the domain, -1 unknown; `counts`: how many pods are there, of hosts `numbers` [groups]. `members` [groups]:
+    rows that take pods. `sized`: 0, or which rows' domains a factor is for; `weight`: of the profile, times `grid`.
+    """
+
+    by_host: IntColumn
+    factor: FloatColumn
+    offset: FloatColumn
+    elsewhere: FloatColumn
+    ln: FloatColumn
+    sized: WholeNumber
+    scale: WholeNumber
+    base: Number
+    void: Number
+    weight: Number
+    grid: Number
+    codes: IntColumn
+    counts: IntColumn
+    members: IntColumn
+    numbers: IntColumn
+
+
+def _size(rules: Any, term: Any, seen: Any) -> Any:
+    """How many domains of a term have rows that take pods; rows without one are one more, and the last `seen`."""
+    size, groups = 0, len(rules.members)
+    seen[:] = 0
+    for group in range(groups):
+        whole = rules.members[group] > 0
+        for other in range(len(rules.factor) if rules.sized == _WITH_ALL else 0):
+            whole = whole and rules.codes[other * groups + group] >= 0
+        code = rules.codes[term * groups + group]
+        if whole and rules.by_host[term]:
+            size += rules.members[group]
+        elif whole and not seen[code]:
+            seen[code] = 1
+            size += 1
+    return size
+
+
+def _raw(rules: Any, size: Any, group: Any) -> Any:
+    """The raw score of a group."""
+    raw, groups = rules.base, len(rules.members)
+    for term in range(len(rules.factor)):
+        count = rules.numbers[group] if rules.by_host[term] else rules.counts[term * groups + group]
+        factor = rules.factor[term] * rules.ln[size[term]] if rules.sized else rules.factor[term]
+        if rules.codes[term * groups + group] < 0:
+            raw += rules.elsewhere[term]
+        else:
+            raw += factor * count + rules.offset[term]
+    return raw
+
+
+def _normal(rules: Any, raw: Any, least: Any, most: Any) -> Any:
+    """The raw score on its scale; `least`, `most`: of the raw scores, or of the costs (see `Scale`)."""
+    if rules.scale == _RANGE:
+        return np.floor(MAX_SCORE * ((raw - least) / (most - least) if most > least else 0.0))
+    if rules.scale == _COST:
+        if not raw > rules.void:
+            return 0.0
+        cost = np.floor(0.5 - (raw - rules.base))
+        return np.floor(MAX_SCORE * (most + least - cost) / most) if most > 0.0 else MAX_SCORE
+    return raw
+
+
+@kernel(Rules, "out_ints out_ints out out out", formulas=(_size, _raw, _normal))
+def _score(rules, seen, size, raw, normal, points):  # type: ignore[no-untyped-def]
+    """What a policy says of each group with members, added to its points; 1 if a raw score is no finite number."""
+    least, most, nonsense = np.inf, 0.0 if rules.scale == _COST else -np.inf, 0
+    for term in range(len(size) if rules.sized else 0):
+        size[term] = _size(rules, term, seen)
+    for group in range(len(points)):
+        if rules.members[group] > 0:
+            raw[group] = told = _raw(rules, size, group)
+            nonsense |= not np.isfinite(told)
+            if rules.scale != _COST or told > rules.void:
+                value = np.floor(0.5 - (told - rules.base)) if rules.scale == _COST else told
+                least, most = min(least, value), max(most, value)
+    for group in range(len(points)):
+        if rules.members[group] > 0:
+            normal[group] = _normal(rules, raw[group], least, most)
+            points[group] += np.rint(normal[group] * rules.weight) / rules.grid
+        else:
+            points[group] = -np.inf
+    return nonsense
+
+
+class _Policy:
+    """One policy's rules as the kernel takes them, for groups of certain `codes` [terms, groups]."""
+
+    def __init__(self, one: PluginEvaluator, rules: CountRules, codes: NDArray[np.int64]) -> None:
+        self.evaluator, self.codes, self.counts = one, codes.ravel(), np.zeros(codes.shape, dtype=np.int64)
+        terms = rules.score_terms
+        self._counted = [
+            (at, term.domain_count.counts, codes[at])
+            for at, term in enumerate(terms)
+            if not term.domain_count.by_host and len(term.domain_count.counts)
+        ]
+        self.columns = (
+            np.asarray([term.domain_count.by_host for term in terms], dtype=np.int64),
+            *(np.asarray([getattr(term, name) for term in terms], dtype=np.float64) for name in _OF_TERMS),
+        )
+        sized = (_WITH_ALL if rules.needs_all_domains else _EVERY) if rules.sized else 0
+        self.numbers = sized, int(rules.scale), rules.base, rules.void, one.role.weight * GRID, GRID
+        most = max([len(counts) for _, counts, _ in self._counted], default=0)
+        self.scratch = np.zeros(most + 1, dtype=np.int64), np.zeros(len(terms), dtype=np.int64)
+
+    def add_to(self, terms: DomainTerms, members: Ints, numbers: Ints, hosts: int) -> bool:
+        """Add what it says; False if that is no finite number."""
+        score_at = self.evaluator.role.score_at
+        for at, counts, codes in self._counted:
+            self.counts[at] = counts.take(codes)
+        raw, normal = np.zeros(len(members)), np.zeros(len(members))
+        groups = self.codes, self.counts.ravel(), members, numbers
+        terms.raw[score_at], terms.normal[score_at] = raw, normal
+        return not _score.fast(
+            *self.columns, LN.up_to(hosts), *self.numbers, *groups, *self.scratch, raw, normal, terms.points
+        )
+
+
+@dataclass(eq=False)
+class _Known:
+    """What was made of `rules`: `base` by all domains but hosts, whose counts are `of_hosts` [n] if these matter.
+
+    `width`: the numbers of these that are told apart; with it come `policies`, `numbers` and `clusters` [groups].
+    """
+
+    rules: Sequence[CountRules]
+    base: Partition
+    axes: Sequence[int]
+    of_hosts: Ints | None
+    width: int = 0
+    policies: Sequence[_Policy] = ()
+    numbers: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    clusters: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    def widen(self, width: int, evaluators: Sequence[PluginEvaluator], clusters: int) -> None:
+        """Tell so many numbers apart; `clusters`: the axis of these."""
+        codes = dict(zip(self.axes, (np.repeat(one, width) for one in self.base.axis_codes), strict=True))
+        self.width, self.clusters = width, codes[clusters]
+        self.numbers = np.tile(np.arange(width), self.base.size)
+        every = np.zeros(len(self.numbers), dtype=np.int64)
+        self.policies = [
+            _Policy(
+                one, rules, np.stack([codes.get(id(term.domain_count.domain), every) for term in rules.score_terms])
+            )
+            for one, rules in zip(evaluators, self.rules, strict=True)
+        ]
+
+
+class CountedTerms:
+    """Makes the terms of pods that policies by domains judge by counts alone."""
+
+    def __init__(self, fitting: FittingRows) -> None:
+        self._fitting, self._at = fitting, -1
+        self._kept: OrderedDict[tuple[int, ...], _Known] = OrderedDict()
+
+    def terms(
+        self,
+        placed: Placed,
+        filters: StaticFilters,
+        clusters: ClusterAnswers,
+        evaluators: Sequence[PluginEvaluator],
+        refused: RowList,
+    ) -> DomainTerms | None:
+        """What `domain_terms` answers; None if it has to be asked, which says whose fault it is if something is odd."""
+        if _score.fast is None or not evaluators or any(one.role.score_at is None for one in evaluators):
+            return None
+        try:
+            return self._terms(placed, filters, clusters, evaluators, refused)
+        except _ODD:
+            return None
+
+    def _terms(
+        self,
+        placed: Placed,
+        filters: StaticFilters,
+        clusters: ClusterAnswers,
+        evaluators: Sequence[PluginEvaluator],
+        refused: RowList,
+    ) -> DomainTerms | None:
+        found = self._known(evaluators, placed)
+        base = None if found is None else self._fitting.of(found.base, filters)
+        if found is None or base is None:
+            return None
+        axis = self._fitting.fleet.domain(CLUSTER_LEVEL)
+        sorted_ = self._sorted(found, base.group, filters, evaluators, id(axis))
+        if sorted_ is None:
+            return None
+        group, members = sorted_
+        if len(refused):
+            np.subtract.at(members, group[refused], 1)
+        if clusters.closes:
+            members[np.append(clusters.closed, np.uint16(0))[found.clusters] != 0] = 0
+        terms = DomainTerms(group, None, len(members), by_host=found.of_hosts is not None)
+        if clusters.evaluators:
+            made, open_ = TermsInMaking(self._fitting.fleet, terms, {id(axis): found.clusters}), members > 0
+            for one, parts in zip(clusters.evaluators, clusters.parts, strict=True):
+                made.add(one, parts, open_)
+        for policy in found.policies:
+            if not policy.add_to(terms, members, found.numbers, self._fitting.fleet.n):
+                return None
+        return terms
+
+    def _sorted(
+        self, found: _Known, base: SmallInts, filters: StaticFilters, evaluators: Sequence[PluginEvaluator], axis: int
+    ) -> tuple[SmallInts, Ints] | None:
+        """[n] the group of each row, and [groups] how many rows fit; None if there are too many groups."""
+        first, highest = filters.first[: self._fitting.fleet.n], max(found.width, 1) - 1
+        while highest >= 0 and found.base.size * (highest + 1) <= WIDEST:
+            if found.width <= highest:
+                found.widen(highest + 1, evaluators, axis)
+            members = np.zeros(len(found.numbers), dtype=np.int64)
+            if found.of_hosts is None:
+                return base, np.bincount(base[first == 0], minlength=len(members))
+            group = np.empty(len(base), dtype=np.int32)
+            highest = _sort.fast(base, found.of_hosts, found.width, first, group, members)
+            if 0 <= highest < found.width:
+                return group, members
+        return None
+
+    def _known(self, evaluators: Sequence[PluginEvaluator], placed: Placed) -> _Known | None:
+        """What is known of the rules that these state."""
+        fleet = self._fitting.fleet
+        if self._at != fleet.changes.position:
+            self._kept.clear()
+            self._at = fleet.changes.position
+        plugins = [one.role.plugin for one in evaluators]
+        told = zip(plugins, evaluators, strict=True)
+        rules = [guarded(plugin, plugin.count_rules, one.state, placed, one.view) for plugin, one in told]
+        name = tuple(map(id, rules))
+        found = self._kept.get(name)
+        if found is None and None not in rules:
+            found = self._made(rules)
+        if found is not None:
+            self._kept[name] = found
+            self._kept.move_to_end(name)
+            if len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        return found
+
+    def _made(self, rules: Sequence[CountRules]) -> _Known | None:
+        fleet = self._fitting.fleet
+        terms = [term.domain_count for one in rules for term in one.score_terms]
+        hosts = list({id(one.counts): one.counts for one in terms if one.by_host}.values())
+        if any(one.refusals or not one.score_terms for one in rules) or len(hosts) > 1:
+            return None
+        if any(
+            one.domain.shape != (fleet.n,) or {one.domain.dtype.kind, one.counts.dtype.kind} != {"i"} for one in terms
+        ):
+            return None
+        if any(one.shape != (fleet.n,) or one.dtype != np.int64 or not one.flags.c_contiguous for one in hosts):
+            return None
+        axes = {
+            id(one): one for one in (fleet.domain(CLUSTER_LEVEL), *(one.domain for one in terms if not one.by_host))
+        }
+        base = self._fitting.partitions.of(list(axes.values()))
+        return None if base is None else _Known(rules, base, list(axes), hosts[0] if hosts else None)

@@ -1,0 +1,137 @@
+"""Odd pods are judged by the rules of counts that policies by domains state, as they are by these policies' parts."""
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dispatcher.plugins.fault_domain_spread import FaultDomainSpread
+from dispatcher.plugins.registry import PluginContext, build
+from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
+from dispatcher.scheduling.framework import DomainPlugin, FleetView, Part, Placed, PluginUse, kernels
+from dispatcher.scheduling.framework.domain_counts import CountRules, RuleCount, Scale, ScoreTerm
+from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from dispatcher.scheduling.quota import QuotaLedger
+from tests.builders import PodBuilder, fleet, node, pod, selector
+
+NODES = 40
+large = pytest.mark.parametrize("large", [0, 10**9], ids=["pruned", "whole"])
+
+
+@pytest.fixture(autouse=True)
+def _numpy_afterwards() -> Iterator[None]:
+    pytest.importorskip("numba")
+    yield
+    kernels.use_numpy()
+
+
+class Ruled(DomainPlugin[object]):
+    """Zones with few pods, and hosts with a small number, are better; parts and rules say the same unless told."""
+
+    name = "Ruled"
+
+    def __init__(self, **changed: Any) -> None:
+        self._changed = changed
+
+    def class_key(self, placed: Placed) -> Hashable:
+        return None
+
+    def _counts(self, fleet: FleetView) -> list[RuleCount]:
+        zones, hosts = fleet.topology.domain("zone"), fleet.topology.domain("host")
+        numbers = np.arange(fleet.n, dtype=np.int64) % 3
+        found = {"zones": np.arange(len(fleet.topology.domain_values("zone"))), "hosts": numbers, **self._changed}
+        return [RuleCount(zones, found["zones"], 0, by_host=False), RuleCount(hosts, found["hosts"], 0, by_host=True)]
+
+    def score_parts(self, state: object, fleet: FleetView) -> Sequence[Part]:
+        zones, hosts = fleet.topology.domain("zone"), fleet.topology.domain("host")
+        of_zones = -2.0 * np.arange(len(fleet.topology.domain_values("zone"))) + 9.0
+        of_hosts = -1.0 * (np.arange(fleet.n) % 3)
+        return [Part(zones, np.append(of_zones, 5.0)), Part(hosts, np.append(of_hosts, 0.0))]
+
+    def count_rules(self, state: object, placed: Placed, fleet: FleetView) -> CountRules:
+        zones, hosts = self._counts(fleet)
+        factor = self._changed.get("factor", -2.0)
+        return CountRules(score_terms=[ScoreTerm(zones, factor, 9.0, 5.0), ScoreTerm(hosts, -1.0)], scale=Scale.AS_IS)
+
+
+def records(plugin: Ruled | None, pods: Sequence[Placed], large: int) -> tuple[list[Any], dict[str, int]]:
+    """Of pods one by one, on nodes of which some have no zone; and the faults."""
+    plugins, profile = build(DEFAULT_PROFILE, PluginContext(quota=QuotaLedger(()))), DEFAULT_PROFILE
+    if plugin is not None:
+        plugins = [*plugins, plugin]
+        profile = replace(profile, plugins=(*profile.plugins, PluginUse("Ruled", 1.0, {})))
+    nodes = [node(f"n{at}").cpu(8) for at in range(NODES)]
+    state = fleet(a=[one.labels(zone="xyz"[at % 3]) if at % 7 else one for at, one in enumerate(nodes)])
+    scheduler = Scheduler(profile, plugins, state, large=large)
+    results = [scheduler.schedule(one, ("a", str(at))) for at, one in enumerate(pods)]
+    assert all(isinstance(one, Decision) for one in results)
+    return [one.record() for one in results], dict(scheduler.faults)
+
+
+def odd(count: int, one: PodBuilder | None = None) -> list[Placed]:
+    """Pods of as many classes."""
+    return [(one or pod("p").labels(app="x")).cpu(f"{100 + at}m").placed("a") for at in range(count)]
+
+
+@large
+def test_of_pods_spread_by_default_no_part_is_asked_for(monkeypatch: pytest.MonkeyPatch, large: int) -> None:
+    told, faults = records(None, odd(12), large)
+    assert kernels.compile_all()
+    monkeypatch.setattr(FaultDomainSpread, "score_parts", None)
+    assert records(None, odd(12), large) == (told, faults)
+    assert faults == {}
+
+
+@large
+@pytest.mark.parametrize(
+    "one",
+    [
+        pod("p").labels(app="x").near("zone", selector(app="x"), weight=7),
+        pod("p").labels(app="x").away("host", selector(app="x"), weight=5).near("zone", selector(app="x"), weight=2),
+        pod("p").labels(app="x").spread("zone", hard=False).spread("host", 2, hard=False),
+        pod("p").labels(app="x").spread("host", hard=False).away("zone", selector(app="x"), weight=9),
+    ],
+    ids=["near zones", "away from hosts", "spread of its own", "spread and away"],
+)
+def test_rules_give_the_records_that_parts_give(one: PodBuilder, large: int) -> None:
+    told = records(None, odd(20, one), large)
+    assert kernels.compile_all()
+    assert records(None, odd(20, one), large) == told
+    assert told[1] == {}
+
+
+@large
+def test_rules_of_a_policy_of_one_s_own_are_heard(monkeypatch: pytest.MonkeyPatch, large: int) -> None:
+    told = records(Ruled(), odd(8, pod("p")), large)
+    assert kernels.compile_all()
+    monkeypatch.setattr(Ruled, "score_parts", None)
+    assert records(Ruled(), odd(8, pod("p")), large) == told
+
+
+@large
+def test_policies_that_count_different_pods_by_host_are_asked_for_their_parts(large: int) -> None:
+    told = records(Ruled(), odd(8), large)
+    assert kernels.compile_all()
+    assert records(Ruled(), odd(8), large) == told
+
+
+wrong: dict[str, dict[str, Any]] = {
+    "counts of too few zones": {"zones": np.arange(2)},
+    "fewer hosts than nodes": {"hosts": np.arange(5, dtype=np.int64)},
+    "hosts below 0": {"hosts": np.full(NODES, -1)},
+    "numbers of hosts as great as can be": {"hosts": np.full(NODES, 2**62)},
+    "no whole numbers of hosts": {"hosts": np.zeros(NODES)},
+    "no whole numbers of zones": {"zones": np.full(3, 0.5)},
+    "no numbers": {"factor": "two"},
+    "a factor that is no number": {"factor": float("nan")},
+}
+
+
+@large
+@pytest.mark.parametrize("said", wrong)
+def test_rules_that_are_not_as_they_should_be_leave_odd_pods_to_the_parts(said: str, large: int) -> None:
+    told = records(Ruled(), odd(3, pod("p")), large)
+    assert kernels.compile_all()
+    assert records(Ruled(**wrong[said]), odd(3, pod("p")), large) == told
