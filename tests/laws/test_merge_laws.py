@@ -188,6 +188,23 @@ def test_a_merged_batch_records_what_one_by_one_records(script: list[tuple[Any, 
 
 
 @pytest.mark.usefixtures("compiled")
+def test_what_all_nodes_are_marked_down_for_is_told_of_each_pod_of_a_batch() -> None:
+    """Rows come to buckets that the batch did not begin with; their normalised scores are those of all others."""
+    kernels.compile_all()
+    said = []
+    for batched in (False, True):
+        pair = Alone(DEFAULT_PROFILE, real, batched=batched)
+        for cluster in CLUSTERS:
+            for zone in "xyz":
+                built = node(zone).cpu("64").labels(zone=zone).taint("odd", "x", PREFER_NO_SCHEDULE)
+                pair.node(cluster, built.build())
+        for count in (1, 60):
+            pair.pods(pod().labels(app="u").cpu("100m").placed("a"), count)
+        said.append([record["scores"] for record in records_of(cast(list[Decision], pair.results))])
+    assert said[0] == said[1]
+
+
+@pytest.mark.usefixtures("compiled")
 @lawful
 @given(script=scripts, step=st.integers(1, 3))
 def test_records_that_are_made_together_are_those_made_alone(script: list[tuple[Any, ...]], step: int) -> None:

@@ -55,6 +55,7 @@ class BucketLayout:
     bucket_of_key: dict[tuple[int, ...], int]  # (group, count on the host of each such count) -> bucket
     bucket_keys: list[tuple[int, ...]]  # bucket -> its key
     shared: list[Floats] = field(default_factory=list)  # raw scores of columns that normalise, [buckets]
+    normals: list[Floats] = field(default_factory=list)  # the same, normalised over the buckets that are open now
 
     @property
     def buckets_in_use(self) -> Buckets:
@@ -119,8 +120,8 @@ class BucketLayout:
         for value, at, base in zip(key[1:], self.hosts, self._bases(), strict=True):
             self.all_buckets.slot[made, at] = base + made
             self.counts.counts[base + made] = value
-        for raw in self.shared:
-            raw[made] = raw[bucket]
+        for score in (*self.shared, *self.normals):
+            score[made] = score[bucket]
         self.bucket_keys.append(key)
         self.bucket_of_key[key] = made
         self.used += 1

@@ -178,7 +178,7 @@ class CountMerge(BatchSelector):
         """Normalise the node-only scores over the buckets that are open now."""
         layout = self._layout
         buckets = layout.all_buckets
-        open_ = buckets.open == 1 if self._renormalizes else np.ones(len(buckets.open), dtype=np.bool_)
+        open_ = buckets.open == 1 if self._renormalizes else np.arange(len(buckets.open)) < layout.used
         normals = []
         buckets.shared[:] = 0.0
         for column, raw in zip(self._eq_class.normalizing, layout.shared, strict=True):
@@ -187,6 +187,7 @@ class CountMerge(BatchSelector):
                 normal[open_] = column.evaluator.normalize(raw[open_])
             buckets.shared[:] += weighted(normal, column.role.weight)
             normals.append(normal)
+        layout.normals = normals
         self._record.normal_history.append((int(self._progress[AT]), normals))
 
     def _with_soon(self, candidate: int) -> Ints:
