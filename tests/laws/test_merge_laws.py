@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dispatcher.model.node import PREFER_NO_SCHEDULE
+from dispatcher.plugins.fault_domain_spread import FaultDomainSpread
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.batch import bucket_sorting
 from dispatcher.scheduling.batch import leading_rows as leading_module
@@ -29,7 +30,7 @@ from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.class_rows import ClassRows
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import Placed, Plugin, Profile, kernels
+from dispatcher.scheduling.framework import SKIP, FleetView, Placed, Plugin, Profile, kernels
 from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.records.decision import Decision, records_of, tables_of
@@ -269,6 +270,35 @@ def test_the_first_pod_of_a_new_app_is_booked_with_those_after_it(monkeypatch: p
     for app in "uv":
         pair.pods(pod().labels(app=app).cpu("100m").placed("a"), 6)
     assert booked == [6, 6]
+
+
+class ForNobody(FaultDomainSpread):
+    """Skips all pods, whether others of their app are placed or not."""
+
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> Any:
+        super().pre_filter(placed, fleet)  # it looks at the same counts
+        return SKIP
+
+    def refresh(self, _: Any, placed: Placed, fleet: FleetView) -> Any:
+        return self.pre_filter(placed, fleet)
+
+
+@pytest.mark.usefixtures("compiled")
+def test_a_policy_that_skips_pods_for_other_reasons_than_its_parent_is_not_told_by_it_what_comes_next() -> None:
+    kernels.compile_all()
+
+    def plugins() -> Any:
+        built = build(DEFAULT_PROFILE, PluginContext())
+        return lambda: [ForNobody((), "App") if isinstance(one, FaultDomainSpread) else one for one in built]
+
+    said = []
+    for batched in (False, True):
+        pair = Alone(DEFAULT_PROFILE, plugins, batched=batched)
+        for at, cluster in enumerate(CLUSTERS):
+            pair.node(cluster, node("n0").cpu("64").labels(zone="xyz"[at]).build())
+        pair.pods(pod().labels(app="u").cpu("100m").placed("a"), 12)
+        said.append([record["scores"] for record in records_of(cast(list[Decision], pair.results))])
+    assert said[0] == said[1]
 
 
 @pytest.mark.usefixtures("compiled")

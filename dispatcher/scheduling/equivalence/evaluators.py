@@ -24,6 +24,7 @@ from dispatcher.scheduling.framework import (
     Rows,
     Skip,
 )
+from dispatcher.scheduling.framework.domains import tells_after_first
 from dispatcher.scheduling.framework.lifecycle import PreScore
 from dispatcher.scheduling.framework.points import PluginError, guarded
 from dispatcher.scheduling.framework.roles import AnswerScope, Role
@@ -103,7 +104,7 @@ class PluginEvaluator:
     def foresee(self, placed: Placed) -> bool:
         """Go on as it will once a pod of the kind is placed, which it skips until then; False if it cannot tell."""
         plugin = self.role.plugin
-        if not isinstance(plugin, DomainPlugin):
+        if not (isinstance(plugin, DomainPlugin) and tells_after_first(type(plugin))):
             return False
         state = guarded(plugin, plugin.state_after_first, placed, self.view)
         if state is not None:

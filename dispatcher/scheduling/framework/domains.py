@@ -159,9 +159,22 @@ def explains_batches(plugin: type) -> bool:
     """Whether `explain_batch` of a class says what its `explain` says: a class that has only `explain` of its own, and
     the rest of another policy, means that.
     """
-    for base in plugin.__mro__ if issubclass(plugin, DomainPlugin) else ():
-        if "explain_batch" in vars(base) or "explain" in vars(base):
-            return "explain_batch" in vars(base)
+    return issubclass(plugin, DomainPlugin) and _is_about(plugin, "explain_batch", "explain")
+
+
+@cache
+def tells_after_first(plugin: type) -> bool:
+    """Whether `state_after_first` of a class tells of its own `pre_filter`: a class that replaces that alone may skip
+    pods for other reasons than the one that it inherits from.
+    """
+    return issubclass(plugin, DomainPlugin) and _is_about(plugin, "state_after_first", "pre_filter")
+
+
+def _is_about(plugin: type, method: str, other: str) -> bool:
+    """Whether no class in between has replaced `other` without replacing `method`, which tells of it."""
+    for base in plugin.__mro__:
+        if method in vars(base) or other in vars(base):
+            return method in vars(base)
     return False
 
 
