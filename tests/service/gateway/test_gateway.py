@@ -117,6 +117,22 @@ async def test_an_agent_that_never_came_is_missing_with_that_reason(site: Site) 
         await site.gateway.link("east").hello(timeout_s=WAIT_S)
 
 
+async def test_an_agent_names_the_host_that_it_dials_for_those_who_pass_tls_through_by_name(site: Site) -> None:
+    heard = asyncio.get_running_loop().create_future()
+
+    async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        first = await reader.read(4096)
+        if not heard.done():
+            heard.set_result(first)
+        writer.close()
+
+    async with await asyncio.start_server(hear, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with dialling(site.settings("east", urls=[f"wss://localhost:{port}"]), "east", FakeAgent("east")):
+            hello = await asyncio.wait_for(heard, WAIT_S)
+    assert b"localhost" in hello  # server_name of TLS's ClientHello
+
+
 async def test_a_call_under_way_at_a_cut_is_unknown_and_the_agent_comes_back(site: Site) -> None:
     agent, link, relay = FakeAgent("east"), site.gateway.link("east"), Relay(site.gateway.port)
     async with (
