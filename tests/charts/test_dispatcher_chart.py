@@ -274,9 +274,12 @@ def test_readings_cannot_be_published_without_the_token_of_an_election(helm: Hel
         helm.template("dispatcher", given)
 
 
-def test_the_test_pod_asks_the_service(helm: Helm) -> None:
-    (one,) = containers([only(helm.template("dispatcher"), "Pod")])
-    assert one["command"] == ["global-dispatcher", "clusters", "--server=http://dispatcher:7480"]
+def test_the_test_pod_has_doctor_examine_what_the_service_tells(helm: Helm) -> None:
+    objects = helm.template("dispatcher")
+    (one,) = containers([only(objects, "Pod")])
+    assert one["command"] == ["global-dispatcher", "doctor", "--server=http://dispatcher:7480"]
+    assert "dispatcher" in [service["metadata"]["name"] for service in of_kind(objects, "Service")]
+    assert CliRunner().invoke(app, [*one["command"][1:-1], "--server=http://127.0.0.1:9"]).exit_code != 0
 
 
 TOKENS = {"httpTokens": {"existingSecret": "readers", "key": "all", "ownKey": "prometheus"}}
