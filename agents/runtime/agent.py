@@ -34,6 +34,7 @@ from agents.runtime.watching import Watching
 from agents.telemetry.source import Status
 from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, PodRef, Telemetry
 from dispatcher.model.seals import Audience
+from dispatcher.version import version
 
 LOG = structlog.get_logger("agent")
 CANCEL_AGAIN_S = 0.5
@@ -268,9 +269,16 @@ class Agent:
             with suppress(TimeoutError):
                 async with asyncio.timeout(HELLO_S):
                     await self._executing.accepted_leader.recall()
-        who, server = self._who(), self._health.server_version
+        who = self._who()
         return Hello(
-            who.cluster, who.cluster_uid, who.incarnation, server_version=server, keys=self._keys, obeys=self._obeys
+            who.cluster,
+            who.cluster_uid,
+            who.incarnation,
+            server_version=self._health.server_version,
+            keys=self._keys,
+            obeys=self._obeys,
+            agent_version=version(),
+            now=time.time(),
         )
 
     async def changes(self, incarnation: str, since: int, wait_s: float) -> Changes:

@@ -1,5 +1,6 @@
 """What is wrong with clusters and their sources of live load, and what to do: rows of the API in, findings out."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,6 +12,9 @@ Row = Mapping[str, Any]
 PROBLEM, NOTE = "problem", "note"
 _NAMED = 3  # nodes or series named in one line
 _NEEDED = frozenset((CPU_SIGNAL, MEMORY_SIGNAL))  # which every source that does well tells
+_CLOCKS_APART_S, _CLOCKS_REFUSED_S = 2.0, 60.0  # the latter by default, orders.clock_skew_s
+_OLDEST = (1, 31)  # Kubernetes
+_MINOR = re.compile(r"v?(\d+)\.(\d+)")
 _SLOW_S = 3.0  # an answer that takes longer is worth a word: the default timeout is 5 s
 
 
@@ -29,11 +33,14 @@ class Finding:
         return asdict(self)
 
 
-def diagnose(clusters: Iterable[Row], telemetry: Iterable[Row]) -> list[Finding]:
-    """All findings, cluster by cluster; `clusters` and `telemetry` as the HTTP API gives them."""
+def diagnose(clusters: Iterable[Row], telemetry: Iterable[Row], version: str = "") -> list[Finding]:
+    """All findings, cluster by cluster; `clusters` and `telemetry` as the HTTP API gives them, and the dispatcher's
+    version.
+    """
     found: dict[str, list[Finding]] = {}
     for row in clusters:
-        found.setdefault(row["name"], []).extend(_of_cluster(row))
+        findings = (*_of_cluster(row), *_of_clock(row), *_of_versions(row, version))
+        found.setdefault(row["name"], []).extend(findings)
     for row in telemetry:
         found.setdefault(row["cluster"], []).extend(_of_telemetry(row))
     return [one for name in sorted(found) for one in sorted(found[name], key=lambda one: one.level != PROBLEM)]
@@ -48,6 +55,37 @@ def _of_cluster(row: Row) -> Iterator[Finding]:
         yield Finding(row["name"], "", PROBLEM, text, fix)
     elif row["problem"]:
         yield Finding(row["name"], "", PROBLEM, row["problem"], "see the agent's log (docs/troubleshooting.md)")
+
+
+def _of_clock(row: Row) -> Iterator[Finding]:
+    ahead = row.get("clock_ahead_s") or 0.0
+    if abs(ahead) < _CLOCKS_APART_S:
+        return
+    level = PROBLEM if abs(ahead) > _CLOCKS_REFUSED_S else NOTE
+    where = "ahead of" if ahead > 0 else "behind"
+    text = (
+        f"its agent's clock is at least {abs(ahead):.0f} s {where} the dispatcher's: ages of samples are as wrong; "
+        "beyond the agent's orders.clock_skew_s orders are refused"
+    )
+    yield Finding(row["name"], "clock", level, text, "set the clocks of both machines (NTP)")
+
+
+def _of_versions(row: Row, dispatcher: str) -> Iterator[Finding]:
+    agent, server = row.get("agent_version", ""), row.get("server_version", "")
+    if agent and dispatcher and agent != dispatcher:
+        text = f"its agent is of version {agent}, the dispatcher of {dispatcher}"
+        fix = "upgrade the older one; between neighbouring versions any order will do (docs/operations.md)"
+        yield Finding(row["name"], "version", NOTE, text, fix)
+    found = _MINOR.match(server)
+    if found and (int(found[1]), int(found[2])) < _OLDEST:
+        oldest = ".".join(map(str, _OLDEST))
+        yield Finding(
+            row["name"],
+            "version",
+            PROBLEM,
+            f"its API server is of {server}",
+            f"Kubernetes {oldest} is the oldest supported",
+        )
 
 
 def _of_telemetry(row: Row) -> Iterator[Finding]:

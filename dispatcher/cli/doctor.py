@@ -28,7 +28,7 @@ def examine(client: ApiClient, cluster: str, config: Path | None, output: Output
         telemetry = [row for row in telemetry if row["cluster"] == cluster]
     opted, lacks = _asked(config, cluster) if config is not None else ([], [])
     gateway = about_expiry(client.content("/metrics").decode())
-    findings = [*fleet, *gateway, *diagnose(clusters, telemetry), *_about_opt_ins(opted), *lacks]
+    findings = [*fleet, *gateway, *diagnose(clusters, telemetry, client.version()), *_about_opt_ins(opted), *lacks]
     wrong = [one for one in findings if one.level == PROBLEM]
     if output is not Output.TABLE:
         rows = [one.row() for one in findings]

@@ -91,7 +91,11 @@ def assemble(
         for collector in (*_collectors(config, service, fleet, ledger), RelayCollector(links)):
             service.metrics.watch(collector)
         return Dispatcher(
-            service, CoreViews(core, ledger), take_policies, lambda term: lead(term, service), LoadCollector(fleet)
+            service,
+            CoreViews(core, ledger, service.pollers),
+            take_policies,
+            lambda term: lead(term, service),
+            LoadCollector(fleet),
         )
 
     def lead(term: Term, before: Service) -> Dispatcher:

@@ -1,5 +1,6 @@
 """What people may ask of a running dispatcher, as JSON-ready rows; the HTTP API and the demo show the same."""
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from dispatcher.model.resources import format_quantity
@@ -7,6 +8,8 @@ from dispatcher.scheduling import usage, views
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.core.rebalancing import Mode
 from dispatcher.scheduling.quota import QuotaLedger
+from dispatcher.service.greeting import Greeting
+from dispatcher.service.poller import Poller
 
 Row = dict[str, Any]
 
@@ -54,12 +57,16 @@ class FleetViews(Protocol):
 class CoreViews:
     """The views of a core in this process."""
 
-    def __init__(self, core: SchedulerCore, ledger: QuotaLedger) -> None:
-        self._core, self._ledger = core, ledger
+    def __init__(self, core: SchedulerCore, ledger: QuotaLedger, pollers: Mapping[str, Poller]) -> None:
+        self._core, self._ledger, self._pollers = core, ledger, pollers
 
     def clusters(self) -> list[Row]:
-        """One row a cluster."""
-        return views.clusters_view(self._core)
+        """One row a cluster, with what its agent said of itself."""
+        pollers, unheard = self._pollers, Greeting().row()
+        return [
+            {**row, **(pollers[row["name"]].greeting.row() if row["name"] in pollers else unheard)}
+            for row in views.clusters_view(self._core)
+        ]
 
     def links(self) -> list[Row]:
         """One row a direction between two clusters."""

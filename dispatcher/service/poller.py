@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext, suppress
 
@@ -11,6 +12,7 @@ from dispatcher.model.backoff import Backoff
 from dispatcher.model.messages import Changes
 from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, Event
 from dispatcher.service.clock import Clock
+from dispatcher.service.greeting import Greeting
 from dispatcher.service.link import AgentDistrusted, AgentLink, LinkError
 from dispatcher.service.term import Deposed, Term
 from dispatcher.service.timing import ServiceTiming
@@ -38,6 +40,7 @@ class Poller:
         self.cluster = link.cluster
         self.silent = True
         self.failures = 0
+        self.greeting = Greeting()
         self._link, self._deliver, self._timing, self._clock = link, deliver, timing, clock
         self._term, self._depose, self._turns, self._distrust = term, depose, turns, distrust
         self._incarnation, self._since = "", 0
@@ -68,7 +71,9 @@ class Poller:
             await asyncio.sleep(self._backoff())
 
     async def _greet(self) -> None:
+        asked = time.time()
         hello = await self._link.hello(timeout_s=self._timing.silent_s)
+        self.greeting = Greeting.of(hello, asked, time.time())
         if hello.obeys > self._term.epoch:
             why = f"the agent of cluster {self.cluster} obeys epoch {hello.obeys}"
             self._depose(Deposed(hello.obeys, why, self.cluster))

@@ -45,6 +45,42 @@ def test_where_all_is_well_nothing_is_found() -> None:
     assert diagnose([a_cluster()], [telemetry(WELL)]) == []
 
 
+@pytest.mark.parametrize(
+    ("told", "level", "text", "fix"),
+    [
+        ({"clock_ahead_s": 7.2}, NOTE, "clock is at least 7 s ahead of the dispatcher's", "NTP"),
+        ({"clock_ahead_s": -95.0}, PROBLEM, "clock is at least 95 s behind the dispatcher's", "NTP"),
+        (
+            {"agent_version": "0.2.0"},
+            NOTE,
+            "its agent is of version 0.2.0, the dispatcher of 0.3.0",
+            "upgrade the older",
+        ),
+        ({"server_version": "v1.30.4"}, PROBLEM, "its API server is of v1.30.4", "1.31 is the oldest"),
+    ],
+)
+def test_clocks_and_versions_that_do_not_go_together_are_found(
+    told: dict[str, Any], level: str, text: str, fix: str
+) -> None:
+    (found,) = diagnose([{**a_cluster(), **told}], [], "0.3.0")
+    assert (found.cluster, found.level) == ("east", level)
+    assert text in found.text
+    assert fix in found.fix
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"clock_ahead_s": 1.5, "agent_version": "0.3.0", "server_version": "v1.31.0+k3s1"},
+        {"clock_ahead_s": None, "agent_version": "", "server_version": ""},
+        {"server_version": "v1.40.0"},
+        {"server_version": "of somebody else"},
+    ],
+)
+def test_what_goes_together_or_is_not_told_is_no_finding(told: dict[str, Any]) -> None:
+    assert diagnose([{**a_cluster(), **told}], [telemetry(WELL)], "0.3.0") == []
+
+
 CASES = {
     "a source that fails": (
         but(problem="http://p:9090: ConnectError: refused", errors=3, answered_s=95.0),
@@ -169,6 +205,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     monkeypatch.setattr(ApiClient, "rows", rows)
     monkeypatch.setattr(ApiClient, "content", lambda _self, path: told[path].encode())
+    monkeypatch.setattr(ApiClient, "version", lambda _self: "0.1.0")
     return told
 
 

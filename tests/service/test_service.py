@@ -123,6 +123,17 @@ async def test_a_gap_between_reports_leads_to_a_full_one() -> None:
     assert all(event.changes.full for event in core.of(ClusterChanged))
 
 
+async def test_what_an_agent_says_of_its_build_and_clock_is_kept_for_those_who_look_for_faults() -> None:
+    core, report = FakeCore(), Changes("east", "uid", "one", 0, 1, full=True)
+    told = Hello("east", "uid", "one", agent_version="0.0.1", now=time.time() + 3600)
+    subject = service(core, ScriptedLink("east", hello=lambda: told, changes=lambda *_: report))
+    async with running(subject):
+        await core.until(lambda: bool(core.of(ClusterChanged)))
+    greeting = subject.pollers["east"].greeting
+    assert greeting.agent_version == "0.0.1"
+    assert greeting.clock_ahead_s == pytest.approx(3600, abs=60)
+
+
 async def test_intents_are_sent_and_their_answers_come_back() -> None:
     core, agent = FakeCore(), FakeAgent("east")
     core.effects.append([SendIntents("east", (bind(1), bind(2)))])

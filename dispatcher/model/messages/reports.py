@@ -17,7 +17,8 @@ class Hello(Record, frozen=True):
     """Who an agent is. `cluster_uid` is the UID of its kube-system namespace.
 
     `keys` are the cluster's public keys (Ed25519, base64), the one it signs with first. `obeys` is the highest
-    dispatcher epoch that its executor has obeyed, in this life or an earlier one.
+    dispatcher epoch that its executor has obeyed, in this life or an earlier one. `agent_version` is that of its build,
+    `now` its clock in unix seconds when it answers; 0 from agents that do not tell.
     """
 
     cluster: Word
@@ -27,6 +28,8 @@ class Hello(Record, frozen=True):
     server_version: Word = ""
     keys: Names = ()
     obeys: int = 0
+    agent_version: Word = ""
+    now: float = 0.0
 
 
 class Changes(Record, frozen=True):

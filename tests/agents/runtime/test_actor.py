@@ -1,6 +1,7 @@
 """The shell that Ray runs: bytes in, bytes out. Ray itself is not started."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -28,6 +29,7 @@ from dispatcher.model.messages import (
     decode,
     encode,
 )
+from dispatcher.version import version
 from tests.agents.kube.fake_server import FakeApi, fake_api
 
 
@@ -59,6 +61,7 @@ async def test_all_calls_speak_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyP
         hello = decode(Hello, await shell.hello())
         changes = decode(Changes, await shell.changes("", 0, 5.0))
         assert (hello.cluster, hello.incarnation) == ("east", changes.incarnation)
+        assert (hello.agent_version, abs(hello.now - time.time()) < 60) == (version(), True)
         heard = decode(PeersAck, await shell.set_peers(encode(Peers("d", 2))))
         assert heard.word
         await until_obeyed(shell, 2)  # a call of its own, so the batch might overtake it

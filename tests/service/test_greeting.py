@@ -1,0 +1,22 @@
+"""What agents say of themselves, as the dispatcher takes it."""
+
+import pytest
+
+from dispatcher.model.messages import Hello
+from dispatcher.service.greeting import Greeting
+
+
+def hello(now: float) -> Hello:
+    return Hello("east", "uid", "life", server_version="v1.36.3", agent_version="0.1.0", now=now)
+
+
+@pytest.mark.parametrize(
+    ("told", "ahead"), [(100.0, 0.0), (101.0, 0.0), (103.0, 0.0), (110.0, 7.0), (90.0, -10.0), (0.0, None)]
+)
+def test_a_clock_is_wrong_by_what_the_call_cannot_have_taken(told: float, ahead: float | None) -> None:
+    assert Greeting.of(hello(told), 100.0, 103.0).clock_ahead_s == ahead
+
+
+def test_versions_are_shown_as_they_are_told() -> None:
+    row = Greeting.of(hello(1.0), 0.0, 1.0).row()
+    assert (row["agent_version"], row["server_version"]) == ("0.1.0", "v1.36.3")
