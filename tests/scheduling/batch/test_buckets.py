@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.scheduling.batch.buckets import BucketLayout, _link
+from dispatcher.scheduling.batch.buckets import BucketLayout, _link_existing
 from dispatcher.scheduling.equivalence.partitions import partition_of, partition_of_some
 from tests.laws.examples import examples
 
@@ -19,13 +19,13 @@ def linked(keys: list[tuple[int, ...]], steps: list[list[int]]) -> list[int]:
     buckets: Any = SimpleNamespace(step=np.asarray(steps), after=np.full(len(keys) + 3, -1))
     hosts = list(range(len(steps[0])))
     layout = SimpleNamespace(bucket_keys=keys, used=len(keys), hosts=hosts, all_buckets=buckets)
-    _link(cast(BucketLayout, layout))
+    _link_existing(cast(BucketLayout, layout))
     assert (buckets.after[len(keys) :] == -1).all()
     found: list[int] = buckets.after[: len(keys)].tolist()
     return found
 
 
-def test_the_example_of_its_words() -> None:
+def test_buckets_are_linked_as_in_the_docstring_s_example() -> None:
     assert linked([(0, 0), (0, 1), (7, 0)], [[1], [1], [1]]) == [1, -1, -1]
 
 
