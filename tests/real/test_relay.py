@@ -313,7 +313,7 @@ def test_cp_brings_files_both_ways(world: World) -> None:
     assert back.read_bytes() == there.read_bytes()
 
 
-def test_ports_are_forwarded(world: World) -> None:
+def test_port_forward_passes_bytes_both_ways(world: World) -> None:
     (port,) = free_ports(1)
     with world.running("port-forward", "web", f"{port}:8080") as process:
         assert process.stdout is not None

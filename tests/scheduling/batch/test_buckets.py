@@ -49,7 +49,7 @@ def test_of_each_bucket_the_next_one_is_found_where_there_is_one(
 
 @settings(max_examples=examples(200))
 @given(st.lists(st.tuples(st.integers(-1, 5), st.integers(-1, 2), st.booleans()), min_size=1, max_size=60))
-def test_some_rows_are_grouped_as_among_all(rows: list[tuple[int, int, bool]]) -> None:
+def test_a_partition_of_some_rows_groups_them_as_a_partition_of_all_does(rows: list[tuple[int, int, bool]]) -> None:
     axes = [np.asarray([row[axis] for row in rows], dtype=np.int32) for axis in (0, 1)]
     some = np.flatnonzero([row[2] for row in rows])
     if not len(some):
