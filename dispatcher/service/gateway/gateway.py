@@ -56,8 +56,8 @@ class Gateway:
 
     def link(self, cluster: str) -> GatewayLink:
         """The dispatcher's way to a cluster's agent."""
-        refused = lambda: self.stream_limits[cluster].refused  # noqa: E731
-        return GatewayLink(cluster, lambda role: self._line(Named(cluster, role)), self._sealer, refused)
+        limit = self.stream_limits[cluster]
+        return GatewayLink(cluster, lambda role: self._line(Named(cluster, role)), self._sealer, lambda: limit.refused)
 
     def _line(self, served: Named) -> Line | str:
         held = self._lines.get(served)
