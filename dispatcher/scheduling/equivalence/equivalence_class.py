@@ -34,7 +34,8 @@ from dispatcher.scheduling.equivalence.group_scores import GroupScores
 from dispatcher.scheduling.equivalence.groups import GroupTable
 from dispatcher.scheduling.equivalence.partitions import Partitions
 from dispatcher.scheduling.equivalence.row_record import RowRecord
-from dispatcher.scheduling.equivalence.static_answers import StaticAnswersCache, StaticColumn
+from dispatcher.scheduling.equivalence.static_answers import StaticAnswersCache
+from dispatcher.scheduling.equivalence.static_columns import StaticColumn
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import RowFacts

@@ -22,7 +22,8 @@ from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator, 
 from dispatcher.scheduling.equivalence.group_scores import GroupScores
 from dispatcher.scheduling.equivalence.row_record import RowRecord
 from dispatcher.scheduling.equivalence.rows import add_score, close_totals, is_plain
-from dispatcher.scheduling.equivalence.static_answers import StaticAnswers, StaticColumn, count_codes
+from dispatcher.scheduling.equivalence.static_answers import StaticAnswers, count_codes
+from dispatcher.scheduling.equivalence.static_columns import StaticColumn
 from dispatcher.scheduling.fleet.columns import RowList, distinct
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import RowFacts
