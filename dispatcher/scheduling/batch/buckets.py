@@ -55,9 +55,7 @@ class BucketLayout:
     bucket_of_key: dict[tuple[int, ...], int]  # (group, count on the host of each such count) -> bucket
     bucket_keys: list[tuple[int, ...]]  # bucket -> its key
     shared: list[Floats] = field(default_factory=list)  # raw scores of columns that normalise, [buckets]
-    normals: list[Floats] = field(
-        default_factory=list
-    )  # [buckets] these, normalised over the buckets that are open now
+    normals: list[Floats] = field(default_factory=list)  # these, normalised over the buckets that are open now
 
     @property
     def buckets_in_use(self) -> Buckets:

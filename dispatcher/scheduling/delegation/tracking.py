@@ -15,9 +15,7 @@ from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.queue import QueuedPod
 
 _BIND = IntentKind.BIND  # Enum attributes are slow to look up
-_AFTER_ANSWER = frozenset(
-    (IntentKind.CREATE, IntentKind.PROXY)
-)  # of a remote pod, sent when the one before is answered
+_AFTER_ANSWER = frozenset((IntentKind.CREATE, IntentKind.PROXY))  # of remote pods, sent on another one's answer
 HIGHEST_PRIORITY = 2**31 - 1  # of Kubernetes' int32
 
 

@@ -18,9 +18,7 @@ from localfleet.embedded.rest.location import Kubelet
 
 _ANSWER_S = 60.0
 _READ = 64 * 1024
-_NOT_FORWARDED = frozenset(
-    (b"authorization", b"content-length", b"transfer-encoding", b"x-forwarded-for")
-)  # not passed on
+_NOT_FORWARDED = frozenset((b"authorization", b"content-length", b"transfer-encoding", b"x-forwarded-for"))
 _SWITCHING, _REFUSED = 101, 400
 
 
