@@ -93,7 +93,9 @@ class _Ground:
 
     @cached_property
     def soft_rules(self) -> CountRules:
-        """What soft constraints say. Their counts are windows: as long as it is this ground, they say it of others."""
+        """The soft constraints as rules: one object as long as the state is this one, since its counts are windows on
+        those of the fleet (`DomainPlugin.count_rules`).
+        """
         if not self.soft:
             return CountRules()
         score_terms = [
@@ -185,7 +187,7 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         return _Ground(pod, *counted, weights, strict, as_empty=self._defaulting == APP)
 
     def state_after_first(self, placed: Placed, fleet: FleetView) -> _Ground | None:
-        """App defaults speak of an app once it has a pod."""
+        """App defaults judge pods of an app once it has one, and skip the first (`_alone`)."""
         rules = self._own_rules(placed.pod) if self._defaulting == APP else ()
         return self._ground(placed, rules, fleet) if rules else None
 

@@ -142,7 +142,8 @@ class Service:
         self._inbox: deque[tuple[Event, asyncio.Future[bool] | None]] = deque()
         self._work = asyncio.Event()
         self._budget = Budget(self.timing.slice_s)
-        self._round, self._passed_over = Round(self.timing.slice_s), False  # the latter: what came in, for decisions
+        self._round = Round(self.timing.slice_s)
+        self._decisions_first = False  # whether this round leaves what came in for the next one
         self._tick_at = float("-inf")
         self._tick_failed = False
         self._warned_at: dict[str, float] = {}
@@ -229,9 +230,9 @@ class Service:
     async def _decide(self) -> None:
         while True:
             await self._wait_for_work()
-            # What other tasks did has held up decisions already: these first, and in the next round what has come in.
-            self._passed_over = self.core.open and self._round.late and not self._passed_over
-            if not self._passed_over:
+            # Other tasks have held up decisions already. Never twice in a row: what came in must not starve.
+            self._decisions_first = self.core.open and self._round.late and not self._decisions_first
+            if not self._decisions_first:
                 self._take_in()
             tick = self._tick_due()
             if tick or self._round.late:
@@ -248,7 +249,7 @@ class Service:
 
     def _take_in(self) -> None:
         """Feed what has come in: one event, and more while that leaves decisions their part of the round."""
-        enough = self._round.taking_in() if self.core.open else Slice(self.timing.slice_s)
+        is_over = self._round.taking_in() if self.core.open else Slice(self.timing.slice_s)
         while self._inbox:
             event, taken = self._inbox.popleft()
             done = self._handle(event)
@@ -257,7 +258,7 @@ class Service:
                 (self._inbox.append if self.core.open else self._inbox.appendleft)((rest, taken))
             elif taken is not None and not taken.done():
                 taken.set_result(done)
-            if enough() or (rest is not None and self.core.open):
+            if is_over() or (rest is not None and self.core.open):
                 break
 
     def _rest_of(self, event: Event) -> FoldOn | None:

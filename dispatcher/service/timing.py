@@ -17,9 +17,9 @@ class ServiceTiming:
     `first_sync_s`: how long all others wait for a cluster's first full report at start.
     `deadline_s`: an agent begins no intent of a batch later than that.
     `execute_s`: a batch without an answer for that long is unanswered.
-    `tick_s`: idle time between two Ticks. `slice_s`: the loop works no longer in one piece. Reports are taken in for
-    half of it, pods are decided for all of it and the rest of a class, then what arrived is read: a round takes up to
-    three times as long.
+    `tick_s`: idle time between two Ticks. `slice_s`: how long one round of the loop works, as `Round` divides it; an
+    event or a class of pods that has begun is finished, and then what arrived is read, so a round may take three times
+    as long.
     `backoff_s` doubles to `backoff_max_s` between attempts to reach an agent.
     `delegate_lease_s`: delegates of failover mode `lease` are stopped when their agent was not renewed for that long.
     `batch`: intents in a call, and `in_flight`: calls at once, per cluster.
@@ -61,12 +61,15 @@ class Slice:
 
 
 class Round:
-    """How much of a round is spent: CPU seconds of this thread since the end of the decisions before. Time asleep holds
-    up nobody. What comes in has half of a slice; decisions have what is left of the slice then, half of it at least.
+    """Divides one slice between the events that came in and decisions.
 
-    Other tasks spend first. Worked example, slices of 50 ms: 10 ms went to the decoding of a large report. That is more
-    than an eighth, so pods that wait are decided before it is taken in. Then its parts are taken in for 25 ms, and for
-    25 ms pods are decided.
+    Spent are the CPU seconds of this thread since the last decisions ended, by other tasks of the event loop as well;
+    time asleep does not count. Events have half of a slice, less what is spent. Decisions have what is left of the
+    slice, at least half of it; they are timed by the wall clock.
+
+    Example, slices of 20 ms: another task took 4 ms to decode a large report. That is more than an eighth of a slice,
+    so pods that wait are decided first, for the remaining 16 ms. In the next round parts of the report are taken in for
+    10 ms, and pods are decided for 10 ms.
     """
 
     def __init__(self, slice_s: float, clock: Callable[[], float] = thread_time) -> None:
@@ -78,15 +81,15 @@ class Round:
 
     @property
     def late(self) -> bool:
-        """Whether so much is spent that decisions are due, whatever else there is to do."""
+        """Whether more than an eighth of a slice is spent, so that decisions are due before anything else."""
         return self._clock() - self._began > self._slice_s / 8
 
     def taking_in(self) -> Slice:
-        """For what comes in; asked after each event."""
+        """The events' part; it is asked after each event."""
         return Slice(self._slice_s / 2 - (self._clock() - self._began), self._clock)
 
     def deciding(self) -> Slice:
-        """For decisions."""
+        """The decisions' part; it is asked after each class of pods."""
         return Slice(max(self._slice_s / 2, self._slice_s - (self._clock() - self._began)))
 
 

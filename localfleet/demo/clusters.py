@@ -11,14 +11,14 @@ from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet
 Say = Callable[[str], None]
 _PODS_NOTE = (
     "No container really runs: logs say so, and exec is refused. "
-    "Logs and top of a pod are told in the cluster where it runs.\n"
+    "Ask for logs and top of a pod in the cluster where it runs.\n"
 )
 
 
 @dataclass(frozen=True)
 class Running:
-    """Clusters that answer: a kubeconfig with a context each, how all are stopped, what to call as kubectl, and what to
-    know of their pods before one does.
+    """Clusters that answer: a kubeconfig with a context each, how all are stopped, what to call as kubectl, and a note
+    for the user about their pods ('': none).
     """
 
     kubeconfig: Path

@@ -169,7 +169,7 @@ async def test_a_long_command_comes_whole(api: Api) -> None:
     assert parse_qsl(urlsplit(asked.asked[0][1]).query) == [("command", "x" * 20_000)]
 
 
-async def test_they_are_discovered(api: Api) -> None:
+async def test_exec_attach_and_port_forward_are_discovered(api: Api) -> None:
     named = {one["name"]: one for one in (await api.get("/api/v1")).ok()["resources"]}
     kinds = {"exec": "PodExecOptions", "attach": "PodAttachOptions", "portforward": "PodPortForwardOptions"}
     for verb, kind in kinds.items():

@@ -82,7 +82,9 @@ def shape(item: Body) -> Body:
     return kept
 
 
-async def test_top(server: Server, api: Api, kubectl: Kubectl, tmp_path: Path) -> None:
+async def test_usage_is_served_to_clients_and_kubectl_top_as_by_metrics_server(
+    server: Server, api: Api, kubectl: Kubectl, tmp_path: Path
+) -> None:
     """One test for all, as metrics-server asks kubelets 12 s apart."""
     async with AsyncExitStack() as stack:
         port = await stack.enter_async_context(kubelet(api.namespace))

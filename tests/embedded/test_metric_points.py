@@ -114,14 +114,14 @@ def test_a_pod_is_left_out_if_a_container_tells_half(broken: str) -> None:
 @pytest.mark.parametrize(
     "text", ["container_cpu_usage_seconds_total 1", "<html>", "container_cpu_usage_seconds_total{"]
 )
-def test_what_is_no_page_is_an_error(text: str) -> None:
+def test_a_page_that_cannot_be_parsed_is_an_error(text: str) -> None:
     with pytest.raises((ValueError, KeyError)):
         read_page(text + "\n", "n1", 1.0)
 
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "-1", "1e300"])
 @pytest.mark.parametrize("kind", ["cpu_usage_seconds_total", "memory_working_set_bytes"])
-def test_what_can_be_no_amount_counts_as_not_told(kind: str, value: str) -> None:
+def test_a_sample_that_is_no_amount_counts_as_missing(kind: str, value: str) -> None:
     kinds = {"cpu_usage_seconds_total": "3", "memory_working_set_bytes": "4096"}
     sound = [f"container_{name}{labels('main')} {told}" for name, told in kinds.items()]
     node = [f"node_{name} {told}" for name, told in (kinds | {kind: value}).items()]
@@ -129,6 +129,6 @@ def test_what_can_be_no_amount_counts_as_not_told(kind: str, value: str) -> None
 
 
 @pytest.mark.parametrize("at", ["-1", "9999999999999999", "999999999999999999999"])
-def test_a_time_that_can_be_none_counts_as_not_told(at: str) -> None:
+def test_a_sample_at_an_impossible_time_counts_as_missing(at: str) -> None:
     text = page(f"node_cpu_usage_seconds_total 3 {at}", f"node_memory_working_set_bytes 4096 {at}")
     assert read_page(text, "n1", 1.0).nodes == {}

@@ -111,7 +111,7 @@ def test_a_batch_is_decided_in_one_go_unless_somebody_books_pod_by_pod(monkeypat
 
 
 def test_a_new_app_is_looked_at_once_in_full_and_its_first_pod_not_looked_past(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its first pod stirs the default spread, which was silent before it: the rows are what they were, but for one."""
+    """Default spread skips the app until its first pod is placed; no row but that of the pod is evaluated again."""
     ahead, full = list[int](), list[int]()
     run, fill = lookahead_of, RowTable.fill_all
 

@@ -339,7 +339,7 @@ OTHERS = st.builds(
     asked=st.booleans(),
     racks=st.booleans(),
 )
-def test_nodes_that_become_others_together_do_so_as_one_by_one(
+def test_known_nodes_that_change_together_enter_as_they_would_one_by_one(
     before: list[dict[str, Any]], after: list[dict[str, Any]], placed: list[Any], asked: bool, racks: bool
 ) -> None:
     """Twelve known nodes, of which none is in a rack unless there are `racks`; and one that pods came before."""

@@ -189,7 +189,7 @@ def test_a_merged_batch_records_what_one_by_one_records(script: list[tuple[Any, 
 
 
 @pytest.mark.usefixtures("compiled")
-def test_what_all_nodes_are_marked_down_for_is_told_of_each_pod_of_a_batch() -> None:
+def test_buckets_made_during_a_batch_have_the_normalised_scores_of_all_others() -> None:
     """Rows come to buckets that the batch did not begin with; their normalised scores are those of all others."""
     kernels.compile_all()
     said = []
@@ -284,7 +284,7 @@ class ForNobody(FaultDomainSpread):
 
 
 @pytest.mark.usefixtures("compiled")
-def test_a_policy_that_skips_pods_for_other_reasons_than_its_parent_is_not_told_by_it_what_comes_next() -> None:
+def test_a_policy_that_replaces_pre_filter_is_not_asked_for_the_inherited_state_after_first() -> None:
     kernels.compile_all()
 
     def plugins() -> Any:

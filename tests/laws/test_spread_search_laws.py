@@ -154,4 +154,4 @@ def test_of_apps_that_come_and_go_in_a_small_fleet_no_more_are_kept_than_of_sile
     for at in range(30):
         for _ in range(2):
             pair.pods(pod("p").labels(app=f"u{at}").cpu("10m").placed("a"), 1)
-    assert len(pair.scheduler._searches._heard_pods) == 20
+    assert len(pair.scheduler._searches._some_active) == 20

@@ -46,9 +46,8 @@ PODS = "/api/v1/namespaces/default/pods"
 WAIT_S = 120.0
 DELEGATED = "web-"  # how the name of web's delegate begins
 SIZE = 8 * 1024 * 1024
-KUBECTL = os.environ.get(
-    "GLOBAL_DISPATCHER_TEST_KUBECTL", "kubectl"
-)  # that of the users in east, as a tool of `binaries`
+# The kubectl of the users in east, by its name in `binaries`.
+KUBECTL = os.environ.get("GLOBAL_DISPATCHER_TEST_KUBECTL", "kubectl")
 TRIES = 12  # which of two actors takes a connection is the kernel's choice
 # Says something, answers, serves a page, and is sometimes started again.
 SCRIPT = """
@@ -313,7 +312,7 @@ def test_cp_brings_files_both_ways(world: World) -> None:
     assert back.read_bytes() == there.read_bytes()
 
 
-def test_ports_are_forwarded(world: World) -> None:
+def test_port_forward_passes_bytes_both_ways(world: World) -> None:
     (port,) = free_ports(1)
     with world.running("port-forward", "web", f"{port}:8080") as process:
         assert process.stdout is not None

@@ -10,8 +10,8 @@ from agents.runtime.outbound.relayed import MAX_BETWEEN
 from dispatcher.model.messages.relay import RelayOpen, decode_open, encode_relay
 from dispatcher.model.streams import Kind, Message, Priority, ProtocolError
 from dispatcher.model.streams.frames import CHUNK, OPENED_BY_AGENT, RELAYED, STREAM_WINDOW, amount
-from dispatcher.service.gateway.opens import AT_ONCE, PER_S, WEIGHT, Opens
 from dispatcher.service.gateway.splices import MAX_URGENT, RelayLine
+from dispatcher.service.gateway.stream_limit import AT_ONCE, FRAMES_PER_REFUSAL, PER_S, StreamLimit
 
 FIRST = RELAYED | OPENED_BY_AGENT
 
@@ -22,7 +22,7 @@ class Sent:
 
     messages: list[Message] = field(default_factory=list)
     urgent: int = 0
-    burdened: int = 0
+    charged: int = 0
 
     def send(self, message: Message, priority: Priority) -> None:
         self.messages.append(message)
@@ -30,8 +30,8 @@ class Sent:
     def drop(self, stream: int) -> bool:
         return False
 
-    def burden(self, frames: int) -> None:
-        self.burdened += frames
+    def charge(self, frames: int) -> None:
+        self.charged += frames
 
     def take(self) -> list[Message]:
         found, self.messages = self.messages, []
@@ -162,10 +162,10 @@ def flooded(two: Two, count: int, first: int) -> tuple[int, set[bytes]]:
 
 def test_an_agent_that_opens_and_resets_without_end_is_refused_read_more_slowly_and_served_again_later() -> None:
     two, now = Two(), 0.0
-    two.lines["east"].opens = opens = Opens("east", lambda: now)
+    two.lines["east"].limit = limit = StreamLimit("east", lambda: now)
     too_fast = b"cluster east opens more than 50 streams a second: try again in a moment"
     assert flooded(two, AT_ONCE + 100, first=1) == (AT_ONCE, {too_fast})
-    assert (opens.refused, two.sent["east"].burdened) == (100, 100 * WEIGHT)
+    assert (limit.refused, two.sent["east"].charged) == (100, 100 * FRAMES_PER_REFUSAL)
     now += 1.0
     assert flooded(two, 1_000, first=1_000) == (PER_S, {too_fast})
     now += 3_600.0
@@ -175,7 +175,7 @@ def test_an_agent_that_opens_and_resets_without_end_is_refused_read_more_slowly_
 def test_what_one_cluster_opens_too_fast_is_refused_of_no_other() -> None:
     two = Two()
     for name, line in two.lines.items():
-        line.opens = Opens(name, lambda: 0.0)
+        line.limit = StreamLimit(name, lambda: 0.0)
     flooded(two, 2 * AT_ONCE, first=1)
     two.lines["west"].take(Message(Kind.OPEN, FIRST, encode_relay(RelayOpen("east", "uid"))))
     assert [message.kind for message in two.sent["east"].take()] == [Kind.OPEN]

@@ -76,7 +76,9 @@ def odd(count: int, one: PodBuilder | None = None) -> list[Placed]:
 
 
 @large
-def test_of_pods_spread_by_default_no_part_is_asked_for(monkeypatch: pytest.MonkeyPatch, large: int) -> None:
+def test_default_spread_is_scored_by_its_rules_and_not_asked_for_parts(
+    monkeypatch: pytest.MonkeyPatch, large: int
+) -> None:
     told, faults = records(None, odd(12), large)
     assert kernels.compile_all()
     monkeypatch.setattr(FaultDomainSpread, "score_parts", None)
@@ -103,7 +105,9 @@ def test_rules_give_the_records_that_parts_give(one: PodBuilder, large: int) -> 
 
 
 @large
-def test_rules_of_a_policy_of_one_s_own_are_heard(monkeypatch: pytest.MonkeyPatch, large: int) -> None:
+def test_a_third_party_policy_is_scored_by_its_rules_and_not_asked_for_parts(
+    monkeypatch: pytest.MonkeyPatch, large: int
+) -> None:
     told = records(Ruled(), odd(8, pod("p")), large)
     assert kernels.compile_all()
     monkeypatch.setattr(Ruled, "score_parts", None)
@@ -131,7 +135,7 @@ wrong: dict[str, dict[str, Any]] = {
 
 @large
 @pytest.mark.parametrize("said", wrong)
-def test_rules_that_are_not_as_they_should_be_leave_odd_pods_to_the_parts(said: str, large: int) -> None:
+def test_with_malformed_rules_the_parts_decide(said: str, large: int) -> None:
     told = records(Ruled(), odd(3, pod("p")), large)
     assert kernels.compile_all()
     assert records(Ruled(**wrong[said]), odd(3, pod("p")), large) == told

@@ -9,7 +9,7 @@ from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
-from dispatcher.scheduling.equivalence.static_answers import distinct_values
+from dispatcher.scheduling.equivalence.static_columns import distinct_values
 from dispatcher.scheduling.framework import Placed, kernels
 from dispatcher.scheduling.framework.domains import add_answers
 from dispatcher.scheduling.profile import DEFAULT_PROFILE

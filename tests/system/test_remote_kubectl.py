@@ -144,7 +144,7 @@ def test_exec_has_output_input_and_exit_codes(acting: World) -> None:
     assert "exit code 7" in acting.kubectl("exec", "web", "--", "sh", "-c", "exit 7", code=7)
 
 
-def test_attach_hears_and_says(acting: World) -> None:
+def test_attach_passes_input_and_output(acting: World) -> None:
     with acting.beside("attach", "-i", "web") as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -162,7 +162,7 @@ def test_cp_brings_files_both_ways(acting: World) -> None:
     assert there.read_bytes() == back.read_bytes() == here.read_bytes()
 
 
-def test_ports_are_forwarded(acting: World) -> None:
+def test_port_forward_passes_bytes_both_ways(acting: World) -> None:
     with acting.beside("port-forward", "web", ":80") as process:
         assert process.stdout is not None
         found = re.search(rb"Forwarding from 127.0.0.1:(\d+)", process.stdout.readline())

@@ -56,8 +56,8 @@ class Connection:
         """As of Multiplexer."""
         return self._streams.urgent
 
-    def burden(self, frames: int) -> None:
-        """What came last takes as long as so many frames that bring little: the peer is read more slowly."""
+    def charge(self, frames: int) -> None:
+        """Count so many more frames against the peer's pace (LITTLE_PER_S): it is read more slowly."""
         self._streams.little += frames
 
     def drop(self, stream: int) -> bool:

@@ -29,7 +29,7 @@ from dispatcher.scheduling.framework.domain_counts import (
 
 _MORE_BUCKETS = 64  # that rows may come to in the course of a batch, or one a pod where there are many already
 _NO_SLOT = -1
-_FEW_FEASIBLE = 8  # below one row in so many, these are looked at alone
+_FEW_FEASIBLE = 8  # if fewer than one row in so many is feasible, only these are sorted
 _AHEAD = 4  # pods more on a row, whose buckets are made with that of the next one
 
 PluginRules = Sequence[tuple[PluginEvaluator, CountRules]]
@@ -39,8 +39,8 @@ PluginRules = Sequence[tuple[PluginEvaluator, CountRules]]
 class BucketLayout:
     """Which rows are in which bucket (`sorting`), and all about the buckets for the kernel.
 
-    `begun`: how many buckets hold rows at the beginning; `used`: how many there are by now; the arrays in `all_buckets`
-    have room for more.
+    `begun`: how many buckets hold rows at the beginning; `used`: how many there are by now, with those that rows may
+    come to; the arrays in `all_buckets` have room for more.
     """
 
     sorting: BucketSorting
@@ -55,7 +55,7 @@ class BucketLayout:
     bucket_of_key: dict[tuple[int, ...], int]  # (group, count on the host of each such count) -> bucket
     bucket_keys: list[tuple[int, ...]]  # bucket -> its key
     shared: list[Floats] = field(default_factory=list)  # raw scores of columns that normalise, [buckets]
-    normals: list[Floats] = field(default_factory=list)  # the same, normalised over the buckets that are open now
+    normals: list[Floats] = field(default_factory=list)  # these, normalised over the buckets that are open now
 
     @property
     def buckets_in_use(self) -> Buckets:
@@ -75,7 +75,10 @@ class BucketLayout:
         return self.rules._replace(present=self.rules.present[: self.used])
 
     def copy(self) -> "BucketLayout":
-        """Another one for a batch of its own; without rules, which a merge changes as well."""
+        """Another one for a batch of its own: what a merge changes is copied, the rest shared.
+
+        `rules` are shared although a merge changes them: only layouts of policies without refusals may be copied.
+        """
         plugins = self.plugins
         changing = ("raw", "normal", "cost", "ends", "size")
         return replace(
@@ -140,7 +143,7 @@ def bucket_layout_of(eq_class: EquivalenceClass, plugin_rules: PluginRules, coun
     domain_counts = list({id(one.domain_count): one.domain_count for one in (*rules, *score_terms)}.values())
     columns = [one for one in eq_class.normalizing if len(one.values) > 1]
     axes = _axes(domain_counts, [one.value for one in columns])
-    partition = _partition(eq_class, axes) if axes else None
+    partition = _partition_of(eq_class, axes) if axes else None
     if axes and partition is None:
         return None
     hosts = [at for at, one in enumerate(domain_counts) if one.by_host]
@@ -168,7 +171,7 @@ def bucket_layout_of(eq_class: EquivalenceClass, plugin_rules: PluginRules, coun
         keys,
     )
     if hosts and keys:
-        _link(layout)
+        _link_existing(layout)
     for column in eq_class.normalizing:
         values = codes.get(id(column.value), np.zeros(len(keys), dtype=np.int64))
         layout.shared.append(np.zeros(room))
@@ -176,10 +179,12 @@ def bucket_layout_of(eq_class: EquivalenceClass, plugin_rules: PluginRules, coun
     return layout
 
 
-def _link(layout: BucketLayout) -> None:
-    """Of each bucket, the one that its rows come to with one more pod, where there is one already.
+def _link_existing(layout: BucketLayout) -> None:
+    """Set `after` of each bucket: the one that its rows come to with one more pod, -1 where that is still to be made.
 
-    With keys (0, 0), (0, 1), (7, 0) of groups and counts on hosts, and one more pod each: 1, unknown, unknown.
+    All at once, with each key as one number in a mixed radix. Example: keys (0, 0), (0, 1), (7, 0) of groups and counts
+    on hosts come to (0, 1), (0, 2), (7, 1). Counts are 0 to 2, so a key is 3 * group + count: 0, 1, 21 look for 1, 2,
+    22. Of these only 1 is there, the number of the second bucket: `after` is 1, -1, -1.
     """
     keys = np.asarray(layout.bucket_keys, dtype=np.int64)
     more = keys.copy()
@@ -187,13 +192,15 @@ def _link(layout: BucketLayout) -> None:
     lows = np.minimum(keys.min(axis=0), more.min(axis=0))
     widths = np.maximum(keys.max(axis=0), more.max(axis=0)) - lows + 1
     weights = np.append(np.cumprod(widths[:0:-1])[::-1], 1)
-    numbers, wanted = (keys - lows) @ weights, (more - lows) @ weights  # ascending as the keys are
+    numbers, wanted = (keys - lows) @ weights, (more - lows) @ weights  # `numbers` ascend, as the keys do
     found = np.minimum(np.searchsorted(numbers, wanted), layout.used - 1)
     layout.all_buckets.after[: layout.used] = np.where(numbers[found] == wanted, found, -1)
 
 
-def _partition(eq_class: EquivalenceClass, axes: Sequence[SmallInts]) -> Partition | None:
-    """Of all rows, kept for others; or of the feasible rows if these are few, as of pods that select a region."""
+def _partition_of(eq_class: EquivalenceClass, axes: Sequence[SmallInts]) -> Partition | None:
+    """Of all rows, which other classes share; or of the feasible ones alone where these are few, as for pods that
+    select a region.
+    """
     if _FEW_FEASIBLE * eq_class.rows.feasible > eq_class.fleet.n or not eq_class.rows.feasible:
         return eq_class.partitions.of(axes)
     return partition_of_some(axes, eq_class.rows.feasible_rows())

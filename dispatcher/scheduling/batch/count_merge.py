@@ -113,9 +113,8 @@ class CountMerge(BatchSelector):
         self._asked = [one for one in eq_class.evaluators if one.role.scope is AnswerScope.ROW and not one.skipped]
         self._at = 0  # pods decided and booked
         self._candidates, starts = best
-        self._bucket_of = np.repeat(
-            np.arange(len(starts) - 1), starts[1:] - starts[:-1]
-        )  # of a candidate without a pod yet
+        sizes = starts[1:] - starts[:-1]
+        self._bucket_of = np.repeat(np.arange(len(sizes)), sizes)  # of a candidate without a pod yet
         self._renormalizes = any(len(column.values) > 1 for column in eq_class.normalizing)
         self._progress = np.asarray([0, count, self._renormalizes], dtype=np.int64)
         self._trace = _blank(count, len(plugin_rules), len(layout.all_buckets.members))
@@ -153,7 +152,7 @@ class CountMerge(BatchSelector):
         at = int(self._progress[AT])
         if status == BUCKET_UNKNOWN:
             known = self._layout.after(int(self._trace.bucket[at, 0]))
-            self._foresee()
+            self._make_next_buckets()
             return known
         try:
             self._look_ahead(self._with_soon(int(self._trace.candidate[at, 0])))
@@ -161,9 +160,9 @@ class CountMerge(BatchSelector):
             return False  # the next pod will meet the error itself
         return True
 
-    def _foresee(self) -> None:
-        """Find the next buckets of those whose best rows are best now, too, as long as each pod could still have one of
-        its own: each would stop the merge once.
+    def _make_next_buckets(self) -> None:
+        """Make the next bucket of those, too, that pods probably go to soon, the best first: each would stop the merge
+        once. Room for one new bucket a pod is left.
         """
         layout, left = self._layout, self._count - int(self._progress[AT])
         buckets, roots = layout.all_buckets, layout.all_buckets.root[: layout.used]
@@ -191,13 +190,13 @@ class CountMerge(BatchSelector):
         self._record.normal_history.append((int(self._progress[AT]), normals))
 
     def _with_soon(self, candidate: int) -> Ints:
-        """This one and those that may soon be chosen, by row."""
+        """This candidate and those that may be chosen soon, ordered by row."""
         due = self._soon()
         due = due if (due == candidate).any() else np.append(due, candidate)
         return due[np.argsort(self._candidates.row[due])]
 
     def _look_ahead(self, due: Ints) -> None:
-        """Ask for the next candidates of the rows of these, by row, as if each had one more pod."""
+        """Ask the plugins about the rows of candidates `due`, ordered by row, as if each had one more pod."""
         candidates, fleet, placed = self._candidates, self._fleet, self._placed
         rows, more = candidates.row[due], candidates.taken[due] + 1
         fleet.suppose(rows, placed, more)

@@ -28,13 +28,15 @@ def leading_rows(layout: BucketLayout, of: ClassRows, ranks: Ints, count: int) -
     if len(members) < _MANY or fill_best_kernel.fast is None:
         depth = np.minimum(members, _depth_of(members, count))
         shallow = fill_best_kernel.fast is not None and depth.max(initial=0) <= _SHALLOW_OF_FEW
-        few = layout.sorting.leading is None and _FEW_FEASIBLE * len(layout.sorting.rows) < len(ranks)
+        few = layout.sorting.leading is None and _few_feasible(layout, ranks)  # with `leading`, rows are not sorted yet
         return (_filled if shallow and not few else _one_by_one)(layout, of, ranks, depth)
     depth = np.minimum(members, min(count + 1, max(_SHALLOW, 4 * count // len(members))))
     found, starts = _filled(layout, of, ranks, depth)
     deep = _deep(of.totals_of(found), starts, depth, count) & (depth < members)
     if not deep.any():
         return found, starts
+    # Deep buckets are filled anew, and all are put together in the order of buckets. Example: of buckets 0, 1, 2 with
+    # rows a | b | c, only 1 is deep and now has d e: rows are a c d e, their buckets 0 2 1 1, and sorted a | d e | c.
     more, more_starts = _filled(layout, of, ranks, np.where(deep, np.minimum(members, count + 1), 0))
     sizes, more_sizes = np.where(deep, 0, np.diff(starts)), np.diff(more_starts)
     rows = np.concatenate([found[np.repeat(~deep, np.diff(starts))], more])
@@ -53,8 +55,9 @@ def _deep(points: Floats, starts: Ints, depth: Ints, count: int) -> np.ndarray[t
 
 
 def _filled(layout: BucketLayout, of: ClassRows, ranks: Ints, depth: Ints) -> tuple[RowList, Ints]:
+    """The best `depth` [buckets] rows of each bucket, all in one pass."""
     leading = layout.sorting.leading
-    known = _known(leading, depth) if leading else None
+    known = _filled_by_leaders(leading, depth) if leading else None
     if known is not None:
         return known
     starts = _starts(depth)
@@ -63,8 +66,8 @@ def _filled(layout: BucketLayout, of: ClassRows, ranks: Ints, depth: Ints) -> tu
     return found, starts
 
 
-def _known(leading: Leading, depth: Ints) -> tuple[RowList, Ints] | None:
-    """The same without looking at all rows; None if the best rows that are kept are too few for many groups."""
+def _filled_by_leaders(leading: Leading, depth: Ints) -> tuple[RowList, Ints] | None:
+    """`_filled` without looking at all rows; None if too few of the best rows are kept in many groups."""
     leaders = leading.leaders
     wanted = np.where(leading.bucket >= 0, depth[leading.bucket], 0)
     taken = (leading.place > 0) & (leading.place <= wanted[:, None])
@@ -85,17 +88,21 @@ def _known(leading: Leading, depth: Ints) -> tuple[RowList, Ints] | None:
 
 
 def _one_by_one(layout: BucketLayout, of: ClassRows, ranks: Ints, depth: Ints) -> tuple[RowList, Ints]:
+    """The same with a pass for each bucket, which is faster for few and deep ones."""
     order = np.argsort(layout.sorting.bucket_of.astype(np.int16), kind="stable")
     ends = np.cumsum(layout.all_buckets.members[: layout.begun]).tolist()
-    some = _FEW_FEASIBLE * len(layout.sorting.rows) < len(ranks)
-    chosen = []
+    few, chosen = _few_feasible(layout, ranks), list[RowList]()
     for first, last, most in zip([0, *ends], ends, depth.tolist(), strict=False):
         rows = layout.sorting.rows[order[first:last]]
-        if some:
+        if few:
             chosen.append(rows[best_rows(None, of.totals_of(rows), ranks[rows], most)])
         else:
             chosen.append(best_rows(rows, of.total, ranks, most))
     return np.concatenate([np.zeros(0, dtype=np.int64), *chosen]), _starts(depth)
+
+
+def _few_feasible(layout: BucketLayout, ranks: Ints) -> bool:
+    return _FEW_FEASIBLE * len(layout.sorting.rows) < len(ranks)
 
 
 def _starts(sizes: Ints | list[int]) -> Ints:

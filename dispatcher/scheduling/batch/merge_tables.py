@@ -26,7 +26,7 @@ class Buckets(NamedTuple):
     open: Any  # uint16: 1 if it takes pods
     points: Any  # float64: what it adds to the points of its rows
     moved: Any  # uint16: 1 if its points have to be found anew
-    sums: Any  # float64: scratch
+    sums: Any  # float64: scratch, the raw scores of one plugin while its terms are added
 
 
 class Counts(NamedTuple):

@@ -70,7 +70,7 @@ class Deciding:
             raise
 
     def _put_back(self, items: Iterable[QueuedPod], now: float) -> None:
-        """These were popped, and something failed: those that are neither queued again nor on their way are retried."""
+        """Retry those of these popped pods that are neither queued again nor on their way, after something failed."""
         state = self._state
         for item in items:
             tracked = state.tracked[item.pod_id]

@@ -38,8 +38,9 @@ def _is_own(before: Pod | None, after: Pod) -> bool:
 
 
 def _take(steps: Iterator[bool], most: int | None) -> bool:
-    """So many more steps (None: all), or until one ends the part; whether none is left."""
-    return not any((ends and most is not None) or taken == most for taken, ends in enumerate(steps, 1))
+    """Take up to `most` more steps (None: all), fewer if one yields True, which ends a part; whether none is left."""
+    limited = most is not None
+    return not any(limited and (ends_part or taken == most) for taken, ends_part in enumerate(steps, 1))
 
 
 @dataclass
@@ -121,21 +122,21 @@ class Reports:
         """So many more steps (None: all); after the last one the cluster is as the report says."""
         fold, view = self._folds[cluster], self._state.clusters[cluster]
         try:
-            all_of_it = _take(fold.steps, steps)
+            complete = _take(fold.steps, steps)
         except (
             Exception
         ):  # it is asked for anew; what raised is not taken in again, so that it stops nothing but itself
             del self._folds[cluster]
             (view.uid, view.keys), view.hidden = fold.before, False
             raise
-        if all_of_it:
+        if complete:
             del self._folds[cluster]
             view.hidden = False
             self._fold_health(view, fold.changes, now)
 
     def _steps(self, view: ClusterView, changes: Changes) -> Iterator[bool]:
-        """Take a report in, but for the cluster's health; yields about as often as pods are taken in, and True before
-        what takes as long as a part.
+        """Take a report in, but for the cluster's health. A step takes about as long as one pod; True is yielded before
+        work that takes as long as a part, so that this begins the next one.
         """
         state = self._state
         yield from self._fold_nodes(view, changes)
@@ -212,7 +213,7 @@ class Reports:
         self._state.queue.wake(WakeEvent.CLUSTER_CHANGED, now)
 
     def _fold_nodes(self, view: ClusterView, changes: Changes) -> Iterator[bool]:
-        """Real nodes that are new or others go into the fleet together, in the order in which they were told."""
+        """Real nodes that are new or changed enter the fleet together, in the order of the report."""
         together: list[views.Change[Node]] = []
         most = _NODES_A_POD * self._state.timing.fold_at_once
         for change in views.fold_nodes(view, changes):

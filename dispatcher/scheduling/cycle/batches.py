@@ -67,14 +67,14 @@ class Batches:
         items, kinds = self._alike(items)
         if len(items) < _WORTH_IT:
             return []
-        if silent := self._stirred(eq_class, first):
-            return self._from_the_first(eq_class, standing, items, kinds, silent)
-        return self._with_all(eq_class, key, standing, items, kinds)
+        if skipped := self._skipped_until_first(eq_class, first):
+            return self._first_and_rest(eq_class, standing, items, kinds, skipped)
+        return self._by_active(eq_class, key, standing, items, kinds)
 
-    def _with_all(
+    def _by_active(
         self, eq_class: EquivalenceClass, key: ClassKey, standing: ClassKey, items: Sequence[_Item], kinds: Kinds
     ) -> list[Result]:
-        """Decide pods of `key`, which is `standing` now, by those who judge the class now."""
+        """Decide pods whose keys are `key` and, with what the fleet holds, `standing`, by the plugins active now."""
         deferred, selector = self._selector(eq_class, items, kinds)
         if selector is None:
             return []
@@ -127,10 +127,10 @@ class Batches:
             return items[:1], kinds.first(1)
         return items, kinds
 
-    def _stirred(self, eq_class: EquivalenceClass, placed: Placed) -> list[PluginEvaluator]:
-        """Those who skip the class now for counts that placing the pod moves: they may speak for the next pod."""
-        silent = [one for one in eq_class.evaluators if one.versions and one.skipped]
-        return [one for one in silent if any(self._fleet.moves(count, placed) for count, _ in one.versions)]
+    def _skipped_until_first(self, eq_class: EquivalenceClass, placed: Placed) -> list[PluginEvaluator]:
+        """Plugins that skip the class now by counts which placing the pod changes: they may not skip the next pod."""
+        skipped = [one for one in eq_class.evaluators if one.versions and one.skipped]
+        return [one for one in skipped if any(self._fleet.moves(count, placed) for count, _ in one.versions)]
 
     def _may_defer(self, eq_class: EquivalenceClass, items: Sequence[_Item], kinds: Kinds, *, counted: bool) -> bool:
         """Whether nobody looks at the fleet before all of `items` are decided, so that it may be written once.
@@ -188,31 +188,34 @@ class Batches:
 
     # --- deciding ----------------------------------------------------------------------------------------------------
 
-    def _from_the_first(
+    def _first_and_rest(
         self,
         eq_class: EquivalenceClass,
         key: ClassKey,
         items: Sequence[_Item],
         kinds: Kinds,
-        silent: Sequence[PluginEvaluator],
+        skipped: Sequence[PluginEvaluator],
     ) -> list[Result]:
-        """Decide the first pod by the class as it is, and those after it as `silent` will judge them, in one go; none
-        where that is not exact, where the fleet has to be told of each, or where looking ahead for those after it would
-        not pay.
+        """Decide the first pod by the class as it is, and the others with the plugins that are `skipped` until it is
+        placed, all booked together; [] where that is not exact, where the fleet has to be told of each pod, or for too
+        few pods.
+
+        Example: four pods of a new app. App defaults skip the first: it goes to zone x. The merge judges all four by
+        spread after the first; as it puts its first pod on the same row, its answers for the other three hold, too.
         """
         found = list[Result]()
         if len(items) <= _WORTH_IT:
             return found
         try:
             first = None if eq_class.fleet_explainers else eq_class.select(*items[0])
-            if isinstance(first, Decision) and eq_class.foresee(silent, items[0][1]):
+            if isinstance(first, Decision) and eq_class.assume_first_placed(skipped, items[0][1]):
                 merge = count_merge_of(eq_class, kinds.pods, len(items))
                 if merge and self._may_defer(eq_class, items, kinds, counted=True) and self._plain(eq_class, kinds):
                     found = self._at_once(items, kinds, merge, first)
         except PluginError:
             self._classes.drop(key)  # decided alone, the pod meets the error again and says so
         if not found:
-            eq_class.unforesee(silent)
+            eq_class.discard_assumed(skipped)
         return found
 
     def _all(
@@ -225,7 +228,9 @@ class Batches:
     def _at_once(
         self, items: Sequence[_Item], kinds: Kinds, selector: BatchSelector, first: Decision | None = None
     ) -> list[Result]:
-        """`first`: the decision for the first pod, if it is known already; none are taken if another would be."""
+        """Book what `selector` decides for all. `first`: the first pod's decision, if that is known already; [] if
+        `selector` puts it on another row.
+        """
         decisions = selector.select_all(items)
         if first is not None and decisions:
             decisions = [first, *decisions[1:]] if decisions[0].row == first.row else []

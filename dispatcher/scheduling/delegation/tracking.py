@@ -15,7 +15,7 @@ from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.queue import QueuedPod
 
 _BIND = IntentKind.BIND  # Enum attributes are slow to look up
-_ABROAD = frozenset((IntentKind.CREATE, IntentKind.PROXY))  # orders that follow the answer to another one
+_AFTER_ANSWER = frozenset((IntentKind.CREATE, IntentKind.PROXY))  # of remote pods, sent on another one's answer
 HIGHEST_PRIORITY = 2**31 - 1  # of Kubernetes' int32
 
 
@@ -148,9 +148,15 @@ def awaits_watch(tracked: Tracked) -> bool:
 
 
 def awaits_answer(tracked: Tracked) -> bool:
-    """Whether the next order of a remote pod has left, so that nothing is due before its answer comes."""
+    """Whether the next order of a remote pod has left just now: until its answer comes, a look would find no step."""
     in_flight, source = tracked.in_flight, tracked.source
-    if in_flight is None or source is None or in_flight.kind not in _ABROAD or in_flight.settling or in_flight.waits:
+    if (
+        in_flight is None
+        or source is None
+        or in_flight.kind not in _AFTER_ANSWER
+        or in_flight.settling
+        or in_flight.waits
+    ):
         return False
     return not (source.terminating or tracked.gone or tracked.vanished)
 
@@ -170,7 +176,7 @@ class Reach(NamedTuple):
     def of(cls, clusters: Mapping[str, ClusterView]) -> "Reach":
         """By what is known of them now."""
         ready, restored, blind, mute = list[str](), list[str](), list[str](), list[str]()
-        for name, view in clusters.items():  # once for each event
+        for name, view in clusters.items():  # for each event: `ready` and `takes_orders` of ClusterView, inlined
             orders = not view.silent if view.executor is None else view.executor
             if view.synced and view.api_ok and not view.silent:
                 ready.append(name)

@@ -103,9 +103,11 @@ def two_best_kernel(totals, ranks):  # type: ignore[no-untyped-def]
 
 
 @kernel("marks floats floats float float wholes floats ints out")
-def finish(first, before, raw, weight, unit, group, points, ranks, totals):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
-    """Totals: `before` and the weighted `raw` scores, whole units of points, and the points of each row's group; -inf
-    for refused rows. The two best (see `two_best`), and 1 if a total is no finite number, else 0.
+def add_terms(first, before, raw, weight, unit, group, points, ranks, totals):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
+    """In one pass: `totals` [n], the two best as of `two_best`, and 1 if a total is no finite number, else 0.
+
+    A total is `before` and the weighted `raw` score, rounded to whole `unit`s of points, and the points of the row's
+    group; -inf for rows that `first` refuses.
     """
     nonsense = 0
     for row in range(len(totals)):

@@ -16,7 +16,8 @@ from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator
 from dispatcher.scheduling.equivalence.leaders import GroupLeaders, Leaders
 from dispatcher.scheduling.equivalence.partitions import Partition
 from dispatcher.scheduling.equivalence.rows import Answers, RowPlugins, RowTable, RowTableName
-from dispatcher.scheduling.equivalence.static_answers import ClusterColumn, StaticColumn, StaticFilters
+from dispatcher.scheduling.equivalence.static_answers import StaticFilters
+from dispatcher.scheduling.equivalence.static_columns import ClusterColumn, StaticColumn
 from dispatcher.scheduling.fleet.columns import RowList, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Codes, Floats, SmallInts

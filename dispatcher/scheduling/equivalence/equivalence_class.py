@@ -34,7 +34,8 @@ from dispatcher.scheduling.equivalence.group_scores import GroupScores
 from dispatcher.scheduling.equivalence.groups import GroupTable
 from dispatcher.scheduling.equivalence.partitions import Partitions
 from dispatcher.scheduling.equivalence.row_record import RowRecord
-from dispatcher.scheduling.equivalence.static_answers import StaticAnswersCache, StaticColumn
+from dispatcher.scheduling.equivalence.static_answers import StaticAnswersCache
+from dispatcher.scheduling.equivalence.static_columns import StaticColumn
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import RowFacts
@@ -124,21 +125,22 @@ class EquivalenceClass(Selector):
                 refused = evaluator.pre_filter(placed)
         return refused
 
-    def foresee(self, silent: Sequence[PluginEvaluator], placed: Placed) -> bool:
-        """Judge as those will who are silent until a pod of the class is placed; False if one of them cannot tell.
+    def assume_first_placed(self, skipped: Sequence[PluginEvaluator], placed: Placed) -> bool:
+        """Activate plugins that skip the class until one of its pods is placed, with the state that they will have
+        then; False if one of them cannot tell it.
 
-        Only a batch may look at the class then: if it books nothing, `unforesee` has to follow.
+        For the merge of a batch alone: unless it books its pods, `discard_assumed` has to follow, also after False.
         """
-        if not all(one.foresee(placed) for one in silent):
+        if not all(one.assume_first_placed(placed) for one in skipped):
             return False
         self._select_active()
         self._collect_explainers()
         self._context = None
         return True
 
-    def unforesee(self, silent: Sequence[PluginEvaluator]) -> None:
-        """No pod was placed: the next refresh asks these anew."""
-        for one in silent:
+    def discard_assumed(self, skipped: Sequence[PluginEvaluator]) -> None:
+        """No pod was placed: the next refresh runs PreFilter of these again."""
+        for one in skipped:
             one.known = False
 
     def _select_active(self) -> bool:

@@ -101,8 +101,10 @@ class PluginEvaluator:
         self.nodes_at, self.score_state = fleet.changes.position, self.state
         return self.state.why if isinstance(self.state, Refuse) else None
 
-    def foresee(self, placed: Placed) -> bool:
-        """Go on as it will once a pod of the kind is placed, which it skips until then; False if it cannot tell."""
+    def assume_first_placed(self, placed: Placed) -> bool:
+        """Take the state that PreFilter, which skips the class now, will answer once one of its pods is placed
+        (`state_after_first`); False if the plugin cannot tell it.
+        """
         plugin = self.role.plugin
         if not (isinstance(plugin, DomainPlugin) and tells_after_first(type(plugin))):
             return False

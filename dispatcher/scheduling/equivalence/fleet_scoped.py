@@ -10,7 +10,8 @@ import numpy as np
 from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE, RowScore, best_of
 from dispatcher.scheduling.equivalence.class_rows import ClassRows
 from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator, weighted
-from dispatcher.scheduling.equivalence.static_answers import StaticColumn, count_codes
+from dispatcher.scheduling.equivalence.static_answers import count_codes
+from dispatcher.scheduling.equivalence.static_columns import StaticColumn
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Codes, Floats, Placed, Rows, Skip

@@ -31,7 +31,7 @@ class Partition:
     size: int
     group: SmallInts
     axis_codes: tuple[NDArray[np.int64], ...]
-    whole: bool = True  # whether it is about all rows; else `group` alone may be asked for, of those that it is about
+    whole: bool = True  # whether it is of all rows; else only `size`, `axis_codes` and `group` of its rows hold
     _within: bool | None = None
 
     def is_within(self, areas: SmallInts, live: Bools) -> bool:
@@ -96,7 +96,7 @@ def _number(combined, ids, group):  # type: ignore[no-untyped-def]
 
 
 def partition_of_some(axes: Sequence[SmallInts], rows: RowList) -> Partition | None:
-    """The same of some rows alone."""
+    """`partition_of` some rows alone, faster where they are few; `group` of all others is 0 and means nothing."""
     found = partition_of([axis[rows] for axis in axes])
     if found is None:
         return None
@@ -151,7 +151,7 @@ class Partitions:
         self._at = -1
         # The arrays are kept with what was made of them, so that no other array can come to have the same id.
         self._kept: OrderedDict[tuple[int, ...], tuple[Any, Partition | None]] = OrderedDict()
-        self._beside: dict[Hashable, Any] = {}
+        self._memo: dict[Hashable, Any] = {}
 
     def of(self, axes: Sequence[SmallInts]) -> Partition | None:
         """The partition by `axes` (see `partition_of`)."""
@@ -165,13 +165,13 @@ class Partitions:
             found = self._kept[key] = (tuple(axes), partition_of(axes))
         return found[1]
 
-    def kept_beside(self) -> dict[Hashable, Any]:
-        """What batches make of partitions, by names of theirs: forgotten when a node changes, too."""
+    def memo(self) -> dict[Hashable, Any]:
+        """A cache for what others compute from partitions, by keys of their own: emptied when a node changes."""
         self._forget_old()
-        return self._beside
+        return self._memo
 
     def _forget_old(self) -> None:
         if self._at != self._fleet.changes.position:
             self._kept.clear()
-            self._beside.clear()
+            self._memo.clear()
             self._at = self._fleet.changes.position

@@ -11,7 +11,8 @@ import numpy as np
 
 from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE
 from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator, blocks, finite
-from dispatcher.scheduling.equivalence.static_answers import NO_NODE, StaticColumn, StaticFilters, count_codes
+from dispatcher.scheduling.equivalence.static_answers import NO_NODE, StaticFilters, count_codes
+from dispatcher.scheduling.equivalence.static_columns import StaticColumn
 from dispatcher.scheduling.fleet.columns import RowList, distinct, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.journal import Journal

@@ -10,16 +10,16 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dispatcher.model.reasons import Why
 from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE
-from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator, finite
+from dispatcher.scheduling.equivalence.evaluators import GRID
 from dispatcher.scheduling.equivalence.group_scores import GroupScores
 from dispatcher.scheduling.equivalence.partitions import Partitions
+from dispatcher.scheduling.equivalence.static_columns import ClusterColumn, StaticColumn
 from dispatcher.scheduling.fleet.columns import RowList, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Codes, Floats, Ints, Placed, Readings, Rows, SmallInts
+from dispatcher.scheduling.framework import Codes, Ints, Placed, Readings, Rows
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.roles import AnswerScope, Role
@@ -30,149 +30,6 @@ _PART_BYTES_PER_ROW = 6  # first 2, upper bounds 4
 _USUAL_CODES = 64  # of reasons; there may be more
 _LEAST_KEPT = 16  # of a million nodes 350 MB of columns
 _COLUMN_BYTES_PER_ROW = 22  # codes 2, raw 8, grid points 8, value 4; none has both of the last
-
-
-class StaticColumn:
-    """One plugin's answers for one key: `codes` [n], and `value` [n] of `values` if it normalises, else
-    `grid_points` [n], the weighted score in units of 1 / GRID.
-
-    `version` increases when answers may have changed on rows that are not in the journal of nodes (`fleet.changes`).
-    Values of a row without a node mean nothing.
-    """
-
-    def __init__(self, role: Role, fleet: FleetState) -> None:
-        self.role = role
-        self.evaluator = PluginEvaluator(role, fleet)
-        self.version = 0
-        self.codes: Codes = np.zeros(0, dtype=np.uint16)
-        self.raw: Floats = np.zeros(0)
-        self.grid_points: Floats = np.zeros(0)
-        self.value: SmallInts = np.zeros(0, dtype=np.int32)
-        self.values: list[float] = []
-        self._index: dict[float, int] = {}
-        self._at = _NEVER
-
-    @property
-    def skipped(self) -> bool:
-        """The plugin has nothing to say about these pods."""
-        return self.evaluator.skipped
-
-    def refresh(self, placed: Placed, fleet: FleetState) -> Why | None:
-        """Bring the answers up to date; the reason if the plugin refuses the pods as a whole."""
-        evaluator, changed = self.evaluator, fleet.changes.since(self._at) if self._at != _NEVER else None
-        everything = changed is None or evaluator.is_stale(changed=len(changed) > 0, touched=False)
-        if not everything and changed is not None and not len(changed):
-            return None
-        skipped, self._at = self.skipped, _NEVER
-        refused = evaluator.pre_filter(placed)
-        if refused is not None:
-            evaluator.known = False
-            return refused
-        self._write(fleet, None if everything or skipped else changed)
-        if everything or skipped != self.skipped:
-            self.version += 1
-        evaluator.record_dependencies()
-        self._at = fleet.changes.position
-        return None
-
-    def _write(self, fleet: FleetState, changed: RowList | None) -> None:
-        if self.skipped:
-            return
-        n = fleet.n
-        rows: Rows = slice(0, n)  # a window is cheaper than a copy
-        if changed is not None:
-            rows = changed[fleet.live[changed]]
-        elif not fleet.live.all():
-            rows = np.flatnonzero(fleet.live)
-        if self.role.filter_at is not None:
-            self.codes = grown(self.codes, n, 0)
-            self.codes[rows] = self.evaluator.codes(rows)
-        if self.role.score_at is not None:
-            self._score(fleet, rows, everything=changed is None)
-
-    def _score(self, fleet: FleetState, rows: Rows, *, everything: bool) -> None:
-        raw = finite(self.role.plugin, self.evaluator.scores(rows))
-        if everything and self.role.normalizes and len(raw) and (raw == raw[0]).all():  # of pods that prefer nothing
-            self.raw = np.broadcast_to(raw[0], fleet.n)  # memory that is not written costs nothing
-            self.value = np.full(fleet.n, self._value(raw.item(0)), dtype=np.int32)
-            return
-        self.raw = grown(self.raw if self.raw.flags.writeable else self.raw.copy(), fleet.n, 0.0)
-        self.raw[rows] = raw
-        if not self.role.normalizes:
-            self.grid_points = grown(self.grid_points, fleet.n, 0.0)
-            self.grid_points[rows] = np.rint(raw * (self.role.weight * GRID))
-            return
-        if everything or len(self.value) != fleet.n:
-            # Another array, of n entries exactly: what was made of the old one is void.
-            self.value = np.append(self.value[: fleet.n], np.zeros(max(fleet.n - len(self.value), 0), dtype=np.int32))
-        found, where = distinct_values(raw)
-        self.value[rows] = np.asarray([self._value(one) for one in found.tolist()], dtype=np.int32)[where]
-
-    def _value(self, raw: float) -> int:
-        found = self._index.get(raw)
-        if found is None:
-            found = self._index[raw] = len(self.values)
-            self.values.append(raw)
-        return found
-
-    def raw_at(self, row: int) -> float:
-        """The raw score of a row."""
-        return self.raw.item(row)
-
-    def raw_of(self, rows: Rows) -> Floats:
-        """[rows] raw scores."""
-        return self.raw[rows]
-
-    def points_of(self, rows: Rows) -> Floats:
-        """[rows] weighted scores in units of 1 / GRID."""
-        return self.grid_points[rows]
-
-
-class ClusterColumn(StaticColumn):
-    """The scores of a plugin that only scores, without normalising, and gives all nodes of a cluster the same.
-
-    `points` [clusters]: the weighted score in units of 1 / GRID; `by_cluster` [clusters] the raw one. By row they are
-    made for those who ask.
-    """
-
-    def __init__(self, role: Role, fleet: FleetState) -> None:
-        super().__init__(role, fleet)
-        self._fleet = fleet
-        self.points: Floats = np.zeros(0)
-        self.by_cluster: Floats = np.zeros(0)
-
-    def _write(self, fleet: FleetState, changed: RowList | None) -> None:
-        if self.skipped:
-            return
-        before, some = self.by_cluster, fleet.row_of_each_cluster()
-        known = np.flatnonzero(some >= 0)
-        rows = np.sort(some[known])
-        self.by_cluster = np.zeros(len(some))
-        self.by_cluster[fleet.cluster[rows]] = finite(self.role.plugin, self.evaluator.scores(rows))
-        self.points = np.rint(self.by_cluster * (self.role.weight * GRID))
-        if changed is not None and not np.array_equal(before, self.by_cluster):
-            self.version += 1
-
-    def raw_at(self, row: int) -> float:
-        """The raw score of a row."""
-        return self.by_cluster.item(self._fleet.cluster.item(row))
-
-    def raw_of(self, rows: Rows) -> Floats:
-        """[rows] raw scores."""
-        return self.by_cluster[self._fleet.cluster[rows]]
-
-    def points_of(self, rows: Rows) -> Floats:
-        """[rows] weighted scores in units of 1 / GRID."""
-        return self.points[self._fleet.cluster[rows]]
-
-
-def distinct_values(raw: Floats) -> tuple[Floats, NDArray[np.intp]]:
-    """The finite values, ascending, and which of them each entry is; fast where alike ones are neighbours, as the nodes
-    of a cluster are.
-    """
-    first = np.append(np.zeros(min(len(raw), 1), dtype=np.intp), np.flatnonzero(raw[1:] != raw[:-1]) + 1)
-    found, where = np.unique(raw[first], return_inverse=True)
-    return found, np.repeat(where, np.diff(first, append=len(raw)))
 
 
 class StaticFilters:

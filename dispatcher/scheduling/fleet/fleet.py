@@ -108,25 +108,25 @@ class FleetState(ReadingTable):
             for _, node in known:
                 self.put_node(cluster, node)
         else:
-            self._put_known(*zip(*known, strict=True))
+            self._replace_nodes(*zip(*known, strict=True))
         for node in fresh:
             self._dicts.share_node(node)
         if fresh:
             rows = self._new_rows(home, fresh)
             self._store.usual[: len(self._usual), rows] = self._usual[:, None]
 
-    def _put_known(self, rows: Sequence[int], nodes: Sequence[Node]) -> None:
+    def _replace_nodes(self, rows: Sequence[int], nodes: Sequence[Node]) -> None:
         """These rows have other nodes now; pods of which that may change the fault domain are counted anew."""
         at, before = np.asarray(rows, dtype=np.intp), [self._nodes[row] for row in rows]
         for node, was in zip(nodes, before, strict=True):
             self._dicts.share_node(node, was)
         labels = self._labels.relabelling(at, [one.labels for one in before if one], [node.labels for node in nodes])
-        moving = [(row, self._places[row]) for row in at[labels.moving].tolist()]
-        for amount in (-1, 1):
-            if amount > 0:
-                self._write_nodes(at, nodes, labels)
-            for row, place in moving:
-                self._count(self._at.get(place, {}).values(), row, amount)
+        moving = [(row, self._at.get(self._places[row], {}).values()) for row in at[labels.moving].tolist()]
+        for row, occupants in moving:
+            self._count(occupants, row, -1)
+        self._write_nodes(at, nodes, labels)
+        for row, occupants in moving:
+            self._count(occupants, row, 1)
 
     def remove_node(self, cluster: str, name: str) -> None:
         """The row dies and may be used again; the pods on it stay known by name. Unknown nodes are ignored."""

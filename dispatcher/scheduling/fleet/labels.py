@@ -33,12 +33,14 @@ class _Column:
 
 @dataclass
 class Relabelling:
-    """What `LabelColumns.relabel` is about to write: the codes of the columns in which some of the rows differ."""
+    """A change of labels, found before it is written: pods are taken out of their old domains first, and counted in
+    the new ones after it. `columns`: those in which some of the rows differ, with the new codes [rows].
+    """
 
     rows: RowList
     moving: Bools  # [rows] whether a fault domain of a row may become another one
     columns: list[tuple[_Column, SmallInts]] = field(default_factory=list)
-    came: Counter[str] = field(default_factory=Counter)  # by label key: how many more nodes have it
+    nodes_gained: Counter[str] = field(default_factory=Counter)  # by label key, negative if fewer nodes have it
 
 
 class LabelColumns:
@@ -94,13 +96,13 @@ class LabelColumns:
     def relabelling(
         self, rows: RowList, before: Sequence[Mapping[str, str]], after: Sequence[Mapping[str, str]]
     ) -> Relabelling:
-        """What changes if the labels of these rows of one cluster, `before` now, become `after`; nothing is written."""
+        """What changes when labels of these rows of one cluster, `before`, become `after`; nothing is written yet."""
         found = Relabelling(rows, np.zeros(len(rows), dtype=np.bool_))
         for was, now in zip(before, after, strict=True):
             if was.keys() != now.keys():
-                found.came.update(now.keys())
-                found.came.subtract(was.keys())
-        if any(more > 0 and not self._nodes_with[key] for key, more in found.came.items()):
+                found.nodes_gained.update(now.keys())
+                found.nodes_gained.subtract(was.keys())
+        if any(more > 0 and not self._nodes_with[key] for key, more in found.nodes_gained.items()):
             found.moving[:] = True  # a column may be made of it
         for (key, scoped), column in self._columns.items():
             texts = [labels.get(key) for labels in after]
@@ -112,10 +114,10 @@ class LabelColumns:
         return found
 
     def relabel(self, change: Relabelling) -> None:
-        """Write that."""
+        """Write a change that was found."""
         for column, codes in change.columns:
             column.codes[change.rows] = codes
-        for key, more in change.came.items():
+        for key, more in change.nodes_gained.items():
             self._nodes_with[key] += more
             if not self._nodes_with[key]:
                 del self._nodes_with[key]

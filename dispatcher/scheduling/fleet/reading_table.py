@@ -68,11 +68,10 @@ class ReadingTable(DerivedReadings):
         for one in readings:
             if one.source != source or one.sources or one.more:
                 return False
-        shares = _column(readings, "cpu"), _column(readings, "memory"), _column(readings, "net")
+        shares = _shares(readings)
         if any(np.isnan(share).any() for share in shares):  # not known, perhaps
             return False
-        ages = [_column(readings, name) for name in ("cpu_age_s", "memory_age_s", "net_age_s")]
-        self._take(rows, shares, ages, readings[0])
+        self._take(rows, shares, _ages(readings), readings[0])
         return True
 
     def _put_by_group(self, cluster: str, rows: Sequence[int], readings: Sequence[Reading]) -> None:
@@ -82,12 +81,10 @@ class ReadingTable(DerivedReadings):
                     self.put_reading(cluster, one)
                 continue
             at, found = zip(*alike, strict=True)
-            shares = [_column(found, name) for name in ("cpu", "memory", "net")]
-            ages = [_column(found, name) for name in ("cpu_age_s", "memory_age_s", "net_age_s")]
-            self._take(np.asarray(at, dtype=np.intp), shares, ages, found[0])
+            self._take(np.asarray(at, dtype=np.intp), _shares(found), _ages(found), found[0])
 
     def _take(self, rows: RowList, shares: Sequence[Floats], ages: Sequence[Floats], like: Reading) -> None:
-        """Readings that know the same signals from the same sources, of different nodes."""
+        """Write readings of different nodes that all have the signals and sources of `like`."""
         where = as_slice(rows)
         take_samples(self._store, where, shares, ages, self.now)
         self._sources.note_all(self._store, where, like)
@@ -107,6 +104,14 @@ class ReadingTable(DerivedReadings):
     def sources_of(self, row: int) -> Mapping[str, str]:
         """Who told each signal of a row last."""
         return self._sources.sets[self.source_set.item(row)]
+
+
+def _shares(readings: Sequence[Reading]) -> list[Floats]:
+    return [_column(readings, name) for name in ("cpu", "memory", "net")]
+
+
+def _ages(readings: Sequence[Reading]) -> list[Floats]:
+    return [_column(readings, name) for name in ("cpu_age_s", "memory_age_s", "net_age_s")]
 
 
 def _column(readings: Sequence[Reading], field: str) -> Floats:

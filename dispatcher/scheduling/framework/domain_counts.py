@@ -68,8 +68,8 @@ class Scale(enum.IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class RuleCount:
-    """Pods by fault domain: `domain` [n] code of each row, -1 unknown; `counts` [domains], as they are or a window on
-    those that the fleet keeps.
+    """Pods by fault domain: `domain` [n] code of each row, -1 unknown; `counts` [domains], an array of its own or a
+    window on that of the fleet, whose numbers go on to change.
 
     `more`: what one more pod of the class adds in its row's domain, if `counted` [n] is 1 (None: it is everywhere).
     `by_host`: every row is a domain of its own, and its code is the row.

@@ -116,8 +116,8 @@ class DomainPlugin(Filter[S], Score[S]):
         return None
 
     def state_after_first(self, placed: Placed, fleet: FleetView) -> S | None:
-        """What PreFilter, which skips the pod now, will answer for pods of its class once one of them is placed: with
-        counts as they are, so before the first. None: it cannot be told.
+        """What PreFilter, which skips the pod now, will answer for pods of its class once one of them is placed, but
+        with the counts of now, without that pod; None: it cannot be told. So a first pod is decided with its batch.
         """
         return None
 
@@ -156,22 +156,25 @@ class BatchExplained(Protocol[S_contra]):
 
 @cache
 def explains_batches(plugin: type) -> bool:
-    """Whether `explain_batch` of a class says what its `explain` says: a class that has only `explain` of its own, and
-    the rest of another policy, means that.
+    """Whether `explain_batch` of a class says what its `explain` says: not where a subclass has replaced `explain`
+    alone, as it means other words.
     """
-    return issubclass(plugin, DomainPlugin) and _is_about(plugin, "explain_batch", "explain")
+    return issubclass(plugin, DomainPlugin) and _is_in_step(plugin, "explain_batch", "explain")
 
 
 @cache
 def tells_after_first(plugin: type) -> bool:
-    """Whether `state_after_first` of a class tells of its own `pre_filter`: a class that replaces that alone may skip
-    pods for other reasons than the one that it inherits from.
+    """Whether `state_after_first` of a class goes with its `pre_filter`: not where a subclass has replaced `pre_filter`
+    alone, as it may skip pods for other reasons.
     """
-    return issubclass(plugin, DomainPlugin) and _is_about(plugin, "state_after_first", "pre_filter")
+    return issubclass(plugin, DomainPlugin) and _is_in_step(plugin, "state_after_first", "pre_filter")
 
 
-def _is_about(plugin: type, method: str, other: str) -> bool:
-    """Whether no class in between has replaced `other` without replacing `method`, which tells of it."""
+def _is_in_step(plugin: type, method: str, other: str) -> bool:
+    """Whether the class that `other` is inherited from, or a subclass of it, has `method` of its own.
+
+    Example: B(A) has `explain`, A has `explain` and `explain_batch`: False of B, since A's batch words are not B's.
+    """
     for base in plugin.__mro__:
         if method in vars(base) or other in vars(base):
             return method in vars(base)
@@ -180,7 +183,7 @@ def _is_about(plugin: type, method: str, other: str) -> bool:
 
 def lacks_explain_batch(plugin: type) -> bool:
     """Whether a class has count rules and `explain`, and no `explain_batch` that says the same: records of batches
-    would lack it, or have what the class that it inherits from says.
+    would lack these words, or have those of the class that it inherits from.
     """
     if not issubclass(plugin, DomainPlugin) or plugin.count_rules is DomainPlugin.count_rules:
         return False

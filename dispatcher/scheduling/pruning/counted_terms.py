@@ -1,8 +1,20 @@
-"""Domain terms of policies that state rules of counts, compiled: what `domain_terms` says of their parts, bit for bit.
+"""Domain terms of policies that state rules over counts, compiled: what `domain_terms` gets from parts, bit for bit.
 
-A policy is asked for its rules (`framework.domain_counts`) alone. While it answers the very same object, all that is
-made of them is kept: their counts are windows on those that the fleet keeps, so a pod costs a pass over the counts of
-hosts and one over the groups. Without a compiler, or with rules that refuse, the parts are asked for.
+A policy is asked for its rules (`framework.domain_counts`) alone. While it answers the very same object, all that was
+computed from it is used again: the counts are windows on arrays of the fleet, so a pod costs one pass over the counts
+of hosts and one over the groups. Without a compiler, and for rules that refuse or are malformed, `domain_terms` asks
+for the parts.
+
+Example: pods of an app, spread over zones and hosts. Zone 0 has n0 with 2 of them and n1 with 1; zone 1 has n2 with 1
+and n3 with none. Numbers of pods on a host are below a width of 3, so the group of a row is 3 * zone + number:
+
+    row      n0  n1  n2  n3        group    0   1   2   3   4   5
+    zone      0   0   1   1        members  0   1   1   1   1   0
+    number    2   1   1   0        raw      -  -4  -5  -1  -2   -
+    group     2   1   4   3
+
+With terms of -1 a pod in the zone (3 and 1) and -1 a pod on the host, each group has one raw score. Half a million rows
+are sorted into some hundred groups, and only these are scored.
 """
 
 from collections import OrderedDict
@@ -26,16 +38,17 @@ from dispatcher.scheduling.pruning.domain_terms import ClusterAnswers, DomainTer
 from dispatcher.scheduling.pruning.fitting_rows import WIDEST, FittingRows
 
 _KEPT = 64
-_OF_TERMS = "factor", "offset", "elsewhere"
-_ODD = (AttributeError, IndexError, TypeError, ValueError)  # what rules raise that are not as they should be
+_TERM_FIELDS = "factor", "offset", "elsewhere"
+_MALFORMED = (AttributeError, IndexError, TypeError, ValueError)  # what malformed rules raise
 _RANGE, _COST = int(Scale.RANGE), int(Scale.COST)
-_EVERY, _WITH_ALL = 1, 2  # rows whose domains are counted: all that take pods, or those that have every domain
+_EVERY, _WITH_ALL = 1, 2  # `sized`: count domains of all rows that take pods, or of those with a domain in each term
 
 
 @kernel("wholes ints int marks out_wholes out_ints")
-def _sort(group, numbers, width, refused, found, members):  # type: ignore[no-untyped-def]
-    """The group of each row when `numbers` below `width` tell rows apart, too, and how many rows fit in each. The
-    highest number: nothing holds if that is `width` or more; -1 if one is below 0.
+def _split_by_number(group, numbers, width, refused, found, members):  # type: ignore[no-untyped-def]
+    """`found` [n]: each row's group * width + number; `members`: added the rows in each that are not refused.
+
+    Returns the highest number. Nothing holds if that is `width` or more, or -1: a number is below 0.
     """
     highest = 0
     for row in range(len(group)):
@@ -49,11 +62,13 @@ def _sort(group, numbers, width, refused, found, members):  # type: ignore[no-un
     return highest
 
 
-class Rules(NamedTuple):
-    """One policy's, of [terms], and the groups that it judges, [terms x groups] or [groups].
+class RuleTables(NamedTuple):
+    """One policy's rules for the kernel.
 
-    `codes`: the domain, -1 unknown; `counts`: how many pods are there, of hosts `numbers` [groups]. `members` [groups]:
-    rows that take pods. `sized`: 0, or which rows' domains a factor is for; `weight`: of the profile, times `grid`.
+    [terms]: `by_host`, and `factor`, `offset`, `elsewhere` as in ScoreTerm. [terms x groups], flat: `codes`, the
+    domain, -1 unknown, and `counts`, its pods. [groups]: `members`, rows that take pods, and `numbers`, the pods on
+    each of their hosts. `ln`: logarithms, for factors that rest on the number of domains if `sized` (0, _EVERY,
+    _WITH_ALL). `scale`, `base`, `void`: as in CountRules. `weight`: that of the profile, times `grid`.
     """
 
     by_host: IntColumn
@@ -73,8 +88,10 @@ class Rules(NamedTuple):
     numbers: IntColumn
 
 
-def _size(rules: Any, term: Any, seen: Any) -> Any:
-    """How many domains of a term have rows that take pods; rows without one are one more, and the last `seen`."""
+def _domains_of(rules: Any, term: Any, seen: Any) -> Any:
+    """How many domains of a term have rows that take pods. Rows without a domain count as one more: their code, -1, is
+    the last entry of the scratch `seen`.
+    """
     size, groups = 0, len(rules.members)
     seen[:] = 0
     for group in range(groups):
@@ -104,7 +121,7 @@ def _raw(rules: Any, size: Any, group: Any) -> Any:
 
 
 def _normal(rules: Any, raw: Any, least: Any, most: Any) -> Any:
-    """The raw score on its scale; `least`, `most`: of the raw scores, or of the costs (see `Scale`)."""
+    """A raw score on its scale, by the formulas of `Scale`; `least`, `most`: of the raw scores, or (COST) the costs."""
     if rules.scale == _RANGE:
         return np.floor(MAX_SCORE * ((raw - least) / (most - least) if most > least else 0.0))
     if rules.scale == _COST:
@@ -115,12 +132,12 @@ def _normal(rules: Any, raw: Any, least: Any, most: Any) -> Any:
     return raw
 
 
-@kernel(Rules, "out_ints out_ints out out out", formulas=(_size, _raw, _normal))
+@kernel(RuleTables, "out_ints out_ints out out out", formulas=(_domains_of, _raw, _normal))
 def _score(rules, seen, size, raw, normal, points):  # type: ignore[no-untyped-def]
-    """What a policy says of each group with members, added to its points; 1 if a raw score is no finite number."""
+    """Score each group with members and add that to `points`, -inf for others; 1 if a raw score is no finite number."""
     least, most, nonsense = np.inf, 0.0 if rules.scale == _COST else -np.inf, 0
     for term in range(len(size) if rules.sized else 0):
-        size[term] = _size(rules, term, seen)
+        size[term] = _domains_of(rules, term, seen)
     for group in range(len(points)):
         if rules.members[group] > 0:
             raw[group] = told = _raw(rules, size, group)
@@ -137,8 +154,8 @@ def _score(rules, seen, size, raw, normal, points):  # type: ignore[no-untyped-d
     return nonsense
 
 
-class _Policy:
-    """One policy's rules as the kernel takes them, for groups of certain `codes` [terms, groups]."""
+class _CompiledPolicy:
+    """One policy's rules as the kernel takes them; `codes` [terms, groups] the domain of each group."""
 
     def __init__(self, one: PluginEvaluator, rules: CountRules, codes: NDArray[np.int64]) -> None:
         self.evaluator, self.codes, self.counts = one, codes.ravel(), np.zeros(codes.shape, dtype=np.int64)
@@ -150,15 +167,15 @@ class _Policy:
         ]
         self.columns = (
             np.asarray([term.domain_count.by_host for term in terms], dtype=np.int64),
-            *(np.asarray([getattr(term, name) for term in terms], dtype=np.float64) for name in _OF_TERMS),
+            *(np.asarray([getattr(term, name) for term in terms], dtype=np.float64) for name in _TERM_FIELDS),
         )
         sized = (_WITH_ALL if rules.needs_all_domains else _EVERY) if rules.sized else 0
-        self.numbers = sized, int(rules.scale), rules.base, rules.void, one.role.weight * GRID, GRID
+        self.scalars = sized, int(rules.scale), rules.base, rules.void, one.role.weight * GRID, GRID
         most = max([len(counts) for _, counts, _ in self._counted], default=0)
         self.scratch = np.zeros(most + 1, dtype=np.int64), np.zeros(len(terms), dtype=np.int64)
 
     def add_to(self, terms: DomainTerms, members: Ints, numbers: Ints, hosts: int) -> bool:
-        """Add what it says; False if that is no finite number."""
+        """Add its scores to `terms`, by the counts of now; False if one is no finite number."""
         score_at = self.evaluator.role.score_at
         for at, counts, codes in self._counted:
             self.counts[at] = counts.take(codes)
@@ -166,15 +183,16 @@ class _Policy:
         groups = self.codes, self.counts.ravel(), members, numbers
         terms.raw[score_at], terms.normal[score_at] = raw, normal
         return not _score.fast(
-            *self.columns, LN.up_to(hosts), *self.numbers, *groups, *self.scratch, raw, normal, terms.points
+            *self.columns, LN.up_to(hosts), *self.scalars, *groups, *self.scratch, raw, normal, terms.points
         )
 
 
 @dataclass(eq=False)
-class _Known:
-    """What was made of `rules`: `base` by all domains but hosts, whose counts are `of_hosts` [n] if these matter.
+class _RuleGroups:
+    """The groups that `rules` are about: those of `base`, by all domains but hosts (`axes`: ids of its axes), split by
+    the number of pods on the host if a rule is about these: `of_hosts` [n], else None.
 
-    `width`: the numbers of these that are told apart; with it come `policies`, `numbers` and `clusters` [groups].
+    `width`: numbers below that are told apart, 0 at first. By group: `numbers`, `clusters`, and tables of `policies`.
     """
 
     rules: Sequence[CountRules]
@@ -182,18 +200,18 @@ class _Known:
     axes: Sequence[int]
     of_hosts: Ints | None
     width: int = 0
-    policies: Sequence[_Policy] = ()
+    policies: Sequence[_CompiledPolicy] = ()
     numbers: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     clusters: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def widen(self, width: int, evaluators: Sequence[PluginEvaluator], clusters: int) -> None:
-        """Tell so many numbers apart; `clusters`: the axis of these."""
+        """Tell so many numbers apart; `clusters`: the id of their axis."""
         codes = dict(zip(self.axes, (np.repeat(one, width) for one in self.base.axis_codes), strict=True))
         self.width, self.clusters = width, codes[clusters]
         self.numbers = np.tile(np.arange(width), self.base.size)
         every = np.zeros(len(self.numbers), dtype=np.int64)
         self.policies = [
-            _Policy(
+            _CompiledPolicy(
                 one, rules, np.stack([codes.get(id(term.domain_count.domain), every) for term in rules.score_terms])
             )
             for one, rules in zip(evaluators, self.rules, strict=True)
@@ -201,11 +219,11 @@ class _Known:
 
 
 class CountedTerms:
-    """Makes the terms of pods that policies by domains judge by counts alone."""
+    """Makes domain terms out of rules over counts, and keeps what depends on nodes and rules alone."""
 
     def __init__(self, fitting: FittingRows) -> None:
         self._fitting, self._at = fitting, -1
-        self._kept: OrderedDict[tuple[int, ...], _Known] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, ...], _RuleGroups] = OrderedDict()
 
     def terms(
         self,
@@ -215,12 +233,14 @@ class CountedTerms:
         evaluators: Sequence[PluginEvaluator],
         refused: RowList,
     ) -> DomainTerms | None:
-        """What `domain_terms` answers; None if it has to be asked, which says whose fault it is if something is odd."""
+        """What `domain_terms` answers; None if that has to be asked, also where something is wrong: it names the plugin
+        whose scores are no finite numbers.
+        """
         if _score.fast is None or not evaluators or any(one.role.score_at is None for one in evaluators):
             return None
         try:
             return self._terms(placed, filters, clusters, evaluators, refused)
-        except _ODD:
+        except _MALFORMED:
             return None
 
     def _terms(
@@ -231,15 +251,15 @@ class CountedTerms:
         evaluators: Sequence[PluginEvaluator],
         refused: RowList,
     ) -> DomainTerms | None:
-        found = self._known(evaluators, placed)
+        found = self._groups(evaluators, placed)
         base = None if found is None else self._fitting.of(found.base, filters)
         if found is None or base is None:
             return None
         axis = self._fitting.fleet.domain(CLUSTER_LEVEL)
-        sorted_ = self._sorted(found, base.group, filters, evaluators, id(axis))
-        if sorted_ is None:
+        split = self._split(found, base.group, filters, evaluators, id(axis))
+        if split is None:
             return None
-        group, members = sorted_
+        group, members = split
         if len(refused):
             np.subtract.at(members, group[refused], 1)
         if clusters.closes:
@@ -254,25 +274,33 @@ class CountedTerms:
                 return None
         return terms
 
-    def _sorted(
-        self, found: _Known, base: SmallInts, filters: StaticFilters, evaluators: Sequence[PluginEvaluator], axis: int
+    def _split(
+        self,
+        found: _RuleGroups,
+        base: SmallInts,
+        filters: StaticFilters,
+        evaluators: Sequence[PluginEvaluator],
+        clusters: int,
     ) -> tuple[SmallInts, Ints] | None:
-        """[n] the group of each row, and [groups] how many rows fit; None if there are too many groups."""
+        """[n] the group of each row, and [groups] how many rows fit; None for too many groups, or a number below 0.
+
+        Numbers grow as pods come: a highest number that does not fit is known after a pass, and the next has room.
+        """
         first, highest = filters.first[: self._fitting.fleet.n], max(found.width, 1) - 1
         while highest >= 0 and found.base.size * (highest + 1) <= WIDEST:
             if found.width <= highest:
-                found.widen(highest + 1, evaluators, axis)
+                found.widen(highest + 1, evaluators, clusters)
             members = np.zeros(len(found.numbers), dtype=np.int64)
             if found.of_hosts is None:
                 return base, np.bincount(base[first == 0], minlength=len(members))
             group = np.empty(len(base), dtype=np.int32)
-            highest = _sort.fast(base, found.of_hosts, found.width, first, group, members)
+            highest = _split_by_number.fast(base, found.of_hosts, found.width, first, group, members)
             if 0 <= highest < found.width:
                 return group, members
         return None
 
-    def _known(self, evaluators: Sequence[PluginEvaluator], placed: Placed) -> _Known | None:
-        """What is known of the rules that these state."""
+    def _groups(self, evaluators: Sequence[PluginEvaluator], placed: Placed) -> _RuleGroups | None:
+        """Those of the rules that these state, kept by the rules' ids while these live in what is kept."""
         fleet = self._fitting.fleet
         if self._at != fleet.changes.position:
             self._kept.clear()
@@ -283,7 +311,7 @@ class CountedTerms:
         name = tuple(map(id, rules))
         found = self._kept.get(name)
         if found is None and None not in rules:
-            found = self._made(rules)
+            found = self._made_of(rules)
         if found is not None:
             self._kept[name] = found
             self._kept.move_to_end(name)
@@ -291,7 +319,8 @@ class CountedTerms:
                 self._kept.popitem(last=False)
         return found
 
-    def _made(self, rules: Sequence[CountRules]) -> _Known | None:
+    def _made_of(self, rules: Sequence[CountRules]) -> _RuleGroups | None:
+        """None for rules that refuse, score nothing, count two kinds of pods on hosts, or have arrays of odd shape."""
         fleet = self._fitting.fleet
         terms = [term.domain_count for one in rules for term in one.score_terms]
         hosts = list({id(one.counts): one.counts for one in terms if one.by_host}.values())
@@ -307,4 +336,4 @@ class CountedTerms:
             id(one): one for one in (fleet.domain(CLUSTER_LEVEL), *(one.domain for one in terms if not one.by_host))
         }
         base = self._fitting.partitions.of(list(axes.values()))
-        return None if base is None else _Known(rules, base, list(axes), hosts[0] if hosts else None)
+        return None if base is None else _RuleGroups(rules, base, list(axes), hosts[0] if hosts else None)

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispatcher.scheduling.equivalence.partitions import Partition, Partitions
-from dispatcher.scheduling.equivalence.static_answers import StaticColumn, StaticFilters
+from dispatcher.scheduling.equivalence.static_answers import StaticFilters
+from dispatcher.scheduling.equivalence.static_columns import StaticColumn
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Codes, Ints, SmallInts

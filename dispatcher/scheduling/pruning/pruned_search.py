@@ -17,12 +17,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from dispatcher.model.pod import PodId
-from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE, finish, two_best
+from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE, add_terms, two_best
 from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator, finite
 from dispatcher.scheduling.equivalence.group_scores import GroupScores
 from dispatcher.scheduling.equivalence.row_record import RowRecord
 from dispatcher.scheduling.equivalence.rows import add_score, close_totals, is_plain
-from dispatcher.scheduling.equivalence.static_answers import StaticAnswers, StaticColumn, count_codes
+from dispatcher.scheduling.equivalence.static_answers import StaticAnswers, count_codes
+from dispatcher.scheduling.equivalence.static_columns import StaticColumn
 from dispatcher.scheduling.fleet.columns import RowList, distinct
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import RowFacts
@@ -299,7 +300,7 @@ class PrunedSearch(Selector):
         if rows is None:
             return None
         found = self._ask_some(np.sort(np.concatenate([rows, loose])) if len(loose) else rows)
-        # Where hardly any row reaches the bar, a few more come first: a poor second is reached by very many.
+        # If the second best is below the bar, first only down to the bar of the few: a poor second is reached by most.
         for lower in (few, INFEASIBLE):
             low = max(_second(found), lower)
             if low < bar:
@@ -319,18 +320,19 @@ class PrunedSearch(Selector):
         return self._ask(rows, self._setup.static.static_filters.first[rows])
 
     def _ask(self, rows: Rows, first: Codes) -> _Found:
-        """All that score, about some rows; `first`: who refuses these."""
+        """Exact totals of some rows; `first`: who refuses these. At least one evaluator scores (`PrunedSearches`)."""
         fleet, terms, before = self._fleet, self._terms, self._setup.points_of(self._fleet, rows)
         raw = [evaluator.scores(rows) for evaluator in self._scorers]
         weights = [evaluator.role.weight for evaluator in self._scorers]
-        at_once = 1 if finish.fast is not None and terms is not None and is_plain(raw[0]) else 0
-        total = before if len(raw) == at_once else before.copy()
-        for scores, weight in zip(raw[at_once:], weights[at_once:], strict=True):
+        # With terms, the first scores are added in the same compiled pass as these: mostly there are no others.
+        fused = 1 if add_terms.fast is not None and terms is not None and is_plain(raw[0]) else 0
+        total = before if len(raw) == fused else before.copy()
+        for scores, weight in zip(raw[fused:], weights[fused:], strict=True):
             add_score(scores, weight, total)
-        if at_once and terms is not None:
+        if fused and terms is not None:
             added, groups = (total, raw[0], weights[0] * GRID, 1.0 / GRID), (terms.group[rows], terms.by_name)
             total = np.empty(len(first))
-            *best, nonsense = finish.fast(first, *added, *groups, fleet.rank[rows], total)
+            *best, nonsense = add_terms.fast(first, *added, *groups, fleet.rank[rows], total)
         else:
             nonsense = not close_totals(first, total)
             total += 0.0 if terms is None else terms.by_name[terms.group[rows]]

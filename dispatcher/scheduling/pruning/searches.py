@@ -21,8 +21,8 @@ from dispatcher.scheduling.pruning.pruned_search import PrunedSearch, SearchSetu
 from dispatcher.scheduling.pruning.upper_bounds import UpperBounds
 
 LARGE = 1 << 14  # rows
-_MOST_KEPT = 4096  # kinds of pods of which the evaluators are kept, if all of these are silent
-_LEAST_HEARD, _ROWS_HEARD = 16, 1 << 21  # if some are heard: so many kinds at least, else of so many rows together
+_MOST_KEPT = 4096  # kinds of pods of which the evaluators are kept, if all of these skip them
+_LEAST_ACTIVE, _ROWS_ACTIVE = 16, 1 << 21  # if some are active: so many kinds at least, else of so many rows together
 _MOST_TABLES = 4  # of upper bounds, one for each set of plugins that are bounded
 _MOST_MET, _WORTH_CACHING = 4096, 4  # classes of which it is counted how often they are met; so often is worth it
 
@@ -37,7 +37,7 @@ class _Asked:
     evaluators: list[PluginEvaluator]
 
 
-def _may_speak(one: PluginEvaluator) -> bool:
+def _may_be_active(one: PluginEvaluator) -> bool:
     seen = one.observed
     changes = seen.now or seen.counts or seen.kinds or one.is_stale(changed=False, touched=True)
     return not one.skipped or bool(changes)
@@ -63,10 +63,10 @@ class PrunedSearches:
         self._others = [role for role in by_class if not _bounded(role)]
         self._by_cluster = [role for role in roles if role.by_cluster]
         self._known: dict[tuple[Role, Hashable], PluginEvaluator] = {}  # of those
-        self._silent: ClusterAnswers | None = None
+        self._no_answers: ClusterAnswers | None = None
         self._room = LowCapacityIndex(fleet)
-        self._silent_pods: OrderedDict[tuple[Hashable, ...], _Asked] = OrderedDict()
-        self._heard_pods: OrderedDict[tuple[Hashable, ...], _Asked] = OrderedDict()
+        self._all_skipped: OrderedDict[tuple[Hashable, ...], _Asked] = OrderedDict()
+        self._some_active: OrderedDict[tuple[Hashable, ...], _Asked] = OrderedDict()
         self._bounds: dict[tuple[Role, ...], UpperBounds] = {}
         self._fitting = FittingRows(fleet, classes.static_answers.partitions)
         self._counted = CountedTerms(self._fitting)
@@ -146,10 +146,10 @@ class PrunedSearches:
     def _of_clusters(self, key: ClassKey, placed: Placed, roles: Sequence[Role]) -> ClusterAnswers | None:
         """What `roles` say, which rest on clusters alone; None if one of these refuses the pod."""
         if not roles:
-            if self._silent is None or len(self._silent.closed) != len(self._fleet.clusters):
-                self._silent = ClusterAnswers.ask(self._fitting, ())
-            return self._silent
-        heard = []
+            if self._no_answers is None or len(self._no_answers.closed) != len(self._fleet.clusters):
+                self._no_answers = ClusterAnswers.ask(self._fitting, ())
+            return self._no_answers
+        active = []
         for role in roles:
             name = role, key[role.key_at]
             evaluator = self._known.get(name)
@@ -164,13 +164,13 @@ class PrunedSearches:
                     return None
                 evaluator.record_dependencies()
             if not evaluator.skipped:
-                heard.append(evaluator)
-        return ClusterAnswers.ask(self._fitting, heard)
+                active.append(evaluator)
+        return ClusterAnswers.ask(self._fitting, active)
 
     def _by_domain(self, key: ClassKey, placed: Placed) -> list[PluginEvaluator] | None:
         """Of those that cannot be bounded, who has something to say: policies by domains; None if others have, too."""
         name, position = tuple([key[role.key_at] for role in self._others]), self._fleet.changes.position
-        known = self._heard_pods.pop(name, None) or self._silent_pods.pop(name, None)  # kept again unless one fails
+        known = self._some_active.pop(name, None) or self._all_skipped.pop(name, None)  # kept again unless one fails
         if known is None or known.at != position:
             known = _Asked(position, [PluginEvaluator(role, self._fleet) for role in self._others])
         asked = [one for one in known.evaluators if one.is_stale(changed=False, touched=True)]
@@ -179,16 +179,16 @@ class PrunedSearches:
                 return None
             one.record_dependencies()
         if len(asked) == len(self._others):
-            known.evaluators = [one for one in asked if _may_speak(one)]
-        heard = [one for one in known.evaluators if not one.skipped]
-        self._keep(name, known, heard=bool(heard))
-        return None if any(one.role.scope is not AnswerScope.DOMAIN for one in heard) else heard
+            known.evaluators = [one for one in asked if _may_be_active(one)]
+        active = [one for one in known.evaluators if not one.skipped]
+        self._keep(name, known, active=bool(active))
+        return None if any(one.role.scope is not AnswerScope.DOMAIN for one in active) else active
 
-    def _keep(self, name: tuple[Hashable, ...], asked: _Asked, *, heard: bool) -> None:
-        """What a plugin that is heard has answered may hold a few bytes a row."""
-        kept = self._heard_pods if heard else self._silent_pods
+    def _keep(self, name: tuple[Hashable, ...], asked: _Asked, *, active: bool) -> None:
+        """Keep fewer kinds with an active plugin: what one has answered may hold a few bytes a row."""
+        kept = self._some_active if active else self._all_skipped
         kept[name] = asked
-        most = min(_MOST_KEPT, max(_LEAST_HEARD, _ROWS_HEARD // self._fleet.n)) if heard else _MOST_KEPT
+        most = min(_MOST_KEPT, max(_LEAST_ACTIVE, _ROWS_ACTIVE // self._fleet.n)) if active else _MOST_KEPT
         if len(kept) > most:
             kept.popitem(last=False)
 

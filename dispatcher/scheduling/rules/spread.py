@@ -206,7 +206,7 @@ class Spread:
             domains.size,
             met,
             _least(area, self.counts, met) if len(met) < domains.size else None,
-            area.enough,
+            enough=area.enough,
         )
 
 

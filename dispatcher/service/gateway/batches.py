@@ -68,7 +68,7 @@ class Served(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 class Collected(msgspec.Struct, array_like=True, frozen=True):
     """To the dispatcher: answers up to number `upto`, who is connected, if that is not state `state` any more, and how
-    many streams of each cluster were refused in this life, as of Opens.
+    many streams of each cluster were refused in this life (`StreamLimit.refused`).
     """
 
     boot: str

@@ -24,8 +24,8 @@ from dispatcher.service.gateway.certificates import Named, Refresh, ServerTls, n
 from dispatcher.service.gateway.entrance import Entrance
 from dispatcher.service.gateway.line import Line
 from dispatcher.service.gateway.link import GatewayLink
-from dispatcher.service.gateway.opens import Opens
 from dispatcher.service.gateway.splices import Objection, RelayLine, Route
+from dispatcher.service.gateway.stream_limit import StreamLimit
 from dispatcher.service.signing import NO_SIGNER, Sealer
 
 log = structlog.get_logger("gateway")
@@ -45,7 +45,7 @@ class Gateway:
         self.objection: Objection = lambda home, target, pod: "this dispatcher is starting"  # see RelayLine
         self.route: Route | None = None  # see RelayLine
         self._clusters = frozenset(clusters)
-        self.opens = {cluster: Opens(cluster) for cluster in self._clusters}
+        self.stream_limits = {cluster: StreamLimit(cluster) for cluster in self._clusters}
         # Why nobody serves a role of a cluster, and who does.
         self._absent = {Named(cluster, role): _NEVER for cluster in self._clusters for role in ROLES}
         self._lines: dict[Named, tuple[Line, web.WebSocketResponse]] = {}
@@ -56,8 +56,8 @@ class Gateway:
 
     def link(self, cluster: str) -> GatewayLink:
         """The dispatcher's way to a cluster's agent."""
-        refused = lambda: self.opens[cluster].refused  # noqa: E731
-        return GatewayLink(cluster, lambda role: self._line(Named(cluster, role)), self._sealer, refused)
+        limit = self.stream_limits[cluster]
+        return GatewayLink(cluster, lambda role: self._line(Named(cluster, role)), self._sealer, lambda: limit.refused)
 
     def _line(self, served: Named) -> Line | str:
         held = self._lines.get(served)
@@ -158,7 +158,7 @@ class Gateway:
         if Named(offered.cluster, EXECUTOR) not in served:
             find, route = _relays_nothing, None
         line = Line(offered.cluster, socket, find, self.objection_now, route)
-        line.relayed.opens = self.opens[offered.cluster]
+        line.relayed.limit = self.stream_limits[offered.cluster]
         earlier = {held[1] for one in served if (held := self._lines.get(one)) is not None}
         self._lines |= dict.fromkeys(served, (line, socket))
         self.on_change()

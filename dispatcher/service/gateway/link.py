@@ -40,7 +40,7 @@ class GatewayLink:
         streams_refused: Callable[[], int] = lambda: 0,
     ) -> None:
         """`sealer` signs here, in the leader's process: what a line is given are bytes and their seal.
-        `streams_refused`: as of Opens, in all.
+        `streams_refused`: as StreamLimit counts them, in all.
         """
         self.cluster, self.streams_refused = cluster, streams_refused
         self._find, self._sealer = find, sealer

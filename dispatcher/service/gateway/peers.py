@@ -54,8 +54,8 @@ class _Queue:
         self._waiting = deque(left)
         return dropped
 
-    def burden(self, frames: int) -> None:
-        """Another actor has paced what its agents open."""
+    def charge(self, frames: int) -> None:
+        """Nothing: the other actor limits its own agents."""
 
     def take(self) -> tuple[tuple[int, int, bytes], ...]:
         """The next batch."""

@@ -97,7 +97,8 @@ class RemoteGateway:
         self._nobody = dict.fromkeys((Named(cluster, role) for cluster in clusters for role in ROLES), _STARTING)
         self.served: dict[Named, RemoteLine | str] = {**self._nobody}
         self._known = Since(secrets.token_hex(8))
-        self.refused, self._refused_before = Counter[str](), Counter[str]()  # streams, as of Opens: in earlier lives
+        self.refused = Counter[str]()  # by cluster, streams refused by all lives of the actor (`StreamLimit.refused`)
+        self._refused_before = Counter[str]()  # by those before this one
         self._numbers = count(1)
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
         self._calls: list[Asked] = []

@@ -17,7 +17,7 @@ from agents.runtime.outbound.relayed import MAX_BETWEEN, MAX_STREAMS, priority_o
 from dispatcher.model.messages.relay import RelayOpen, decode_open, encode_relay
 from dispatcher.model.streams import Kind, Message, Priority, ProtocolError
 from dispatcher.model.streams.frames import OPENED_BY_AGENT, RELAYED, STREAM_WINDOW, amount_of
-from dispatcher.service.gateway.opens import WEIGHT, Opens
+from dispatcher.service.gateway.stream_limit import FRAMES_PER_REFUSAL, StreamLimit
 
 _NUMBERS = 0x3FFF_FFFF
 MAX_URGENT = 256  # messages that wait before the dispatcher's orders; beyond, nothing is added for other clusters
@@ -46,7 +46,7 @@ class Sending(Protocol):
         """Send nothing more of a stream; whether something was left."""
         ...
 
-    def burden(self, frames: int) -> None:
+    def charge(self, frames: int) -> None:
         """As of Connection."""
         ...
 
@@ -88,7 +88,7 @@ class RelayLine:
     ) -> None:
         self.cluster, self.connection = cluster, connection
         self._find, self._objection, self._route = find, objection, route
-        self.opens: Opens | None = None  # None: as many as it likes
+        self.limit: StreamLimit | None = None  # None between actors: each limits its own agents
         self._ends: dict[int, End] = {}
         self._asking: dict[int, asyncio.Task[None]] = {}  # streams of which the way is being asked for
         self._numbers = count()
@@ -134,8 +134,8 @@ class RelayLine:
             home, wanted = self._wanted(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise ProtocolError(f"a relayed stream that cannot be read: {error}") from None
-        if self.opens is not None and (why := self.opens.excess()):
-            self.connection.burden(WEIGHT)
+        if self.limit is not None and (why := self.limit.admit()):
+            self.connection.charge(FRAMES_PER_REFUSAL)
             self._refuse(number, why)
         elif self._route is None:
             self._splice(number, home, wanted, self._way(home, wanted))

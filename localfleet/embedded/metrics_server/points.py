@@ -1,4 +1,7 @@
-"""Counters that kubelets tell, as rates: the two last points of each container, as metrics-server 0.9 keeps them.
+"""CPU rates out of kubelets' counters: the two last points of each container, as metrics-server 0.9 keeps them.
+
+Example, a scrape every 15 s: a container that started at 100 s has used 3 core-seconds at 112 s. It is younger than a
+scrape, so its rate is since its start: 3 / 12 = 0.25 cores. At 127 s it has used 6: (6 - 3) / 15 = 0.2 cores.
 
 Source: pkg/storage/pod.go, pkg/storage/node.go and pkg/scraper/client/resource/decode.go of metrics-server.
 """
@@ -10,9 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from localfleet.embedded.usage import Usage
 
-_FRESH_S = 10.0  # a container that is younger tells no rate since its start
+_FRESH_S = 10.0  # a younger container has no rate since its start yet
 _CPU, _MEMORY, _STARTED = "cpu_usage_seconds_total", "memory_working_set_bytes", "start_time_seconds"
-_MOST = 2.0**63  # what no amount reaches; a sample that does, or is negative or no number, counts as not told
+_MOST = 2.0**63  # beyond any amount; a sample of that, a negative one and NaN count as missing
 _MOST_AT = 253_402_300_800.0  # the year 10000
 _NODE = ("", "", "")
 Key = tuple[str, str]  # namespace, name
@@ -31,7 +34,7 @@ Containers = dict[str, Point]
 
 
 class Batch(NamedTuple):
-    """What kubelets tell in one round."""
+    """The points of one scrape of all kubelets."""
 
     nodes: dict[str, Point]
     pods: dict[Key, Containers]
@@ -81,14 +84,14 @@ def _point(told: dict[str, tuple[float, float]]) -> Point | None:
 
 
 class Points:
-    """The last two rounds. `resolution_s` is the time between them."""
+    """The points of the last two scrapes. `resolution_s` is the time between them."""
 
     def __init__(self, resolution_s: float) -> None:
         self._resolution_s = resolution_s
         self._last, self._before = Batch({}, {}), Batch({}, {})
 
     def store(self, batch: Batch) -> None:
-        """A new round; who is missing in it is forgotten."""
+        """Take a new scrape; nodes and pods that are missing in it are forgotten."""
         nodes: dict[str, Point] = {}
         pods: dict[Key, Containers] = {}
         for name, point in batch.nodes.items():
@@ -114,21 +117,21 @@ class Points:
         return {name: usage for name, usage in found.items() if usage is not None}
 
     def _start(self, new: Point, last: Point | None, older: Point | None) -> Point | None:
-        """The earlier point of a container. One that is fresh has used nothing at its start."""
+        """The point to compare `new` with: the start of a container younger than a scrape, when it had used nothing."""
         if _FRESH_S <= new.at - new.started < self._resolution_s:
             return Point(new.started, new.started, 0.0, new.memory)
         return _earlier(new, last, older) if last is not None and new.started < last.at else None
 
 
 def _earlier(new: Point, last: Point | None, older: Point | None) -> Point | None:
-    """The point to compare a new one with: the one before it, if it is newer than that."""
+    """The point to compare `new` with: `last`, or `older` if a scrape has brought the same point twice."""
     if last is None or new.at > last.at:
         return last
     return older if older is not None and older.at < new.at else None
 
 
 def _usage(last: Point, before: Point) -> Usage | None:
-    """None: what counts up has gone down."""
+    """The mean between two points; None if the counter went down or the container started again."""
     if last.started < before.started or last.cpu_s < before.cpu_s:
         return None
     window = last.at - before.at

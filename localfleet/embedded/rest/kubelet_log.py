@@ -15,26 +15,26 @@ from aiohttp import web
 from yarl import URL
 
 from localfleet.embedded.apiserver.status import ApiError, bad_request, unexplained
-from localfleet.embedded.rest.kubelet_wire import FAILURES, KubeletWire, copied, dialled, while_there
+from localfleet.embedded.rest.kubelet_wire import FAILURES, KubeletWire, copy_body, dial, while_client_stays
 from localfleet.embedded.rest.location import Kubelet
 
-_MOST, _MOST_S = 10 * 1024, 10.0  # of a refusal: how many bytes are told, how long they are waited for
+_MOST_BYTES, _MOST_S = 10 * 1024, 10.0  # of a refusal: how many bytes are told, how long they are waited for
 
 
-class _Told(NamedTuple):
+class _Status(NamedTuple):
     reason: str
     message: str
 
 
-_TOLD = {
-    401: _Told("Unauthorized", "the server has asked for the client to provide credentials"),
-    403: _Told("Forbidden", "{plain}"),
-    404: _Told("NotFound", "the server could not find the requested resource"),
-    405: _Told("MethodNotAllowed", "the server does not allow this method on the requested resource"),
-    503: _Told("ServiceUnavailable", "the server is currently unable to handle the request"),
+_STATUSES = {
+    401: _Status("Unauthorized", "the server has asked for the client to provide credentials"),
+    403: _Status("Forbidden", "{plain}"),
+    404: _Status("NotFound", "the server could not find the requested resource"),
+    405: _Status("MethodNotAllowed", "the server does not allow this method on the requested resource"),
+    503: _Status("ServiceUnavailable", "the server is currently unable to handle the request"),
 }
-_OF_SERVER = _Told("InternalError", "an error on the server ({text}) has prevented the request from succeeding")
-_UNKNOWN = _Told("", "the server responded with the status code {code} but did not return more information")
+_SERVER_ERROR = _Status("InternalError", "an error on the server ({text}) has prevented the request from succeeding")
+_OTHER_ERROR = _Status("", "the server responded with the status code {code} but did not return more information")
 
 
 async def passed_on(
@@ -43,10 +43,10 @@ async def passed_on(
     """The kubelet's log of (namespace, pod, container) as it comes; ApiError if it refuses or nobody answers."""
     target = str(URL.build(path="/containerLogs/" + "/".join(log), query=query))
     try:
-        wire = await dialled(kubelet, context)
+        wire = await dial(kubelet, context)
         with closing(wire.pipe):
             asked = h11.Request(method="GET", target=target, headers=[("Host", kubelet.authority)])
-            return await while_there(request, _answer(request, wire, asked, log[1]))
+            return await while_client_stays(request, _answer(request, wire, asked, log[1]))
     except FAILURES as error:
         raise unexplained(f'Get "https://{kubelet.authority}{target}": {error}') from None
 
@@ -57,7 +57,7 @@ async def _answer(request: web.Request, wire: KubeletWire, asked: h11.Request, p
     if 200 <= head.status_code <= 206:
         response = web.StreamResponse()
         response.content_type = "text/plain"
-        return await copied(request, response, wire.body())
+        return await copy_body(request, response, wire.body())
     if 300 <= head.status_code < 400 and (where := dict(head.headers).get(b"location")):
         raise unexplained(f'Get "{where.decode("latin-1")}": redirects forbidden')
     raise _refusal(head.status_code, await _text(wire), pod)
@@ -70,9 +70,9 @@ async def _text(wire: KubeletWire) -> str:
         async with asyncio.timeout(_MOST_S):
             async for data in wire.body():
                 found += data
-                if len(found) >= _MOST:
+                if len(found) >= _MOST_BYTES:
                     break
-    return found[:_MOST].decode(errors="replace")
+    return found[:_MOST_BYTES].decode(errors="replace")
 
 
 def _refusal(code: int, text: str, pod: str) -> ApiError:
@@ -80,6 +80,6 @@ def _refusal(code: int, text: str, pod: str) -> ApiError:
         return bad_request(text)
     if code == 500:
         return ApiError(500, "InternalError", f"Internal error occurred: {text}", {"causes": [{"message": text}]})
-    told = _TOLD.get(code, _OF_SERVER if code > 500 else _UNKNOWN)
+    told = _STATUSES.get(code, _SERVER_ERROR if code > 500 else _OTHER_ERROR)
     message = f"{told.message.format(code=code, text=json.dumps(text), plain=text)} ( pods/log {pod})"
     return ApiError(code, told.reason, message, {"name": pod, "kind": "pods/log"})

@@ -60,7 +60,7 @@ class KubeletWire:
         return event
 
 
-async def dialled(kubelet: Kubelet, context: ssl.SSLContext) -> KubeletWire:
+async def dial(kubelet: Kubelet, context: ssl.SSLContext) -> KubeletWire:
     """A connection, whose `pipe` the caller closes. `context` has the client certificate. ConnectionError in words of
     Go: nobody answers there, or the node tells an address or a port that is none.
     """
@@ -74,12 +74,12 @@ async def dialled(kubelet: Kubelet, context: ssl.SSLContext) -> KubeletWire:
                 writer.transport.abort()
                 raise
     except (OSError, ValueError, OverflowError) as error:
-        raise ConnectionError(_told(error, kubelet)) from None
+        raise ConnectionError(_go_text(error, kubelet)) from None
     return KubeletWire(pipe)
 
 
-def _told(error: Exception, kubelet: Kubelet) -> str:
-    """As Go says it, where that is known."""
+def _go_text(error: Exception, kubelet: Kubelet) -> str:
+    """The error in Go's words, as kube-apiserver passes them on; those of Python where Go's are not known."""
     if isinstance(error, ssl.SSLError):
         return "EOF" if isinstance(error, ssl.SSLEOFError) else f"tls: {error.reason}"
     if isinstance(error, socket.gaierror | ValueError):  # ValueError: it cannot even be asked for
@@ -91,8 +91,10 @@ def _told(error: Exception, kubelet: Kubelet) -> str:
     return f"dial tcp {kubelet.authority}: {why}"
 
 
-async def copied(request: web.Request, response: web.StreamResponse, body: AsyncIterator[bytes]) -> web.StreamResponse:
-    """A body to the client, as far as it comes. As by kube-apiserver, which does not tell one that breaks off."""
+async def copy_body(
+    request: web.Request, response: web.StreamResponse, body: AsyncIterator[bytes]
+) -> web.StreamResponse:
+    """Send a body to the client as far as it comes. kube-apiserver, too, ends an answer that breaks off as if whole."""
     with suppress(*FAILURES):
         await response.prepare(request)
         async for data in body:
@@ -100,8 +102,8 @@ async def copied(request: web.Request, response: web.StreamResponse, body: Async
     return response
 
 
-async def while_there(request: web.Request, work: Coroutine[object, object, _Result]) -> _Result:
-    """What work for a client comes to. It is cancelled when the client goes, whom nobody answers then (ApiError)."""
+async def while_client_stays(request: web.Request, work: Coroutine[object, object, _Result]) -> _Result:
+    """The result of work for a client. It is cancelled when the client disconnects: ApiError, which nobody reads."""
     task = asyncio.ensure_future(work)
     try:
         while not task.done():

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from localfleet.embedded.api import Api
 from localfleet.embedded.apiserver.status import Object, bad_request, not_found, unexplained
 
-_KUBELET_PORT = 10250  # where a node tells none
+_KUBELET_PORT = 10250  # of nodes whose status has none
 
 
 class Kubelet(NamedTuple):
@@ -39,7 +39,7 @@ def container_of(pod: Object, asked: str) -> str:
 
 
 def node_of(pod: Object, api: Api) -> Object:
-    """The node that a pod is bound to; ApiError 400, and 404, for which the real server calls a node a pod, too."""
+    """The node that a pod is bound to; ApiError 400 without one, 404 if it is gone (the real server says `pods`)."""
     node = pod["spec"].get("nodeName")
     if not node:
         raise bad_request(f"pod {pod['metadata']['name']} does not have a host assigned")
@@ -50,7 +50,7 @@ def node_of(pod: Object, api: Api) -> Object:
 
 
 def kubelet_of(node: Object) -> Kubelet:
-    """By the status of a node; ApiError 500 if it has no address."""
+    """Its InternalIP and port by the node's status; ApiError 500 if it has no such address."""
     status = node.get("status") or {}
     known = status.get("addresses") or ()
     address = next((one["address"] for one in known if one.get("type") == "InternalIP"), "")

@@ -27,7 +27,7 @@ def metrics(api: Api, plural: str, namespace: str, name: str, labels: str, field
 
 
 def _shown(api: Api, plural: str, namespace: str, name: str) -> Object:
-    """metrics-server knows the pods that run, and no others; a node that is not there it calls `node`."""
+    """The object; ApiError 404 in metrics-server's words: it knows only pods that run, and says `node` of a node."""
     found = api.find(plural, name, namespace)
     if found is None or (plural == "pods" and not _runs(found)):
         raise not_found(plural if plural == "pods" else "node", name)
@@ -50,7 +50,7 @@ def _reading(api: Api, kind: str, obj: Object) -> Object | None:
     if not containers:
         return None
     listed = [{"name": name, "usage": _used(usage)} for name, usage in containers.items()]
-    return head | _when(min(containers.values())) | {"containers": listed}
+    return head | _when(min(containers.values())) | {"containers": listed}  # by time: the earliest of them
 
 
 def _when(usage: Usage) -> Object:
@@ -64,7 +64,7 @@ def _used(usage: Usage) -> Object:
 
 
 def duration(seconds: float) -> str:
-    """As Go writes one below an hour.
+    """Seconds as Go writes a time.Duration below an hour.
 
     >>> duration(15.25), duration(75)
     ('15.25s', '1m15s')

@@ -13,12 +13,12 @@ from aiohttp import web
 
 from agents.kube.pipe import Pipe
 from localfleet.embedded.apiserver.status import unexplained
-from localfleet.embedded.rest.kubelet_wire import FAILURES, Head, KubeletWire, copied, dialled, while_there
+from localfleet.embedded.rest.kubelet_wire import FAILURES, Head, KubeletWire, copy_body, dial, while_client_stays
 from localfleet.embedded.rest.location import Kubelet
 
 _ANSWER_S = 60.0
 _READ = 64 * 1024
-_OURS = frozenset((b"authorization", b"content-length", b"transfer-encoding", b"x-forwarded-for"))  # not passed on
+_NOT_FORWARDED = frozenset((b"authorization", b"content-length", b"transfer-encoding", b"x-forwarded-for"))
 _SWITCHING, _REFUSED = 101, 400
 
 
@@ -28,27 +28,27 @@ def is_upgrade(request: web.Request) -> bool:
 
 
 async def passed_on(request: web.Request, kubelet: Kubelet, target: str, context: ssl.SSLContext) -> web.StreamResponse:
-    """The kubelet's answer; it has ended when this returns, if the connection was upgraded. ApiError 500."""
+    """The kubelet's answer; an upgraded connection has ended when this returns. ApiError 500 without a sound answer."""
     try:
-        wire = await dialled(kubelet, context)
+        wire = await dial(kubelet, context)
     except ConnectionError as error:
         raise unexplained(f"error dialing backend: {error}") from None
     with closing(wire.pipe):
         try:
             async with asyncio.timeout(_ANSWER_S):
-                head = await while_there(request, wire.ask(_asked(request, target)))
+                head = await while_client_stays(request, wire.ask(_forwarded(request, target)))
         except FAILURES as error:
             raise unexplained(str(error) or "i/o timeout") from None
         if head.status_code == _SWITCHING:
             return await _switched(request, head, wire)
         if head.status_code < _REFUSED:
             raise unexplained(f"invalid upgrade response: status code {head.status_code}")
-        return await while_there(request, copied(request, _refusal(head), wire.body()))
+        return await while_client_stays(request, copy_body(request, _refusal(head), wire.body()))
 
 
-def _asked(request: web.Request, target: str) -> h11.Request:
+def _forwarded(request: web.Request, target: str) -> h11.Request:
     """ProtocolError: the client's headers are no HTTP."""
-    headers = [(name, value) for name, value in request.raw_headers if name.lower() not in _OURS]
+    headers = [(name, value) for name, value in request.raw_headers if name.lower() not in _NOT_FORWARDED]
     came_by = [*request.headers.getall("X-Forwarded-For", []), request.remote or ""]
     headers.append((b"X-Forwarded-For", ", ".join(filter(None, came_by)).encode(errors="surrogateescape")))
     if request.method == "POST":
@@ -67,7 +67,7 @@ def _refusal(head: Head) -> web.StreamResponse:
 
 
 async def _switched(request: web.Request, head: Head, wire: KubeletWire) -> web.StreamResponse:
-    reader, writer = _taken_over(request)
+    reader, writer = _take_over(request)
     lines = [b"HTTP/1.1 101 " + head.reason, *(name + b": " + value for name, value in head.headers.raw_items())]
     writer.write(b"\r\n".join([*lines, b"", wire.after_switch]))
     ways = {
@@ -81,7 +81,7 @@ async def _switched(request: web.Request, head: Head, wire: KubeletWire) -> web.
             way.cancel()
         await asyncio.gather(*ways, return_exceptions=True)
         writer.close()
-    return web.Response()  # nobody hears it: the connection is closed
+    return web.Response()  # for aiohttp alone: the connection is closed
 
 
 async def _to_client(pipe: Pipe, writer: asyncio.StreamWriter) -> None:
@@ -92,37 +92,37 @@ async def _to_client(pipe: Pipe, writer: asyncio.StreamWriter) -> None:
 
 
 async def to_kubelet(reader: asyncio.StreamReader, pipe: Pipe) -> None:
-    """Until the client ends: a kubelet that hears no more may have said things that are still to be passed on."""
-    hears = True
+    """Until the client ends, also when the kubelet takes no more: what it has sent is still being passed on."""
+    writable = True
     with suppress(OSError):
         while data := await reader.read(_READ):
             try:
-                if hears:
+                if writable:
                     await pipe.write(data)
             except OSError:
-                hears = False
+                writable = False
 
 
-class _Taken(asyncio.StreamReaderProtocol):
-    """Reads in the place of aiohttp, which knows WebSockets alone, and tells it when the connection is gone."""
+class _RawReader(asyncio.StreamReaderProtocol):
+    """Reads raw bytes in place of aiohttp, whose only upgrades are WebSockets."""
 
     def __init__(self, reader: asyncio.StreamReader, before: asyncio.Protocol) -> None:
         super().__init__(reader)
         self._before = before
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell both."""
+        """Also end what aiohttp keeps of the connection."""
         super().connection_lost(exc)
         self._before.connection_lost(exc)
 
 
-def _taken_over(request: web.Request) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """The connection of a request. Nothing of it is lost: clients wait for the answer before they say more."""
+def _take_over(request: web.Request) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A request's connection, taken from aiohttp. No bytes are lost: clients send nothing more before the answer."""
     transport, loop = request.transport, asyncio.get_running_loop()
     if transport is None:
         raise unexplained("the client has gone")
     reader = asyncio.StreamReader()
-    protocol = _Taken(reader, request.protocol)
+    protocol = _RawReader(reader, request.protocol)
     transport.set_protocol(protocol)
     protocol.connection_made(transport)
     transport.resume_reading()  # aiohttp has paused it, if a body came before the answer

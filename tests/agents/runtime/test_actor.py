@@ -88,7 +88,7 @@ async def test_a_new_life_has_a_new_incarnation(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("address", ["", "127.0.0.1"])
-async def test_it_serves_a_kubelet_endpoint_that_leads_nowhere_where_it_is_told_to(
+async def test_with_an_address_for_it_an_actor_serves_a_kubelet_endpoint_that_relays_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     served: list[tuple[str, str, int, list[Stream]]] = []

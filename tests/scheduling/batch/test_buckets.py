@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.scheduling.batch.buckets import BucketLayout, _link
+from dispatcher.scheduling.batch.buckets import BucketLayout, _link_existing
 from dispatcher.scheduling.equivalence.partitions import partition_of, partition_of_some
 from tests.laws.examples import examples
 
@@ -19,13 +19,13 @@ def linked(keys: list[tuple[int, ...]], steps: list[list[int]]) -> list[int]:
     buckets: Any = SimpleNamespace(step=np.asarray(steps), after=np.full(len(keys) + 3, -1))
     hosts = list(range(len(steps[0])))
     layout = SimpleNamespace(bucket_keys=keys, used=len(keys), hosts=hosts, all_buckets=buckets)
-    _link(cast(BucketLayout, layout))
+    _link_existing(cast(BucketLayout, layout))
     assert (buckets.after[len(keys) :] == -1).all()
     found: list[int] = buckets.after[: len(keys)].tolist()
     return found
 
 
-def test_the_example_of_its_words() -> None:
+def test_buckets_are_linked_as_in_the_docstring_s_example() -> None:
     assert linked([(0, 0), (0, 1), (7, 0)], [[1], [1], [1]]) == [1, -1, -1]
 
 
@@ -49,7 +49,7 @@ def test_of_each_bucket_the_next_one_is_found_where_there_is_one(
 
 @settings(max_examples=examples(200))
 @given(st.lists(st.tuples(st.integers(-1, 5), st.integers(-1, 2), st.booleans()), min_size=1, max_size=60))
-def test_some_rows_are_grouped_as_among_all(rows: list[tuple[int, int, bool]]) -> None:
+def test_a_partition_of_some_rows_groups_them_as_a_partition_of_all_does(rows: list[tuple[int, int, bool]]) -> None:
     axes = [np.asarray([row[axis] for row in rows], dtype=np.int32) for axis in (0, 1)]
     some = np.flatnonzero([row[2] for row in rows])
     if not len(some):

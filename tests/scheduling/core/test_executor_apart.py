@@ -1,5 +1,6 @@
 """Observer and executor of a cluster as two processes: what goes on when the core hears of one of them alone."""
 
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -66,6 +67,20 @@ def test_who_is_there_says_what_a_cluster_can_do(silent: bool, executor: bool | 
     view = ClusterView("east", silent=silent, executor=executor, synced=True, api_ok=True)
     reach = Reach.of({"east": view})
     assert (("east" in reach.blind), ("east" in reach.mute)) == (blind, mute)
+
+
+def test_what_clusters_can_do_is_found_for_all_of_them_as_each_says_of_itself() -> None:
+    flags, views = (False, True), dict[str, ClusterView]()
+    for silent, synced, api_ok, restored, executor in product(flags, flags, flags, flags, (None, *flags)):
+        name = f"c{len(views)}"
+        views[name] = ClusterView(
+            name, silent=silent, synced=synced, api_ok=api_ok, restored=restored, executor=executor
+        )
+    reach = Reach.of(views)
+    for name, view in views.items():
+        found = [name in one for one in reach]
+        blind, mute = view.silent and view.takes_orders, view.ready and not view.takes_orders
+        assert found == [view.ready, view.restored, blind, mute], view
 
 
 def report(executor: bool | None, revision: int = 1, **more: object) -> ClusterChanged:

@@ -89,7 +89,7 @@ def test_a_ready_cluster_is_taken_in_at_once_however_large() -> None:
     assert len(core.clusters["west"].pods) == 60
 
 
-def test_what_is_learnt_of_readings_is_a_part_of_its_own() -> None:
+def test_learning_from_readings_is_a_part_of_its_own_after_the_last_pod() -> None:
     core = make_core(("east", "west"), timing=CoreTiming(fold_at_once=10))
     told = tuple(Reading(f"n{at}", 0.5, 0.5, 0.5) for at in range(8))
     core.handle(report("west", nodes=8, pods=15, readings=told), 1.0)

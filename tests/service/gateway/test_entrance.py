@@ -203,9 +203,11 @@ def test_a_flood_of_little_frames_is_read_at_a_bounded_rate() -> None:
     assert now - began == pytest.approx(9.0, abs=0.1)  # ten seconds' worth, and the first came at once
 
 
-@pytest.mark.parametrize(("burden", "read"), [(0, range(100, 211)), (9, range(10, 22))], ids=["little", "burdens"])
+@pytest.mark.parametrize(
+    ("charged", "read"), [(0, range(100, 211)), (9, range(10, 22))], ids=["little", "charged for each"]
+)
 async def test_a_connection_takes_no_more_than_that_of_whoever_floods_it(
-    burden: int, read: range, monkeypatch: pytest.MonkeyPatch
+    charged: int, read: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Flood:
         sent = 0
@@ -224,7 +226,7 @@ async def test_a_connection_takes_no_more_than_that_of_whoever_floods_it(
     async def read_all() -> None:
         connection = connection_module.Connection(flood)
         async for _ in connection.messages():
-            connection.burden(burden)
+            connection.charge(charged)
 
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(1.0):
