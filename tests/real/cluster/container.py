@@ -59,8 +59,6 @@ def _build_root(root: str, spec: dict[str, Any]) -> None:
             os.symlink(os.readlink(name), root + name)
         elif os.path.exists(name):
             _bind(name, root + name, read_only=True)
-    for name in spec["programs"]:
-        _bind(name, root + name, read_only=True)
     for name in _DEVICES:
         _bind(f"/dev/{name}", f"{root}/dev/{name}", read_only=False)
     os.symlink("/proc/self/fd", f"{root}/dev/fd")
@@ -68,6 +66,8 @@ def _build_root(root: str, spec: dict[str, Any]) -> None:
     os.mkdir(f"{root}/tmp")
     for one in spec["mounts"]:
         _bind(one["source"], root + one["target"], read_only=one["read_only"])
+    for name in spec["programs"]:  # last: a checkout in /tmp would be hidden by the pod's own
+        _bind(name, root + name, read_only=True)
     _mount("-t", "proc", "proc", f"{root}/proc")
     _mount("-o", "remount,ro", root)
 
