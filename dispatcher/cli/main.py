@@ -264,7 +264,7 @@ def doctor(
         typer.Option(
             "--config",
             "-c",
-            help="Also ask each cluster, by the contexts of this dispatcher.yaml, for opt-in and serving certificate.",
+            help="Also ask each cluster, by contexts of this dispatcher.yaml: opt-in, certificates, agents' rights.",
         ),
     ] = None,
     output: Out = Output.TABLE,
@@ -274,9 +274,9 @@ def doctor(
 
     Clusters that are away, clocks that differ, versions that do not go together; sources that fail or are stale, nodes
     of which nothing is told, series that mean no node or several; what of the gateway's certificates and revocation
-    lists ends soon. With --config also what gives pods our schedulerName in each
-    cluster, tried with a pod that is never stored, and which agents ask in vain for a certificate to serve logs of
-    remote pods with. Exit code 1 if anything is wrong.
+    lists ends soon. With --config also what gives pods our schedulerName in each cluster, tried with a pod that is
+    never stored, which agents ask in vain for a certificate to serve logs of remote pods with, and which rights the
+    agents' service accounts lack (RBAC). Exit code 1 if anything is wrong.
     """
     from dispatcher.cli.doctor import examine
 

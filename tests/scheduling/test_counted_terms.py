@@ -123,6 +123,7 @@ def test_policies_that_count_different_pods_by_host_are_asked_for_their_parts(la
 
 wrong: dict[str, dict[str, Any]] = {
     "counts of too few zones": {"zones": np.arange(2)},
+    "counts of no zones": {"zones": np.zeros(0, dtype=np.int64)},
     "fewer hosts than nodes": {"hosts": np.arange(5, dtype=np.int64)},
     "hosts below 0": {"hosts": np.full(NODES, -1)},
     "numbers of hosts as great as can be": {"hosts": np.full(NODES, 2**62)},

@@ -8,6 +8,7 @@ Made afresh for each batch, out of the class's rows and the counts as they stand
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,7 @@ from dispatcher.scheduling.framework.domain_counts import (
 
 _MORE_BUCKETS = 64  # that rows may come to in the course of a batch, or one a pod where there are many already
 _NO_SLOT = -1
+_MOST_NUMBERS = 2**63  # that a key may get
 _FEW_FEASIBLE = 8  # if fewer than one row in so many is feasible, only these are sorted
 _AHEAD = 4  # pods more on a row, whose buckets are made with that of the next one
 
@@ -191,6 +193,8 @@ def _link_existing(layout: BucketLayout) -> None:
     more[:, 1:] += layout.all_buckets.step[: layout.used][:, layout.hosts]
     lows = np.minimum(keys.min(axis=0), more.min(axis=0))
     widths = np.maximum(keys.max(axis=0), more.max(axis=0)) - lows + 1
+    if prod(widths.tolist()) > _MOST_NUMBERS:
+        return  # some keys would get the same number: `BucketLayout.after` finds the next ones
     weights = np.append(np.cumprod(widths[:0:-1])[::-1], 1)
     numbers, wanted = (keys - lows) @ weights, (more - lows) @ weights  # `numbers` ascend, as the keys do
     found = np.minimum(np.searchsorted(numbers, wanted), layout.used - 1)

@@ -33,7 +33,8 @@ def layout_of(eq_class: EquivalenceClass, plugin_rules: PluginRules, count: int)
         if len(kept) >= _MOST_KEPT:
             kept.clear()
         # A shape names objects by their ids: they are kept with it, so that no other object can come to have the same.
-        kept[shape] = layout, (list(plugin_rules), terms, list(eq_class.normalizing))
+        values = [one.value for one in eq_class.normalizing]  # a column may get another array while no node changes
+        kept[shape] = layout, (list(plugin_rules), terms, list(eq_class.normalizing), values)
     found: BucketLayout = kept[shape][0]
     return found.copy()
 

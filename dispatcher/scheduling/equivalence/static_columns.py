@@ -75,8 +75,9 @@ class StaticColumn:
         raw = finite(self.role.plugin, self.evaluator.scores(rows))
         if everything and self.role.normalizes and len(raw) and (raw == raw[0]).all():
             # Most pods prefer no node by labels or taints: one number stands for the whole column, read-only.
-            self.raw = np.broadcast_to(raw[0], fleet.n)
-            self.value = np.full(fleet.n, self._value(raw.item(0)), dtype=np.int32)
+            only = float(raw[0])  # also of whole numbers: other rows may get fractions later
+            self.raw = np.broadcast_to(np.float64(only), fleet.n)
+            self.value = np.full(fleet.n, self._value(only), dtype=np.int32)
             return
         self.raw = grown(self.raw if self.raw.flags.writeable else self.raw.copy(), fleet.n, 0.0)
         self.raw[rows] = raw

@@ -330,6 +330,8 @@ class CountedTerms:
             one.domain.shape != (fleet.n,) or {one.domain.dtype.kind, one.counts.dtype.kind} != {"i"} for one in terms
         ):
             return None
+        if any(not len(one.counts) and (one.domain >= 0).any() for one in terms):
+            return None  # compiled code would look behind their end
         if any(one.shape != (fleet.n,) or one.dtype != np.int64 or not one.flags.c_contiguous for one in hosts):
             return None
         axes = {

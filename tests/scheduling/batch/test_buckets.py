@@ -33,6 +33,12 @@ def test_a_row_on_whose_host_no_more_pods_count_stays_where_it_is() -> None:
     assert linked([(0, 0), (0, 1)], [[0], [0]]) == [0, 1]
 
 
+def test_keys_too_far_apart_to_be_numbered_are_not_taken_for_each_other() -> None:
+    most = 2**16 - 1  # with five such columns, keys that differ in the first one alone would have the same number
+    keys: list[tuple[int, ...]] = [(0, 0, 0, 0, 0), (0, most, most, most, most), (1, 0, 0, 0, 1)]
+    assert linked(keys, [[0, 0, 0, 1], [0, 0, 0, 0], [0, 0, 0, 0]]) == [-1, -1, -1]
+
+
 @settings(max_examples=examples(200))
 @given(KEYS, st.data())
 def test_of_each_bucket_the_next_one_is_found_where_there_is_one(

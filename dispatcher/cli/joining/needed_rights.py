@@ -1,0 +1,123 @@
+"""Which rights an agent needs, and what is lost without. A test holds them to the roles of the agent's chart."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from agents.executor.state import NAME, NAMESPACE
+from dispatcher.cli.diagnosis import NOTE, PROBLEM
+
+SERVED = "*"  # instead of a namespace: the namespaces that the executor serves, all or those of its RoleBindings
+_SEE = "list watch"
+
+
+class Need(NamedTuple):
+    """`half`: observer or executor. `kinds`: with spaces, as kubectl has them: RESOURCE[.GROUP], RESOURCE/SUBRESOURCE.
+    `when`: the feature that needs it; empty: each agent does. `name`: of the only object that is meant.
+    """
+
+    half: str
+    kinds: str
+    verbs: str
+    lost: str
+    level: str = NOTE
+    when: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+_BLIND = "it sees no nodes or pods, and the cluster takes no part"
+_IDENTITY = "it does not learn the cluster's identity, and the cluster takes no part"
+_VOLUMES = (
+    "persistentvolumes persistentvolumeclaims storageclasses.storage.k8s.io csinodes.storage.k8s.io "
+    "csidrivers.storage.k8s.io csistoragecapacities.storage.k8s.io volumeattachments.storage.k8s.io"
+)
+_OWNERS = "services replicationcontrollers replicasets.apps statefulsets.apps"
+_BUDGETS = "poddisruptionbudgets.policy"
+_PROXIES = "it keeps no proxy nodes, without which no pod of this cluster runs in another"
+_UNKNOWN = "it cannot tell which keys and orders hold here"
+_CLAIMS = "pods whose volumes are not bound yet wait"
+_CALLERS = "subjectaccessreviews.authorization.k8s.io tokenreviews.authentication.k8s.io"
+_REFUSES = "it cannot tell who asks for logs and metrics of remote pods, and refuses"
+_PROXIED = "pods/exec pods/attach pods/portforward"
+_REQUESTS = "certificatesigningrequests.certificates.k8s.io"
+_CONFIG = "extension-apiserver-authentication"
+
+NEEDS = (
+    Need("observer", "nodes pods", _SEE, _BLIND, PROBLEM),
+    Need("observer", "namespaces", "get", _IDENTITY, PROBLEM, name="kube-system"),
+    Need("observer", "leases.coordination.k8s.io", "get", _UNKNOWN, PROBLEM, "split", NAMESPACE, NAME),
+    Need("observer", "namespaces", _SEE, "namespace selectors of pods do not count"),
+    Need("observer", _VOLUMES, _SEE, "what volumes need does not count where pods are placed"),
+    Need("observer", _BUDGETS, _SEE, "budgets do not count where pods are to be evicted"),
+    Need("observer", _OWNERS, _SEE, "default spread constraints do not know which pods belong together"),
+    Need("observer", "events", _SEE, "warning events of remote pods here are not shown at their home"),
+    Need("observer", "nodes/stats", "get", "kubelets do not tell it live load"),
+    Need("observer", "nodes.metrics.k8s.io pods.metrics.k8s.io", "list", "no live load where kubelets do not answer"),
+    Need("executor", "nodes pods namespaces", _SEE, "it cannot check orders, and carries out none", PROBLEM, "split"),
+    Need("executor", "namespaces", "get", _IDENTITY, PROBLEM, "split", name="kube-system"),
+    Need("executor", _BUDGETS, _SEE, "budgets do not count where it checks orders", NOTE, "split"),
+    Need("executor", "pods", "get create patch delete", "it carries out no orders", PROBLEM, "", SERVED),
+    Need("executor", "pods/binding", "create", "no pod is bound here", PROBLEM, "", SERVED),
+    Need("executor", "pods/status", "patch", "pods do not show how their copies elsewhere do", PROBLEM, "", SERVED),
+    Need("executor", "nodes", "create patch delete", _PROXIES, PROBLEM),
+    Need("executor", "nodes/status", "patch", _PROXIES, PROBLEM),
+    Need("executor", "leases.coordination.k8s.io", "create patch delete", _PROXIES, PROBLEM, "", NAMESPACE),
+    Need("executor", "leases.coordination.k8s.io", "get", _UNKNOWN, PROBLEM, "", NAMESPACE, NAME),
+    Need("executor", "events.events.k8s.io", "create", "no event says why a pod waits", NOTE, "", SERVED),
+    Need("executor", _BUDGETS, "get create patch delete", "remote pods here have no budgets", NOTE, "", SERVED),
+    Need("executor", "persistentvolumeclaims", "get patch", _CLAIMS, NOTE, "", SERVED),
+    Need("executor", "persistentvolumes", "get patch", _CLAIMS),
+    Need("executor", "pods/eviction", "create", "rebalancing moves no pods", NOTE, "rebalancing", SERVED),
+    Need("executor", "pods/log", "get", "no kubectl logs of remote pods here", NOTE, "logs", SERVED),
+    Need("executor", "nodes/metrics", "get", "kubectl top shows nothing of remote pods here", NOTE, "logs"),
+    Need("executor", _PROXIED, "get create", "no kubectl exec and port-forward of remote pods", NOTE, "exec", SERVED),
+    Need("executor", _CALLERS, "create", _REFUSES, NOTE, "relay"),
+    Need("executor", "configmaps", "get", _REFUSES, NOTE, "relay", "kube-system", _CONFIG),
+    Need("executor", _REQUESTS, "create get", "its serving certificate stays self-signed", NOTE, "csr"),
+)
+
+
+class _Gateway(msgspec.Struct):
+    urls: list[str] = []
+
+
+class _Relay(msgspec.Struct):
+    port: int = 0
+    certificate: str = ""
+
+
+class _Executor(msgspec.Struct):
+    relay: str = "logs"
+
+
+class _File(msgspec.Struct):
+    gateway: _Gateway = msgspec.field(default_factory=_Gateway)
+    relay: _Relay = msgspec.field(default_factory=_Relay)
+    executor: _Executor = msgspec.field(default_factory=_Executor)
+
+
+def features(text: str) -> set[str]:
+    """What an agent.yaml turns on that needs rights of its own; of one that cannot be read nothing is known."""
+    try:
+        file = msgspec.yaml.decode(text, type=_File)
+    except msgspec.DecodeError:
+        return set()
+    if not file.gateway.urls:
+        return set()
+    on = {
+        "logs": file.executor.relay in ("logs", "all"),
+        "exec": file.executor.relay == "all",
+        "relay": file.relay.port > 0,
+        "csr": file.relay.port > 0 and file.relay.certificate == "csr",
+    }
+    return {name for name, wanted in on.items() if wanted}
+
+
+def needs(component: str, on: set[str], moving: bool = False) -> list[Need]:
+    """Of a Deployment of the agent's chart, by its label: `observer`, `executor`, or `agent`, which is both. `moving`:
+    the dispatcher's rebalancing evicts pods.
+    """
+    split = component != "agent"
+    wanted = {"", *on, *(("split",) if split else ()), *(("rebalancing",) if moving else ())}
+    return [one for one in NEEDS if one.when in wanted and (not split or one.half == component)]

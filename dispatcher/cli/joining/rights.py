@@ -1,0 +1,118 @@
+"""Whether the agents that run in clusters may do what they need, asked by SubjectAccessReviews."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from dispatcher.cli.diagnosis import NOTE, PROBLEM, Finding
+from dispatcher.cli.joining.needed_rights import SERVED, Need, features, needs
+from dispatcher.cli.joining.opt_in import uncertain
+from dispatcher.cli.operate.members import Member, MemberError, reached
+from dispatcher.config import DispatcherConfig
+
+DEPLOYMENTS = "/apis/apps/v1/deployments"
+REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+BINDINGS = "/apis/rbac.authorization.k8s.io/v1/rolebindings"
+LABEL = "app.kubernetes.io"
+ABOUT = "rights of the agent"
+_FIX = "upgrade the agent's chart, whose roles have it, or grant it"
+_MAY_NOT_ASK = (401, 403)
+
+Account = tuple[str, str]  # namespace, name
+
+
+async def all_lacking(config: DispatcherConfig, only: str = "") -> list[Finding]:
+    """Of each cluster of a configuration, or of one; of those that cannot be reached nothing is known."""
+    clusters = {one.name: one for one in config.clusters if only in ("", one.name)}
+    moving = config.rebalancing.mode == "on"
+    async with reached(config, clusters) as members:
+        sure = [one for one in members.values() if not await uncertain(clusters[one.name], one)]
+        return [one for found in await asyncio.gather(*(lacking(one, moving) for one in sure)) for one in found]
+
+
+async def lacking(member: Member, moving: bool = False) -> list[Finding]:
+    """What the agents' accounts lack; nothing where no agent of the chart is. `moving`: rebalancing evicts pods."""
+    try:
+        agents = await _agents(member)
+        rows = [(who, need) for who, component, on in agents for need in needs(component, on, moving)]
+        texts = await asyncio.gather(*(_lacks(member, who, need) for who, need in rows))
+    except MemberError as error:
+        if error.status not in _MAY_NOT_ASK:
+            return []  # that it does not answer is told by others
+        fix = "give the context the right to list deployments and rolebindings, and to create subjectaccessreviews"
+        return [Finding(member.name, ABOUT, NOTE, f"not known: {error}", fix)]
+    found = [
+        Finding(member.name, ABOUT, need.level, f"{_user(who)} may not {text}: {need.lost}", _FIX)
+        for (who, need), text in zip(rows, texts, strict=True)
+        if text
+    ]
+    return sorted(found, key=lambda one: one.level != PROBLEM)
+
+
+async def _agents(member: Member) -> list[tuple[Account, str, set[str]]]:
+    """Account, component and features of each Deployment whose pods are agents: the chart's webhook is none."""
+    found = []
+    for one in await member.items(DEPLOYMENTS, labelSelector=f"{LABEL}/part-of=global-dispatcher"):
+        template, namespace = one["spec"]["template"], one["metadata"]["namespace"]
+        labels = template["metadata"].get("labels") or {}
+        component = labels.get(f"{LABEL}/component", "")
+        if f"{LABEL}/part-of" in labels and component in ("agent", "observer", "executor"):
+            account = template["spec"].get("serviceAccountName") or "default"
+            text = await _settings(member, namespace, template["spec"])
+            found.append(((namespace, account), component, features(text)))
+    return found
+
+
+async def _settings(member: Member, namespace: str, pod: dict[str, Any]) -> str:
+    """Its agent.yaml; '' where it cannot be read: then no feature is asked for."""
+    names = [one["configMap"]["name"] for one in pod.get("volumes") or () if "configMap" in one]
+    for name in names:
+        try:
+            data = (await member.call("GET", f"/api/v1/namespaces/{namespace}/configmaps/{name}")).get("data") or {}
+        except MemberError:
+            continue
+        if "agent.yaml" in data:
+            return str(data["agent.yaml"])
+    return ""
+
+
+async def _lacks(member: Member, who: Account, need: Need) -> str:
+    """What of it the account may not do, with verbs and kinds; '' if it may do all."""
+    parts = []
+    for kind in need.kinds.split():
+        verbs = [verb for verb in need.verbs.split() if not await _may(member, who, need, (verb, kind))]
+        parts += [f"{', '.join(verbs)} {kind}"] if verbs else []
+    where = f" in {need.namespace}" if need.namespace not in ("", SERVED) else ""
+    return "; ".join(parts) + where if parts else ""
+
+
+async def _may(member: Member, who: Account, need: Need, right: tuple[str, str]) -> bool:
+    """A right in served namespaces is there if it is in all, or in any for which the account has a RoleBinding."""
+    if need.namespace != SERVED:
+        return await _allowed(member, who, right, need.namespace, need.name)
+    if await _allowed(member, who, right):
+        return True
+    bound = {one["metadata"]["namespace"] for one in await member.items(BINDINGS) if _binds(one, who)}
+    for namespace in sorted(bound):
+        if await _allowed(member, who, right, namespace):
+            return True
+    return False
+
+
+def _binds(binding: dict[str, Any], who: Account) -> bool:
+    subjects: Iterable[dict[str, str]] = binding.get("subjects") or ()
+    return any(("ServiceAccount", *who) == (one["kind"], one.get("namespace"), one["name"]) for one in subjects)
+
+
+async def _allowed(member: Member, who: Account, right: tuple[str, str], namespace: str = "", name: str = "") -> bool:
+    verb, (kind, _, group) = right[0], right[1].partition(".")
+    resource, _, sub = kind.partition("/")
+    asked = {"verb": verb, "group": group, "resource": resource, "subresource": sub, "namespace": namespace}
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{who[0]}", "system:authenticated"]
+    spec = {"user": _user(who), "groups": groups, "resourceAttributes": {**asked, "name": name}}
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+    return bool((await member.call("POST", REVIEWS, review))["status"]["allowed"])
+
+
+def _user(who: Account) -> str:
+    return f"system:serviceaccount:{who[0]}:{who[1]}"

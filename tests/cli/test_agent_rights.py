@@ -1,0 +1,177 @@
+"""What doctor says of rights that the service accounts of agents lack, asked by SubjectAccessReviews."""
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from dispatcher.cli.diagnosis import NOTE, PROBLEM, Finding
+from dispatcher.cli.joining.needed_rights import features, needs
+from dispatcher.cli.joining.rights import BINDINGS, DEPLOYMENTS, REVIEWS, all_lacking, lacking
+from dispatcher.cli.operate.members import Member, MemberError
+from dispatcher.service.run import read_config
+from localfleet.embedded.fleet import EmbeddedFleet
+
+LABEL = "app.kubernetes.io"
+ALL_ON = json.dumps({"gateway": {"urls": ["wss://g:1"]}, "relay": {"port": 1}, "executor": {"relay": "all"}})
+Denied = tuple[str, str, str]  # verb, RESOURCE[/SUBRESOURCE][.GROUP], namespace
+
+
+def deployment(component: str, account: str, **labels: str) -> dict[str, Any]:
+    marks = {f"{LABEL}/part-of": "global-dispatcher", f"{LABEL}/component": component, **labels}
+    volumes = [{"name": "tmp", "emptyDir": {}}, {"name": "config", "configMap": {"name": "agent"}}]
+    pod = {"serviceAccountName": account, "volumes": volumes}
+    template = {"metadata": {"labels": marks}, "spec": pod}
+    return {"metadata": {"namespace": "gd", "name": account}, "spec": {"template": template}}
+
+
+SPLIT = (deployment("observer", "agent-observer"), deployment("executor", "agent"))
+
+
+class Cluster:
+    """Deployments, and which rights are denied to whom; `refuses`: paths that who asks may not use."""
+
+    name = "east"
+
+    def __init__(
+        self, *deployments: dict[str, Any], denied: set[Denied] | None = None, settings: str = "{}", **more: Any
+    ) -> None:
+        self.deployments, self.denied, self.settings = deployments, denied or set(), settings
+        self.refuses: dict[str, int] = more.get("refuses", {})
+        self.bound: tuple[str, ...] = more.get("bound", ())
+        self.reviews: list[dict[str, Any]] = []
+
+    async def items(self, path: str, **query: str) -> list[dict[str, Any]]:
+        self._check(path)
+        if path == BINDINGS:
+            subjects = [{"kind": "ServiceAccount", "namespace": "gd", "name": "agent"}]
+            others = {"metadata": {"namespace": "elsewhere"}, "subjects": [{"kind": "User", "name": "agent"}]}
+            return [others, *({"metadata": {"namespace": name}, "subjects": subjects} for name in self.bound)]
+        assert (path, query) == (DEPLOYMENTS, {"labelSelector": f"{LABEL}/part-of=global-dispatcher"})
+        return list(self.deployments)
+
+    async def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        self._check(path)
+        if method == "GET":
+            assert path == "/api/v1/namespaces/gd/configmaps/agent"
+            return {"data": {"agent.yaml": self.settings}}
+        assert (method, path, body is not None) == ("POST", REVIEWS, True)
+        assert body is not None
+        self.reviews.append(body["spec"])
+        asked = body["spec"]["resourceAttributes"]
+        kind = asked["resource"] + (f"/{asked['subresource']}" if asked["subresource"] else "")
+        kind += f".{asked['group']}" if asked["group"] else ""
+        return {"status": {"allowed": (asked["verb"], kind, asked["namespace"]) not in self.denied}}
+
+    def _check(self, path: str) -> None:
+        if path in self.refuses:
+            raise MemberError(self.refuses[path], f"{path} is refused")
+
+
+async def told(cluster: Cluster, *, moving: bool = False) -> list[Finding]:
+    return await lacking(cast(Member, cluster), moving)
+
+
+async def test_agents_that_may_do_all_are_asked_as_the_accounts_of_their_pods_and_nothing_is_found() -> None:
+    cluster = Cluster(*SPLIT)
+    assert await told(cluster) == []
+    assert {one["user"]: one["groups"] for one in cluster.reviews} == {
+        f"system:serviceaccount:gd:{name}": [
+            "system:serviceaccounts",
+            "system:serviceaccounts:gd",
+            "system:authenticated",
+        ]
+        for name in ("agent-observer", "agent")
+    }
+
+
+async def test_a_right_whose_lack_costs_a_feature_is_a_note_that_says_which() -> None:
+    (found,) = await told(Cluster(*SPLIT, denied={("watch", "events", "")}))
+    assert (found.cluster, found.about, found.level) == ("east", "rights of the agent", NOTE)
+    assert found.text == (
+        "system:serviceaccount:gd:agent-observer may not watch events: "
+        "warning events of remote pods here are not shown at their home"
+    )
+    assert found.fix == "upgrade the agent's chart, whose roles have it, or grant it"
+
+
+async def test_a_right_without_which_an_agent_cannot_do_its_duty_is_a_problem_and_stands_first() -> None:
+    denied = {("list", "events", ""), ("list", "nodes", ""), ("watch", "nodes", ""), ("create", "pods/binding", "")}
+    found = await told(Cluster(*SPLIT, denied=denied))
+    assert [(one.level, one.text.split(":", 4)[3]) for one in found] == [
+        (PROBLEM, "agent-observer may not list, watch nodes"),
+        (PROBLEM, "agent may not list, watch nodes"),
+        (PROBLEM, "agent may not create pods/binding"),
+        (NOTE, "agent-observer may not list events"),
+    ]
+
+
+async def test_a_right_in_one_namespace_is_asked_for_there() -> None:
+    (found,) = await told(Cluster(*SPLIT, denied={("patch", "leases.coordination.k8s.io", "kube-node-lease")}))
+    assert "gd:agent may not patch leases.coordination.k8s.io in kube-node-lease: it keeps no proxy nodes" in found.text
+
+
+async def test_one_agent_for_both_halves_is_asked_for_both_with_one_account() -> None:
+    denied = {("list", "events", ""), ("create", "pods/binding", "")}
+    found = await told(Cluster(deployment("agent", "agent"), denied=denied))
+    assert [one.text.split(":", 4)[3] for one in found] == [
+        "agent may not create pods/binding",
+        "agent may not list events",
+    ]
+
+
+@pytest.mark.parametrize(("bound", "lacks"), [(("team-a", "team-b"), 0), (("team-b",), 1), ((), 1)])
+async def test_an_executor_of_some_namespaces_needs_its_rights_there_alone(bound: tuple[str, ...], lacks: int) -> None:
+    denied = {("create", "pods/binding", ""), ("create", "pods/binding", "team-b")}
+    assert len(await told(Cluster(*SPLIT, denied=denied, bound=bound))) == lacks
+
+
+@pytest.mark.parametrize(("settings", "lacks"), [(ALL_ON, 1), ("{}", 0), ("gateway: 1", 0), ("{", 0)])
+async def test_exec_is_missed_only_where_the_agents_file_turns_it_on(settings: str, lacks: int) -> None:
+    found = await told(Cluster(*SPLIT, denied={("create", "pods/exec", "")}, settings=settings))
+    assert len(found) == lacks
+
+
+async def test_evictions_are_missed_only_where_the_dispatcher_rebalances() -> None:
+    denied = {("create", "pods/eviction", "")}
+    assert await told(Cluster(*SPLIT, denied=denied)) == []
+    (found,) = await told(Cluster(*SPLIT, denied=denied), moving=True)
+    assert found.text.endswith("may not create pods/eviction: rebalancing moves no pods")
+
+
+@pytest.mark.parametrize("path", [DEPLOYMENTS, REVIEWS])
+async def test_who_may_not_ask_is_told_so_once(path: str) -> None:
+    (found,) = await told(Cluster(*SPLIT, refuses={path: 403}))
+    assert (found.level, found.text) == (NOTE, f"not known: {path} is refused")
+    assert "create subjectaccessreviews" in found.fix
+
+
+async def test_a_settings_file_that_may_not_be_read_leaves_the_other_rights_to_be_asked_for() -> None:
+    refuses = {"/api/v1/namespaces/gd/configmaps/agent": 403}
+    denied = {("create", "pods/exec", ""), ("list", "events", "")}
+    (found,) = await told(Cluster(*SPLIT, denied=denied, settings=ALL_ON, refuses=refuses))
+    assert "may not list events" in found.text
+
+
+async def test_nothing_is_said_where_no_agent_of_the_chart_runs_or_nothing_answers() -> None:
+    other = deployment("dispatcher", "dispatcher")
+    webhook = deployment("agent", "agent-webhook")
+    webhook["spec"]["template"]["metadata"]["labels"] = {f"{LABEL}/name": "global-dispatcher-agent-webhook"}
+    cluster = Cluster(other, webhook)
+    assert (await told(cluster), cluster.reviews) == ([], [])
+    assert await told(Cluster(*SPLIT, refuses={DEPLOYMENTS: 0})) == []
+
+
+def test_logs_are_relayed_by_default_where_an_agent_dials_out() -> None:
+    assert features("gateway: {urls: ['wss://g:1']}") == {"logs"}
+    assert features("executor: {relay: all}") == set()
+    assert "pods/log" in {one.kinds for one in needs("executor", {"logs"})}
+
+
+async def test_the_clusters_of_a_configuration_are_asked(fleet: EmbeddedFleet, tmp_path: Path) -> None:
+    """Its API server grants nothing to service accounts: all is lacking, and the other cluster has no agent."""
+    file = tmp_path / "dispatcher.yaml"
+    rows = [{"name": name, "context": name, "kubeconfig": str(fleet.kubeconfig)} for name in ("east", "west")]
+    file.write_text(json.dumps({"clusters": rows}))
+    assert await all_lacking(read_config(file)[0]) == []
