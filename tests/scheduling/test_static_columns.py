@@ -1,0 +1,36 @@
+"""What a plugin says of nodes alone is kept as the number that it is, whatever type of array it comes in."""
+
+import numpy as np
+
+from dispatcher.scheduling.equivalence.static_columns import StaticColumn
+from dispatcher.scheduling.framework import Depends, FleetView, Floats, Placed, PluginUse, Profile, Rows, Score
+from dispatcher.scheduling.framework.points import Plan
+from dispatcher.scheduling.framework.roles import roles_of
+from tests.builders import fleet, node, pod
+
+
+class WholeAtFirst(Score[None]):
+    """Answers whole numbers as long as no node that it is asked about has a fraction."""
+
+    name, depends, normalizes = "WholeAtFirst", Depends.STATIC, True
+
+    def class_key(self, placed: Placed) -> None:
+        return None
+
+    def score(self, state: None, fleet: FleetView, rows: Rows) -> Floats:
+        told = np.asarray([*map(float, fleet.nodes.label_values("rank")), 0.0])[fleet.nodes.label("rank")[rows]]
+        return told if (told % 1).any() else told.astype(np.int64)
+
+    def normalize(self, raw: Floats) -> Floats:
+        return raw * 20.0
+
+
+def test_fractions_that_come_after_whole_numbers_are_kept_as_they_are() -> None:
+    state, plugin = fleet(a=[node(f"n{at}").labels(rank="2") for at in range(3)]), WholeAtFirst()
+    [role] = roles_of(Plan.of(Profile("p", (PluginUse(plugin.name),)), [plugin]))
+    column, one = StaticColumn(role, state), pod("p").placed("a")
+    assert column.refresh(one, state) is None
+    assert repr(column.raw_of(slice(0, 3)).tolist()) == "[2.0, 2.0, 2.0]"
+    state.put_node("a", node("n1").labels(rank="2.5").build())
+    assert column.refresh(one, state) is None
+    assert column.raw_of(slice(0, 3)).tolist() == [2.0, 2.5, 2.0]
