@@ -1,0 +1,42 @@
+"""What doctor finds of agents' rights on a real API server: nothing of what the chart grants, all of what is taken."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from dispatcher.cli.diagnosis import PROBLEM, Finding
+from dispatcher.cli.joining.rights import all_lacking
+from dispatcher.service.run import read_config
+from tests.charts.rendering import CHARTS, NAMESPACE, Helm
+from tests.charts.test_split_agent import SPLIT
+from tests.controlplane.fixtures import ControlPlanes
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+
+def test_an_agent_of_the_chart_lacks_nothing_until_a_binding_of_its_account_goes(
+    control_plane: ControlPlanes, helm: Helm, tmp_path: Path
+) -> None:
+    plane = control_plane("east", nodes=1)
+    plane.admin.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    example = str(CHARTS / "agent" / "ci" / "example-values.yaml")
+    values = ["-f", example, "-f", helm.values_file(SPLIT)]
+    helm("install", "agent", str(CHARTS / "agent"), *values, "-n", NAMESPACE, KUBECONFIG=str(plane.kubeconfig))
+    context = plane.kubectl("config", "current-context").strip()
+    row = {"name": "east", "context": context, "kubeconfig": str(plane.kubeconfig)}
+    file = tmp_path / "dispatcher.yaml"
+    file.write_text(json.dumps({"clusters": [row]}))
+
+    def found() -> list[Finding]:
+        return asyncio.run(all_lacking(read_config(file)[0]))
+
+    assert found() == []
+    bindings = plane.kubectl("get", "clusterrolebindings", "-o", "name").split()
+    (observers,) = [one for one in bindings if one.endswith("-observer") and "agent" in one]
+    plane.kubectl("delete", observers)
+    told = found()
+    assert {one.cluster for one in told} == {"east"}
+    assert any(one.level == PROBLEM and "may not list, watch nodes" in one.text for one in told)
+    assert all("observer may not" in one.text for one in told)
