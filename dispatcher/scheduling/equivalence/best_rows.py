@@ -102,9 +102,9 @@ def two_best_kernel(totals, ranks):  # type: ignore[no-untyped-def]
     return first, second
 
 
-@kernel("marks floats floats float float wholes floats ints out")
-def add_terms(first, before, raw, weight, unit, group, points, ranks, totals):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
-    """In one pass: `totals` [n], the two best as of `two_best`, and 1 if a total is no finite number, else 0.
+@kernel("marks floats floats float float wholes floats out")
+def add_terms(first, before, raw, weight, unit, group, points, totals):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
+    """Write `totals` [n] in one pass; 1 if one of them is no finite number, else 0.
 
     A total is `before` and the weighted `raw` score, rounded to whole `unit`s of points, and the points of the row's
     group; -inf for rows that `first` refuses.
@@ -114,17 +114,7 @@ def add_terms(first, before, raw, weight, unit, group, points, ranks, totals):  
         total = (before[row] + np.rint(raw[row] * weight)) * unit
         nonsense |= first[row] == 0 and not np.isfinite(total)
         totals[row] = total + points[group[row]] if first[row] == 0 else -np.inf
-    best = second = -1
-    most = more = -np.inf  # of these two
-    for row in range(len(totals)):
-        total = totals[row]
-        if total < more or total == -np.inf or (second >= 0 and total == more and ranks[row] >= ranks[second]):
-            continue
-        if best < 0 or total > most or (total == most and ranks[row] < ranks[best]):
-            best, second, most, more = row, best, total, most
-        else:
-            second, more = row, total
-    return best, second, nonsense
+    return nonsense
 
 
 def two_best(totals: Floats, ranks: Ints) -> tuple[int, int]:

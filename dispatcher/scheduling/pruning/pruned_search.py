@@ -332,14 +332,13 @@ class PrunedSearch(Selector):
         if fused and terms is not None:
             added, groups = (total, raw[0], weights[0] * GRID, 1.0 / GRID), (terms.group[rows], terms.by_name)
             total = np.empty(len(first))
-            *best, nonsense = add_terms.fast(first, *added, *groups, fleet.rank[rows], total)
+            nonsense = add_terms.fast(first, *added, *groups, total)
         else:
             nonsense = not close_totals(first, total)
             total += 0.0 if terms is None else terms.by_name[terms.group[rows]]
-            best = two_best(total, fleet.rank[rows])
         for evaluator, scores in zip(self._scorers if nonsense else (), raw, strict=False):
             finite(evaluator.role.plugin, scores[first == 0])
-        return _Found(None if isinstance(rows, slice) else rows, total, raw, (best[0], best[1]))
+        return _Found(None if isinstance(rows, slice) else rows, total, raw, two_best(total, fleet.rank[rows]))
 
     def _joined(self, one: _Found, other: _Found) -> _Found:
         rows = np.concatenate([found.rows for found in (one, other) if found.rows is not None])
