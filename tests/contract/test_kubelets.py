@@ -2,17 +2,16 @@
 
 import json
 import socket
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-import trustme
 from aiohttp import web
 
 from tests.contract import stream_kubelet
 from tests.contract.client import Api
 from tests.contract.foreign_nodes import NO_ADDRESSES, running_at
+from tests.embedded.tls_server import serving
 
 SAID = 'what it "says"'
 _ON_SERVER = f"an error on the server ({json.dumps(SAID)}) has prevented the request from succeeding"
@@ -53,16 +52,8 @@ async def answering(answer: Callable[[web.Request], Awaitable[web.Response]]) ->
     """The port of a kubelet whose logs are so answered."""
     app = web.Application()
     app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", answer)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
-    await site.start()
-    try:
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
+    async with serving(app) as port:
+        yield port
 
 
 @asynccontextmanager

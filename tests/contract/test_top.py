@@ -2,19 +2,18 @@
 
 import asyncio
 import re
-import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-import trustme
 from aiohttp import web
 
 from tests.contract.client import Api, Body, pod
 from tests.contract.conftest import Kubectl
 from tests.contract.foreign_nodes import running_at
 from tests.contract.servers import Server
+from tests.embedded.tls_server import serving
 
 METRICS = "/apis/metrics.k8s.io/v1beta1"
 PATH = "metrics.k8s.io/resource-metrics-path"
@@ -53,15 +52,8 @@ async def kubelet(namespace: str) -> AsyncIterator[int]:
 
     app = web.Application()
     app.router.add_get("/metrics/resource/mine", answer)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-    try:
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
+    async with serving(app) as port:
+        yield port
 
 
 async def measured(api: Api) -> None:

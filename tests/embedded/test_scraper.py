@@ -2,12 +2,10 @@
 
 import asyncio
 import random
-import ssl
 import threading
 import time
 
 import pytest
-import trustme
 from aiohttp import web
 
 from localfleet.embedded.api import Api
@@ -15,6 +13,7 @@ from localfleet.embedded.metrics_server import scraper
 from localfleet.embedded.metrics_server.points import Batch, read_page
 from localfleet.embedded.storage import Storage
 from tests.embedded.test_switched import unverified
+from tests.embedded.tls_server import serving
 
 WAIT_S = 30.0
 
@@ -39,28 +38,23 @@ async def test_a_page_that_is_too_long_or_broken_is_left_out_and_read_beside_the
     monkeypatch.setattr(scraper, "read_page", noted)
     app = web.Application()
     app.router.add_get("/{kind}", page)
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    trustme.CA().issue_cert("127.0.0.1").configure_cert(tls)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
-    api = Api(clock=time.time, storage=Storage(None), random=random.Random(7), name="test")
-    for kind in ("sound", "long", "broken"):
-        meta = {"name": kind, "annotations": {"metrics.k8s.io/resource-metrics-path": f"/{kind}"}}
-        node = api.create("nodes", {"metadata": meta})
-        status = {
-            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": runner.addresses[0][1]}},
-        }
-        api.update("nodes", {**node, "status": status}, subresource="status")
-    asking = scraper.Scraper(api, unverified, 2.0, time.time)
-    running = asyncio.create_task(asking.run())
-    try:
-        async with asyncio.timeout(WAIT_S):
-            while asking.points.node("sound") is None:  # noqa: ASYNC110 - it has no event
-                await asyncio.sleep(0.05)
-        assert (asking.points.node("long"), asking.points.node("broken")) == (None, None)
-        assert threads == {False}
-    finally:
-        running.cancel()
-        await runner.cleanup()
+    async with serving(app) as port:
+        api = Api(clock=time.time, storage=Storage(None), random=random.Random(7), name="test")
+        for kind in ("sound", "long", "broken"):
+            meta = {"name": kind, "annotations": {"metrics.k8s.io/resource-metrics-path": f"/{kind}"}}
+            node = api.create("nodes", {"metadata": meta})
+            status = {
+                "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+                "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
+            }
+            api.update("nodes", {**node, "status": status}, subresource="status")
+        asking = scraper.Scraper(api, unverified, 2.0, time.time)
+        running = asyncio.create_task(asking.run())
+        try:
+            async with asyncio.timeout(WAIT_S):
+                while asking.points.node("sound") is None:  # noqa: ASYNC110 - it has no event
+                    await asyncio.sleep(0.05)
+            assert (asking.points.node("long"), asking.points.node("broken")) == (None, None)
+            assert threads == {False}
+        finally:
+            running.cancel()
