@@ -1,8 +1,9 @@
 """Absence, claims, attempts, and who is obeyed."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from tests.simulation.planted import stories
 from tests.simulation.planted.scripted import Hint
