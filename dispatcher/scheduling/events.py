@@ -125,9 +125,13 @@ class Decided(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True)
 class OperatorWarning:
-    """Something for the operator's log: a plugin failed (its pod is parked, others go on), or a cluster needs care."""
+    """Something for the operator's log: a plugin failed (its pod is parked, others go on), or a cluster needs care.
+
+    `error`: a fault of the dispatcher's own, to be logged with its traceback.
+    """
 
     text: str
+    error: Exception | None = None
 
 
 @dataclass(frozen=True)

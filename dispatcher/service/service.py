@@ -327,7 +327,7 @@ class Service:
         now = self.clock()
         if now - self._warned_at.get(effect.text, float("-inf")) > _WARN_AGAIN_S:
             self._warned_at[effect.text] = now
-            log.error("something is wrong; all else goes on", detail=effect.text)
+            log.error("something is wrong; all else goes on", detail=effect.text, exc_info=effect.error)
 
     def _log_notice(self, effect: OperatorNotice) -> None:
         log.info("rebalancing", detail=effect.text)

@@ -2,12 +2,15 @@
 
 import asyncio
 import time
+import traceback
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from structlog.testing import capture_logs
 
 from dispatcher.model.messages import UNKNOWN, Changes, Hello, Outcome, OutcomeBatch, Peer
 from dispatcher.scheduling.clusters import ClusterView
@@ -19,6 +22,7 @@ from dispatcher.scheduling.events import (
     Effect,
     Event,
     FoldOn,
+    OperatorWarning,
     PeersAcknowledged,
     SendIntents,
     SendPeers,
@@ -104,6 +108,21 @@ async def test_a_report_that_the_core_cannot_fold_is_asked_for_in_full() -> None
         await core.until(lambda: bool(core.of(ClusterChanged)))
     assert agent.asked[:2] == [("", 0), ("", 0)]
     assert b'global_dispatcher_core_errors_total{event="ClusterChanged"} 1.0' in subject.metrics.render()
+
+
+async def test_a_fault_of_the_cores_own_about_one_pod_is_logged_with_its_traceback() -> None:
+    def broken() -> None:
+        raise KeyError("east-1")
+
+    with pytest.raises(KeyError) as fault:
+        broken()
+    core = FakeCore(effects=deque([[OperatorWarning("pod a: KeyError: 'east-1'", fault.value)]]))
+    with capture_logs() as logs:
+        async with running(service(core, ScriptedLink("east"))):
+            await core.until(lambda: core.ticks >= 2)
+    (told,) = [one for one in logs if one["event"] == "something is wrong; all else goes on"]
+    assert told["detail"] == "pod a: KeyError: 'east-1'"
+    assert "in broken" in "".join(traceback.format_exception(told["exc_info"]))
 
 
 async def test_a_gap_between_reports_leads_to_a_full_one() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from tests.simulation.acts import ACTS, Act, Stage, plain_pod, spread_by_zone
 from tests.simulation.faults import TROUBLE_S, Fault, Story, Submission
 from tests.simulation.judges import budgets, copies, progress, protocol, room, spread
-from tests.simulation.judges.court import Judge, Violation, violations
+from tests.simulation.judges.court import Judge, NothingRaises, Violation, violations
 from tests.simulation.judges.facts import PROXY, Facts
 from tests.simulation.world.apiserver import EVENTS, LEASES, NAMESPACES, NODES
 from tests.simulation.world.controllers import ReplicaSet
@@ -51,6 +51,7 @@ JUDGES: tuple[type[Judge], ...] = (
     progress.OneLeads,
     progress.GoesElsewhere,
     progress.OthersGoOn,
+    NothingRaises,
 )
 # Nothing is written for QUIET_S before it is judged, and nothing in the calm after: ten minutes of it in a few stories.
 QUIET_S, SETTLE_S, CALM_S, LONG_CALM_S, LONG_CALM_EVERY = 45.0, 400.0, 15.0, 600.0, 40

@@ -43,6 +43,21 @@ def test_a_fault_that_ends_the_world_is_not_found_by_that(monkeypatch: pytest.Mo
     assert "no such thing in the product" in found.problem
 
 
+def test_a_fault_that_the_product_logs_and_goes_on_after_is_not_found_by_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(patches: Patches) -> None:
+        from dispatcher.scheduling.core.reconciler import Reconciler
+
+        def raises(*_: Any) -> None:
+            raise AttributeError("no such thing in the core")
+
+        patches.set(Reconciler, "_observed_state", raises)
+
+    monkeypatch.setitem(PLANTED, "broken", table.Planted("broken", "nonsense", ("wire",), broken))
+    found = search("broken", most=1)
+    assert found.seeds == 0
+    assert "no such thing in the core" in found.problem
+
+
 def test_none_is_known_to_hide() -> None:
     assert not table.NOT_CAUGHT
     assert len(PLANTED) >= 25

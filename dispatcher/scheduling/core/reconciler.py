@@ -70,7 +70,7 @@ class Reconciler:
 
     def _look_later(self, tracked: Tracked, error: Exception, now: float) -> None:
         self._state.counters["faults", type(error).__name__] += 1
-        self._state.trouble(f"pod {tracked.pod_id}: {type(error).__name__}: {error}")
+        self._state.trouble(f"pod {tracked.pod_id}: {type(error).__name__}: {error}", error)
         tracked.hold_until = now + self._state.timing.retry.most_s
         self._state.look_at(tracked, tracked.hold_until)
 

@@ -111,7 +111,7 @@ class Reports:
             try:
                 self._finish(cluster, self._state.fleet.now)
             except Exception as error:  # half of it is known: none of it, then
-                self._state.trouble(f"cluster {cluster}: its report cannot be taken in: {error!r}")
+                self._state.trouble(f"cluster {cluster}: its report cannot be taken in: {error!r}", error)
                 self.forget(cluster)
 
     def _finish(self, cluster: str, now: float) -> None:

@@ -128,9 +128,9 @@ class CoreState:
         self.tracked.pop(pod_id, None)
         self.abroad.discard(pod_id)
 
-    def trouble(self, text: str) -> None:
-        """Something for the operator's log."""
-        self.effects.append(events.OperatorWarning(text[:500]))
+    def trouble(self, text: str, error: Exception | None = None) -> None:
+        """Something for the operator's log; with the traceback of a fault of our own."""
+        self.effects.append(events.OperatorWarning(text[:500], error))
 
     def report(self, tracked: Tracked, message: str, now: float, reason: str = "Unschedulable") -> None:
         """Tell the user why a pod waits, and which node of its own cluster it is promised; not the same twice."""

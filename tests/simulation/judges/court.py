@@ -19,6 +19,9 @@ class Violation(NamedTuple):
         return f"{self.judge} at {self.at:.1f} s: {self.objects}: {self.text}"
 
 
+CRASH = "Crash"  # no promise is broken, but an exception came that nobody had foreseen
+
+
 class Judge(Judgeable):
     """One promise. `promise` is the contract's number."""
 
@@ -42,6 +45,19 @@ class Judge(Judgeable):
 
     def at_end(self) -> None:
         """All faults are over and the world has settled."""
+
+
+class NothingRaises(Judge):
+    """The product goes on after an exception that it logs with a traceback; all the same it should not have come."""
+
+    @property
+    def name(self) -> str:
+        return CRASH
+
+    def tick(self, now: float) -> None:
+        for text in self.fleet.loop.raised:
+            self.say(text, "an exception was caught and logged with its traceback")
+        self.fleet.loop.raised.clear()
 
 
 def violations(judges: list[Judge]) -> Iterator[Violation]:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from tests.simulation.faults import Story, draw
-from tests.simulation.judges.court import Violation
+from tests.simulation.judges.court import CRASH, Violation
 from tests.simulation.planted.scripted import Hint, Scene
 from tests.simulation.telling import Teller, Told
 from tests.simulation.world.fleet import Judgeable
@@ -119,9 +119,6 @@ def in_place(name: str) -> Iterator[None]:
         yield
     finally:
         patches.undo()
-
-
-CRASH = "Crash"
 
 
 def crash(error: Exception) -> Violation:

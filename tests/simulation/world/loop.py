@@ -73,6 +73,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._graves: list[Timer] = []
         self._circles = 0
         self.processes: list[Process] = []
+        self.raised: list[str] = []  # exceptions that a process caught and logged with their traceback
         self.outside = copy_context()  # of the world itself; it lasts, so nothing may be set in it
         self.outside.run(PROCESS.set, WORLD)
         self.outside.run(ORDERS.set, "")
