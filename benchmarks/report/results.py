@@ -48,10 +48,16 @@ def _result(path: Path, number: int, line: bytes) -> Result:
 
 
 def latest(results: Sequence[Result]) -> dict[Key, Result]:
-    """Of each figure the last that was measured on a quiet machine; where there is none, the last of all."""
+    """Of each figure the last that was measured on a quiet machine; where there is none, the last of all.
+
+    A figure that is put beside something else today replaces those that the last run of its name has no more:
+    ("decide", 5000, "a loop") of Monday and ("decide", 5000, "one template") of Tuesday leave Tuesday's.
+    """
     found: dict[Key, Result] = {}
     for one in results:
         known = found.get(one.row.key)
         if known is None or known.machine.loaded or not one.machine.loaded:
             found[one.row.key] = one
-    return found
+    last_run = {one.row.key[:2]: one.machine.date for one in results}
+    measured_still = {one.row.key for one in results if one.machine.date == last_run[one.row.key[:2]]}
+    return {key: one for key, one in found.items() if key in measured_still}

@@ -61,6 +61,18 @@ def test_the_latest_figure_is_the_last_of_a_quiet_machine(machines: list[Machine
     assert latest(results) == {RATE.key: results[wanted]}
 
 
+def test_a_figure_that_is_put_beside_something_else_today_replaces_the_one_of_before() -> None:
+    tuesday = replace(LOADED, date="2026-02-03T00:00:00Z")
+    before, now = replace(RATE, beside="a loop"), replace(RATE, beside="one template")
+    results = [result(before, QUIET, 1.0), result(now, tuesday, 2.0)]
+    assert latest(results) == {now.key: results[1]}
+
+
+def test_figures_of_one_run_that_differ_in_what_they_are_put_beside_all_stay() -> None:
+    one, other = replace(RATE, beside="kube-scheduler"), replace(RATE, beside="kube-scheduler, all nodes scored")
+    assert len(latest([result(one, QUIET, 1.0), result(other, QUIET, 2.0)])) == 2
+
+
 def test_history_shows_a_figure_over_time_and_marks_loaded_runs() -> None:
     text = StringIO()
     results = [result(RATE, QUIET, 11_111.0), result(RATE, LOADED, 7_777.0), result(TIME, QUIET, 1.0)]
