@@ -210,6 +210,8 @@ def finite(plugin: Plugin, scores: Floats) -> Floats:
 
 def _as_long(plugin: Plugin, answer: NDArray[Any], rows: Rows) -> NDArray[Any]:
     length = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
-    if np.shape(answer) != (length,):
-        raise PluginError(plugin.name, f"answered {np.shape(answer)} for {length} rows")
+    if not isinstance(answer, np.ndarray):  # a list times a weight would be a longer list
+        raise PluginError(plugin.name, f"answered a {type(answer).__name__}, not a NumPy array of {length} rows")
+    if answer.shape != (length,):
+        raise PluginError(plugin.name, f"answered {answer.shape} for {length} rows")
     return answer

@@ -153,8 +153,21 @@ class BadPreScore(Middle):
         return broken() if placed.pod.name == "bad" else int(rows[0])
 
 
-@pytest.mark.parametrize("plugin", [BadGate, BadPreScore])
-def test_a_plugin_that_raises_costs_its_one_pod_the_place_and_nobody_else(plugin: Callable[[], Plugin]) -> None:
+class BadScores(Middle):
+    name = "BadScores"
+
+    def pre_score(self, state: object, placed: Placed, fleet: FleetView, rows: RowList) -> object:
+        return placed.pod.name == "bad"
+
+    def score(self, state: object, fleet: FleetView, rows: Rows) -> Any:
+        scores = np.zeros(fleet.n)[rows]
+        return scores.tolist() if state else scores
+
+
+@pytest.mark.parametrize("plugin", [BadGate, BadPreScore, BadScores])
+def test_a_plugin_that_raises_or_scores_in_a_list_costs_its_one_pod_the_place_and_nobody_else(
+    plugin: Callable[[], Plugin],
+) -> None:
     world = World(plugin())
     world.submit("bad", labels={"only": "bad"})
     world.submit("good")
