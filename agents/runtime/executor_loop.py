@@ -29,6 +29,7 @@ from agents.runtime.accepted_leader import AcceptedLeader
 from agents.runtime.driver import ApiClient, Driver, Execution, GivenUpError, Pauses
 from agents.runtime.keyfile import ephemeral_keys
 from agents.runtime.reconciler import Events, Reconciler
+from agents.runtime.refused_orders import RefusedOrders
 from agents.runtime.slot_queue import SlotQueue
 from dispatcher.model.messages import (
     STALE,
@@ -113,6 +114,7 @@ class ExecutorLoop:
         self._events.at_once, self._events.series = self._settings.event_concurrency, self._settings.event_series
         self._events.patience_s = self._settings.event_patience_s
         self.accepted_leader = AcceptedLeader(self._local, self._at_once, clock, self._settings.rename_from)
+        self._refused = RefusedOrders(cluster, self._seconds)
         self._running: dict[tuple[type, str, int], _Running] = {}
         self._last: dict[str, _Running] = {}
         self._told: tuple[Peers, bool] | None = None  # the newest that waits to be taken over
@@ -313,13 +315,15 @@ class ExecutorLoop:
             return outcome(intent, UNKNOWN, late)
         try:
             procedure = carry_out(intent, batch.dispatcher_epoch, self._local, now)
-            return await self._driver.drive(procedure, execution)
+            found = await self._driver.drive(procedure, execution)
         except GivenUpError as error:
             return outcome(intent, UNKNOWN, str(error)) if execution.wrote else _not_done(intent, str(error))
         except Exception as error:
             where = f"{intent.pod.namespace}/{intent.pod.name}"
             _log.exception("procedure failed", pod=where, intent=type(intent).__name__)
             return outcome(intent, UNKNOWN, f"pod {where}: {type(error).__name__}: {error}")
+        self._refused.look_at(intent, found, batch)
+        return found
 
     # --- local duties ------------------------------------------------------------------------------------------------
 

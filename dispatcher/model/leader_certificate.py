@@ -38,11 +38,17 @@ class Authorities:
 
 
 @dataclass(frozen=True)
-class Leader:
-    """A certificate that was found to be the dispatcher's, by `authority`."""
+class Issued:
+    """A certificate and the authority that has signed it."""
 
     certificate: x509.Certificate
     authority: x509.Certificate
+
+
+@dataclass(frozen=True)
+class Leader(Issued):
+    """A certificate that was found to be the dispatcher's."""
+
     key: Ed25519PublicKey
 
 
@@ -64,25 +70,31 @@ def _leader_of(certificate: x509.Certificate, authorities: Authorities) -> Leade
         return f"its certificate is not of the dispatcher: it names {named}, not {LEADER_URI}"
     if not isinstance(key, Ed25519PublicKey):
         return "the key of its certificate is no Ed25519 key"
+    found = issued_by(certificate, authorities)
+    return found if isinstance(found, str) else Leader(certificate, found.authority, key)
+
+
+def issued_by(certificate: x509.Certificate, authorities: Authorities) -> Issued | str:
+    """Who has signed a certificate, or that none of these has."""
     for authority in authorities.certificates:
         if _issued(certificate, authority):
-            return Leader(certificate, authority, key)
+            return Issued(certificate, authority)
     return f"no authority in the file has signed its certificate (issuer {certificate.issuer.rfc4514_string()[:200]})"
 
 
-def objection(leader: Leader, authorities: Authorities, now: dt.datetime) -> str:
+def objection(issued: Issued, authorities: Authorities, now: dt.datetime) -> str:
     """Why this certificate is not good now; '' if it is."""
-    for what, one in (("its certificate", leader.certificate), ("the authority of its certificate", leader.authority)):
+    for what, one in (("its certificate", issued.certificate), ("the authority of its certificate", issued.authority)):
         if now < one.not_valid_before_utc:
             return f"{what} is not valid before {one.not_valid_before_utc.strftime(_TIME)}"
         if now >= one.not_valid_after_utc:
             return f"{what} expired at {one.not_valid_after_utc.strftime(_TIME)}"
     if not authorities.lists:
         return ""
-    lists = lists_of(leader.authority, authorities.lists)
+    lists = lists_of(issued.authority, authorities.lists)
     if not any(one.next_update_utc is None or now < one.next_update_utc for one in lists):
         return "the file of authorities has no revocation list of its authority that is still good"
-    serial = leader.certificate.serial_number
+    serial = issued.certificate.serial_number
     revoked = any(one.get_revoked_certificate_by_serial_number(serial) is not None for one in lists)
     return "its certificate was revoked" if revoked else ""
 

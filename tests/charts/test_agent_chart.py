@@ -13,10 +13,12 @@ from agents.runtime.keyfile import load_keys
 from agents.runtime.outbound.settings import GatewaySettings
 from agents.runtime.relay.settings import RelaySettings
 from agents.runtime.settings import AcceptSettings, AgentSettings, MetricsSettings
+from dispatcher.cli.joining import objects as given_by_join
 from dispatcher.model import names
 from localfleet.controlplane import opt_in
 from tests.charts.rendering import (
     ADMISSION,
+    CHARTS,
     NAMESPACE,
     Helm,
     HelmError,
@@ -345,6 +347,23 @@ def test_a_key_of_the_operator_is_mounted_and_none_is_made(helm: Helm) -> None:
 def test_every_rendering_without_a_server_makes_a_key_of_its_own(helm: Helm) -> None:
     one, other = (only(helm.template("agent"), "Secret")["data"]["key.pem"] for _ in range(2))
     assert one != other  # what is never to happen by accident: values.yaml says what to do where nobody asks a server
+
+
+@pytest.mark.parametrize("by", ["v1", "v1beta1", "webhook"])
+def test_what_join_writes_for_git_is_rendered_alike_each_time_and_leaves_no_secret_to_the_chart(
+    helm: Helm, by: str
+) -> None:
+    hook = given_by_join.webhook_secret(NAMESPACE) if by == "webhook" else None
+    values = given_by_join.values("east", ["wss://gd.example:7443"], by, own_key=True, webhook=hook)
+    words = ("template", "any-name", str(CHARTS / "agent"), "-n", NAMESPACE, "-f", helm.values_file(values))
+    text = helm(*words)
+    assert text == helm(*words)
+    rendered = [one for one in yaml.safe_load_all(text) if one]
+    assert not of_kind(rendered, "Secret")
+    pods = [one["spec"]["template"]["spec"] for one in of_kind(rendered, "Deployment")]
+    mounted = {one["secret"]["secretName"] for pod in pods for one in pod["volumes"] if "secret" in one}
+    roles = {f"{given_by_join.TLS_SECRET}-{role}" for role in ("observer", "executor")}
+    assert mounted == roles | {given_by_join.KEY_SECRET} | ({given_by_join.WEBHOOK_SECRET} if hook else set())
 
 
 def test_all_that_agents_write_on_pods_is_reserved_for_them_by_the_names_in_the_code(helm: Helm) -> None:

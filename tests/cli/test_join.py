@@ -163,10 +163,26 @@ def test_for_git_the_secrets_are_written_as_manifests_and_the_cluster_stays_as_i
     assert not world.there(TLS)
     assert not world.there(KEY)
     assert secrets.stat().st_mode & 0o077 == 0
-    names = [f"global-dispatcher-{name}" for name in ("agent-observer", "agent-executor", "key")]
+    names = [f"global-dispatcher-{name}" for name in ("agent-observer", "agent-executor", "key", "webhook")]
     assert [one["metadata"]["name"] for one in written] == names
     world.joined("--secrets-out", str(secrets))
     assert list(yaml.safe_load_all(secrets.read_text())) == written
+
+
+def test_for_git_the_values_name_whom_to_trust_of_the_webhook_for_good_and_no_other_release_is_asked(
+    world: World,
+) -> None:
+    given = ["--gateway", "gw.example", "--secrets-out", str(world.folder / "secrets.yaml")]
+    values = world.joined(*given)["values"]
+    *_, written = yaml.safe_load_all((world.folder / "secrets.yaml").read_text())
+    hook, pem = values["admissionPolicy"]["webhook"], {key: b64decode(one) for key, one in written["data"].items()}
+    assert (hook["tlsSecret"], b64decode(hook["caBundle"])) == (written["metadata"]["name"], pem["ca.crt"])
+    serving = x509.load_pem_x509_certificate(pem["tls.crt"])
+    serving.verify_directly_issued_by(x509.load_pem_x509_certificate(pem["ca.crt"]))
+    names = serving.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["*.global-dispatcher.svc"]  # NAME-webhook, by the release's name
+    assert world.joined(*given)["values"] == values
+    assert world.joined("--secrets-out", str(world.folder / "other.yaml"))["values"] != values, "keys are not shared"
 
 
 def test_the_gateways_secret_is_brought_to_the_dispatchers_cluster_and_its_pods_look_at_once(world: World) -> None:

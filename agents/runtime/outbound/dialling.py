@@ -81,7 +81,7 @@ class Dialler:
         while True:
             began = time.monotonic()
             ended = await self._attempt(url)
-            problem = in_words(ended, url.removeprefix("wss://").partition("/")[0])
+            problem = in_words(ended, url.removeprefix("wss://").partition("/")[0], self._settings)
             if self.problems.get(url) != problem:
                 LOG.warning("not connected", gateway=url, problem=problem)
             self.problems[url] = problem
@@ -108,7 +108,7 @@ class Dialler:
                 url.rstrip("/") + self._path,
                 ssl=trust(self._settings),
                 server_hostname=self._settings.server_name or None,
-                proxy=self._settings.proxy or _proxy(url),
+                proxy=_proxy(url, self._settings.proxy),
                 heartbeat=HEARTBEAT_S,
                 max_msg_size=2 * CHUNK,
                 timeout=aiohttp.ClientWSTimeout(ws_close=_CLOSE_S),
@@ -145,7 +145,14 @@ def trust(settings: GatewaySettings) -> ssl.SSLContext:
     return context
 
 
-def _proxy(url: str) -> str | None:
-    """As HTTPS_PROXY and NO_PROXY say; aiohttp itself does not look at them for wss."""
+def _proxy(url: str, given: str) -> str | None:
+    """`given`, else as HTTPS_PROXY and NO_PROXY say; aiohttp itself does not look at them for wss. ValueError."""
     host = urlsplit(url).hostname or ""
-    return None if proxy_bypass(host) else getproxies().get("https")
+    found = given or (None if proxy_bypass(host) else getproxies().get("https"))
+    if not found:
+        return None
+    scheme, there, rest = found.partition("://")
+    if there and scheme.lower() != "http":
+        name = "gateway.proxy" if given else "HTTPS_PROXY"
+        raise ValueError(f"{name} names a proxy of the kind {scheme}: only http://HOST:PORT can be asked to CONNECT")
+    return f"http://{rest if there else found}"  # without a scheme it is meant so, as curl and kubectl take it

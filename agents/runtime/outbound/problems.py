@@ -1,19 +1,50 @@
 """Why a gateway cannot be reached, in words, with what to look at."""
 
+import datetime as dt
+import os
 import ssl
+from pathlib import Path
 
 import aiohttp
+from cryptography import x509
+
+from agents.runtime.outbound.settings import GatewaySettings
+from dispatcher.model.leader_certificate import Authorities, issued_by, objection
 
 _CLOCK = "certificate is not yet valid"
 _EXPIRED = "certificate has expired"
+_NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 
 
-def in_words(error: BaseException, host: str) -> str:
-    """One line for an error of a connection attempt, or of a connection."""
+def in_words(error: BaseException, host: str, settings: GatewaySettings) -> str:
+    """One line for an error of a connection attempt to `host` (host:port), or of a connection."""
+    if isinstance(error, _CLOSED_AT_ONCE) and not isinstance(error, aiohttp.ClientConnectorError):
+        return f"{host}: {_closed_at_once(settings, dt.datetime.now(dt.UTC))}"
     for kind, words in _WORDS:
         if isinstance(error, kind):
             return words(error, host)
-    return f"{host}: {error or error!r}"
+    return f"{host}: {str(error) or repr(error)}"
+
+
+def _closed_at_once(settings: GatewaySettings, now: dt.datetime) -> str:
+    """TLS 1.3 has this side done before the other looks at our certificate, and nothing says what it found."""
+    found = own_fault(settings, now) or "by our files and our clock it is good: the dispatcher's log has the reason"
+    return f"ended the connection at once: it may not accept our certificate (gateway.cert_file); {found}"
+
+
+def own_fault(settings: GatewaySettings, now: dt.datetime) -> str:
+    """Why a gateway would refuse our certificate, as far as our own files tell; '' if they do not."""
+    try:
+        own = x509.load_pem_x509_certificate(Path(settings.cert_file).read_bytes())
+        authorities = Authorities.read(Path(settings.ca_file).read_bytes())
+        found = issued_by(own, authorities)
+        problem = found if isinstance(found, str) else objection(found, authorities, now)
+    except (OSError, ValueError):
+        return ""
+    if not problem:
+        return ""
+    ours = problem.replace("its certificate", "our certificate")
+    return f"{ours} (as gateway.ca_file and our clock say): `join` makes another; else compare the clocks of both ends"
 
 
 def _certificate(error: BaseException, host: str) -> str:
@@ -32,6 +63,24 @@ def _verify_message(error: BaseException) -> str:
     return str(getattr(inner, "verify_message", "") or inner)
 
 
+def _tls(error: BaseException, host: str) -> str:
+    inner = getattr(error, "os_error", error)  # the outer one names an object of ours, another at each attempt
+    if getattr(inner, "reason", "") in _NO_TLS:
+        return f"{host}: what answers there speaks no TLS: see the port in gateway.urls, and what is on the way"
+    return f"{host}: TLS failed ({inner}): see gateway.cert_file, key_file and ca_file"
+
+
+def _no_address(error: BaseException, host: str) -> str:
+    name = getattr(error, "host", "")
+    if f"{host}:".startswith(f"{name}:"):
+        return f"{host}: the name has no address (DNS)"
+    return f"{host}: the proxy's name {name} has no address (DNS): see gateway.proxy and HTTPS_PROXY"
+
+
+def _no_way(error: aiohttp.ClientConnectorError) -> str:
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+
+
 def _handshake(error: BaseException, host: str) -> str:
     status, message = getattr(error, "status", 0), getattr(error, "message", "")
     reason = _STATUS.get(status, f"answered with HTTP {status} ({message}): is it a dispatcher's gateway?")
@@ -43,22 +92,29 @@ _STATUS = {
     403: "refuses our certificate: it is of another cluster or role; see gateway.cert_file",
     404: "does not know this cluster: list it in the dispatcher's configuration with `via: gateway`",
 }
+_PROXY_STATUS = {
+    403: ": see its rules for CONNECT",
+    407: ": it wants a user and a password, http://USER:PASSWORD@HOST:PORT",
+    502: ": it does not reach the gateway",
+    503: ": it does not reach the gateway",
+    504: ": it does not reach the gateway",
+}
 
+_CLOSED_AT_ONCE = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
 _WORDS = (
-    (aiohttp.ClientConnectorDNSError, lambda _, host: f"{host}: the name has no address (DNS)"),
-    (aiohttp.ClientHttpProxyError, lambda error, host: f"{host}: the proxy refused with HTTP {error.status}"),
-    (aiohttp.ClientProxyConnectionError, lambda error, _: f"the proxy cannot be reached: {error.strerror or error}"),
+    (aiohttp.ClientConnectorDNSError, _no_address),
+    (
+        aiohttp.ClientHttpProxyError,
+        lambda error, host: f"{host}: the proxy refused with HTTP {error.status}{_PROXY_STATUS.get(error.status, '')}",
+    ),
+    (
+        aiohttp.ClientProxyConnectionError,
+        lambda error, _: f"the proxy {error.host}:{error.port} cannot be reached: {_no_way(error)}",
+    ),
     ((aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError), _certificate),
-    (
-        (aiohttp.ClientConnectorSSLError, ssl.SSLError),
-        lambda error, host: f"{host}: TLS failed ({error}): see gateway.cert_file, key_file and ca_file",
-    ),
+    ((aiohttp.ClientConnectorSSLError, ssl.SSLError), _tls),
     (aiohttp.WSServerHandshakeError, _handshake),
-    (
-        aiohttp.ServerDisconnectedError,
-        lambda _, host: f"{host}: ended the connection at once: it may not accept our certificate (gateway.cert_file)",
-    ),
     ((FileNotFoundError, PermissionError), lambda error, _: f"{error.filename}: {error.strerror}"),
     (TimeoutError, lambda _, host: f"{host}: no answer in time: look at firewalls on the way"),
-    (aiohttp.ClientConnectorError, lambda error, host: f"{host}: {error.strerror or error}"),
+    (aiohttp.ClientConnectorError, lambda error, host: f"{host}: {_no_way(error)}"),
 )

@@ -108,12 +108,12 @@ async def _join(wish: Joining, name: str) -> Told:
             made = ensure(folder, hosts, [name])
             write_whole(folder / URL_FILE, "".join(f"{url}\n" for url in urls).encode(), 0o644)
             lines = [_line(wish, one) for one in made]
-            own_key = await _secrets(wish, target, folder, name)
+            own_key, webhook = await _secrets(wish, target, folder, name, by)
             if wish.dispatcher is not None:
                 lines += await bring(folder, wish.dispatcher, wish.namespace, dry_run=wish.dry_run)
             stale = any(one.made for one in made if one.file.stem in ("ca", "gateway", SIGNING))
             to_do = left_to_do(wish.folder, wish.namespace) if wish.dispatcher is None and stale else []
-    values = objects.values(name, urls, by, own_key=own_key)
+    values = objects.values(name, urls, by, own_key=own_key, webhook=webhook)
     lines += [*target.steps, *_files(wish, edited, change, values)]
     place = wish.place.context, wish.place.kubeconfig
     helm = objects.helm_words(wish.chart or "helm/agent", wish.namespace, place, values, wish.values_out)
@@ -184,8 +184,12 @@ def _hosts(file: Path) -> list[str]:
     return [str(one.value) for one in named if isinstance(one, x509.DNSName | x509.IPAddress)]
 
 
-async def _secrets(wish: Joining, target: Target, folder: Path, name: str) -> bool:
-    """Bring or write what the agent mounts; whether its key is in the Secret that is ours to name."""
+async def _secrets(
+    wish: Joining, target: Target, folder: Path, name: str, opt_in_by: str
+) -> tuple[bool, Object | None]:
+    """Bring or write what the agent mounts: (whether its key is in the Secret that is ours to name, the Secret of its
+    webhook). The latter is written for charts that are only rendered: each rendering would make another certificate.
+    """
     tls = [
         objects.tls_secret(wish.namespace, f"{objects.TLS_SECRET}-{role}", folder, name_of(name, role))
         for role in ROLES
@@ -201,16 +205,19 @@ async def _secrets(wish: Joining, target: Target, folder: Path, name: str) -> bo
             await target.apply(one)
         if key is None and not elsewhere:
             await target.create(objects.key_secret(wish.namespace))
-        return not elsewhere
+        return not elsewhere, None
     if key is not None:
         key = {**here, "data": key["data"]}
     elif not elsewhere:
-        key = _key_of(wish.secrets_out) or objects.key_secret(wish.namespace)
+        key = _written(wish.secrets_out, objects.KEY_SECRET) or objects.key_secret(wish.namespace)
+    webhook = None
+    if opt_in_by == "webhook":
+        webhook = _written(wish.secrets_out, objects.WEBHOOK_SECRET) or objects.webhook_secret(wish.namespace)
     if not wish.dry_run:
-        text = _OURS + yaml.safe_dump_all([*tls, *([key] if key else [])], sort_keys=False)
+        text = _OURS + yaml.safe_dump_all([*tls, *(one for one in (key, webhook) if one)], sort_keys=False)
         write_whole(wish.secrets_out, text.encode(), 0o600)
     target.steps.append(f"{wish.secrets_out}: {'would be written' if wish.dry_run else 'written'}: private keys")
-    return not elsewhere
+    return not elsewhere, webhook
 
 
 async def _signs(target: Target) -> bool:
@@ -223,10 +230,10 @@ async def _signs(target: Target) -> bool:
         raise CommandError(f"{target.where}: Lease kube-node-lease/global-dispatcher-agent.state: {error}") from None
 
 
-def _key_of(file: Path) -> Object | None:
-    """The cluster's key of manifests that were written before."""
+def _written(file: Path, name: str) -> Object | None:
+    """A Secret of manifests that were written before."""
     written = yaml.safe_load_all(file.read_text()) if file.exists() else ()
-    return next((one for one in written if one["metadata"]["name"] == objects.KEY_SECRET), None)
+    return next((one for one in written if one["metadata"]["name"] == name), None)
 
 
 def _check_ours(file: Path | None) -> None:

@@ -9,9 +9,11 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from dispatcher.service.gateway.authority import serving_files
+
 Object = dict[str, Any]
 TLS_SECRET, KEY_SECRET, GATEWAY_SECRET = "global-dispatcher-agent", "global-dispatcher-key", "global-dispatcher-gateway"
-KEY_FILE, SIGNING_SECRET = "key.pem", "global-dispatcher-signing"
+KEY_FILE, SIGNING_SECRET, WEBHOOK_SECRET = "key.pem", "global-dispatcher-signing", "global-dispatcher-webhook"
 RELEASE = "agent"
 _LABELS = {"app.kubernetes.io/part-of": "global-dispatcher"}
 
@@ -40,13 +42,21 @@ def key_secret(where: str) -> Object:
     return secret(where, KEY_SECRET, {KEY_FILE: key})
 
 
-def values(cluster: str, urls: list[str], opt_in: str, *, own_key: bool) -> Object:
-    """Of the agent's chart. `own_key`: KEY_SECRET has the cluster's key, else the chart knows where it is."""
+def webhook_secret(where: str) -> Object:
+    """A certificate for the agent's webhook, whatever its release is called; good for ten years, as the chart's own."""
+    return secret(where, WEBHOOK_SECRET, serving_files(f"*.{where}.svc"))
+
+
+def values(cluster: str, urls: list[str], opt_in: str, *, own_key: bool, webhook: Object | None = None) -> Object:
+    """Of the agent's chart. `own_key`: KEY_SECRET has the cluster's key, else the chart knows where it is. `webhook`:
+    WEBHOOK_SECRET; None: the chart makes one.
+    """
+    served = {"tlsSecret": WEBHOOK_SECRET, "caBundle": webhook["data"]["ca.crt"]} if webhook else {}
     return {
         "cluster": cluster,
         "gateway": {"urls": urls, "tlsSecret": TLS_SECRET},
         **({"keySecret": KEY_SECRET} if own_key else {}),
-        "admissionPolicy": {"by": opt_in},
+        "admissionPolicy": {"by": opt_in, **({"webhook": served} if served else {})},
     }
 
 

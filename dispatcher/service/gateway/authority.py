@@ -202,6 +202,17 @@ def ephemeral_authority() -> tuple[str, SigningKey]:
     return authority.certificate.public_bytes(pem).decode(), SigningKey(key, leader.public_bytes(der))
 
 
+def serving_files(host: str) -> dict[str, bytes]:
+    """A server's certificate, of an authority that signs nothing more, as of a Secret: tls.crt, tls.key, ca.crt."""
+    now, key = dt.datetime.now(dt.UTC), ec.generate_private_key(_CURVE)
+    authority, pem = _new_authority(now), serialization.Encoding.PEM
+    return {
+        "tls.crt": _certified("server", authority, [_host(host)], key, (now, AUTHORITY_DAYS)).public_bytes(pem),
+        "tls.key": key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
+        "ca.crt": authority.certificate.public_bytes(pem),
+    }
+
+
 def _leaf(
     stem: Path, authority: Authority, names: list[x509.GeneralName], at: tuple[dt.datetime, frozenset[int]]
 ) -> Made:

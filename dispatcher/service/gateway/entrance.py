@@ -11,6 +11,7 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from dispatcher.service.gateway.certificates import Named, named_in
+from dispatcher.service.gateway.handshakes import in_words
 
 log = structlog.get_logger("gateway")
 
@@ -31,7 +32,7 @@ class Entrance:
         self._accepting: list[asyncio.Task[None]] = []
         self._handshakes: dict[asyncio.Task[None], None] = {}  # the oldest first
         self._of: dict[RequestHandler, Named] = {}  # whose each connection is
-        self._said_at = float("-inf")
+        self._said_at: dict[str, float] = {}
 
     async def listen(self, host: str, port: int, *, shared: bool = False) -> int:
         """Accept from now on, at every address of the host; the port. OSError. `shared`: other processes may, too."""
@@ -81,13 +82,14 @@ class Entrance:
                 self._say("too many TLS handshakes at once: the oldest are ended", most=MAX_HANDSHAKES)
 
     async def _let_in(self, connection: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
+        loop, peer = asyncio.get_running_loop(), _address(connection)
         try:
             transport, handler = await loop.connect_accepted_socket(
                 self._server, connection, ssl=self._context(), ssl_handshake_timeout=_HANDSHAKE_S
             )
         except (OSError, ssl.SSLError) as error:
-            self._say("a TLS handshake failed", problem=str(error) or repr(error))
+            problem, fix = in_words(error)
+            self._say("a TLS handshake failed", peer=peer, problem=problem, fix=fix)
             return
         finally:
             if (task := asyncio.current_task()) is not None:
@@ -103,10 +105,19 @@ class Entrance:
         self._of[handler] = counted
 
     def _say(self, text: str, **about: object) -> None:
-        """Not more often than now and then: anybody may connect."""
-        if monotonic() - self._said_at >= _SAY_AGAIN_S:
-            self._said_at = monotonic()
+        """Each problem not more often than now and then: anybody may connect, and must not hide what others do."""
+        kind = f"{text}: {about.get('problem', '')}"
+        if monotonic() - self._said_at.get(kind, float("-inf")) >= _SAY_AGAIN_S:
+            self._said_at[kind] = monotonic()
             log.warning(text, **about)
+
+
+def _address(connection: socket.socket) -> str:
+    """Who connects, '' if that is over already."""
+    try:
+        return str(connection.getpeername()[0])
+    except OSError:
+        return ""
 
 
 async def _ended(tasks: Iterable[asyncio.Task[None]]) -> None:

@@ -9,8 +9,11 @@ from collections.abc import Callable
 import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from structlog.testing import capture_logs
 
 from agents.executor.keys import OwnKeys
+from agents.runtime.executor_loop import ExecutorLoop
+from agents.runtime.refused_orders import AT_ONCE, EVERY_S
 from dispatcher.model.messages import (
     BOUND,
     CLAIMED,
@@ -26,7 +29,8 @@ from dispatcher.model.messages import (
     PodRef,
 )
 from dispatcher.model.signatures import SignedClaim, digest_of
-from tests.agents.executor.world import World, node_object, order_for, pod_object, source_of
+from tests.agents.executor.test_loop import Clock, SlowApi, batch, stage
+from tests.agents.executor.world import World, keys_of, node_object, order_for, pod_object, source_of
 
 GHOST = PodRef("default", "ghost", "ghost-uid")
 MANIFEST = msgspec.json.encode(pod_object("ghost"))
@@ -45,7 +49,7 @@ HOME: dict[str, Lie] = {
         "i", msgspec.structs.replace(world.submit(), uid="another"), 1, "n1"
     ),
     "a node that is not there is free": lambda world: Bind("i", world.submit(), 1, "n9"),
-    "a full node is free": lambda world: Bind("i", world.submit(pod_object(cpu="8")), 1, "n1"),
+    "a full node is free": lambda world: Bind("i", world.submit(pod_object(cpu="800")), 1, "n1"),
     "a pod of another scheduler is ours": lambda world: Bind(
         "i", world.submit(pod_object(schedulerName="default-scheduler")), 1, "n1"
     ),
@@ -101,6 +105,41 @@ def test_no_other_cluster_runs_a_pod_that_was_made_up(how: str) -> None:
     assert outcome.verdict not in (BOUND, CLAIMED, DONE), outcome
     assert outcome.message
     assert world.api.pods() == []
+
+
+@pytest.mark.parametrize("lie", HOME)
+async def test_what_it_was_ordered_by_a_lie_and_did_not_do_is_audited(lie: str) -> None:
+    async with stage() as it:
+        order = HOME[lie](it.world)
+        with capture_logs() as lines:
+            (found,) = (await it.loop.execute(batch(order))).outcomes
+    told = [one for one in lines if one["event"] == "an order was not carried out"]
+    assert [(one["order"], one["uid"], one["verdict"], one["problem"]) for one in told] == [
+        (type(order).__name__, order.pod.uid, found.verdict, found.message)
+    ]
+
+
+@pytest.mark.parametrize("how", ABROAD)
+async def test_what_another_cluster_was_ordered_by_a_lie_is_audited_with_whom_it_names_as_source(how: str) -> None:
+    world = World(cluster="b")
+    loop = ExecutorLoop(SlowApi(world), world.cache, "b", "b-cluster-uid", clock=Clock())
+    loop.local.trusted.hear("a", "a-cluster-uid", keys_of("a").endorsed_keys())
+    with capture_logs() as lines:
+        await loop.execute(batch(ABROAD[how]()))
+    await loop.stop()
+    told = [one for one in lines if one["event"] == "an order was not carried out"]
+    assert [(one["order"], one["source"], bool(one["problem"])) for one in told] == [("CreateDelegate", "a", True)]
+
+
+async def test_many_refused_orders_take_few_lines_and_those_left_out_are_counted() -> None:
+    async with stage() as it:
+        ghosts = [Bind(f"i{at}", PodRef("default", f"g{at}", f"u{at}"), 1, "n1") for at in range(3 * AT_ONCE)]
+        with capture_logs() as lines:
+            await it.loop.execute(batch(*ghosts))
+            it.clock.forward(EVERY_S)
+            await it.loop.execute(batch(Bind("late", GHOST, 1, "n1")))
+    told = [one for one in lines if one["event"] == "an order was not carried out"]
+    assert [one["unsaid"] for one in told] == [0] * AT_ONCE + [2 * AT_ONCE]
 
 
 def test_the_same_orders_are_carried_out_where_they_are_true() -> None:

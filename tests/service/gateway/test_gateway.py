@@ -203,7 +203,7 @@ REFUSED: Mapping[str, tuple[str, Mapping[str, object], str]] = {
     "a key of another certificate": ("east", {"key_file": "cluster-west.key"}, "TLS failed"),
     "a name without an address": ("east", {"urls": ["wss://gateway.invalid:1"]}, "no address"),
     "a port where nobody listens": ("east", {"urls": ["wss://localhost:1"]}, "localhost"),
-    "a proxy that is not there": ("east", {"proxy": "http://127.0.0.1:1"}, "the proxy cannot be reached"),
+    "a proxy that is not there": ("east", {"proxy": "http://127.0.0.1:1"}, "the proxy 127.0.0.1:1 cannot be reached"),
 }
 
 

@@ -1,0 +1,239 @@
+"""What both ends say of a connection that cannot be had: what is wrong, and what to do about it."""
+
+import asyncio
+import contextlib
+import datetime as dt
+import shutil
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from structlog.testing import capture_logs
+
+from dispatcher.service.gateway.authority import ensure, read_authority, revoke
+from dispatcher.service.gateway.gateway import Gateway
+from tests.service.fakes import FakeAgent
+from tests.service.gateway.test_gateway import Site, connected, dialling, eventually, problem_of, section
+
+Lines = list[MutableMapping[str, Any]]
+LATER = dt.timedelta(days=1)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "fleet"
+    ensure(folder, ["localhost"], ["east"])
+    return folder
+
+
+@contextlib.asynccontextmanager
+async def listening(folder: Path) -> AsyncIterator[Site]:
+    gateway = Gateway(section(folder), ["east"])
+    async with gateway.serving():
+        yield Site(gateway, folder)
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTPS_PROXY", "NO_PROXY"):
+        for one in (name, name.lower()):
+            monkeypatch.delenv(one, raising=False)
+
+
+@pytest.fixture
+def lines() -> Iterator[Lines]:
+    with capture_logs() as found:
+        yield found
+
+
+# --- certificates ----------------------------------------------------------------------------------------------------
+
+
+def certificate(folder: Path, authority: Path, begins: dt.timedelta, ends: dt.timedelta) -> None:
+    """East's certificate anew, by the authority of a folder, good for a time from now."""
+    signs, key, now = read_authority(authority / "ca"), ec.generate_private_key(ec.SECP256R1()), dt.datetime.now(dt.UTC)
+    assert signs is not None
+    made = x509.CertificateBuilder().subject_name(x509.Name([])).issuer_name(signs.certificate.subject)
+    made = made.public_key(key.public_key()).serial_number(x509.random_serial_number())
+    signed = made.not_valid_before(now + begins).not_valid_after(now + ends).sign(signs.key, hashes.SHA256())
+    pem = serialization.Encoding.PEM
+    (folder / "cluster-east.crt").write_bytes(signed.public_bytes(pem))
+    plain = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "cluster-east.key").write_bytes(plain)
+
+
+def _expired(folder: Path) -> None:
+    certificate(folder, folder, -2 * LATER, -LATER)
+
+
+def _of_tomorrow(folder: Path) -> None:
+    certificate(folder, folder, LATER, 2 * LATER)
+
+
+def _of_another_authority(folder: Path) -> None:
+    ensure(folder / "other", [], [])
+    certificate(folder, folder / "other", -LATER, LATER)
+
+
+def _revoked(folder: Path) -> None:
+    revoke(folder, "east")
+
+
+CERTIFICATES: Mapping[str, tuple[Callable[[Path], None], str, str]] = {
+    "expired": (_expired, "our certificate expired at", "has expired by our clock"),
+    "of tomorrow": (_of_tomorrow, "our certificate is not valid before", "not yet valid by our clock"),
+    "of another authority": (_of_another_authority, "signed our certificate", "no authority of gateway.client_ca_file"),
+    "revoked": (_revoked, "our certificate was revoked", "its certificate was revoked"),
+}
+
+
+@pytest.mark.parametrize("case", CERTIFICATES)
+async def test_both_ends_say_what_is_wrong_with_an_agents_certificate(folder: Path, lines: Lines, case: str) -> None:
+    spoil, agent_says, gateway_says = CERTIFICATES[case]
+    spoil(folder)
+    async with listening(folder) as site, dialling(site.settings("east"), "east", FakeAgent("east")) as dialler:
+        said = await problem_of(dialler, "may not accept our certificate")
+        assert agent_says in said
+        (line,) = [one for one in lines if one["event"] == "a TLS handshake failed"]
+    assert gateway_says in line["problem"]
+    assert (line["peer"], bool(line["fix"])) == ("127.0.0.1", True)
+
+
+async def test_an_agent_whose_files_are_good_is_led_to_the_dispatchers_log(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "agent").mkdir()
+    for name in ("ca.crt", "cluster-east.crt", "cluster-east.key"):
+        shutil.copy(folder / name, tmp_path / "agent" / name)
+    revoke(folder, "east")
+    async with listening(folder) as site:
+        settings = Site(site.gateway, tmp_path / "agent").settings("east")
+        async with dialling(settings, "east", FakeAgent("east")) as dialler:
+            assert "the dispatcher's log has the reason" in await problem_of(dialler, "may not accept our certificate")
+
+
+async def test_who_looks_whether_the_port_is_open_does_not_hide_an_agent_that_cannot_come_in(
+    folder: Path, lines: Lines
+) -> None:
+    _expired(folder)
+    async with listening(folder) as site:
+        socket.create_connection(("127.0.0.1", site.gateway.port)).close()  # as load balancers do, every few seconds
+        await eventually(lambda: any("TLS handshake failed" in one["event"] for one in lines))
+        async with dialling(site.settings("east"), "east", FakeAgent("east")) as dialler:
+            await problem_of(dialler, "may not accept our certificate")
+        await eventually(lambda: any("has expired" in one.get("problem", "") for one in lines))
+
+
+async def test_who_speaks_no_tls_and_who_shows_no_certificate_are_told_apart(folder: Path, lines: Lines) -> None:
+    async with listening(folder) as site:
+        port = site.gateway.port
+        _, plain = await asyncio.open_connection("127.0.0.1", port)
+        plain.write(b"GET / HTTP/1.1\r\n\r\n")
+        nobody = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+        _, unknown = await asyncio.open_connection("127.0.0.1", port, ssl=nobody, server_hostname="localhost")
+        await eventually(lambda: len([one for one in lines if "problem" in one]) == 2)
+        for writer in (plain, unknown):
+            writer.close()
+    assert {one["problem"] for one in lines if "problem" in one} == {"it speaks no TLS 1.3", "it shows no certificate"}
+
+
+# --- proxies ---------------------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def proxy(answer: str, lead_to: int) -> AsyncIterator[tuple[int, list[str]]]:
+    """A proxy that gives this status, and with 200 leads to a port here; its port, and what it was asked."""
+    asked: list[str] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append((await reader.readuntil(b"\r\n\r\n")).decode().partition("\r\n")[0])
+        writer.write(f"HTTP/1.1 {answer}\r\n\r\n".encode())
+        if answer.startswith("200"):
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", lead_to)
+            await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer), return_exceptions=True)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1], asked
+    finally:
+        server.close()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(2**16):
+        writer.write(data)
+    writer.close()
+
+
+@pytest.mark.parametrize("form", ["http://127.0.0.1:{}", "127.0.0.1:{}", "HTTP://user:word@127.0.0.1:{}/"])
+async def test_an_agent_goes_through_the_proxy_of_its_environment_however_that_is_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    async with listening(folder) as site, proxy("200 OK", site.gateway.port) as (port, asked):
+        monkeypatch.setenv("HTTPS_PROXY", form.format(port))
+        async with dialling(site.settings("east"), "east", FakeAgent("east")):
+            await connected(site.gateway.link("east"))
+        assert asked == [f"CONNECT localhost:{site.gateway.port} HTTP/1.1"]
+
+
+async def test_no_proxy_is_asked_for_a_host_of_no_proxy_and_the_agents_own_setting_goes_before_both(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with listening(folder) as site, proxy("200 OK", site.gateway.port) as (port, asked):
+        monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+        monkeypatch.setenv("NO_PROXY", "localhost")
+        async with dialling(site.settings("east"), "east", FakeAgent("east")):
+            await connected(site.gateway.link("east"))
+        assert asked == []
+        async with dialling(site.settings("east", proxy=f"http://127.0.0.1:{port}"), "east", FakeAgent("east")):
+            await connected(site.gateway.link("east"))
+            await eventually(lambda: len(asked) == 1)
+
+
+PROXIES = {
+    "http://no-such-proxy.invalid:3128": "the proxy's name no-such-proxy.invalid has no address (DNS)",
+    "http://127.0.0.1:1": "the proxy 127.0.0.1:1 cannot be reached: Connection refused",
+    "socks5://127.0.0.1:1080": "HTTPS_PROXY names a proxy of the kind socks5",
+    "https://user:word@127.0.0.1:1080": "HTTPS_PROXY names a proxy of the kind https",
+}
+
+
+@pytest.mark.parametrize("address", PROXIES)
+async def test_a_proxy_that_cannot_be_used_is_named_and_not_taken_for_the_gateway(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", address)
+    async with listening(folder) as site, dialling(site.settings("east"), "east", FakeAgent("east")) as dialler:
+        assert "word" not in await problem_of(dialler, PROXIES[address])
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [("403 Forbidden", "its rules for CONNECT"), ("407 No", "a user and a password"), ("502 No", "does not reach")],
+)
+async def test_what_a_proxy_refuses_is_told_with_what_to_look_at(folder: Path, answer: str, words: str) -> None:
+    async with listening(folder) as site, proxy(answer, site.gateway.port) as (port, _):
+        settings = site.settings("east", proxy=f"http://127.0.0.1:{port}")
+        async with dialling(settings, "east", FakeAgent("east")) as dialler:
+            await problem_of(dialler, words)
+
+
+async def test_what_speaks_no_tls_is_told_once_however_often_it_is_tried(folder: Path, lines: Lines) -> None:
+    tries: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tries.append(await reader.read(2**16))
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    async with listening(folder) as site, await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        settings = site.settings("east", urls=[f"wss://localhost:{server.sockets[0].getsockname()[1]}"])
+        async with dialling(settings, "east", FakeAgent("east")) as dialler:
+            await problem_of(dialler, "speaks no TLS")
+            await eventually(lambda: len(tries) == 3)
+    assert len([one for one in lines if one["event"] == "not connected"]) == 1
