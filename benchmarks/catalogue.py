@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks import beside_kube_scheduler, decisions, fragmentation, listing, mixed, scheduler_perf
+from benchmarks import beside_kube_scheduler, decisions, fragmentation, listing, mixed, scheduler_perf, tracing
 from benchmarks.closed_loop import case as closed_loop
 from benchmarks.end_to_end import cases as end_to_end
 from benchmarks.fail_over import case as fail_over
@@ -27,6 +27,7 @@ _OWN = (
     *prometheus.CASES,
     *beside_kube_scheduler.CASES,
     *mixed.CASES,
+    *tracing.CASES,
 )
 _SECONDS = {
     "half_a_million_nodes": 60,

@@ -118,9 +118,13 @@ class SendPeers:
 
 
 class Decided(msgspec.Struct, frozen=True, gc=False):
-    """One decision, for metrics and the journal; `decision.record()` makes the explain record when it is wanted."""
+    """One decision, for metrics and the journal; `decision.record()` makes the explain record when it is wanted.
+
+    `attempts`: how many there were for its pod with this one, since it came into the queue.
+    """
 
     decision: Decision
+    attempts: int = 1
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import get_args
 
-from prometheus_client import CollectorRegistry, Histogram, disable_created_metrics, generate_latest
+from prometheus_client import CollectorRegistry, disable_created_metrics, generate_latest
 from prometheus_client import Counter as PromCounter
 from prometheus_client.registry import Collector
 
 from dispatcher.model.messages import AnyIntent
 from dispatcher.scheduling.events import Answered, Event, Unanswered
+from dispatcher.service.attempt_times import AttemptTimes, Outcome
 from dispatcher.service.plugin_times import PluginTimes
 
-_ATTEMPT_BUCKETS = tuple(0.00001 * 4**step for step in range(12))
 disable_created_metrics()  # type: ignore[no-untyped-call]  # twice the series, for a start time nobody asks for
-_SLI_BUCKETS = tuple(0.01 * 2**step for step in range(20))
 RESULTS = ("scheduled", "unschedulable")  # of an attempt; each is counted by profile
 
 
@@ -26,28 +25,15 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._attempt = Histogram(
-            "scheduler_scheduling_attempt_duration_seconds",
-            "Mean time of a decision (scheduling algorithm, without the bind), one observation a Tick and profile; "
-            "kube-scheduler has one an attempt, by `result`, too, in other buckets.",
-            ["profile"],
-            buckets=_ATTEMPT_BUCKETS,
-            registry=self.registry,
-        )
-        self._sli = Histogram(
-            "scheduler_pod_scheduling_sli_duration_seconds",
-            "Time from a pod's creation to its decision, on the dispatcher's clock; kube-scheduler counts from the "
-            "queue to the end of binding, by `attempts`.",
-            buckets=_SLI_BUCKETS,
-            registry=self.registry,
-        )
+        self._attempts = AttemptTimes()
+        self.registry.register(self._attempts)
         self._errors = self._counter("global_dispatcher_core_errors", "Events that the core failed on.", "event")
         for event in get_args(Event):
             self._errors.labels(event.__name__)  # at 0, so that the first error shows as an increase
         self._intents = self._counter("global_dispatcher_intents", "Intents handed to agents.", "cluster", "intent")
         self._outcomes = self._counter("global_dispatcher_outcomes", "Answers of agents.", "cluster", "verdict")
         self.plugin_times = PluginTimes(self.registry)
-        self._seen: Counter[str] = Counter()
+        self._seen: Counter[Outcome] = Counter()
 
     def _counter(self, name: str, text: str, *labels: str) -> PromCounter:
         return PromCounter(name, text, labels, registry=self.registry)
@@ -71,19 +57,14 @@ class Metrics:
 
     def tick(self, spent_s: float, counters: Mapping[tuple[str, str], int]) -> int:
         """Deciding took this long in a Tick; the decisions that it made share the time. How many these are."""
-        so_far: Counter[str] = Counter()
-        for (result, profile), count in counters.items():
-            if result in RESULTS:
-                so_far[profile] += count
+        so_far = Counter({outcome: count for outcome, count in counters.items() if outcome[0] in RESULTS})
         made, self._seen = so_far - self._seen, so_far
-        for profile in made:
-            self._attempt.labels(profile).observe(spent_s / made.total())
+        self._attempts.round(made, spent_s)
         return made.total()
 
-    def decided(self, created: float, now: float) -> None:
-        """A pod that was created at that time (0: not known) was placed."""
-        if 0 < created <= now:
-            self._sli.observe(now - created)
+    def decided(self, created: float, now: float, attempts: int) -> None:
+        """A pod that was created at that time (0: not known) was placed at this attempt, 1 the first."""
+        self._attempts.placed(attempts, now - created if 0 < created <= now else None)
 
     def watch(self, collector: Collector) -> None:
         """Read this, too, at each scrape."""

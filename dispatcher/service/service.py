@@ -334,6 +334,6 @@ class Service:
 
     def _decided(self, effect: Decided) -> None:
         now = self.clock()
-        self.metrics.decided(effect.decision.placed.pod.created, now)
+        self.metrics.decided(effect.decision.placed.pod.created, now, effect.attempts)
         if self.ways is not None:
             self.ways.decided(effect.decision, now)

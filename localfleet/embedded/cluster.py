@@ -82,7 +82,7 @@ class Cluster:
 
     @property
     def kubeconfig(self) -> Path:
-        """Where the kubeconfig is written."""
+        """Where the admin's kubeconfig is written; that of the reader has `kubeconfig.READER` at its end."""
         return (self._options.kubeconfig or self._state.directory / "kubeconfig").absolute()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -131,7 +131,7 @@ class Cluster:
                 raise StateError(f"cluster {self._options.name}: {error}") from None
 
     async def _serve(self, stack: AsyncExitStack) -> None:
-        app = make_app(self.api, self._state.token)
+        app = make_app(self.api, self._state.token, self._state.reader_token)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_S, max_line_size=_MOST_LINE)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
@@ -148,8 +148,12 @@ class Cluster:
 
     async def _announce(self) -> None:
         await self._storage.durable()
-        config = kubeconfig.single(self._options.name, self.server, self._authority.certificate, self._state.token)
-        kubeconfig.write(self.kubeconfig, config)
+        for path, token in (
+            (self.kubeconfig, self._state.token),
+            (self.kubeconfig.with_name(f"{self.kubeconfig.name}{kubeconfig.READER}"), self._state.reader_token),
+        ):
+            config = kubeconfig.single(self._options.name, self.server, self._authority.certificate, token)
+            kubeconfig.write(path, config)
         trust = ssl.create_default_context(cadata=self._authority.certificate.decode())
         async with aiohttp.ClientSession() as session, session.get(f"{self.server}/readyz", ssl=trust) as answer:
             answer.raise_for_status()

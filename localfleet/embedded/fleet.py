@@ -146,13 +146,15 @@ class EmbeddedFleet:
         self._members = {member.spec.name: member for member in members}
         self.directory = directory
         self.kubeconfig = directory / "kubeconfig"
+        self.reader_kubeconfig = directory / f"kubeconfig{kubeconfig.READER}"  # of users who may only look
 
     @classmethod
     def start(cls, specs: Sequence[ClusterSpec], directory: Path) -> Self:
         """Start one process a cluster, all at once, and wait until every one answers.
 
         State lies in `directory`/NAME, logs in `directory`/NAME.log, and `directory`/kubeconfig has a context a
-        cluster. Raises FleetError, with none left running, when one does not come up.
+        cluster, as has kubeconfig-reader, for users who may only look.
+        Raises FleetError, with none left running, when one does not come up.
         """
         names = [spec.name for spec in specs]
         if not names or len(set(names)) != len(names):
@@ -164,8 +166,9 @@ class EmbeddedFleet:
         except BaseException:
             fleet.stop()
             raise
-        configs = [kubeconfig.read(member.directory / "kubeconfig") for member in fleet._members.values()]
-        kubeconfig.write(fleet.kubeconfig, kubeconfig.merged(configs))
+        for path in (fleet.kubeconfig, fleet.reader_kubeconfig):
+            configs = [kubeconfig.read(member.directory / path.name) for member in fleet._members.values()]
+            kubeconfig.write(path, kubeconfig.merged(configs))
         return fleet
 
     @property

@@ -1,6 +1,5 @@
 """The HTTP front of one embedded API server, as an aiohttp application. TLS and sockets belong to the caller."""
 
-import hmac
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterable
@@ -13,7 +12,7 @@ from localfleet.embedded.apiserver import discovery
 from localfleet.embedded.apiserver.forms import Shape
 from localfleet.embedded.apiserver.resources import Resource
 from localfleet.embedded.apiserver.status import ApiError, FieldError, bad_option, bad_request, no_such_path, plain
-from localfleet.embedded.rest import logs, streams, writing
+from localfleet.embedded.rest import logs, streams, users, writing
 from localfleet.embedded.rest.answers import answer, body, raw, refusal
 from localfleet.embedded.rest.listing import Lists, Query
 from localfleet.embedded.rest.metrics import KINDS, metrics
@@ -29,11 +28,14 @@ _NO_INITIAL_EVENTS = FieldError("forbidden", "sendInitialEvents", "sendInitialEv
 _log = logging.getLogger(__name__)
 
 
-def make_app(api: Api, token: str, *, middlewares: Iterable[Middleware] = ()) -> web.Application:
-    """The application. `token` is every client's bearer token; `middlewares` come first (tests put faults there)."""
+def make_app(api: Api, token: str, reader: str = "", *, middlewares: Iterable[Middleware] = ()) -> web.Application:
+    """The application. `token` is the bearer token of the admin, `reader` that of who may only look ('': nobody);
+    `middlewares` come first (tests put faults there).
+    """
     front = _Front(api)
+    tokens = {token: users.ADMIN, **({reader: users.READER} if reader else {})}
     app = web.Application(
-        client_max_size=MAX_BODY_BYTES, middlewares=[*middlewares, _refusals(), _authentication(token)]
+        client_max_size=MAX_BODY_BYTES, middlewares=[*middlewares, _refusals(), _authentication(tokens)]
     )
     for path in ("/healthz", "/readyz", "/livez"):
         app.router.add_get(path, _healthy)
@@ -77,15 +79,15 @@ def _refusals() -> Middleware:
     return refuse
 
 
-def _authentication(token: str) -> Middleware:
-    expected = f"Bearer {token}".encode()
-
+def _authentication(tokens: dict[str, users.User]) -> Middleware:
     @web.middleware
     async def authenticate(request: web.Request, handler: _Handler) -> web.StreamResponse:
         if request.path not in OPEN_PATHS:
             sent = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
-            if not hmac.compare_digest(sent, expected):
+            user = users.known_by(sent, tokens)
+            if user is None:
                 return refusal(plain(401))
+            request[users.USER] = user
         return await handler(request)
 
     return authenticate
@@ -170,6 +172,7 @@ class _Front:
         target = parse(request.path)
         if target is None:
             return self._group(request)
+        users.check(request, target)
         if target.plural == "bindings" and not target.group:
             return await self._old_binding(request, target)
         if target.row is None:
@@ -218,7 +221,7 @@ class _Front:
         if request.method != "POST":
             raise plain(405)
         sent = await body(request)
-        return answer(review(sent if isinstance(sent, dict) else {}), 201)
+        return answer(review(sent if isinstance(sent, dict) else {}, request[users.USER]), 201)
 
     async def _collection(self, request: web.Request, target: Target, row: Resource) -> web.StreamResponse:
         query = request.query

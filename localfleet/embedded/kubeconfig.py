@@ -10,6 +10,7 @@ import yaml
 from localfleet.embedded.tls import write_private
 
 Config = dict[str, Any]
+READER = "-reader"  # at the end of the name of a kubeconfig whose user may only look (`rest.users`)
 
 
 def single(name: str, server: str, certificate: bytes, token: str) -> Config:

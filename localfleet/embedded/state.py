@@ -1,4 +1,4 @@
-"""What a cluster remembers besides its objects: its token and the addresses it must come back on."""
+"""What a cluster remembers besides its objects: its tokens and the addresses it must come back on."""
 
 import fcntl
 import os
@@ -29,14 +29,14 @@ class Places(msgspec.Struct, frozen=True):
 class State:
     """A state directory, locked for one process at a time.
 
-    Holds cluster.db (objects), the certificate authority, `token` and places.json.
+    Holds cluster.db (objects), the certificate authority, `token`, `reader-token` and places.json.
     """
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.directory = directory
         self._lock = _locked(directory / "lock")
-        self.token = self._token()
+        self.token, self.reader_token = self._token("token"), self._token("reader-token")
 
     @property
     def database(self) -> Path:
@@ -70,8 +70,8 @@ class State:
         except msgspec.MsgspecError as error:
             raise StateError(f"{path}: {error}; remove the file to let the cluster choose its ports anew") from None
 
-    def _token(self) -> str:
-        path = self.directory / "token"
+    def _token(self, name: str) -> str:
+        path = self.directory / name
         if not path.exists():
             write_private(path, secrets.token_urlsafe(32).encode())
         return path.read_text().strip()

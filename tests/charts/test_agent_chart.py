@@ -468,3 +468,22 @@ def test_without_it_nothing_of_that_is_there(helm: Helm) -> None:
         assert not [one for one in objects if one["metadata"]["name"] == f"{PREFIX}-relay"]
         for one in containers(of_kind(objects, "Deployment")):
             assert [port["name"] for port in one["ports"]] == ["health"]
+
+
+@pytest.mark.parametrize("split", [True, False])
+def test_the_test_pod_asks_the_sources_of_load_with_the_file_and_the_account_of_the_agent(
+    helm: Helm, split: bool
+) -> None:
+    token = [{"name": "PROMETHEUS_TOKEN", "value": "/tokens/prometheus"}]
+    gateway = {"urls": ["wss://gateway.example:7443"], "split": split}
+    objects = helm.template("agent", {"ray": {"address": ""}, "gateway": gateway, "extraEnv": token})
+    spec = only(objects, "Pod")["spec"]
+    (one,) = spec["containers"]
+    assert one["command"] == ["global-dispatcher", "signals", "check", "--config", "/etc/global-dispatcher/agent.yaml"]
+    assert token[0] in one["env"]
+    assert (spec["serviceAccountName"], spec["automountServiceAccountToken"]) == (
+        "agent-observer" if split else "agent",
+        True,
+    )
+    assert {"name": "config", "configMap": {"name": "agent"}} in spec["volumes"]
+    assert "keys" not in [volume["name"] for volume in spec["volumes"]]

@@ -62,6 +62,12 @@ def _settled(ray: Process) -> bool:
     return "block forever" in ray.tail() or ray.code is not None
 
 
+def _changed(word: str, change: dict[str, str]) -> str:
+    for there, here in change.items():
+        word = word.replace(there, here)
+    return word
+
+
 class Install:
     """The releases: the dispatcher in HOME, an agent in each plane."""
 
@@ -151,6 +157,17 @@ class Install:
         log = self.folder / f"{cluster}.log"
         return stack.enter_context(run_container(agent, ip, {"/etc/global-dispatcher": files}, log))
 
+    def tested(self, chart: str, cluster: str, change: dict[str, str]) -> tuple[int | None, str]:
+        """The release's test pod, run as a process: exit code, and what it said. `change`: words of its command."""
+        config = str(self.planes[cluster].kubeconfig)
+        hooks = self._helm("get", "hooks", chart, "-n", NAMESPACE, KUBECONFIG=config)
+        (one,) = containers([hook for hook in yaml.safe_load_all(hooks) if hook])
+        one = {"env": [], **one, "command": [_changed(word, change) for word in one["command"]]}
+        files = {"/etc/global-dispatcher": self.folder / cluster}
+        with run_container(one, "127.0.0.1", files, self.folder / f"test-{chart}-{cluster}.log") as process:
+            eventually(lambda: process.code is not None, 60, process.tail)
+            return process.code, process.tail()
+
     def cluster_rows(self) -> list[Object]:
         """What the dispatcher says of its clusters."""
         answer = httpx.get(f"http://127.0.0.1:{self.http}/v1/clusters", trust_env=False)
@@ -220,6 +237,18 @@ def test_notes_say_how_to_go_on(installed: Install) -> None:
         by = f"MutatingAdmissionPolicy {version}." if version else "a webhook"
         assert f"get our schedulerName by {by}" in installed.notes["agent", cluster]
         assert "no ValidatingAdmissionPolicy" not in installed.notes["agent", cluster]
+
+
+def test_the_test_pods_say_what_is_wrong_with_the_rights_that_they_have(installed: Install) -> None:
+    """Nodes without kubelets tell no load, and that is all that is wrong."""
+    code, said = installed.tested("dispatcher", HOME, {"dispatcher:7480": f"127.0.0.1:{installed.http}"})
+    problems = [line for line in said.splitlines() if line.startswith("problem: ")]
+    assert (code, len(problems)) == (1, 4), said
+    assert all(": kubelet: " in one or "no source tells" in one for one in problems), said
+    code, said = installed.tested("agent", HOME, {})
+    assert code == 1, said
+    assert "problem: kubelet" in said, said
+    assert "east: 10 nodes" in said, said
 
 
 def test_the_pods_pass_the_strictest_pod_security_standard(installed: Install) -> None:

@@ -41,9 +41,11 @@ class Cluster:
         self.refuses: dict[str, int] = more.get("refuses", {})
         self.bound: tuple[str, ...] = more.get("bound", ())
         self.reviews: list[dict[str, Any]] = []
+        self.listed: list[str] = []
 
     async def items(self, path: str, **query: str) -> list[dict[str, Any]]:
         self._check(path)
+        self.listed.append(path)
         if path == BINDINGS:
             subjects = [{"kind": "ServiceAccount", "namespace": "gd", "name": "agent"}]
             others = {"metadata": {"namespace": "elsewhere"}, "subjects": [{"kind": "User", "name": "agent"}]}
@@ -127,6 +129,13 @@ async def test_an_executor_of_some_namespaces_needs_its_rights_there_alone(bound
     assert len(await told(Cluster(*SPLIT, denied=denied, bound=bound))) == lacks
 
 
+async def test_role_bindings_are_listed_once_however_many_rights_are_denied() -> None:
+    denied = {(verb, "pods", "") for verb in ("get", "create", "patch", "delete")} | {("create", "pods/binding", "")}
+    cluster = Cluster(*SPLIT, denied=denied, bound=("team-a",))
+    assert await told(cluster) == []
+    assert cluster.listed == [DEPLOYMENTS, BINDINGS]
+
+
 @pytest.mark.parametrize(("settings", "lacks"), [(ALL_ON, 1), ("{}", 0), ("gateway: 1", 0), ("{", 0)])
 async def test_exec_is_missed_only_where_the_agents_file_turns_it_on(settings: str, lacks: int) -> None:
     found = await told(Cluster(*SPLIT, denied={("create", "pods/exec", "")}, settings=settings))
@@ -145,6 +154,14 @@ async def test_who_may_not_ask_is_told_so_once(path: str) -> None:
     (found,) = await told(Cluster(*SPLIT, refuses={path: 403}))
     assert (found.level, found.text) == (NOTE, f"not known: {path} is refused")
     assert "create subjectaccessreviews" in found.fix
+
+
+@pytest.mark.parametrize("path", [DEPLOYMENTS, REVIEWS, BINDINGS])
+async def test_a_server_that_answers_with_an_error_is_not_taken_for_one_where_nothing_is_lacking(path: str) -> None:
+    denied = {("create", "pods/binding", "")}
+    (found,) = await told(Cluster(*SPLIT, denied=denied, refuses={path: 500}))
+    assert (found.level, found.text) == (NOTE, f"not known: {path} is refused")
+    assert "run doctor again" in found.fix
 
 
 async def test_a_settings_file_that_may_not_be_read_leaves_the_other_rights_to_be_asked_for() -> None:

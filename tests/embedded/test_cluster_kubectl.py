@@ -20,8 +20,9 @@ def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
     """Runs kubectl against one cluster of four nodes; answers its standard output, and fails when it does."""
     with EmbeddedFleet.start([ClusterSpec("east", nodes=4)], tmp_path_factory.mktemp("fleet")) as fleet:
 
-        def run(*arguments: str, manifest: Object | None = None, fails: bool = False) -> str:
-            command = [KUBECTL, "--kubeconfig", str(fleet.kubeconfig), *arguments]
+        def run(*arguments: str, manifest: Object | None = None, fails: bool = False, reader: bool = False) -> str:
+            who = fleet.reader_kubeconfig if reader else fleet.kubeconfig
+            command = [KUBECTL, "--kubeconfig", str(who), *arguments]
             text = yaml.safe_dump(manifest) if manifest else None
             done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=300)
             assert (done.returncode != 0) is fails, done.stdout + done.stderr
@@ -119,3 +120,29 @@ def test_drain_waits_for_the_disruption_budget(kubectl: Kubectl) -> None:
     kubectl("delete", "deployment", "guarded", "--cascade=orphan")
     kubectl("delete", "pdb,replicaset", "--all", "--cascade=orphan")
     assert "drained" in kubectl("drain", "east-node-002", "--force", "--timeout=180s")
+
+
+def test_who_may_only_look_is_refused_in_the_words_of_a_real_server(kubectl: Kubectl) -> None:
+    whole = {"apiVersion": "v1", "kind": "Pod", **pod("watched", node="east-node-002")}
+    kubectl("apply", "-f", "-", manifest=whole)
+    kubectl("wait", "--for=condition=Ready", "pod/watched", "--timeout=180s")
+    assert "embedded:reader" in kubectl("auth", "whoami", reader=True)
+    assert "Running" in kubectl("get", "pod", "watched", reader=True)
+    assert "started on east-node-002" in kubectl("logs", "watched", reader=True)
+    assert kubectl("auth", "can-i", "list", "pods", reader=True) == "yes\n"
+    assert kubectl("auth", "can-i", "create", "pods/exec", reader=True, fails=True).startswith("no")
+    assert re.search(r"pods/log .*get list watch", kubectl("auth", "can-i", "--list", reader=True))
+    pods, here = 'pods "watched" is forbidden: User "embedded:reader" cannot', 'in the namespace "default"'
+    for words, why in (
+        (("exec", "watched", "--", "id"), f'{pods} create resource "pods/exec" in API group "" {here}'),
+        (("attach", "watched"), f'{pods} create resource "pods/attach" in API group "" {here}'),
+        (("port-forward", "watched", ":80"), f'{pods} create resource "pods/portforward" in API group "" {here}'),
+        (("delete", "pod", "watched"), f'{pods} delete resource "pods" in API group "" {here}'),
+        (("get", "secrets"), 'secrets is forbidden: User "embedded:reader" cannot list resource "secrets"'),
+        (
+            ("label", "node", "east-node-002", "a=b"),
+            'nodes "east-node-002" is forbidden: User "embedded:reader" cannot patch',
+        ),
+    ):
+        assert why in kubectl(*words, reader=True, fails=True)
+    kubectl("delete", "pod", "watched", "--timeout=180s")

@@ -7,6 +7,7 @@ server of east believes no kubelet whose certificate its authority has not signe
 import contextlib
 import os
 import pty
+import re
 import ssl
 import subprocess
 import time
@@ -327,6 +328,17 @@ def test_who_has_no_right_at_home_gets_nothing(world: World) -> None:
     for words in (("logs", "web"), ("exec", "web", "--", "id"), ("port-forward", "web", "8080")):
         with pytest.raises(KubectlError, match="Forbidden"):
             world.home.kubectl(*words, kubeconfig=alice)
+
+
+def test_who_may_only_look_at_home_reads_logs_and_is_refused_exec_and_the_rest(world: World) -> None:
+    world.home.kubectl("create", "rolebinding", "reader", "--clusterrole=view", "--user=bob")
+    bob = world.home.kubeconfig_as("bob")
+    assert "line 5" in world.home.kubectl("logs", "web", kubeconfig=bob)
+    for words, verb in ((("exec", "web", "--", "id"), "exec"), (("attach", "web"), "attach"),
+                        (("port-forward", "web", ":8080"), "portforward")):  # fmt: skip
+        refused = f'pods "web" is forbidden: User "bob" cannot create resource "pods/{verb}" in API group ""'
+        with pytest.raises(KubectlError, match=re.escape(refused)):
+            world.home.kubectl(*words, kubeconfig=bob)
 
 
 def test_an_admin_cannot_reach_it_by_the_nodes_proxy(world: World) -> None:

@@ -1,9 +1,17 @@
 """The way of a sampled pod as spans."""
 
 import builtins
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from queue import Queue
+from threading import Thread
 from typing import Any
 
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from dispatcher.model.messages import BOUND, Changes, Outcome
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
@@ -143,14 +151,50 @@ def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_sdk_is_told_a_trace_with_its_parts_below_the_whole() -> None:
-    sdk: Any = pytest.importorskip("opentelemetry.sdk.trace", reason="needs the extra otel")
-    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-
-    kept, provider = InMemorySpanExporter(), sdk.TracerProvider()
+    kept, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(kept))
     teller(provider)(Trace(Span("pod", 90.0, 101.5, {"attempts": 1}), (Span("queue", 90.0, 100.0),)))
     part, whole = kept.get_finished_spans()
     assert (part.name, part.start_time, part.end_time) == ("queue", 90 * 10**9, 100 * 10**9)
-    assert (whole.name, whole.end_time, dict(whole.attributes)) == ("pod", 1015 * 10**8, {"attempts": 1})
+    assert (whole.name, whole.end_time, whole.attributes) == ("pod", 1015 * 10**8, {"attempts": 1})
+    assert part.parent is not None
     assert (part.parent.span_id, part.context.trace_id) == (whole.context.span_id, whole.context.trace_id)
+
+
+class Collector(BaseHTTPRequestHandler):
+    """Keeps what is exported to it by OTLP over HTTP."""
+
+    got: Queue[tuple[str, ExportTraceServiceRequest]] = Queue()
+
+    def do_POST(self) -> None:
+        request = ExportTraceServiceRequest()
+        request.ParseFromString(self.rfile.read(int(self.headers["Content-Length"])))
+        self.got.put((self.path, request))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def collector() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/v1/traces"
+        server.shutdown()
+
+
+def test_a_collector_gets_a_trace_by_otlp_with_our_name(collector: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
+    exporter.cache_clear()
+    exporter(collector)(Trace(Span("pod", 90.0, 101.5, {"pod": "default/p"}), (Span("queue", 90.0, 100.0),)))
+    path, request = Collector.got.get(timeout=30)
+    assert path == "/v1/traces"
+    (told,) = request.resource_spans
+    assert [one.value.string_value for one in told.resource.attributes if one.key == "service.name"] == [
+        "global-dispatcher"
+    ]
+    part, whole = told.scope_spans[0].spans
+    assert (part.name, part.parent_span_id, part.trace_id) == ("queue", whole.span_id, whole.trace_id)
+    assert (whole.start_time_unix_nano, whole.attributes[0].value.string_value) == (90 * 10**9, "default/p")

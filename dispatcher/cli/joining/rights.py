@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from dispatcher.cli.diagnosis import NOTE, PROBLEM, Finding
@@ -17,6 +18,8 @@ LABEL = "app.kubernetes.io"
 ABOUT = "rights of the agent"
 _FIX = "upgrade the agent's chart, whose roles have it, or grant it"
 _MAY_NOT_ASK = (401, 403)
+_ASKING = "give the context the right to list deployments and rolebindings, and to create subjectaccessreviews"
+_AGAIN = "see why the API server answers so, and run doctor again"
 
 Account = tuple[str, str]  # namespace, name
 
@@ -32,14 +35,15 @@ async def all_lacking(config: DispatcherConfig, only: str = "") -> list[Finding]
 
 async def lacking(member: Member, moving: bool = False) -> list[Finding]:
     """What the agents' accounts lack; nothing where no agent of the chart is. `moving`: rebalancing evicts pods."""
+    server = _Server(member)
     try:
         agents = await _agents(member)
         rows = [(who, need) for who, component, on in agents for need in needs(component, on, moving)]
-        texts = await asyncio.gather(*(_lacks(member, who, need) for who, need in rows))
+        texts = await asyncio.gather(*(_lacks(server, who, need) for who, need in rows))
     except MemberError as error:
-        if error.status not in _MAY_NOT_ASK:
+        if not error.status:
             return []  # that it does not answer is told by others
-        fix = "give the context the right to list deployments and rolebindings, and to create subjectaccessreviews"
+        fix = _ASKING if error.status in _MAY_NOT_ASK else _AGAIN
         return [Finding(member.name, ABOUT, NOTE, f"not known: {error}", fix)]
     found = [
         Finding(member.name, ABOUT, need.level, f"{_user(who)} may not {text}: {need.lost}", _FIX)
@@ -76,42 +80,52 @@ async def _settings(member: Member, namespace: str, pod: dict[str, Any]) -> str:
     return ""
 
 
-async def _lacks(member: Member, who: Account, need: Need) -> str:
+async def _lacks(server: "_Server", who: Account, need: Need) -> str:
     """What of it the account may not do, with verbs and kinds; '' if it may do all."""
     parts = []
     for kind in need.kinds.split():
-        verbs = [verb for verb in need.verbs.split() if not await _may(member, who, need, (verb, kind))]
+        verbs = [verb for verb in need.verbs.split() if not await server.may(who, need, (verb, kind))]
         parts += [f"{', '.join(verbs)} {kind}"] if verbs else []
     where = f" in {need.namespace}" if need.namespace not in ("", SERVED) else ""
     return "; ".join(parts) + where if parts else ""
 
 
-async def _may(member: Member, who: Account, need: Need, right: tuple[str, str]) -> bool:
-    """A right in served namespaces is there if it is in all, or in any for which the account has a RoleBinding."""
-    if need.namespace != SERVED:
-        return await _allowed(member, who, right, need.namespace, need.name)
-    if await _allowed(member, who, right):
-        return True
-    bound = {one["metadata"]["namespace"] for one in await member.items(BINDINGS) if _binds(one, who)}
-    for namespace in sorted(bound):
-        if await _allowed(member, who, right, namespace):
+@dataclass
+class _Server:
+    """Asks an API server what accounts may do; its RoleBindings are listed once, when a refusal first needs them."""
+
+    member: Member
+    bindings: asyncio.Task[list[dict[str, Any]]] | None = None
+
+    async def may(self, who: Account, need: Need, right: tuple[str, str]) -> bool:
+        """A right in served namespaces is there if it is in all, or in any for which the account has a RoleBinding."""
+        if need.namespace != SERVED:
+            return await self._allowed(who, right, need.namespace, need.name)
+        if await self._allowed(who, right):
             return True
-    return False
+        for namespace in await self._bound(who):
+            if await self._allowed(who, right, namespace):
+                return True
+        return False
+
+    async def _bound(self, who: Account) -> list[str]:
+        if self.bindings is None:
+            self.bindings = asyncio.create_task(self.member.items(BINDINGS))
+        return sorted({one["metadata"]["namespace"] for one in await self.bindings if _binds(one, who)})
+
+    async def _allowed(self, who: Account, right: tuple[str, str], namespace: str = "", name: str = "") -> bool:
+        verb, (kind, _, group) = right[0], right[1].partition(".")
+        resource, _, sub = kind.partition("/")
+        asked = {"verb": verb, "group": group, "resource": resource, "subresource": sub, "namespace": namespace}
+        groups = ["system:serviceaccounts", f"system:serviceaccounts:{who[0]}", "system:authenticated"]
+        spec = {"user": _user(who), "groups": groups, "resourceAttributes": {**asked, "name": name}}
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+        return bool((await self.member.call("POST", REVIEWS, review))["status"]["allowed"])
 
 
 def _binds(binding: dict[str, Any], who: Account) -> bool:
     subjects: Iterable[dict[str, str]] = binding.get("subjects") or ()
     return any(("ServiceAccount", *who) == (one["kind"], one.get("namespace"), one["name"]) for one in subjects)
-
-
-async def _allowed(member: Member, who: Account, right: tuple[str, str], namespace: str = "", name: str = "") -> bool:
-    verb, (kind, _, group) = right[0], right[1].partition(".")
-    resource, _, sub = kind.partition("/")
-    asked = {"verb": verb, "group": group, "resource": resource, "subresource": sub, "namespace": namespace}
-    groups = ["system:serviceaccounts", f"system:serviceaccounts:{who[0]}", "system:authenticated"]
-    spec = {"user": _user(who), "groups": groups, "resourceAttributes": {**asked, "name": name}}
-    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
-    return bool((await member.call("POST", REVIEWS, review))["status"]["allowed"])
 
 
 def _user(who: Account) -> str:

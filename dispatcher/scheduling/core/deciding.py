@@ -136,7 +136,7 @@ class Deciding:
         tracked = state.tracked[decision.pod_id]
         tracked.item, tracked.queued, tracked.reported, tracked.refused = item, False, "", ""
         state.log.add(decision)
-        state.effects.append(events.Decided(decision))
+        state.effects.append(events.Decided(decision, item.attempts + 1))
         self.binding.begin(item, decision, now)
 
     def _launch(self, item: QueuedPod, decision: Decision, now: float) -> None:

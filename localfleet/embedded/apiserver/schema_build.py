@@ -27,6 +27,10 @@ ROOTS = (
         "storage.v1." + kind
         for kind in ("CSIDriver", "CSINode", "CSIStorageCapacity", "StorageClass", "VolumeAttachment")
     ),
+    *(
+        f"authorization.v1.{kind}"
+        for kind in ("SelfSubjectAccessReview", "SelfSubjectRulesReview", "SubjectAccessReview")
+    ),
     "autoscaling.v1.Scale",
     "meta.v1.DeleteOptions",
 )

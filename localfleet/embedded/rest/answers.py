@@ -93,6 +93,10 @@ _SENT_TYPES = {
     "DeleteOptions": "meta.v1.DeleteOptions",
     "Eviction": "policy.v1.Eviction",
     "Scale": "autoscaling.v1.Scale",
+    **{
+        kind: f"authorization.v1.{kind}"
+        for kind in ("SelfSubjectAccessReview", "SelfSubjectRulesReview", "SubjectAccessReview")
+    },
 }
 
 

@@ -4,9 +4,10 @@ something.
     python -m tests.model.wire.schema VERSION       # records those of a release, once, beside this file
 """
 
+import argparse
 import enum
 import json
-import sys
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -184,5 +185,14 @@ def record(version: str) -> None:
         (folder / f"{kind.__name__}.json").write_text(json.dumps(read, indent=1) + "\n")
 
 
+def version(text: str) -> str:
+    """As `argparse` wants it: a version of ours, such as 0.12.0."""
+    if not re.fullmatch(r"\d+\.\d+\.\d+\S*", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no version such as 0.12.0")
+    return text
+
+
 if __name__ == "__main__":
-    record(sys.argv[1])
+    parser = argparse.ArgumentParser(prog="python -m tests.model.wire.schema", description=__doc__)
+    parser.add_argument("version", metavar="VERSION", type=version, help="of the release, such as 0.12.0")
+    record(parser.parse_args().version)

@@ -1,0 +1,85 @@
+"""How long attempts to schedule pods take, and how many a pod needs: kube-scheduler's histograms, by its labels."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+
+from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
+
+# kube-scheduler's, which begin at 1 ms, and before them finer ones: most decisions here take less.
+_ATTEMPT_BUCKETS = (*(0.00001 * 4**step for step in range(4)), *(0.001 * 2**step for step in range(15)))
+_SLI_BUCKETS = tuple(0.01 * 2**step for step in range(20))
+_MOST_TOLD = 15  # attempts that are told by number; from here on "15+"
+Outcome = tuple[str, str]  # result, profile
+
+
+class _Tally:
+    """A histogram to which many equal observations are added at once, for a third of what the library's costs."""
+
+    def __init__(self, name: str, text: str, labels: Sequence[str], bounds: Sequence[float]) -> None:
+        self._name, self._text, self._labels, self._bounds = name, text, labels, bounds
+        self._counts: dict[tuple[str, ...], list[int]] = {}
+        self._sums: dict[tuple[str, ...], float] = {}
+
+    def add(self, labels: tuple[str, ...], value: float, times: int = 1) -> None:
+        """So many observations of this value."""
+        counts = self._counts.get(labels)
+        if counts is None:
+            counts = self._counts[labels] = [0] * (len(self._bounds) + 1)
+            self._sums[labels] = 0.0
+        counts[bisect_left(self._bounds, value)] += times  # the first bucket whose bound is not below it
+        self._sums[labels] += value * times
+
+    def family(self) -> Metric:
+        """For one scrape."""
+        found = HistogramMetricFamily(self._name, self._text, labels=self._labels)
+        bounds = [*map(floatToGoString, self._bounds), "+Inf"]
+        for labels, counts in sorted(self._counts.items()):
+            told = list(zip(bounds, map(float, accumulate(counts)), strict=True))
+            found.add_metric(labels, told, self._sums[labels])
+        return found
+
+
+class AttemptTimes(Collector):
+    """Attempts come by the hundred, all with the mean time of their round.
+
+    Worked example: a round of 3 ms that placed two pods and refused one is two observations of 1 ms with
+    `result="scheduled"` and one with `result="unschedulable"`.
+    """
+
+    def __init__(self) -> None:
+        self._attempts = _Tally(
+            "scheduler_scheduling_attempt_duration_seconds",
+            "Time of an attempt to schedule a pod, one observation an attempt, each the mean of its round of "
+            "decisions; kube-scheduler's includes the bind. Its buckets, and finer ones below 1 ms.",
+            ["result", "profile"],
+            _ATTEMPT_BUCKETS,
+        )
+        self._waits = _Tally(
+            "scheduler_pod_scheduling_sli_duration_seconds",
+            "Time from a pod's creation to its decision, on the dispatcher's clock; kube-scheduler counts from the "
+            "queue to the end of binding.",
+            ["attempts"],
+            _SLI_BUCKETS,
+        )
+        self._tries = _Tally(
+            "scheduler_pod_scheduling_attempts", "Attempts until a pod was given its place.", [], (1, 2, 4, 8, 16)
+        )
+
+    def round(self, made: Mapping[Outcome, int], spent_s: float) -> None:
+        """A round of decisions took so long and made so many attempts."""
+        total = sum(made.values())
+        for outcome, count in made.items():
+            self._attempts.add(outcome, spent_s / total, count)
+
+    def placed(self, attempts: int, waited_s: float | None) -> None:
+        """A pod was given its place at this attempt, 1 the first; it has waited so long, None: not known."""
+        self._tries.add((), attempts)
+        if waited_s is not None:
+            self._waits.add((str(attempts) if attempts < _MOST_TOLD else f"{_MOST_TOLD}+",), waited_s)
+
+    def collect(self) -> Iterator[Metric]:
+        """One scrape."""
+        yield from (one.family() for one in (self._attempts, self._waits, self._tries))
