@@ -1,4 +1,6 @@
-"""What doctor finds of agents' rights on a real API server: nothing of what the chart grants, all of what is taken."""
+"""What doctor finds of agents' rights and policies on a real API server: nothing where the chart is whole, and all that
+is taken away.
+"""
 
 import asyncio
 import json
@@ -33,10 +35,14 @@ def test_an_agent_of_the_chart_lacks_nothing_until_a_binding_of_its_account_goes
         return asyncio.run(all_lacking(read_config(file)[0]))
 
     assert found() == []
+    guard = f"{NAMESPACE}-agent-guard-nodes"
+    plane.kubectl("delete", "validatingadmissionpolicybinding", guard)
+    (told,) = found()
+    assert f"nothing is refused by {guard}, for system:serviceaccount:{NAMESPACE}:agent" in told.text
     bindings = plane.kubectl("get", "clusterrolebindings", "-o", "name").split()
     (observers,) = [one for one in bindings if one.endswith("-observer") and "agent" in one]
     plane.kubectl("delete", observers)
-    told = found()
-    assert {one.cluster for one in told} == {"east"}
-    assert any(one.level == PROBLEM and "may not list, watch nodes" in one.text for one in told)
-    assert all("observer may not" in one.text for one in told)
+    lacks = [one for one in found() if one != told]
+    assert {one.cluster for one in lacks} == {"east"}
+    assert any(one.level == PROBLEM and "may not list, watch nodes" in one.text for one in lacks)
+    assert all("observer may not" in one.text for one in lacks)

@@ -7,8 +7,9 @@ from typing import Any, cast
 import pytest
 
 from dispatcher.cli.diagnosis import NOTE, PROBLEM, Finding
+from dispatcher.cli.joining.agents import DEPLOYMENTS
 from dispatcher.cli.joining.needed_rights import features, needs
-from dispatcher.cli.joining.rights import BINDINGS, DEPLOYMENTS, REVIEWS, all_lacking, lacking
+from dispatcher.cli.joining.rights import BINDINGS, REVIEWS, all_lacking, lacking
 from dispatcher.cli.operate.members import Member, MemberError
 from dispatcher.service.run import read_config
 from localfleet.embedded.fleet import EmbeddedFleet

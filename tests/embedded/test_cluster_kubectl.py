@@ -146,3 +146,22 @@ def test_who_may_only_look_is_refused_in_the_words_of_a_real_server(kubectl: Kub
     ):
         assert why in kubectl(*words, reader=True, fails=True)
     kubectl("delete", "pod", "watched", "--timeout=180s")
+
+
+@pytest.mark.parametrize("kind", ["StatefulSet", "DaemonSet", "CronJob"])
+def test_what_no_controller_here_carries_out_is_not_served(kubectl: Kubectl, kind: str) -> None:
+    group = "batch/v1" if kind == "CronJob" else "apps/v1"
+    made = {"apiVersion": group, "kind": kind, "metadata": {"name": "one"}, "spec": {}}
+    assert f'no matches for kind "{kind}" in version "{group}"' in kubectl(
+        "apply", "-f", "-", manifest=made, fails=True
+    )
+    assert "the server doesn't have a resource type" in kubectl("get", f"{kind.lower()}s", fails=True)
+
+
+def test_describe_tells_a_pod_without_the_annotation_what_would_place_it(kubectl: Kubectl) -> None:
+    kubectl("apply", "-f", "-", manifest={"apiVersion": "v1", "kind": "Pod", **pod("plain")})
+    kubectl("wait", "--for=create", "event", "--field-selector=reason=FailedScheduling", "--timeout=60s")
+    told = kubectl("describe", "pod", "plain")
+    assert "no kube-scheduler runs in an embedded cluster" in told
+    assert 'global-dispatcher.io/schedule: "true"' in told
+    kubectl("delete", "pod", "plain", "--timeout=180s")

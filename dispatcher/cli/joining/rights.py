@@ -6,78 +6,52 @@ from dataclasses import dataclass
 from typing import Any
 
 from dispatcher.cli.diagnosis import NOTE, PROBLEM, Finding
-from dispatcher.cli.joining.needed_rights import SERVED, Need, features, needs
+from dispatcher.cli.joining.agents import Account, agents, user
+from dispatcher.cli.joining.guards import unguarded
+from dispatcher.cli.joining.needed_rights import SERVED, Need, needs
 from dispatcher.cli.joining.opt_in import uncertain
 from dispatcher.cli.operate.members import Member, MemberError, reached
 from dispatcher.config import DispatcherConfig
 
-DEPLOYMENTS = "/apis/apps/v1/deployments"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/rolebindings"
-LABEL = "app.kubernetes.io"
 ABOUT = "rights of the agent"
 _FIX = "upgrade the agent's chart, whose roles have it, or grant it"
 _MAY_NOT_ASK = (401, 403)
 _ASKING = "give the context the right to list deployments and rolebindings, and to create subjectaccessreviews"
 _AGAIN = "see why the API server answers so, and run doctor again"
 
-Account = tuple[str, str]  # namespace, name
-
 
 async def all_lacking(config: DispatcherConfig, only: str = "") -> list[Finding]:
-    """Of each cluster of a configuration, or of one; of those that cannot be reached nothing is known."""
+    """Rights and policies that are not there, in each cluster of a configuration, or in one; of those that cannot be
+    reached nothing is known.
+    """
     clusters = {one.name: one for one in config.clusters if only in ("", one.name)}
     moving = config.rebalancing.mode == "on"
     async with reached(config, clusters) as members:
         sure = [one for one in members.values() if not await uncertain(clusters[one.name], one)]
-        return [one for found in await asyncio.gather(*(lacking(one, moving) for one in sure)) for one in found]
+        asked = [question for one in sure for question in (lacking(one, moving), unguarded(one))]
+        return [one for found in await asyncio.gather(*asked) for one in found]
 
 
 async def lacking(member: Member, moving: bool = False) -> list[Finding]:
     """What the agents' accounts lack; nothing where no agent of the chart is. `moving`: rebalancing evicts pods."""
     server = _Server(member)
     try:
-        agents = await _agents(member)
-        rows = [(who, need) for who, component, on in agents for need in needs(component, on, moving)]
+        found = await agents(member)
+        rows = [(one.account, need) for one in found for need in needs(one.component, one.on, moving)]
         texts = await asyncio.gather(*(_lacks(server, who, need) for who, need in rows))
     except MemberError as error:
         if not error.status:
             return []  # that it does not answer is told by others
         fix = _ASKING if error.status in _MAY_NOT_ASK else _AGAIN
         return [Finding(member.name, ABOUT, NOTE, f"not known: {error}", fix)]
-    found = [
-        Finding(member.name, ABOUT, need.level, f"{_user(who)} may not {text}: {need.lost}", _FIX)
+    told = [
+        Finding(member.name, ABOUT, need.level, f"{user(who)} may not {text}: {need.lost}", _FIX)
         for (who, need), text in zip(rows, texts, strict=True)
         if text
     ]
-    return sorted(found, key=lambda one: one.level != PROBLEM)
-
-
-async def _agents(member: Member) -> list[tuple[Account, str, set[str]]]:
-    """Account, component and features of each Deployment whose pods are agents: the chart's webhook is none."""
-    found = []
-    for one in await member.items(DEPLOYMENTS, labelSelector=f"{LABEL}/part-of=global-dispatcher"):
-        template, namespace = one["spec"]["template"], one["metadata"]["namespace"]
-        labels = template["metadata"].get("labels") or {}
-        component = labels.get(f"{LABEL}/component", "")
-        if f"{LABEL}/part-of" in labels and component in ("agent", "observer", "executor"):
-            account = template["spec"].get("serviceAccountName") or "default"
-            text = await _settings(member, namespace, template["spec"])
-            found.append(((namespace, account), component, features(text)))
-    return found
-
-
-async def _settings(member: Member, namespace: str, pod: dict[str, Any]) -> str:
-    """Its agent.yaml; '' where it cannot be read: then no feature is asked for."""
-    names = [one["configMap"]["name"] for one in pod.get("volumes") or () if "configMap" in one]
-    for name in names:
-        try:
-            data = (await member.call("GET", f"/api/v1/namespaces/{namespace}/configmaps/{name}")).get("data") or {}
-        except MemberError:
-            continue
-        if "agent.yaml" in data:
-            return str(data["agent.yaml"])
-    return ""
+    return sorted(told, key=lambda one: one.level != PROBLEM)
 
 
 async def _lacks(server: "_Server", who: Account, need: Need) -> str:
@@ -118,7 +92,7 @@ class _Server:
         resource, _, sub = kind.partition("/")
         asked = {"verb": verb, "group": group, "resource": resource, "subresource": sub, "namespace": namespace}
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{who[0]}", "system:authenticated"]
-        spec = {"user": _user(who), "groups": groups, "resourceAttributes": {**asked, "name": name}}
+        spec = {"user": user(who), "groups": groups, "resourceAttributes": {**asked, "name": name}}
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         return bool((await self.member.call("POST", REVIEWS, review))["status"]["allowed"])
 
@@ -126,7 +100,3 @@ class _Server:
 def _binds(binding: dict[str, Any], who: Account) -> bool:
     subjects: Iterable[dict[str, str]] = binding.get("subjects") or ()
     return any(("ServiceAccount", *who) == (one["kind"], one.get("namespace"), one["name"]) for one in subjects)
-
-
-def _user(who: Account) -> str:
-    return f"system:serviceaccount:{who[0]}:{who[1]}"

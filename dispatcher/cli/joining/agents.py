@@ -1,0 +1,59 @@
+"""The agents of the chart that run in a cluster, as their Deployments tell."""
+
+from typing import Any, NamedTuple
+
+from dispatcher.cli.joining.needed_rights import features
+from dispatcher.cli.operate.members import Member, MemberError
+
+DEPLOYMENTS = "/apis/apps/v1/deployments"
+LABEL = "app.kubernetes.io"
+Account = tuple[str, str]  # namespace, name
+
+
+class Agent(NamedTuple):
+    """`component`: observer, executor, or agent, which is both. `on`: features of its file. `release`: the name of the
+    chart's objects without a namespace, but for their ends.
+    """
+
+    account: Account
+    component: str
+    on: set[str]
+    release: str
+
+    @property
+    def user(self) -> str:
+        """As the API server knows it."""
+        return user(self.account)
+
+
+def user(account: Account) -> str:
+    """Of a service account, as the API server knows it."""
+    return f"system:serviceaccount:{account[0]}:{account[1]}"
+
+
+async def agents(member: Member) -> list[Agent]:
+    """One for each Deployment whose pods are agents: the chart's webhook is none. MemberError."""
+    found = []
+    for one in await member.items(DEPLOYMENTS, labelSelector=f"{LABEL}/part-of=global-dispatcher"):
+        template, namespace, name = one["spec"]["template"], one["metadata"]["namespace"], one["metadata"]["name"]
+        labels = template["metadata"].get("labels") or {}
+        component = labels.get(f"{LABEL}/component", "")
+        if f"{LABEL}/part-of" in labels and component in ("agent", "observer", "executor"):
+            account = template["spec"].get("serviceAccountName") or "default"
+            text = await _settings(member, namespace, template["spec"])
+            release = f"{namespace}-{name.removesuffix(f'-{component}') if component != 'agent' else name}"
+            found.append(Agent((namespace, account), component, features(text), release))
+    return found
+
+
+async def _settings(member: Member, namespace: str, pod: dict[str, Any]) -> str:
+    """Its agent.yaml; '' where it cannot be read: then no feature is asked for."""
+    names = [one["configMap"]["name"] for one in pod.get("volumes") or () if "configMap" in one]
+    for name in names:
+        try:
+            data = (await member.call("GET", f"/api/v1/namespaces/{namespace}/configmaps/{name}")).get("data") or {}
+        except MemberError:
+            continue
+        if "agent.yaml" in data:
+            return str(data["agent.yaml"])
+    return ""
