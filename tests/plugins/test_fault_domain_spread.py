@@ -274,6 +274,9 @@ def test_counts_on_hosts_that_pods_select_follow_the_pods_of_each_app() -> None:
             )
         counts.append(state_of(plugin, on_ssd(app), state).soft[0].counts.tolist())
     assert counts == [[1, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0], [1, 1, 0, 0], [1, 1, 0, 0]]
+    known = state_of(plugin, on_ssd("web"), state).soft[0].counts
+    assert (known.tolist(), state_of(plugin, on_ssd("none"), state).soft[0].counts.tolist()) == ([1, 1, 0, 0], [0] * 4)
+    assert known.tolist() == [1, 1, 0, 0]  # another app's counts are another array
 
 
 def test_levels_share_the_rows_whose_pods_count_only_where_these_are_the_same() -> None:
