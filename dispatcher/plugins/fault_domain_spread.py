@@ -55,7 +55,7 @@ from dispatcher.scheduling.rules.eligibility import (
     tolerations_key,
     topology_key,
 )
-from dispatcher.scheduling.rules.spread import Area, KnownAreas, Spread, area_of, spread_key, with_domains
+from dispatcher.scheduling.rules.spread import Area, KnownAreas, Spread, area_of, spread_key
 from dispatcher.scheduling.rules.spread_args import (
     APP,
     APP_DEFAULTS,
@@ -65,6 +65,7 @@ from dispatcher.scheduling.rules.spread_args import (
     constraints,
     system_defaults,
 )
+from dispatcher.scheduling.rules.spread_domains import with_domains
 
 _LACKS_KEY = -1e12  # raw score of a node without a soft key: below any cost
 _HEARD = 1.0  # taken from every raw score, so that 0 is that of pods without soft constraints
@@ -327,8 +328,9 @@ def _answers(ground: _Ground, rule: Spread, weight: float, heard: float) -> Floa
     """Minus the cost of each domain, and `heard`."""
     free, absent = rule.area.constraint.max_skew - 1, ground.elsewhere(rule) - heard
     if rule.area.level == HOST_LEVEL:
-        values: Floats = np.arange(int(rule.counts.max(initial=0)) + 1, dtype=np.float64)
-        return CountedAnswers(rule.counts, -(values * weight + free) - heard, absent)
+        highest = rule.highest
+        values: Floats = np.arange(highest + 1, dtype=np.float64)
+        return CountedAnswers(rule.counts, -(values * weight + free) - heard, absent, highest)
     answers = np.full(len(rule.counts) + 1, absent)
     answers[:-1] = -(rule.counts * weight + free) - heard
     return answers

@@ -105,10 +105,10 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
 
     def score(self, state: Pod, fleet: FleetView, rows: Rows) -> Floats:
         """Sum of the weights of the matching preferred terms."""
-        pod = state
-        scores = np.zeros(len(fleet.nodes.live[rows]))
-        own = pod.affinity.preferred if pod.affinity else ()
-        for preferred in (*self._added.preferred, *own):
+        terms = (*self._added.preferred, *(state.affinity.preferred if state.affinity else ()))
+        length = len(fleet.nodes.live[rows])
+        scores = np.zeros(length) if terms else np.broadcast_to(0.0, length)  # one number stands for all rows
+        for preferred in terms:
             scores += preferred.weight * self._masks.term(preferred.term, fleet, rows)
         return scores
 

@@ -256,6 +256,43 @@ def test_soft_spread_scores_as_kube_scheduler_does(asking: PodBuilder, want: dic
     assert scores(make("FaultDomainSpread"), asking, hosts(a=2, b=1, d=3)) == want
 
 
+def on_ssd(app: str) -> PodBuilder:
+    """It selects nodes with an SSD, and counts the pods of its app there."""
+    constraint = pod(f"asking-{app}").labels(app=app).node_selector({"disk": "ssd"})
+    return constraint.spread("host", hard=False, selector=selector(app=app)).spread("zone", hard=False)
+
+
+def test_counts_on_hosts_that_pods_select_follow_the_pods_of_each_app() -> None:
+    disks = {"a": "ssd", "b": "ssd", "c": "hdd", "d": "ssd"}
+    state = fleet(n=[node(name).labels(disk=disk, zone="z") for name, disk in disks.items()])
+    plugin, counts = make("FaultDomainSpread"), list[list[int]]()
+    for at, (app, where) in enumerate([("web", "a"), ("web", "c"), ("db", "b"), ("db", "a"), ("web", "b")]):
+        put(state, pod(f"{app}-{at}").labels(app=app), "n", where)
+        for other in ("web", "db"):
+            assert raw_scores(plugin, on_ssd(other), state) == raw_scores(
+                make("FaultDomainSpread"), on_ssd(other), state
+            )
+        counts.append(state_of(plugin, on_ssd(app), state).soft[0].counts.tolist())
+    assert counts == [[1, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0], [1, 1, 0, 0], [1, 1, 0, 0]]
+    known = state_of(plugin, on_ssd("web"), state).soft[0].counts
+    assert (known.tolist(), state_of(plugin, on_ssd("none"), state).soft[0].counts.tolist()) == ([1, 1, 0, 0], [0] * 4)
+    assert known.tolist() == [1, 1, 0, 0]  # another app's counts are another array
+
+
+def test_levels_share_the_rows_whose_pods_count_only_where_these_are_the_same() -> None:
+    nodes = node("a").labels(disk="ssd", zone="z"), node("b").labels(disk="ssd"), node("c").labels(zone="z")
+    state, asking = fleet(n=nodes), pod("web-1").labels(app="web").node_selector({"disk": "ssd"})
+    put(state, pod("web-0").labels(app="web"), "n", "b")
+    soft = state_of(make("FaultDomainSpread", defaulting="App"), asking, state).soft
+    counting = {one.area.level: one.area.domains.counting for one in soft}
+    assert {level: rows.tolist() for level, rows in counting.items()} == {
+        "cluster": [1, 1, 0],
+        "zone": [1, 0, 0],
+        "host": [1, 1, 0],
+    }
+    assert counting["cluster"] is counting["host"]
+
+
 # --- System defaults -------------------------------------------------------------------------------------------------
 
 

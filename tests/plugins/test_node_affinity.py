@@ -65,6 +65,11 @@ def test_node_affinity_scores_by_weight_of_the_preferred_terms_that_match() -> N
     assert scores(make("NodeAffinity"), asking, fleet(a=NODES)) == want
 
 
+def test_node_affinity_scores_nothing_for_a_selector_alone() -> None:
+    asking = pod().node_selector({"disk": "ssd"})
+    assert scores(make("NodeAffinity"), asking, fleet(a=NODES)) == dict.fromkeys(("ssd-1", "ssd-2", "hdd", "bare"), 0.0)
+
+
 def test_node_affinity_scores_nothing_where_no_preferred_term_matches() -> None:
     asking = pod().set(affinity=Affinity(None, (PreferredTerm(10, NodeSelectorTerm()),)))
     assert set(scores(make("NodeAffinity"), asking, fleet(a=NODES)).values()) == {0.0}

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dispatcher.scheduling.equivalence.partitions import Partition, partition_of
-from dispatcher.scheduling.equivalence.static_answers import NO_NODE, count_codes
+from dispatcher.scheduling.equivalence.static_answers import NO_NODE, StaticFilters, count_codes
+from dispatcher.scheduling.equivalence.static_columns import StaticColumn
 from dispatcher.scheduling.framework import kernels
 from dispatcher.scheduling.rules.spread import Area, _least
 from tests.builders import fleet, node
@@ -64,6 +65,23 @@ def test_compiled_counts_of_reasons_by_cluster_are_those_of_numpy(reasons: list[
     assert kernels.compile_all()
     assert count_codes(first, state) == want
     assert sum(want.values()) == sum(one not in (0, NO_NODE) for one in reasons)
+
+
+@settings(max_examples=30, deadline=None)
+@given(first=_reasons, second=_reasons)
+def test_the_first_of_several_filters_that_refuses_a_row_is_told_compiled_or_not(
+    first: list[int], second: list[int]
+) -> None:
+    pytest.importorskip("numba")
+    state = fleet(a=[node(f"n{at}") for at in range(12)])
+    columns = [SimpleNamespace(version=0, codes=np.asarray(codes, dtype=np.uint16)) for codes in (first, second)]
+    told = []
+    for use in (kernels.use_numpy, kernels.compile_all):
+        use()
+        filters = StaticFilters(cast(list[StaticColumn], columns))
+        filters.refresh(state)
+        told.append(filters.first[:12].tolist())
+    assert told == [[one or other for one, other in zip(first, second, strict=True)]] * 2
 
 
 @pytest.mark.parametrize("compiled", [True, False], ids=["kernels", "NumPy"])

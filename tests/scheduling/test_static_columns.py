@@ -34,3 +34,24 @@ def test_fractions_that_come_after_whole_numbers_are_kept_as_they_are() -> None:
     state.put_node("a", node("n1").labels(rank="2.5").build())
     assert column.refresh(one, state) is None
     assert column.raw_of(slice(0, 3)).tolist() == [2.0, 2.5, 2.0]
+
+
+class Uniform(WholeAtFirst):
+    """Answers one number for all nodes until one has a rank; without a copy of it for each."""
+
+    name = "Uniform"
+
+    def score(self, state: None, fleet: FleetView, rows: Rows) -> Floats:
+        told = super().score(state, fleet, rows)
+        return told if told.any() else np.broadcast_to(0.0, len(told))
+
+
+def test_a_node_may_be_scored_otherwise_than_all_were_before() -> None:
+    state, plugin = fleet(a=[node(f"n{at}").labels(rank="0") for at in range(3)]), Uniform()
+    [role] = roles_of(Plan.of(Profile("p", (PluginUse(plugin.name),)), [plugin]))
+    column, one = StaticColumn(role, state), pod("p").placed("a")
+    assert column.refresh(one, state) is None
+    assert [column.values[at] for at in column.value.tolist()] == column.raw_of(slice(0, 3)).tolist() == [0.0, 0.0, 0.0]
+    state.put_node("a", node("n1").labels(rank="2").build())
+    assert column.refresh(one, state) is None
+    assert [column.values[at] for at in column.value.tolist()] == column.raw_of(slice(0, 3)).tolist() == [0.0, 2.0, 0.0]

@@ -83,7 +83,7 @@ class _Digits:
 
     @classmethod
     def of(cls, partition: Partition | None, on_host: Sequence[Ints], told: Sequence[Ints]) -> "_Digits":
-        """`told`: all counts that are not 0, of each of `on_host`."""
+        """`told`: of each of `on_host`, all counts of rows that are sorted, but for some that are 0."""
         lows = [int(counts.min(initial=0)) for counts in told]
         highs = [int(counts.max(initial=0)) for counts in told]
         return cls(partition, on_host, lows, [high - low + 1 for low, high in zip(lows, highs, strict=True)])
@@ -127,6 +127,9 @@ def sorting_of(
     if many:
         held_of = [_held(counts, eq_class.fleet.n) for counts in on_host]
     told = [counts[rows] for counts, rows in zip(on_host, held_of, strict=True)] if many else on_host
+    rows = None if partition is None or partition.whole else eq_class.rows.feasible_rows()
+    if rows is not None:
+        told = [counts[rows] for counts in on_host]
     digits = _Digits.of(partition, on_host, told)
     if digits.width > _WIDEST:
         return None
@@ -136,7 +139,7 @@ def sorting_of(
         leaders = eq_class.rows.leaders(partition) if few else None
         if leaders is not None:
             return _by_leaders(eq_class, leaders, digits, held)
-    rows = eq_class.rows.feasible_rows()
+    rows = eq_class.rows.feasible_rows() if rows is None else rows
     present, members, bucket_of = _places(digits.combined(rows), digits.width)
     if len(present) > _MOST_BUCKETS:
         return None

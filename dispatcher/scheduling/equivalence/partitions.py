@@ -13,6 +13,7 @@ from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Bools, SmallInts
 from dispatcher.scheduling.framework.kernels import kernel
+from dispatcher.scheduling.framework.memory import untouched
 
 MOST_GROUPS = 4096
 _FEW_GROUPS = 64
@@ -100,7 +101,7 @@ def partition_of_some(axes: Sequence[SmallInts], rows: RowList) -> Partition | N
     found = partition_of([axis[rows] for axis in axes])
     if found is None:
         return None
-    group = np.zeros(len(axes[0]), dtype=np.int32)
+    group = untouched(len(axes[0]), np.int32)
     group[rows] = found.group
     return Partition(found.size, group, found.axis_codes, whole=False)
 

@@ -32,6 +32,14 @@ _LEAST_KEPT = 16  # of a million nodes 350 MB of columns
 _COLUMN_BYTES_PER_ROW = 22  # codes 2, raw 8, grid points 8, value 4; none has both of the last
 
 
+@kernel("marks out_marks")
+def _refuse(codes, first):  # type: ignore[no-untyped-def]
+    """Codes that refuse rows which nobody before refuses."""
+    for row in range(len(first)):
+        if first[row] == 0:
+            first[row] = codes[row]
+
+
 class StaticFilters:
     """The first of several shared filters that refuses each row: `first` [n], NO_NODE where there is no node.
 
@@ -57,9 +65,11 @@ class StaticFilters:
         self.first = grown(self.first, fleet.n, NO_NODE)
         rows: Rows = slice(0, fleet.n) if changed is None else changed
         first = np.where(fleet.live[rows], np.uint16(0), np.uint16(NO_NODE))
-        for column in reversed(self.columns):
-            codes = column.codes[: fleet.n][rows]
-            np.copyto(first, codes, where=(codes != 0) & (first != NO_NODE))
+        for column in self.columns:
+            if _refuse.fast is not None:
+                _refuse.fast(np.ascontiguousarray(column.codes[: fleet.n][rows]), first)
+            else:
+                np.copyto(first, column.codes[: fleet.n][rows], where=first == 0)
         self.first[rows] = first
         self.rejected = count_codes(self.first[: fleet.n], fleet)
         self.refused = int(np.count_nonzero(self.first[: fleet.n]))

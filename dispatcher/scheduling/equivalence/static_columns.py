@@ -72,12 +72,14 @@ class StaticColumn:
             self._score(fleet, rows, everything=changed is None)
 
     def _score(self, fleet: FleetState, rows: Rows, *, everything: bool) -> None:
-        raw = finite(self.role.plugin, self.evaluator.scores(rows))
-        if everything and self.role.normalizes and len(raw) and (raw == raw[0]).all():
+        raw = self.evaluator.scores(rows)
+        one_for_all = raw[:1] if raw.strides == (0,) else raw
+        finite(self.role.plugin, one_for_all)
+        if everything and self.role.normalizes and len(raw) and (one_for_all == raw[0]).all():
             # Most pods prefer no node by labels or taints: one number stands for the whole column, read-only.
             only = float(raw[0])  # also of whole numbers: other rows may get fractions later
             self.raw = np.broadcast_to(np.float64(only), fleet.n)
-            self.value = np.full(fleet.n, self._value(only), dtype=np.int32)
+            self.value = np.broadcast_to(np.int32(self._value(only)), fleet.n)
             return
         self.raw = grown(self.raw if self.raw.flags.writeable else self.raw.copy(), fleet.n, 0.0)
         self.raw[rows] = raw
@@ -85,7 +87,7 @@ class StaticColumn:
             self.grid_points = grown(self.grid_points, fleet.n, 0.0)
             self.grid_points[rows] = np.rint(raw * (self.role.weight * GRID))
             return
-        if everything or len(self.value) != fleet.n:
+        if everything or len(self.value) != fleet.n or not self.value.flags.writeable:
             # Another array, of n entries exactly: what was made of the old one is void.
             self.value = np.append(self.value[: fleet.n], np.zeros(max(fleet.n - len(self.value), 0), dtype=np.int32))
         found, where = distinct_values(raw)

@@ -28,13 +28,17 @@ class CountedAnswers:
     counts: Ints
     values: Floats
     absent: float
+    highest: int | None = None  # of the counts, where that is known: it saves a look at all of them
 
     def __post_init__(self) -> None:
         found, values = np.asarray(self.counts), np.asarray(self.values, dtype=np.float64)
         if found.ndim != 1 or found.dtype.kind not in "iu":
             raise ValueError(f"counts of hosts must be a column of whole numbers, not {found.ndim}-d {found.dtype}")
         counts = np.ascontiguousarray(found, dtype=np.int64)
-        if len(counts) and counts.view(np.uint64).max() >= len(values):  # a negative one is a huge one, too
+        known = self.highest is not None and self.highest < len(values)
+        if (
+            not known and len(counts) and counts.view(np.uint64).max() >= len(values)
+        ):  # a negative one is a huge one, too
             told = f"{counts.min()} to {counts.max()}"
             raise ValueError(f"counts of hosts are {told}, and there are values for 0 to {len(values) - 1}")
         object.__setattr__(self, "values", values)

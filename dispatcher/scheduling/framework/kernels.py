@@ -30,8 +30,8 @@ class Kernel:
     `formulas`: functions that it calls and that stand for the NumPy form as well (`least`, `most`, `choose`).
 
     Kinds: `ints`, `floats`, `shares` (float32), `marks` (uint16), `wholes` (int32) and `bools` are columns that are
-    read, `out` (float64), `out_shares`, `out_ints`, `out_wholes` and `out_bools` are such that are written, `int` and
-    `float` are plain numbers.
+    read, `out` (float64), `out_shares`, `out_ints`, `out_marks`, `out_wholes` and `out_bools` are such that are
+    written, `int` and `float` are plain numbers.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class Kernel:
             "out": types.Array(types.float64, 1, "C"),
             "out_shares": types.Array(types.float32, 1, "C"),
             "out_ints": types.Array(types.int64, 1, "C"),
+            "out_marks": types.Array(types.uint16, 1, "C"),
             "out_wholes": types.Array(types.int32, 1, "C"),
             "out_bools": types.Array(types.boolean, 1, "C"),
         }

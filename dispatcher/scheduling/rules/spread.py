@@ -20,66 +20,9 @@ from dispatcher.scheduling.framework.lifecycle import RowList
 from dispatcher.scheduling.framework.pod_sets import PodSet, pods_beside, selector_key
 from dispatcher.scheduling.framework.value_columns import Column, Same, fields, numbers, picked
 from dispatcher.scheduling.rules.eligibility import topology_key
+from dispatcher.scheduling.rules.spread_domains import Domains, Name, domains_of, with_domains
 
-_SHOWN_DOMAINS = 16
 _MOST_AREAS = 32
-Name = tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Domains:
-    """Those of a level, on the nodes as they are: [n] domain of each row, and [domains] which ones are eligible.
-
-    `counted`: the rows whose pods count, None for all that have a domain.
-    """
-
-    level: str
-    domain: SmallInts
-    present: Bools
-    counted: RowList | None
-
-    @cached_property
-    def size(self) -> int:
-        """How many domains are eligible."""
-        return int(np.count_nonzero(self.present))
-
-    @cached_property
-    def shown(self) -> RowList:
-        """The first of these."""
-        return np.flatnonzero(self.present)[:_SHOWN_DOMAINS]
-
-    @cached_property
-    def shown_codes(self) -> list[int]:
-        """The same as a list."""
-        codes: list[int] = self.shown.tolist()
-        return codes
-
-    def names_of(self, codes: Sequence[int], fleet: FleetView) -> tuple[Mapping[int, Name], Mapping[int, Name]]:
-        """What the shown domains are called, and the others of `codes`, in parts: (cluster, node) of hosts."""
-        names = self._names
-        if not names:  # no domain's name changes as long as no node does
-            names.update(self._named(self.shown_codes, fleet))
-        other = [code for code in codes if code not in names]
-        return names, self._named(other, fleet) if other else {}
-
-    @cached_property
-    def _names(self) -> dict[int, Name]:
-        return {}
-
-    def _named(self, codes: Sequence[int], fleet: FleetView) -> dict[int, Name]:
-        if self.level == HOST_LEVEL:  # not domain_values: it would name every node of the fleet for the sake of a few
-            return dict(zip(codes, fleet.nodes.names_of(codes), strict=True))
-        values = fleet.topology.domain_values(self.level)
-        return {code: (values[code],) for code in codes}
-
-    @cached_property
-    def counting(self) -> SmallInts | None:
-        """[n] 1 for rows whose pods count, else 0; None if all that have a domain do."""
-        if self.counted is None:
-            return None
-        mask = np.zeros(len(self.domain), dtype=np.int32)
-        mask[self.counted] = 1
-        return mask
 
 
 @dataclass(frozen=True)
@@ -132,10 +75,8 @@ class Area:
         if counted is None:
             return fleet.affinity.count_in(self.pods, self.level)
         by_row = fleet.affinity.count_in(self.pods, HOST_LEVEL)[counted]
-        if self.level == HOST_LEVEL:  # every row is a domain of its own: memory that is not written costs nothing
-            alone = np.zeros(len(self.present), dtype=np.int64)
-            alone[self.domain[counted]] = by_row
-            return alone
+        if self.level == HOST_LEVEL:  # every row is a domain of its own
+            return self.domains.by_host(self.pods.name, counted, by_row)
         found = np.bincount(self.domain[counted], weights=by_row, minlength=len(self.present))
         counts: Ints = found.astype(np.int64)
         return counts
@@ -158,6 +99,13 @@ class Spread:
         """Count anew."""
         counts = area.counts(fleet)
         return cls(area, counts, _least(area, counts, []) if area.constraint.hard and area.enough else 0)
+
+    @property
+    def highest(self) -> int:
+        """The highest count, without a look at domains in which no pod counts."""
+        domains = self.area.domains
+        counts = self.counts if domains.counted is None else self.counts[domains.domain[domains.counted]]
+        return int(counts.max(initial=0))
 
     @property
     def more(self) -> int:
@@ -314,24 +262,11 @@ class SpreadStory:
 
 def area_of(one: SpreadConstraint, pod: Pod, fleet: FleetView, eligible: Bools) -> Area:
     """A constraint of `pod` on the nodes; `eligible`: [n] the live rows whose pods and domains have a part in it."""
-    return _area(one, pod, _domains_of(topology_key(one.key, pod), fleet, eligible))
+    return _area(one, pod, domains_of(topology_key(one.key, pod), fleet, eligible))
 
 
 def _area(one: SpreadConstraint, pod: Pod, domains: Domains) -> Area:
     return Area(one, domains, int(counts_itself(one, pod)), pods_beside(pod, one.selector))
-
-
-def _domains_of(level: str, fleet: FleetView, eligible: Bools) -> Domains:
-    domain = fleet.topology.domain(level)
-    known = domain >= 0
-    eligible = eligible & known
-    counted = None if (eligible == (fleet.nodes.live & known)).all() else np.flatnonzero(eligible)
-    if level == HOST_LEVEL:  # every row is a domain of its own
-        present = eligible
-    else:
-        present = np.zeros(len(fleet.topology.domain_values(level)), dtype=np.bool_)
-        present[domain[eligible]] = True
-    return Domains(level, domain, present, counted)
 
 
 class KnownAreas:
@@ -363,19 +298,12 @@ class KnownAreas:
         found = self._known.pop((level, levels, selection), None)
         if found is None:
             base = fleet.nodes.live & selects[1]() if selects else None
-            found = _domains_of(level, fleet, with_domains(fleet, levels, base))
+            others = (one for key, one in self._known.items() if selects and key[1:] == (levels, selection))
+            found = domains_of(level, fleet, with_domains(fleet, levels, base), next(others, None))
         self._known[level, levels, selection] = found
         if len(self._known) > _MOST_AREAS:
             self._known.popitem(last=False)
         return _area(one, pod, found)
-
-
-def with_domains(fleet: FleetView, levels: Sequence[str], base: Bools | None = None) -> Bools:
-    """[n] the live rows, or those of `base`, that have domains of all `levels`."""
-    found = fleet.nodes.live if base is None else base
-    for level in levels:
-        found = found & (fleet.topology.domain(level) >= 0)
-    return found
 
 
 def counts_itself(one: SpreadConstraint, pod: Pod) -> bool:

@@ -1,0 +1,113 @@
+"""The fault domains of one level: which are eligible for a pod, on which rows pods count, and what they are called."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dispatcher.model.topology import HOST_LEVEL
+from dispatcher.scheduling.framework import Bools, FleetView, Ints, SmallInts
+from dispatcher.scheduling.framework.lifecycle import RowList
+from dispatcher.scheduling.framework.memory import untouched
+
+_SHOWN_DOMAINS = 16
+Name = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Domains:
+    """Those of a level, on the nodes as they are: [n] domain of each row, and [domains] which ones are eligible.
+
+    `counted`: the rows whose pods count, None for all that have a domain. `like`: those of another level for which the
+    same rows count, so that one array stands for both.
+    """
+
+    level: str
+    domain: SmallInts
+    present: Bools
+    counted: RowList | None
+    like: "Domains | None" = None
+
+    @cached_property
+    def size(self) -> int:
+        """How many domains are eligible."""
+        return int(np.count_nonzero(self.present))
+
+    @cached_property
+    def shown(self) -> RowList:
+        """The first of these."""
+        return np.flatnonzero(self.present)[:_SHOWN_DOMAINS]
+
+    @cached_property
+    def shown_codes(self) -> list[int]:
+        """The same as a list."""
+        codes: list[int] = self.shown.tolist()
+        return codes
+
+    def names_of(self, codes: Sequence[int], fleet: FleetView) -> tuple[Mapping[int, Name], Mapping[int, Name]]:
+        """What the shown domains are called, and the others of `codes`, in parts: (cluster, node) of hosts."""
+        names = self._names
+        if not names:  # no domain's name changes as long as no node does
+            names.update(self._named(self.shown_codes, fleet))
+        other = [code for code in codes if code not in names]
+        return names, self._named(other, fleet) if other else {}
+
+    @cached_property
+    def _names(self) -> dict[int, Name]:
+        return {}
+
+    def _named(self, codes: Sequence[int], fleet: FleetView) -> dict[int, Name]:
+        if self.level == HOST_LEVEL:  # not domain_values: it would name every node of the fleet for the sake of a few
+            return dict(zip(codes, fleet.nodes.names_of(codes), strict=True))
+        values = fleet.topology.domain_values(self.level)
+        return {code: (values[code],) for code in codes}
+
+    @cached_property
+    def counting(self) -> SmallInts | None:
+        """[n] 1 for rows whose pods count, else 0; None if all that have a domain do."""
+        if self.counted is None or self.like is not None:
+            return self.like.counting if self.like else None
+        mask = untouched(len(self.domain), np.int32)
+        mask[self.counted] = 1
+        return mask
+
+    def by_host(self, pods: Hashable, counted: RowList, by_row: Ints) -> Ints:
+        """[domains] how many of these pods are on each host, given those of the `counted` rows. As counts of the fleet
+        do, the array that was answered last for the same pods follows: half a million zeros cost more than all else.
+        """
+        if pods not in self._by_host:
+            self._by_host.clear()
+            self._by_host[pods] = untouched(len(self.present), np.int64)
+        found = self._by_host[pods]
+        found[self.domain[counted]] = by_row
+        return found
+
+    @cached_property
+    def _by_host(self) -> dict[Hashable, Ints]:
+        return {}
+
+
+def domains_of(level: str, fleet: FleetView, eligible: Bools, other: Domains | None = None) -> Domains:
+    """`eligible`: as of `spread.area_of`. `other`: domains of another level, for which the same rows may count."""
+    domain = fleet.topology.domain(level)
+    known = domain >= 0
+    eligible = eligible & known
+    rows = np.flatnonzero(eligible)
+    counted = None if len(rows) == np.count_nonzero(fleet.nodes.live & known) else rows
+    if level == HOST_LEVEL:  # every row is a domain of its own
+        present = eligible
+    else:
+        present = np.zeros(len(fleet.topology.domain_values(level)), dtype=np.bool_)
+        present[domain[rows]] = True
+    if counted is None or other is None or other.counted is None or not np.array_equal(counted, other.counted):
+        other = None
+    return Domains(level, domain, present, counted, other)
+
+
+def with_domains(fleet: FleetView, levels: Sequence[str], base: Bools | None = None) -> Bools:
+    """[n] the live rows, or those of `base`, that have domains of all `levels`."""
+    found = fleet.nodes.live if base is None else base
+    for level in levels:
+        found = found & (fleet.topology.domain(level) >= 0)
+    return found
