@@ -148,7 +148,7 @@ class Outcomes:
         self._state.outbox.drop(tracked)
         if in_flight.kind is IntentKind.CONFIRM:
             tracked.gone |= {in_flight.cluster}
-            tracked.disproved[in_flight.cluster] = in_flight.epoch
+            tracked.disproved = {**tracked.disproved, in_flight.cluster: in_flight.epoch}
             claim = tracked.source.claim if tracked.source is not None else None
             if claim is not None and claim.epoch > in_flight.epoch:  # attempts begin lower than they once did: no haste
                 tracked.hold_until = now + self._state.timing.retry.most_s
@@ -168,7 +168,7 @@ class Outcomes:
             tracked.claimed_at = float("-inf")
             tracked.given_up = max(tracked.given_up, in_flight.epoch)
         elif verdict == STALE and in_flight.kind is IntentKind.CONFIRM:
-            tracked.missing_since.pop(in_flight.cluster, None)  # it is there, seen or not: asked again after a while
+            tracked.looked_for_again(in_flight.cluster)  # it is there, seen or not: asked again after a while
 
     def _hold_if_claimed(self, tracked: Tracked, now: float) -> None:
         # Unclaimed pods pause in the queue; one that the watch still shows as claimed would be resumed at once.

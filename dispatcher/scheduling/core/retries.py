@@ -32,8 +32,10 @@ class Retries:
 
     def placed(self, tracked: Tracked, pod: Pod, now: float) -> Placed:
         """A pod of ours as the cycle is handed it, with the refusals that hold now."""
-        pod_id = tracked.pod_id
-        return self._state.fleet.with_use(Placed(pod, pod_id[0], self._state.refusals.about(pod_id, pod, now)))
+        pod_id, state = tracked.pod_id, self._state
+        if not (state.refusals or state.fleet.uses):  # nothing is known beside the pod
+            return Placed(pod, pod_id[0])
+        return state.fleet.with_use(Placed(pod, pod_id[0], state.refusals.about(pod_id, pod, now)))
 
     def known(self, tracked: Tracked, pod: Pod, now: float) -> tuple[Refusal, ...]:
         """What clusters said of a pod that is not queued."""

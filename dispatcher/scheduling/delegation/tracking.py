@@ -1,7 +1,8 @@
 """One of our pods with everything known about it: its source, its delegates, its in-flight intent."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -14,8 +15,11 @@ from dispatcher.scheduling.delegation.protocol import ObservedState, target_of
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.queue import QueuedPod
 
+T = TypeVar("T")
+
 _BIND = IntentKind.BIND  # Enum attributes are slow to look up
 _AFTER_ANSWER = frozenset((IntentKind.CREATE, IntentKind.PROXY))  # of remote pods, sent on another one's answer
+_NONE: Mapping[str, Any] = MappingProxyType({})  # nearly always empty: one for all; who adds to one makes a new dict
 HIGHEST_PRIORITY = 2**31 - 1  # of Kubernetes' int32
 
 
@@ -37,16 +41,16 @@ class Tracked(msgspec.Struct, gc=False):
 
     pod_id: PodId
     source: Pod | None = None
-    delegates: dict[str, Pod] = msgspec.field(default_factory=dict)
+    delegates: Mapping[str, Pod] = _NONE
     gone: frozenset[str] = frozenset()  # nearly always empty: one for all
-    missing_since: dict[str, float] = msgspec.field(default_factory=dict)
+    missing_since: Mapping[str, float] = _NONE
     in_flight: InFlightIntent | None = None
     mirrored: bytes = b""
     mirrored_until: float = float("-inf")
     claimed_at: float = float("-inf")
     decided: int = 0
     untouched: int = 0
-    disproved: dict[str, int] = msgspec.field(default_factory=dict)
+    disproved: Mapping[str, int] = _NONE
     given_up: int = 0
     orphaned_at: float | None = None
     vanished: Pod | None = None
@@ -119,16 +123,20 @@ class Tracked(msgspec.Struct, gc=False):
     def see_delegate(self, cluster: str, pod: Pod | None, *, told: bool = True) -> None:
         """`cluster` reported a delegate. None: it went; `told` if its API server said so."""
         if pod is None:
-            self.delegates.pop(cluster, None)
+            self.delegates = _without(self.delegates, cluster)
         else:
-            self.delegates[cluster] = pod
+            self.delegates = {**self.delegates, cluster: pod}
             self.vanished = None if pod.node or pod.terminal else self.vanished
-            self.disproved.pop(cluster, None)
+            self.disproved = _without(self.disproved, cluster)
         self._seen(cluster, pod, told=told)
+
+    def looked_for_again(self, cluster: str) -> None:
+        """Whatever is missing there counts as missing from the next look on."""
+        self.missing_since = _without(self.missing_since, cluster)
 
     def _seen(self, cluster: str, pod: Pod | None, *, told: bool) -> None:
         if self.missing_since:
-            self.missing_since.pop(cluster, None)
+            self.looked_for_again(cluster)
         if self.refusals:  # what was refused may be another step now
             self.hold_until = float("-inf")
         if pod is None and told:
@@ -137,6 +145,10 @@ class Tracked(msgspec.Struct, gc=False):
             self.gone -= {cluster}
         if pod is not None and cluster == self.pod_id[0]:
             self.orphaned_at = None
+
+
+def _without(known: Mapping[str, T], cluster: str) -> Mapping[str, T]:
+    return {one: said for one, said in known.items() if one != cluster} if cluster in known else known
 
 
 def awaits_watch(tracked: Tracked) -> bool:
@@ -257,7 +269,7 @@ def forget_vanished(
     if over:
         tracked.vanished = None
     if over or not proves:
-        tracked.missing_since.pop(target, None)
+        tracked.looked_for_again(target)
 
 
 def another_than_claimed(source: Pod | None, view: ClusterView | None) -> bool:
@@ -271,10 +283,11 @@ def another_than_claimed(source: Pod | None, view: ClusterView | None) -> bool:
 def _overdue(tracked: Tracked, cluster: str, clusters: dict[str, ClusterView], now: float, after_s: float) -> bool:
     view = clusters.get(cluster)
     if view is None or not view.ready:
-        tracked.missing_since.pop(cluster, None)
+        tracked.looked_for_again(cluster)
         return False
-    since = tracked.missing_since.setdefault(cluster, now)
-    return now - max(since, view.ready_since) >= after_s
+    if cluster not in tracked.missing_since:
+        tracked.missing_since = {**tracked.missing_since, cluster: now}
+    return now - max(tracked.missing_since[cluster], view.ready_since) >= after_s
 
 
 def _source_gone(
