@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.scheduling.clusters import ClusterView, GapError
 from dispatcher.scheduling.events import (
     ClusterChanged,
     Decide,
@@ -298,6 +298,9 @@ class Service:
     def _handle(self, event: Event) -> bool:
         try:
             effects = self.core.handle(event, self.clock())
+        except GapError as gap:  # such as after another cluster answered under the name: no fault of anybody
+            log.warning("a report is not taken in; a full one is asked for", problem=str(gap))
+            return False
         except Exception:
             self.metrics.core_error(type(event).__name__)
             log.exception("the core failed on an event; it goes on without it", event_type=type(event).__name__)

@@ -13,7 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from dispatcher.model.messages import UNKNOWN, Changes, Hello, Outcome, OutcomeBatch, Peer
-from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.scheduling.clusters import ClusterView, GapError
 from dispatcher.scheduling.events import (
     Answered,
     ClusterChanged,
@@ -123,6 +123,26 @@ async def test_a_fault_of_the_cores_own_about_one_pod_is_logged_with_its_traceba
     (told,) = [one for one in logs if one["event"] == "something is wrong; all else goes on"]
     assert told["detail"] == "pod a: KeyError: 'east-1'"
     assert "in broken" in "".join(traceback.format_exception(told["exc_info"]))
+
+
+async def test_a_report_that_does_not_continue_what_the_core_knows_is_asked_for_in_full_and_counts_as_no_error() -> (
+    None
+):
+    def forgot_it_once(event: Event) -> bool:
+        if isinstance(event, ClusterChanged) and len(core.of(ClusterChanged)) == 1:
+            core.events.append(event)
+            raise GapError("cluster east: report from one/1 does not continue /0")
+        return False
+
+    core, agent = FakeCore(fails_on=forgot_it_once), FakeAgent("east")
+    subject = service(core, LocalLink("east", agent))
+    with capture_logs() as logs:
+        async with running(subject):
+            await core.until(lambda: len(core.of(ClusterChanged)) >= 3)
+    assert agent.asked[:3] == [("", 0), ("one", 1), ("", 0)]
+    assert b'global_dispatcher_core_errors_total{event="ClusterChanged"} 0.0' in subject.metrics.render()
+    assert [one["event"] for one in logs if "exc_info" in one] == []
+    assert "a report is not taken in; a full one is asked for" in {one["event"] for one in logs}
 
 
 async def test_a_gap_between_reports_leads_to_a_full_one() -> None:
