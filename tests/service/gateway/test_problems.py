@@ -105,6 +105,16 @@ async def test_both_ends_say_what_is_wrong_with_an_agents_certificate(folder: Pa
     assert (line["peer"], bool(line["fix"])) == ("127.0.0.1", True)
 
 
+async def test_an_agent_goes_on_trying_with_a_certificate_that_it_cannot_read_itself(folder: Path) -> None:
+    file = folder / "cluster-east.crt"
+    good = x509.load_pem_x509_certificate(file.read_bytes()).public_bytes(serialization.Encoding.DER)
+    odd = good.replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x01", 1)  # X.509 v2, which OpenSSL loads
+    assert odd != good
+    file.write_text(ssl.DER_cert_to_PEM_cert(odd))
+    async with listening(folder) as site, dialling(site.settings("east"), "east", FakeAgent("east")) as dialler:
+        assert "the dispatcher's log has the reason" in await problem_of(dialler, "may not accept our certificate")
+
+
 async def test_an_agent_whose_files_are_good_is_led_to_the_dispatchers_log(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "agent").mkdir()
     for name in ("ca.crt", "cluster-east.crt", "cluster-east.key"):
@@ -210,6 +220,13 @@ async def test_a_proxy_that_cannot_be_used_is_named_and_not_taken_for_the_gatewa
     monkeypatch.setenv("HTTPS_PROXY", address)
     async with listening(folder) as site, dialling(site.settings("east"), "east", FakeAgent("east")) as dialler:
         assert "word" not in await problem_of(dialler, PROXIES[address])
+
+
+async def test_a_gateway_whose_name_is_written_in_capitals_is_not_taken_for_a_proxy(folder: Path) -> None:
+    async with listening(folder) as site:
+        settings = site.settings("east", urls=["wss://Gateway.invalid:7443"])
+        async with dialling(settings, "east", FakeAgent("east")) as dialler:
+            assert await problem_of(dialler, "DNS") == "Gateway.invalid:7443: the name has no address (DNS)"
 
 
 @pytest.mark.parametrize(
