@@ -39,7 +39,7 @@ from dispatcher.service.link import (
     LinkError,
     LocalLink,
 )
-from dispatcher.service.service import Service
+from dispatcher.service.service import MOST_WARNED, Service
 from tests.service.fakes import FAST, FakeAgent, FakeCore, ScriptedLink, bind, service
 
 
@@ -123,6 +123,16 @@ async def test_a_fault_of_the_cores_own_about_one_pod_is_logged_with_its_traceba
     (told,) = [one for one in logs if one["event"] == "something is wrong; all else goes on"]
     assert told["detail"] == "pod a: KeyError: 'east-1'"
     assert "in broken" in "".join(traceback.format_exception(told["exc_info"]))
+
+
+def test_a_warning_is_logged_once_a_minute_and_the_texts_of_long_ago_are_forgotten() -> None:
+    subject = service(FakeCore(), ScriptedLink("east"))
+    with capture_logs() as logs:
+        for at in range(2 * MOST_WARNED):
+            for _ in range(2):
+                subject._log_warning(OperatorWarning(f"pod {at}"))
+    assert len(logs) == 2 * MOST_WARNED
+    assert len(subject._warned_at) == MOST_WARNED
 
 
 async def test_a_gap_between_reports_leads_to_a_full_one() -> None:
