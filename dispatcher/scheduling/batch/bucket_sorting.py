@@ -83,7 +83,7 @@ class _Digits:
 
     @classmethod
     def of(cls, partition: Partition | None, on_host: Sequence[Ints], told: Sequence[Ints]) -> "_Digits":
-        """`told`: of each of `on_host`, all counts of rows that are sorted, but for some that are 0."""
+        """`told`: of each of `on_host`, the counts of the rows that are sorted; those of 0 may be left out."""
         lows = [int(counts.min(initial=0)) for counts in told]
         highs = [int(counts.max(initial=0)) for counts in told]
         return cls(partition, on_host, lows, [high - low + 1 for low, high in zip(lows, highs, strict=True)])
