@@ -28,11 +28,13 @@ def in_words(error: BaseException, host: str, settings: GatewaySettings) -> str:
 
 def _closed_at_once(settings: GatewaySettings, now: dt.datetime) -> str:
     """TLS 1.3 has this side done before the other looks at our certificate, and nothing says what it found."""
-    found = own_fault(settings, now) or "by our files and our clock it is good: the dispatcher's log has the reason"
+    found = _own_fault(settings, now) or (
+        "by our files and our clock it is good: the dispatcher's log has the reason, unless a proxy on the way did it"
+    )
     return f"ended the connection at once: it may not accept our certificate (gateway.cert_file); {found}"
 
 
-def own_fault(settings: GatewaySettings, now: dt.datetime) -> str:
+def _own_fault(settings: GatewaySettings, now: dt.datetime) -> str:
     """Why a gateway would refuse our certificate, as far as our own files tell; '' if they do not."""
     try:
         own = x509.load_pem_x509_certificate(Path(settings.cert_file).read_bytes())
@@ -77,6 +79,15 @@ def _no_address(error: BaseException, host: str) -> str:
     return f"{host}: the proxy's name {name} has no address (DNS): see gateway.proxy and HTTPS_PROXY"
 
 
+def _no_url(error: BaseException, host: str) -> str:
+    """It is not repeated: the proxy's may have a password, which is often what makes it none."""
+    if str(getattr(error, "url", "")).startswith("wss://"):
+        return f"{host}: it is no URL: see gateway.urls"
+    return (
+        f"{host}: the proxy in gateway.proxy or HTTPS_PROXY is no URL: write / # ? @ in its password as %2F %23 %3F %40"
+    )
+
+
 def _no_way(error: aiohttp.ClientConnectorError) -> str:
     return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
 
@@ -102,6 +113,7 @@ _PROXY_STATUS = {
 
 _CLOSED_AT_ONCE = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
 _WORDS = (
+    (aiohttp.InvalidURL, _no_url),
     (aiohttp.ClientConnectorDNSError, _no_address),
     (
         aiohttp.ClientHttpProxyError,

@@ -209,7 +209,8 @@ PROXIES = {
     "http://no-such-proxy.invalid:3128": "the proxy's name no-such-proxy.invalid has no address (DNS)",
     "http://127.0.0.1:1": "the proxy 127.0.0.1:1 cannot be reached: Connection refused",
     "socks5://127.0.0.1:1080": "HTTPS_PROXY names a proxy of the kind socks5",
-    "https://user:word@127.0.0.1:1080": "HTTPS_PROXY names a proxy of the kind https",
+    "https://user:s3cret@127.0.0.1:1080": "HTTPS_PROXY names a proxy of the kind https",
+    "http://user:a/s3cret@127.0.0.1:3128": "the proxy in gateway.proxy or HTTPS_PROXY is no URL",
 }
 
 
@@ -219,7 +220,7 @@ async def test_a_proxy_that_cannot_be_used_is_named_and_not_taken_for_the_gatewa
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", address)
     async with listening(folder) as site, dialling(site.settings("east"), "east", FakeAgent("east")) as dialler:
-        assert "word" not in await problem_of(dialler, PROXIES[address])
+        assert "s3cret" not in await problem_of(dialler, PROXIES[address])
 
 
 async def test_a_gateway_whose_name_is_written_in_capitals_is_not_taken_for_a_proxy(folder: Path) -> None:
