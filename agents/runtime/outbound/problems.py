@@ -13,6 +13,7 @@ from dispatcher.model.leader_certificate import Authorities, issued_by, objectio
 
 _CLOCK = "certificate is not yet valid"
 _EXPIRED = "certificate has expired"
+_CUT_OFF = "ended the connection during the TLS handshake: does a load balancer on the way have no gateway behind it?"
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 
 
@@ -89,7 +90,10 @@ def _no_url(error: BaseException, host: str) -> str:
 
 
 def _no_way(error: aiohttp.ClientConnectorError) -> str:
-    return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+    """Not the text of `error` itself: it names an object of ours, another at each attempt."""
+    if error.errno and error.errno > 0:
+        return os.strerror(error.errno)
+    return error.strerror or str(error.os_error) or _CUT_OFF
 
 
 def _handshake(error: BaseException, host: str) -> str:
