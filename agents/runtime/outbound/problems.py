@@ -14,6 +14,7 @@ from dispatcher.model.leader_certificate import Authorities, issued_by, objectio
 _CLOCK = "certificate is not yet valid"
 _EXPIRED = "certificate has expired"
 _CUT_OFF = "ended the connection during the TLS handshake: does a load balancer on the way have no gateway behind it?"
+_PORTS = "see the port in gateway.urls, and that of the proxy if there is one"
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 
 
@@ -130,6 +131,8 @@ _WORDS = (
     ((aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError), _certificate),
     ((aiohttp.ClientConnectorSSLError, ssl.SSLError), _tls),
     (aiohttp.WSServerHandshakeError, _handshake),
+    # Its own text names the URL that was asked: the proxy's, with a password.
+    (aiohttp.ClientResponseError, lambda _, host: f"{host}: what answers speaks no HTTP: {_PORTS}"),
     ((FileNotFoundError, PermissionError), lambda error, _: f"{error.filename}: {error.strerror}"),
     (TimeoutError, lambda _, host: f"{host}: no answer in time: look at firewalls on the way"),
     (aiohttp.ClientConnectorError, lambda error, host: f"{host}: {_no_way(error)}"),

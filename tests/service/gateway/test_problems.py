@@ -241,6 +241,18 @@ async def test_what_a_proxy_refuses_is_told_with_what_to_look_at(folder: Path, a
             await problem_of(dialler, words)
 
 
+async def test_a_proxys_password_is_not_told_where_it_answers_something_else_than_http(folder: Path) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"\x15\x03\x03\x00\x02\x02\x16")  # a TLS alert: the proxy's other port
+        writer.close()
+
+    async with listening(folder) as site, await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        address = f"http://user:s3cret@127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with dialling(site.settings("east", proxy=address), "east", FakeAgent("east")) as dialler:
+            assert "s3cret" not in await problem_of(dialler, "no HTTP")
+
+
 async def test_what_speaks_no_tls_is_told_once_however_often_it_is_tried(folder: Path, lines: Lines) -> None:
     tries: list[bytes] = []
 
