@@ -1,5 +1,5 @@
-"""What the executor was ordered and did not do, told in the log `audit`: orders that are well signed may still rest on
-lies, as of a captured observer, and where the dispatcher's records are may be who lies.
+"""What the executor was ordered and did not do, told in the log `audit`: orders with a good signature may still rest on
+lies, as of a captured observer. They are told here since the dispatcher's own records may be in the liar's hands.
 
 Orders that do not fit what is there (`stale`) are told, too: lies about pods look like that. How many lines a verdict
 has is bounded by a token bucket of AT_ONCE lines that gains one each EVERY_S seconds. Example: of 100 orders that are
@@ -26,7 +26,7 @@ class RefusedOrders:
         self._unsaid = dict.fromkeys(self._left, 0)
 
     def look_at(self, intent: AnyIntent, found: Outcome, batch: IntentBatch) -> None:
-        """Tell of an order of this batch if it was refused."""
+        """Tell of an order of this batch if its outcome is `refused` or `stale`."""
         verdict = found.verdict
         if verdict not in self._left:
             return

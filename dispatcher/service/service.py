@@ -44,7 +44,7 @@ from dispatcher.service.traces.ways import Ways
 
 log = structlog.get_logger("service")
 
-_WARN_AGAIN_S = 60.0
+_WARN_AGAIN_S, MOST_WARNED = 60.0, 1000  # seconds between two lines of one text, and texts that are remembered
 
 
 class Queue(Protocol):
@@ -329,6 +329,9 @@ class Service:
     def _log_warning(self, effect: OperatorWarning) -> None:
         now = self.clock()
         if now - self._warned_at.get(effect.text, float("-inf")) > _WARN_AGAIN_S:
+            self._warned_at.pop(effect.text, None)
+            if len(self._warned_at) >= MOST_WARNED:  # texts name pods: there is always another one
+                del self._warned_at[next(iter(self._warned_at))]
             self._warned_at[effect.text] = now
             log.error("something is wrong; all else goes on", detail=effect.text, exc_info=effect.error)
 

@@ -82,7 +82,7 @@ class Cluster:
 
     @property
     def kubeconfig(self) -> Path:
-        """Where the admin's kubeconfig is written; that of the reader has `kubeconfig.READER` at its end."""
+        """Where the admin's kubeconfig is written; the reader's is `kubeconfig.of_reader` of it."""
         return (self._options.kubeconfig or self._state.directory / "kubeconfig").absolute()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -150,7 +150,7 @@ class Cluster:
         await self._storage.durable()
         for path, token in (
             (self.kubeconfig, self._state.token),
-            (self.kubeconfig.with_name(f"{self.kubeconfig.name}{kubeconfig.READER}"), self._state.reader_token),
+            (kubeconfig.of_reader(self.kubeconfig), self._state.reader_token),
         ):
             config = kubeconfig.single(self._options.name, self.server, self._authority.certificate, token)
             kubeconfig.write(path, config)

@@ -146,7 +146,7 @@ class EmbeddedFleet:
         self._members = {member.spec.name: member for member in members}
         self.directory = directory
         self.kubeconfig = directory / "kubeconfig"
-        self.reader_kubeconfig = directory / f"kubeconfig{kubeconfig.READER}"  # of users who may only look
+        self.reader_kubeconfig = kubeconfig.of_reader(self.kubeconfig)
 
     @classmethod
     def start(cls, specs: Sequence[ClusterSpec], directory: Path) -> Self:

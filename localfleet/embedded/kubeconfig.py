@@ -10,7 +10,11 @@ import yaml
 from localfleet.embedded.tls import write_private
 
 Config = dict[str, Any]
-READER = "-reader"  # at the end of the name of a kubeconfig whose user may only look (`rest.users`)
+
+
+def of_reader(path: Path) -> Path:
+    """Where the kubeconfig of the user who may only look (`rest.users`) is: beside the admin's."""
+    return path.with_name(f"{path.name}-reader")
 
 
 def single(name: str, server: str, certificate: bytes, token: str) -> Config:

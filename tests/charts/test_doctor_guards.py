@@ -70,10 +70,13 @@ async def test_a_binding_that_only_warns_refuses_nothing(helm: Helm) -> None:
 
 
 @pytest.mark.parametrize(("status", "notes"), [(403, 1), (500, 1), (404, 0), (0, 0)])
-async def test_who_may_not_look_is_told_so(helm: Helm, status: int, notes: int) -> None:
+async def test_what_the_api_server_does_not_tell_is_said_with_what_to_do_about_its_answer(
+    helm: Helm, status: int, notes: int
+) -> None:
     found = await told(Cluster(helm.template("agent", SPLIT), {POLICIES: status}))
     assert len(found) == notes
     assert all(f"not known: {POLICIES} is refused" in one.text for one in found)
+    assert all(("give the context the right" in one.fix) is (status == 403) for one in found)
 
 
 async def test_nothing_is_asked_where_no_agent_runs() -> None:

@@ -1,14 +1,18 @@
 from collections.abc import Mapping
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.model.names import CLUSTERS, DOMAIN_SCOPE
 from dispatcher.model.objects import AnyObject, ReplicaSet, ReplicationController, Service, StatefulSet
+from dispatcher.model.pod import SpreadConstraint
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import SKIP
+from dispatcher.scheduling.rules.spread import KnownAreas
+from dispatcher.scheduling.rules.spread_domains import Domains
 from tests.builders import PodBuilder, fleet, node, pod, put, selector
 from tests.plugins.asking import make, raw_scores, reasons, scores, state_of
 
@@ -291,6 +295,16 @@ def test_levels_share_the_rows_whose_pods_count_only_where_these_are_the_same() 
         "host": [1, 1, 0],
     }
     assert counting["cluster"] is counting["host"]
+
+
+def test_domains_that_share_rows_hold_on_to_none_that_were_forgotten_long_ago() -> None:
+    view, known = view_of(fleet(n=[node("a").labels(zone="z"), node("b").labels(zone="z")])), KnownAreas()
+    levels, found = (SpreadConstraint("host"), SpreadConstraint("zone")), list[Domains]()
+    for at in range(4 * 33):  # of 33 one more than is kept, so that one level is forgotten while the other is not
+        selects = at % 33 // 2, lambda: np.array([True, False])
+        found.append(known.area_of(levels[at % 33 % 2], pod("p").build(), view, (), selects).domains)
+    assert sum(one.like is not None for one in found) > 32
+    assert [one for one in found if one.like is not None and one.like.like is not None] == []
 
 
 # --- System defaults -------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ from dispatcher.service.link import (
     LinkError,
     LocalLink,
 )
-from dispatcher.service.service import Service
+from dispatcher.service.service import MOST_WARNED, Service
 from tests.service.fakes import FAST, FakeAgent, FakeCore, ScriptedLink, bind, service
 
 
@@ -125,9 +125,7 @@ async def test_a_fault_of_the_cores_own_about_one_pod_is_logged_with_its_traceba
     assert "in broken" in "".join(traceback.format_exception(told["exc_info"]))
 
 
-async def test_a_report_that_does_not_continue_what_the_core_knows_is_asked_for_in_full_and_counts_as_no_error() -> (
-    None
-):
+async def test_a_report_that_does_not_continue_what_is_known_is_asked_for_in_full_and_is_no_error() -> None:
     def forgot_it_once(event: Event) -> bool:
         if isinstance(event, ClusterChanged) and len(core.of(ClusterChanged)) == 1:
             core.events.append(event)
@@ -143,6 +141,16 @@ async def test_a_report_that_does_not_continue_what_the_core_knows_is_asked_for_
     assert b'global_dispatcher_core_errors_total{event="ClusterChanged"} 0.0' in subject.metrics.render()
     assert [one["event"] for one in logs if "exc_info" in one] == []
     assert "a report is not taken in; a full one is asked for" in {one["event"] for one in logs}
+
+
+def test_a_warning_is_logged_once_a_minute_and_the_texts_of_long_ago_are_forgotten() -> None:
+    subject = service(FakeCore(), ScriptedLink("east"))
+    with capture_logs() as logs:
+        for at in range(2 * MOST_WARNED):
+            for _ in range(2):
+                subject._log_warning(OperatorWarning(f"pod {at}"))
+    assert len(logs) == 2 * MOST_WARNED
+    assert len(subject._warned_at) == MOST_WARNED
 
 
 async def test_a_gap_between_reports_leads_to_a_full_one() -> None:

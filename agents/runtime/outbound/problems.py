@@ -13,6 +13,8 @@ from dispatcher.model.leader_certificate import Authorities, issued_by, objectio
 
 _CLOCK = "certificate is not yet valid"
 _EXPIRED = "certificate has expired"
+_CUT_OFF = "ended the connection during the TLS handshake: does a load balancer on the way have no gateway behind it?"
+_PORTS = "see the port in gateway.urls, and that of the proxy if there is one"
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 
 
@@ -28,18 +30,20 @@ def in_words(error: BaseException, host: str, settings: GatewaySettings) -> str:
 
 def _closed_at_once(settings: GatewaySettings, now: dt.datetime) -> str:
     """TLS 1.3 has this side done before the other looks at our certificate, and nothing says what it found."""
-    found = own_fault(settings, now) or "by our files and our clock it is good: the dispatcher's log has the reason"
+    found = _own_fault(settings, now) or (
+        "by our files and our clock it is good: the dispatcher's log has the reason, unless a proxy on the way did it"
+    )
     return f"ended the connection at once: it may not accept our certificate (gateway.cert_file); {found}"
 
 
-def own_fault(settings: GatewaySettings, now: dt.datetime) -> str:
+def _own_fault(settings: GatewaySettings, now: dt.datetime) -> str:
     """Why a gateway would refuse our certificate, as far as our own files tell; '' if they do not."""
     try:
         own = x509.load_pem_x509_certificate(Path(settings.cert_file).read_bytes())
         authorities = Authorities.read(Path(settings.ca_file).read_bytes())
         found = issued_by(own, authorities)
         problem = found if isinstance(found, str) else objection(found, authorities, now)
-    except (OSError, ValueError):
+    except Exception:  # a file that is gone, or odd in what OpenSSL reads: the library has a class for each
         return ""
     if not problem:
         return ""
@@ -72,13 +76,25 @@ def _tls(error: BaseException, host: str) -> str:
 
 def _no_address(error: BaseException, host: str) -> str:
     name = getattr(error, "host", "")
-    if f"{host}:".startswith(f"{name}:"):
+    if f"{host.lower()}:".startswith(f"{name.lower()}:"):
         return f"{host}: the name has no address (DNS)"
     return f"{host}: the proxy's name {name} has no address (DNS): see gateway.proxy and HTTPS_PROXY"
 
 
+def _no_url(error: BaseException, host: str) -> str:
+    """It is not repeated: the proxy's may have a password, which is often what makes it none."""
+    if str(getattr(error, "url", "")).startswith("wss://"):
+        return f"{host}: it is no URL: see gateway.urls"
+    return (
+        f"{host}: the proxy in gateway.proxy or HTTPS_PROXY is no URL: write / # ? @ in its password as %2F %23 %3F %40"
+    )
+
+
 def _no_way(error: aiohttp.ClientConnectorError) -> str:
-    return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+    """Not the text of `error` itself: it names an object of ours, another at each attempt."""
+    if error.errno and error.errno > 0:
+        return os.strerror(error.errno)
+    return error.strerror or str(error.os_error) or _CUT_OFF
 
 
 def _handshake(error: BaseException, host: str) -> str:
@@ -102,6 +118,7 @@ _PROXY_STATUS = {
 
 _CLOSED_AT_ONCE = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
 _WORDS = (
+    (aiohttp.InvalidURL, _no_url),
     (aiohttp.ClientConnectorDNSError, _no_address),
     (
         aiohttp.ClientHttpProxyError,
@@ -114,6 +131,8 @@ _WORDS = (
     ((aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError), _certificate),
     ((aiohttp.ClientConnectorSSLError, ssl.SSLError), _tls),
     (aiohttp.WSServerHandshakeError, _handshake),
+    # Its own text names the URL that was asked: the proxy's, with a password.
+    (aiohttp.ClientResponseError, lambda _, host: f"{host}: what answers speaks no HTTP: {_PORTS}"),
     ((FileNotFoundError, PermissionError), lambda error, _: f"{error.filename}: {error.strerror}"),
     (TimeoutError, lambda _, host: f"{host}: no answer in time: look at firewalls on the way"),
     (aiohttp.ClientConnectorError, lambda error, host: f"{host}: {_no_way(error)}"),

@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+from dispatcher.cli.diagnosis import NOTE, Finding
 from dispatcher.cli.joining.needed_rights import features
 from dispatcher.cli.operate.members import Member, MemberError
 
@@ -11,8 +12,8 @@ Account = tuple[str, str]  # namespace, name
 
 
 class Agent(NamedTuple):
-    """`component`: observer, executor, or agent, which is both. `on`: features of its file. `release`: the name of the
-    chart's objects without a namespace, but for their ends.
+    """`component`: observer, executor, or agent, which is both. `on`: features that its file turns on. `release`:
+    NAMESPACE-FULLNAME, with which the names of the chart's cluster-wide objects begin.
     """
 
     account: Account
@@ -44,6 +45,13 @@ async def agents(member: Member) -> list[Agent]:
             release = f"{namespace}-{name.removesuffix(f'-{component}') if component != 'agent' else name}"
             found.append(Agent((namespace, account), component, features(text), release))
     return found
+
+
+def not_known(cluster: str, about: str, error: MemberError, rights: str) -> Finding:
+    """What doctor says where an API server answered with an error. `rights`: those that the question needs."""
+    may_not_ask = error.status in (401, 403)
+    fix = f"give the context the right to {rights}" if may_not_ask else "see why it answers so, and run doctor again"
+    return Finding(cluster, about, NOTE, f"not known: {error}", fix)
 
 
 async def _settings(member: Member, namespace: str, pod: dict[str, Any]) -> str:

@@ -1,15 +1,18 @@
-"""Whether the chart's admission policies stand that hold an agent's account to its own things, and keep its marks."""
+"""Whether the ValidatingAdmissionPolicies of the agent's chart are there and deny: those that hold its service account
+to its own objects, and those that reserve the marks of agents for it.
+"""
 
 from collections.abc import Iterator
 
 from dispatcher.cli.diagnosis import NOTE, Finding
-from dispatcher.cli.joining.agents import Agent, agents
+from dispatcher.cli.joining.agents import Agent, agents, not_known
 from dispatcher.cli.operate.members import Member, MemberError
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 ABOUT = "policies of the agent"
-_ENDS = {  # of the policies' names, by the value of the chart; with the feature for which there is one
+_ASKING = "list deployments, validatingadmissionpolicies and validatingadmissionpolicybindings"
+_ENDS = {  # by value of the chart: (how a policy's name ends, the feature without which the chart has none)
     "guardPolicy": (
         ("guard-nodes", ""),
         ("guard-pods", ""),
@@ -21,13 +24,13 @@ _ENDS = {  # of the policies' names, by the value of the chart; with the feature
     "reserveKeys": (("reserve-pods", ""), ("reserve-bindings", "")),
 }
 _LOST = {
-    "guardPolicy": "who gets hold of its token may do all that its roles name, which RBAC limits less",
+    "guardPolicy": "who gets hold of its token may do all that its roles name, with objects of others, too",
     "reserveKeys": "others may write the marks of agents on pods, which count for nothing without a signature",
 }
 
 
 async def unguarded(member: Member) -> list[Finding]:
-    """What policies are not there, or deny nothing, of each agent of the chart that writes."""
+    """Which policies are not there, or deny nothing: a note for each agent of the chart that writes, and value."""
     try:
         writing = [one for one in await agents(member) if one.component != "observer"]
         known = {one["metadata"]["name"] for one in await member.items(POLICIES)} if writing else set()
@@ -39,8 +42,7 @@ async def unguarded(member: Member) -> list[Finding]:
     except MemberError as error:
         if error.status in (0, 404):
             return []  # told by others; an API server without such policies
-        fix = "give the context the right to list deployments, and policies and bindings of validating admission"
-        return [Finding(member.name, ABOUT, NOTE, f"not known: {error}", fix)]
+        return [not_known(member.name, ABOUT, error, _ASKING)]
     return [found for one in writing for found in _missing(member.name, one, known & acting)]
 
 

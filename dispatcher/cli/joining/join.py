@@ -209,10 +209,11 @@ async def _secrets(
     if key is not None:
         key = {**here, "data": key["data"]}
     elif not elsewhere:
-        key = _written(wish.secrets_out, objects.KEY_SECRET) or objects.key_secret(wish.namespace)
+        key = _written(wish.secrets_out, wish.namespace, objects.KEY_SECRET) or objects.key_secret(wish.namespace)
     webhook = None
     if opt_in_by == "webhook":
-        webhook = _written(wish.secrets_out, objects.WEBHOOK_SECRET) or objects.webhook_secret(wish.namespace)
+        written = _written(wish.secrets_out, wish.namespace, objects.WEBHOOK_SECRET)
+        webhook = written or objects.webhook_secret(wish.namespace)
     if not wish.dry_run:
         text = _OURS + yaml.safe_dump_all([*tls, *(one for one in (key, webhook) if one)], sort_keys=False)
         write_whole(wish.secrets_out, text.encode(), 0o600)
@@ -230,10 +231,11 @@ async def _signs(target: Target) -> bool:
         raise CommandError(f"{target.where}: Lease kube-node-lease/global-dispatcher-agent.state: {error}") from None
 
 
-def _written(file: Path, name: str) -> Object | None:
-    """A Secret of manifests that were written before."""
+def _written(file: Path, namespace: str, name: str) -> Object | None:
+    """A Secret of manifests that were written before for this namespace."""
     written = yaml.safe_load_all(file.read_text()) if file.exists() else ()
-    return next((one for one in written if one["metadata"]["name"] == name), None)
+    wanted = (namespace, name)
+    return next((one for one in written if (one["metadata"]["namespace"], one["metadata"]["name"]) == wanted), None)
 
 
 def _check_ours(file: Path | None) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from dispatcher.cli.diagnosis import NOTE, PROBLEM, Finding
-from dispatcher.cli.joining.agents import Account, agents, user
+from dispatcher.cli.diagnosis import PROBLEM, Finding
+from dispatcher.cli.joining.agents import Account, agents, not_known, user
 from dispatcher.cli.joining.guards import unguarded
 from dispatcher.cli.joining.needed_rights import SERVED, Need, needs
 from dispatcher.cli.joining.opt_in import uncertain
@@ -17,9 +17,7 @@ REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/rolebindings"
 ABOUT = "rights of the agent"
 _FIX = "upgrade the agent's chart, whose roles have it, or grant it"
-_MAY_NOT_ASK = (401, 403)
-_ASKING = "give the context the right to list deployments and rolebindings, and to create subjectaccessreviews"
-_AGAIN = "see why the API server answers so, and run doctor again"
+_ASKING = "list deployments and rolebindings, and to create subjectaccessreviews"
 
 
 async def all_lacking(config: DispatcherConfig, only: str = "") -> list[Finding]:
@@ -44,8 +42,7 @@ async def lacking(member: Member, moving: bool = False) -> list[Finding]:
     except MemberError as error:
         if not error.status:
             return []  # that it does not answer is told by others
-        fix = _ASKING if error.status in _MAY_NOT_ASK else _AGAIN
-        return [Finding(member.name, ABOUT, NOTE, f"not known: {error}", fix)]
+        return [not_known(member.name, ABOUT, error, _ASKING)]
     told = [
         Finding(member.name, ABOUT, need.level, f"{user(who)} may not {text}: {need.lost}", _FIX)
         for (who, need), text in zip(rows, texts, strict=True)

@@ -83,7 +83,7 @@ class _Digits:
 
     @classmethod
     def of(cls, partition: Partition | None, on_host: Sequence[Ints], told: Sequence[Ints]) -> "_Digits":
-        """`told`: of each of `on_host`, all counts of rows that are sorted, but for some that are 0."""
+        """`told`: of each of `on_host`, the counts of the rows that are sorted; those of 0 may be left out."""
         lows = [int(counts.min(initial=0)) for counts in told]
         highs = [int(counts.max(initial=0)) for counts in told]
         return cls(partition, on_host, lows, [high - low + 1 for low, high in zip(lows, highs, strict=True)])
@@ -123,12 +123,13 @@ def sorting_of(
     eq_class: EquivalenceClass, partition: Partition | None, on_host: Sequence[Ints]
 ) -> BucketSorting | None:
     """The rows of a refreshed class, sorted by group and by each of the counts on hosts; None for too many buckets."""
-    many, held_of = partition is not None and partition.whole and partition.size >= MANY_GROUPS, list[RowList]()
+    many = partition is not None and partition.whole and partition.size >= MANY_GROUPS
+    told, rows, held_of = on_host, None, list[RowList]()
     if many:
         held_of = [_held(counts, eq_class.fleet.n) for counts in on_host]
-    told = [counts[rows] for counts, rows in zip(on_host, held_of, strict=True)] if many else on_host
-    rows = None if partition is None or partition.whole else eq_class.rows.feasible_rows()
-    if rows is not None:
+        told = [counts[held] for counts, held in zip(on_host, held_of, strict=True)]
+    elif partition is not None and not partition.whole:
+        rows = eq_class.rows.feasible_rows()
         told = [counts[rows] for counts in on_host]
     digits = _Digits.of(partition, on_host, told)
     if digits.width > _WIDEST:

@@ -168,7 +168,7 @@ class Outcomes:
             tracked.claimed_at = float("-inf")
             tracked.given_up = max(tracked.given_up, in_flight.epoch)
         elif verdict == STALE and in_flight.kind is IntentKind.CONFIRM:
-            tracked.looked_for_again(in_flight.cluster)  # it is there, seen or not: asked again after a while
+            tracked.reset_missing(in_flight.cluster)  # it is there, seen or not: asked again after a while
 
     def _hold_if_claimed(self, tracked: Tracked, now: float) -> None:
         # Unclaimed pods pause in the queue; one that the watch still shows as claimed would be resumed at once.

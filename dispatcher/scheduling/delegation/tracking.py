@@ -130,13 +130,13 @@ class Tracked(msgspec.Struct, gc=False):
             self.disproved = _without(self.disproved, cluster)
         self._seen(cluster, pod, told=told)
 
-    def looked_for_again(self, cluster: str) -> None:
-        """Whatever is missing there counts as missing from the next look on."""
+    def reset_missing(self, cluster: str) -> None:
+        """Forget since when the delegate is missing there; the next look that does not find it counts anew."""
         self.missing_since = _without(self.missing_since, cluster)
 
     def _seen(self, cluster: str, pod: Pod | None, *, told: bool) -> None:
         if self.missing_since:
-            self.looked_for_again(cluster)
+            self.reset_missing(cluster)
         if self.refusals:  # what was refused may be another step now
             self.hold_until = float("-inf")
         if pod is None and told:
@@ -269,7 +269,7 @@ def forget_vanished(
     if over:
         tracked.vanished = None
     if over or not proves:
-        tracked.looked_for_again(target)
+        tracked.reset_missing(target)
 
 
 def another_than_claimed(source: Pod | None, view: ClusterView | None) -> bool:
@@ -283,7 +283,7 @@ def another_than_claimed(source: Pod | None, view: ClusterView | None) -> bool:
 def _overdue(tracked: Tracked, cluster: str, clusters: dict[str, ClusterView], now: float, after_s: float) -> bool:
     view = clusters.get(cluster)
     if view is None or not view.ready:
-        tracked.looked_for_again(cluster)
+        tracked.reset_missing(cluster)
         return False
     if cluster not in tracked.missing_since:
         tracked.missing_since = {**tracked.missing_since, cluster: now}

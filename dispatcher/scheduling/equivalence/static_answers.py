@@ -34,7 +34,7 @@ _COLUMN_BYTES_PER_ROW = 22  # codes 2, raw 8, grid points 8, value 4; none has b
 
 @kernel("marks out_marks")
 def _refuse(codes, first):  # type: ignore[no-untyped-def]
-    """Codes that refuse rows which nobody before refuses."""
+    """Write the `codes` of a filter into `first` at the rows that no filter before it refuses."""
     for row in range(len(first)):
         if first[row] == 0:
             first[row] = codes[row]

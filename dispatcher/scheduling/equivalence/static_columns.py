@@ -73,9 +73,9 @@ class StaticColumn:
 
     def _score(self, fleet: FleetState, rows: Rows, *, everything: bool) -> None:
         raw = self.evaluator.scores(rows)
-        one_for_all = raw[:1] if raw.strides == (0,) else raw
-        finite(self.role.plugin, one_for_all)
-        if everything and self.role.normalizes and len(raw) and (one_for_all == raw[0]).all():
+        distinct = raw[:1] if raw.strides == (0,) else raw  # of np.broadcast_to: the first stands for all
+        finite(self.role.plugin, distinct)
+        if everything and self.role.normalizes and len(raw) and (distinct == raw[0]).all():
             # Most pods prefer no node by labels or taints: one number stands for the whole column, read-only.
             only = float(raw[0])  # also of whole numbers: other rows may get fractions later
             self.raw = np.broadcast_to(np.float64(only), fleet.n)

@@ -23,22 +23,24 @@ class CountedAnswers:
 
     `counts` [domains] from 0 up, of as many hosts as there are rows; `values` [highest count + 1]. Whole numbers of
     another type are made int64. ValueError for what is no whole number, or has no value.
+
+    `highest`: that no count is above it, nor below 0, is believed: it saves a look at all of them. Leave it out if you
+    are not sure: compiled loops read `values` without a check.
     """
 
     counts: Ints
     values: Floats
     absent: float
-    highest: int | None = None  # of the counts, where that is known: it saves a look at all of them
+    highest: int | None = None
 
     def __post_init__(self) -> None:
         found, values = np.asarray(self.counts), np.asarray(self.values, dtype=np.float64)
         if found.ndim != 1 or found.dtype.kind not in "iu":
             raise ValueError(f"counts of hosts must be a column of whole numbers, not {found.ndim}-d {found.dtype}")
         counts = np.ascontiguousarray(found, dtype=np.int64)
-        known = self.highest is not None and self.highest < len(values)
-        if (
-            not known and len(counts) and counts.view(np.uint64).max() >= len(values)
-        ):  # a negative one is a huge one, too
+        sure = self.highest is not None and self.highest < len(values)
+        # As an unsigned number a negative one is a huge one, too.
+        if not sure and len(counts) and counts.view(np.uint64).max() >= len(values):
             told = f"{counts.min()} to {counts.max()}"
             raise ValueError(f"counts of hosts are {told}, and there are values for 0 to {len(values) - 1}")
         object.__setattr__(self, "values", values)

@@ -10,10 +10,10 @@ _FEW_BYTES = 1 << 19  # below, to ask the system for memory costs more than to w
 
 
 def untouched(length: int, dtype: DTypeLike) -> NDArray[Any]:
-    """Zeros of which only the pages that are used cost anything: np.zeros writes all of them wherever the allocator has
-    memory to use again.
+    """[length] zeros, fresh from the operating system: only the pages that are used cost anything. np.zeros writes all
+    of them wherever the allocator has memory to use again.
     """
     size = length * np.dtype(dtype).itemsize
-    return (
-        np.zeros(length, dtype=dtype) if size < _FEW_BYTES else np.frombuffer(mmap(-1, size, MAP_PRIVATE), dtype=dtype)
-    )
+    if size < _FEW_BYTES:
+        return np.zeros(length, dtype=dtype)
+    return np.frombuffer(mmap(-1, size, MAP_PRIVATE), dtype=dtype)

@@ -19,8 +19,8 @@ Name = tuple[str, ...]
 class Domains:
     """Those of a level, on the nodes as they are: [n] domain of each row, and [domains] which ones are eligible.
 
-    `counted`: the rows whose pods count, None for all that have a domain. `like`: those of another level for which the
-    same rows count, so that one array stands for both.
+    `counted`: the rows whose pods count, None for all that have a domain. `like`: domains of another level for which
+    the same rows count, so that one `counting` stands for both.
     """
 
     level: str
@@ -73,8 +73,8 @@ class Domains:
         return mask
 
     def by_host(self, pods: Hashable, counted: RowList, by_row: Ints) -> Ints:
-        """[domains] how many of these pods are on each host, given those of the `counted` rows. As counts of the fleet
-        do, the array that was answered last for the same pods follows: half a million zeros cost more than all else.
+        """[domains] how many of these pods are on each host, given those of the `counted` rows. As with counts of the
+        fleet, what was answered last for the same pods is written anew: half a million zeros cost more than all else.
         """
         if pods not in self._by_host:
             self._by_host.clear()
@@ -100,9 +100,10 @@ def domains_of(level: str, fleet: FleetView, eligible: Bools, other: Domains | N
     else:
         present = np.zeros(len(fleet.topology.domain_values(level)), dtype=np.bool_)
         present[domain[rows]] = True
-    if counted is None or other is None or other.counted is None or not np.array_equal(counted, other.counted):
-        other = None
-    return Domains(level, domain, present, counted, other)
+    like = None
+    if counted is not None and other is not None and other.counted is not None:
+        like = (other.like or other) if np.array_equal(counted, other.counted) else None  # no chain that only grows
+    return Domains(level, domain, present, counted, like)
 
 
 def with_domains(fleet: FleetView, levels: Sequence[str], base: Bools | None = None) -> Bools:

@@ -32,7 +32,7 @@ class Entrance:
         self._accepting: list[asyncio.Task[None]] = []
         self._handshakes: dict[asyncio.Task[None], None] = {}  # the oldest first
         self._of: dict[RequestHandler, Named] = {}  # whose each connection is
-        self._said_at: dict[str, float] = {}
+        self._said_at: dict[str, float] = {}  # by text and problem, both of closed lists
 
     async def listen(self, host: str, port: int, *, shared: bool = False) -> int:
         """Accept from now on, at every address of the host; the port. OSError. `shared`: other processes may, too."""

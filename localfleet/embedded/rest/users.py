@@ -1,6 +1,7 @@
-"""Who asks, and what they may: the admin everything, the reader what Kubernetes' role `view` and a look at nodes are.
+"""Who asks, and what they may do: the admin everything, the reader what Kubernetes' ClusterRole `view` allows, and look
+at nodes.
 
-An API server of ours has no roles. With a second user kubectl can be seen to be refused as a real one refuses it.
+An API server of ours has no roles. With a second user one can see kubectl refused as a real API server refuses it.
 """
 
 import hmac
@@ -84,7 +85,7 @@ def known_by(sent: bytes, tokens: dict[str, User]) -> User | None:
 
 
 def check(request: web.Request, target: Target) -> None:
-    """ApiError 403 in kube-apiserver's words."""
+    """ApiError 403, in kube-apiserver's words, if the user may not do what the request asks for."""
     user, asked = request[USER], _asked(request, target)
     if user.may(asked):
         return

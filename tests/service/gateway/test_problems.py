@@ -105,6 +105,16 @@ async def test_both_ends_say_what_is_wrong_with_an_agents_certificate(folder: Pa
     assert (line["peer"], bool(line["fix"])) == ("127.0.0.1", True)
 
 
+async def test_an_agent_goes_on_trying_with_a_certificate_that_it_cannot_read_itself(folder: Path) -> None:
+    file = folder / "cluster-east.crt"
+    good = x509.load_pem_x509_certificate(file.read_bytes()).public_bytes(serialization.Encoding.DER)
+    odd = good.replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x01", 1)  # X.509 v2, which OpenSSL loads
+    assert odd != good
+    file.write_text(ssl.DER_cert_to_PEM_cert(odd))
+    async with listening(folder) as site, dialling(site.settings("east"), "east", FakeAgent("east")) as dialler:
+        assert "the dispatcher's log has the reason" in await problem_of(dialler, "may not accept our certificate")
+
+
 async def test_an_agent_whose_files_are_good_is_led_to_the_dispatchers_log(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "agent").mkdir()
     for name in ("ca.crt", "cluster-east.crt", "cluster-east.key"):
@@ -199,7 +209,8 @@ PROXIES = {
     "http://no-such-proxy.invalid:3128": "the proxy's name no-such-proxy.invalid has no address (DNS)",
     "http://127.0.0.1:1": "the proxy 127.0.0.1:1 cannot be reached: Connection refused",
     "socks5://127.0.0.1:1080": "HTTPS_PROXY names a proxy of the kind socks5",
-    "https://user:word@127.0.0.1:1080": "HTTPS_PROXY names a proxy of the kind https",
+    "https://user:s3cret@127.0.0.1:1080": "HTTPS_PROXY names a proxy of the kind https",
+    "http://user:a/s3cret@127.0.0.1:3128": "the proxy in gateway.proxy or HTTPS_PROXY is no URL",
 }
 
 
@@ -209,7 +220,14 @@ async def test_a_proxy_that_cannot_be_used_is_named_and_not_taken_for_the_gatewa
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", address)
     async with listening(folder) as site, dialling(site.settings("east"), "east", FakeAgent("east")) as dialler:
-        assert "word" not in await problem_of(dialler, PROXIES[address])
+        assert "s3cret" not in await problem_of(dialler, PROXIES[address])
+
+
+async def test_a_gateway_whose_name_is_written_in_capitals_is_not_taken_for_a_proxy(folder: Path) -> None:
+    async with listening(folder) as site:
+        settings = site.settings("east", urls=["wss://Gateway.invalid:7443"])
+        async with dialling(settings, "east", FakeAgent("east")) as dialler:
+            assert await problem_of(dialler, "DNS") == "Gateway.invalid:7443: the name has no address (DNS)"
 
 
 @pytest.mark.parametrize(
@@ -221,6 +239,18 @@ async def test_what_a_proxy_refuses_is_told_with_what_to_look_at(folder: Path, a
         settings = site.settings("east", proxy=f"http://127.0.0.1:{port}")
         async with dialling(settings, "east", FakeAgent("east")) as dialler:
             await problem_of(dialler, words)
+
+
+async def test_a_proxys_password_is_not_told_where_it_answers_something_else_than_http(folder: Path) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"\x15\x03\x03\x00\x02\x02\x16")  # a TLS alert: the proxy's other port
+        writer.close()
+
+    async with listening(folder) as site, await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        address = f"http://user:s3cret@127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with dialling(site.settings("east", proxy=address), "east", FakeAgent("east")) as dialler:
+            assert "s3cret" not in await problem_of(dialler, "no HTTP")
 
 
 async def test_what_speaks_no_tls_is_told_once_however_often_it_is_tried(folder: Path, lines: Lines) -> None:
@@ -235,5 +265,22 @@ async def test_what_speaks_no_tls_is_told_once_however_often_it_is_tried(folder:
         settings = site.settings("east", urls=[f"wss://localhost:{server.sockets[0].getsockname()[1]}"])
         async with dialling(settings, "east", FakeAgent("east")) as dialler:
             await problem_of(dialler, "speaks no TLS")
+            await eventually(lambda: len(tries) == 3)
+    assert len([one for one in lines if one["event"] == "not connected"]) == 1
+
+
+async def test_a_load_balancer_that_leads_nowhere_is_told_once_however_often_it_is_tried(
+    folder: Path, lines: Lines
+) -> None:
+    tries: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tries.append(await reader.read(2**16))
+        writer.close()
+
+    async with listening(folder) as site, await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        settings = site.settings("east", urls=[f"wss://localhost:{server.sockets[0].getsockname()[1]}"])
+        async with dialling(settings, "east", FakeAgent("east")) as dialler:
+            await problem_of(dialler, "during the TLS handshake")
             await eventually(lambda: len(tries) == 3)
     assert len([one for one in lines if one["event"] == "not connected"]) == 1
