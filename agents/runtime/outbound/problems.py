@@ -13,11 +13,18 @@ from dispatcher.model.leader_certificate import Authorities, issued_by, objectio
 
 _CLOCK = "certificate is not yet valid"
 _EXPIRED = "certificate has expired"
+_MOST = 500  # characters of a problem
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 
 
 def in_words(error: BaseException, host: str, settings: GatewaySettings) -> str:
-    """One line for an error of a connection attempt to `host` (host:port), or of a connection."""
+    """One line for an error of a connection attempt to `host` (host:port), or of a connection. Who answers there, or a
+    proxy, may have written part of it: it is cut, and has no control characters.
+    """
+    return "".join(one if one.isprintable() else " " for one in _words(error, host, settings)[:_MOST])
+
+
+def _words(error: BaseException, host: str, settings: GatewaySettings) -> str:
     if isinstance(error, _CLOSED_AT_ONCE) and not isinstance(error, aiohttp.ClientConnectorError):
         return f"{host}: {_closed_at_once(settings, dt.datetime.now(dt.UTC))}"
     for kind, words in _WORDS:
@@ -114,6 +121,10 @@ _WORDS = (
     ((aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError), _certificate),
     ((aiohttp.ClientConnectorSSLError, ssl.SSLError), _tls),
     (aiohttp.WSServerHandshakeError, _handshake),
+    (
+        aiohttp.ClientResponseError,
+        lambda error, host: f"{host}: what answers there, or a proxy on the way, speaks no HTTP: {error.message}",
+    ),
     ((FileNotFoundError, PermissionError), lambda error, _: f"{error.filename}: {error.strerror}"),
     (TimeoutError, lambda _, host: f"{host}: no answer in time: look at firewalls on the way"),
     (aiohttp.ClientConnectorError, lambda error, host: f"{host}: {_no_way(error)}"),

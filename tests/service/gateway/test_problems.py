@@ -200,6 +200,11 @@ PROXIES = {
     "http://127.0.0.1:1": "the proxy 127.0.0.1:1 cannot be reached: Connection refused",
     "socks5://127.0.0.1:1080": "HTTPS_PROXY names a proxy of the kind socks5",
     "https://user:word@127.0.0.1:1080": "HTTPS_PROXY names a proxy of the kind https",
+    "http://user:word@127.0.0.1:80x": "HTTPS_PROXY is no http://USER:SECRET@HOST:PORT",
+    "http://user:a/word@127.0.0.1:80": "HTTPS_PROXY is no http://",
+    "user:word@": "HTTPS_PROXY is no http://",
+    "user:word://127.0.0.1:80": "HTTPS_PROXY is no http://",
+    "http://user:word€@127.0.0.1:80": "HTTPS_PROXY is no http://",
 }
 
 
@@ -221,6 +226,19 @@ async def test_what_a_proxy_refuses_is_told_with_what_to_look_at(folder: Path, a
         settings = site.settings("east", proxy=f"http://127.0.0.1:{port}")
         async with dialling(settings, "east", FakeAgent("east")) as dialler:
             await problem_of(dialler, words)
+
+
+@pytest.mark.parametrize("answer", [b"\x1b[31mno\nlevel=error of mine\r\n\r\n", b"y" * 2**16], ids=["escapes", "long"])
+async def test_a_proxy_that_speaks_no_http_writes_no_lines_of_its_own(folder: Path, answer: bytes) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer)
+        writer.close()
+
+    async with listening(folder) as site, await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        settings = site.settings("east", proxy=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        async with dialling(settings, "east", FakeAgent("east")) as dialler:
+            said = await problem_of(dialler, "speaks no HTTP")
+    assert (said.isprintable(), len(said) <= 500) == (True, True)
 
 
 async def test_what_speaks_no_tls_is_told_once_however_often_it_is_tried(folder: Path, lines: Lines) -> None:
