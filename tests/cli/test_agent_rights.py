@@ -193,3 +193,22 @@ async def test_the_clusters_of_a_configuration_are_asked(fleet: EmbeddedFleet, t
     rows = [{"name": name, "context": name, "kubeconfig": str(fleet.kubeconfig)} for name in ("east", "west")]
     file.write_text(json.dumps({"clusters": rows}))
     assert await all_lacking(read_config(file)[0]) == []
+
+
+@pytest.mark.parametrize(
+    "item", [None, "x", {}, {"spec": {"template": 1}, "metadata": {"namespace": 1, "name": "\x1b"}}]
+)
+async def test_an_api_server_that_answers_in_another_form_hides_nothing_of_other_clusters(
+    fleet: EmbeddedFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, item: Any
+) -> None:
+    whole = Member.items
+
+    async def items(member: Member, path: str, **query: str) -> list[Any]:
+        return [item] if member.name == "east" else await whole(member, path, **query)
+
+    monkeypatch.setattr(Member, "items", items)
+    file = tmp_path / "dispatcher.yaml"
+    rows = [{"name": name, "context": name, "kubeconfig": str(fleet.kubeconfig)} for name in ("east", "west")]
+    file.write_text(json.dumps({"clusters": rows}))
+    (found,) = await all_lacking(read_config(file)[0])
+    assert (found.cluster, found.level, "in another form" in found.text) == ("east", NOTE, True)

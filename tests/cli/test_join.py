@@ -185,17 +185,24 @@ def test_for_git_the_values_name_whom_to_trust_of_the_webhook_for_good_and_no_ot
     assert world.joined("--secrets-out", str(world.folder / "other.yaml"))["values"] != values, "keys are not shared"
 
 
-def test_for_git_in_another_namespace_the_webhook_gets_a_certificate_for_it_and_all_secrets_are_there(
-    world: World,
-) -> None:
-    file = world.folder / "secrets.yaml"
-    world.joined("--gateway", "gw.example", "--secrets-out", str(file))
-    world.joined("--namespace", "fleet", "--secrets-out", str(file))
-    written = list(yaml.safe_load_all(file.read_text()))
-    assert [one["metadata"]["namespace"] for one in written] == ["fleet"] * 4
+def test_for_git_another_namespace_has_secrets_of_its_own(world: World) -> None:
+    secrets = world.folder / "secrets.yaml"
+    world.joined("--gateway", "gw.example", "--secrets-out", str(secrets))
+    world.joined("--secrets-out", str(secrets), "--namespace", "elsewhere")
+    written = list(yaml.safe_load_all(secrets.read_text()))
+    assert {one["metadata"]["namespace"] for one in written} == {"elsewhere"}
     serving = x509.load_pem_x509_certificate(b64decode(written[-1]["data"]["tls.crt"]))
     names = serving.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert names.get_values_for_type(x509.DNSName) == ["*.fleet.svc"]
+    assert names.get_values_for_type(x509.DNSName) == ["*.elsewhere.svc"]
+
+
+def test_for_git_one_cluster_is_not_given_the_key_of_another(world: World) -> None:
+    secrets = world.folder / "secrets.yaml"
+    world.joined("--gateway", "gw.example", "--secrets-out", str(secrets))
+    before = secrets.read_text()
+    result = world.run("--secrets-out", str(secrets), "--cluster", "west")
+    assert (result.exit_code, "the keys of another cluster" in result.output) == (2, True), result.output
+    assert secrets.read_text() == before
 
 
 def test_the_gateways_secret_is_brought_to_the_dispatchers_cluster_and_its_pods_look_at_once(world: World) -> None:

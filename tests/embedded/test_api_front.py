@@ -1,12 +1,14 @@
 """The front door: who may come in, discovery, health, and what is served to kubectl about itself."""
 
+from typing import Any
+
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.typedefs import Handler
 
 from localfleet.embedded.http import make_app
-from tests.embedded.api_client import PODS, TOKEN, ApiClient, pod, serving
+from tests.embedded.api_client import PODS, TOKEN, ApiClient, Body, pod, serving
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 
@@ -84,3 +86,40 @@ async def test_faults_can_be_put_in_front() -> None:
         async with TestClient(TestServer(app), headers={"Authorization": f"Bearer {TOKEN}"}) as client:
             assert (await client.post(PODS, json=pod())).status == 500
             assert (await client.get(PODS)).status == 200
+
+
+REVIEW = "/apis/authorization.k8s.io/v1/{}subjectaccessreviews"
+
+
+@pytest.mark.parametrize("who", ["", "self"])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "x",
+        [1],
+        {"resourceAttributes": "x"},
+        {"resourceAttributes": {"verb": ["list"]}},
+        {"groups": "system:masters-no"},
+    ],
+)
+async def test_a_review_of_another_form_is_a_bad_request(client: ApiClient, who: str, spec: Any) -> None:
+    answer = await client.post(REVIEW.format(who), {"spec": spec})
+    assert (answer.status, answer.reason) == (400, "BadRequest"), answer.body
+
+
+@pytest.mark.parametrize(
+    ("attributes", "allowed"),
+    [
+        ({"resourceAttributes": {"verb": "list", "resource": "pods"}}, True),
+        ({"resourceAttributes": {"verb": "list", "resource": "*"}}, False),
+        ({"resourceAttributes": {"verb": "list", "group": "*", "resource": "pods"}}, False),
+        ({"nonResourceAttributes": {"verb": "get", "path": "/version"}}, True),
+        ({"nonResourceAttributes": {"verb": "delete", "path": "/version"}}, False),
+    ],
+)
+async def test_who_may_only_look_is_told_no_more_than_that(attributes: Body, allowed: bool) -> None:
+    async with serving() as (_, api):
+        app = make_app(api, TOKEN, "looks")
+        async with TestClient(TestServer(app), headers={"Authorization": "Bearer looks"}) as client:
+            answer = await client.post(REVIEW.format("self"), json={"spec": attributes})
+            assert (await answer.json())["status"]["allowed"] is allowed

@@ -151,8 +151,24 @@ def _proxy(url: str, given: str) -> str | None:
     found = given or (None if proxy_bypass(host) else getproxies().get("https"))
     if not found:
         return None
+    name = "gateway.proxy" if given else "HTTPS_PROXY"
     scheme, there, rest = found.partition("://")
-    if there and scheme.lower() != "http":
-        name = "gateway.proxy" if given else "HTTPS_PROXY"
+    if there and scheme.isalnum() and scheme.lower() != "http":
         raise ValueError(f"{name} names a proxy of the kind {scheme}: only http://HOST:PORT can be asked to CONNECT")
-    return f"http://{rest if there else found}"  # without a scheme it is meant so, as curl and kubectl take it
+    address = f"http://{rest if there else found}"  # without a scheme it is meant so, as curl and kubectl take it
+    if not _is_address(address) or (there and not scheme.isalnum()):
+        raise ValueError(
+            f"{name} is no http://USER:SECRET@HOST:PORT (not shown: it may hold a secret; "
+            "/ # ? @ in one are %2F %23 %3F %40)"
+        )
+    return address
+
+
+def _is_address(url: str) -> bool:
+    """Whether aiohttp takes it for a proxy's: else its error would show all of it."""
+    try:
+        parts = urlsplit(url)
+        url.encode("latin-1")  # as a user and a password are sent
+        return bool(parts.hostname) and parts.port != 0 and parts.path in ("", "/")
+    except ValueError:
+        return False

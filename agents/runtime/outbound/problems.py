@@ -15,11 +15,18 @@ _CLOCK = "certificate is not yet valid"
 _EXPIRED = "certificate has expired"
 _CUT_OFF = "ended the connection during the TLS handshake: does a load balancer on the way have no gateway behind it?"
 _PORTS = "see the port in gateway.urls, and that of the proxy if there is one"
+_MOST = 500  # characters of a problem
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 
 
 def in_words(error: BaseException, host: str, settings: GatewaySettings) -> str:
-    """One line for an error of a connection attempt to `host` (host:port), or of a connection."""
+    """One line for an error of a connection attempt to `host` (host:port), or of a connection. Who answers there, or a
+    proxy, may have written part of it: it is cut, and has no control characters.
+    """
+    return "".join(one if one.isprintable() else " " for one in _words(error, host, settings)[:_MOST])
+
+
+def _words(error: BaseException, host: str, settings: GatewaySettings) -> str:
     if isinstance(error, _CLOSED_AT_ONCE) and not isinstance(error, aiohttp.ClientConnectorError):
         return f"{host}: {_closed_at_once(settings, dt.datetime.now(dt.UTC))}"
     for kind, words in _WORDS:
@@ -81,15 +88,6 @@ def _no_address(error: BaseException, host: str) -> str:
     return f"{host}: the proxy's name {name} has no address (DNS): see gateway.proxy and HTTPS_PROXY"
 
 
-def _no_url(error: BaseException, host: str) -> str:
-    """It is not repeated: the proxy's may have a password, which is often what makes it none."""
-    if str(getattr(error, "url", "")).startswith("wss://"):
-        return f"{host}: it is no URL: see gateway.urls"
-    return (
-        f"{host}: the proxy in gateway.proxy or HTTPS_PROXY is no URL: write / # ? @ in its password as %2F %23 %3F %40"
-    )
-
-
 def _no_way(error: aiohttp.ClientConnectorError) -> str:
     """Not the text of `error` itself: it names an object of ours, another at each attempt."""
     if error.errno and error.errno > 0:
@@ -118,7 +116,7 @@ _PROXY_STATUS = {
 
 _CLOSED_AT_ONCE = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
 _WORDS = (
-    (aiohttp.InvalidURL, _no_url),
+    (aiohttp.InvalidURL, lambda _, host: f"{host}: it is no URL: see gateway.urls"),
     (aiohttp.ClientConnectorDNSError, _no_address),
     (
         aiohttp.ClientHttpProxyError,

@@ -47,10 +47,13 @@ async def agents(member: Member) -> list[Agent]:
     return found
 
 
+AGAIN = "see why it answers so, and run doctor again"
+
+
 def not_known(cluster: str, about: str, error: MemberError, rights: str) -> Finding:
     """What doctor says where an API server answered with an error. `rights`: those that the question needs."""
     may_not_ask = error.status in (401, 403)
-    fix = f"give the context the right to {rights}" if may_not_ask else "see why it answers so, and run doctor again"
+    fix = f"give the context the right to {rights}" if may_not_ask else AGAIN
     return Finding(cluster, about, NOTE, f"not known: {error}", fix)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import re
 import subprocess
 import sys
+from base64 import b64decode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from dispatcher.cli.operate.executor_words import own_key
 from dispatcher.cli.operate.identity import called
 from dispatcher.cli.operate.members import MemberError
 from dispatcher.cli.output import Output, print_value
-from dispatcher.config.certificates import ROLES
+from dispatcher.config.certificates import ROLES, URI
 from dispatcher.config.sections import CLUSTER_NAME
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.gateway.authority import SIGNING, Made, ensure, name_of, write_whole
@@ -209,11 +210,10 @@ async def _secrets(
     if key is not None:
         key = {**here, "data": key["data"]}
     elif not elsewhere:
-        key = _written(wish.secrets_out, wish.namespace, objects.KEY_SECRET) or objects.key_secret(wish.namespace)
+        key = _written(wish, objects.KEY_SECRET) or objects.key_secret(wish.namespace)
     webhook = None
     if opt_in_by == "webhook":
-        written = _written(wish.secrets_out, wish.namespace, objects.WEBHOOK_SECRET)
-        webhook = written or objects.webhook_secret(wish.namespace)
+        webhook = _written(wish, objects.WEBHOOK_SECRET) or objects.webhook_secret(wish.namespace)
     if not wish.dry_run:
         text = _OURS + yaml.safe_dump_all([*tls, *(one for one in (key, webhook) if one)], sort_keys=False)
         write_whole(wish.secrets_out, text.encode(), 0o600)
@@ -231,11 +231,24 @@ async def _signs(target: Target) -> bool:
         raise CommandError(f"{target.where}: Lease kube-node-lease/global-dispatcher-agent.state: {error}") from None
 
 
-def _written(file: Path, namespace: str, name: str) -> Object | None:
-    """A Secret of manifests that were written before for this namespace."""
-    written = yaml.safe_load_all(file.read_text()) if file.exists() else ()
-    wanted = (namespace, name)
-    return next((one for one in written if (one["metadata"]["namespace"], one["metadata"]["name"]) == wanted), None)
+def _written(wish: Joining, name: str) -> Object | None:
+    """A Secret of manifests that were written before, for this namespace: the webhook's certificate names it.
+    CommandError for those of another cluster, whose key would be shared, or lost.
+    """
+    file = wish.secrets_out
+    written = list(yaml.safe_load_all(file.read_text())) if file is not None and file.exists() else []
+    for one in written:
+        if "tls.crt" in one["data"] and not _names(b64decode(one["data"]["tls.crt"])) <= {wish.name}:
+            raise CommandError(f"{file} has the keys of another cluster: name another file", ExitCode.USAGE)
+    wanted = (name, wish.namespace)
+    return next((one for one in written if (one["metadata"]["name"], one["metadata"]["namespace"]) == wanted), None)
+
+
+def _names(certificate: bytes) -> set[str]:
+    """Of which clusters it is; of none, if it is a server's."""
+    names = x509.load_pem_x509_certificate(certificate).extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    uris = names.value.get_values_for_type(x509.UniformResourceIdentifier)
+    return {one.removeprefix(URI).partition("/")[0] for one in uris}
 
 
 def _check_ours(file: Path | None) -> None:

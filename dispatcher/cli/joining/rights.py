@@ -5,13 +5,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from dispatcher.cli.diagnosis import PROBLEM, Finding
-from dispatcher.cli.joining.agents import Account, agents, not_known, user
+import msgspec
+
+from dispatcher.cli.diagnosis import NOTE, PROBLEM, Finding
+from dispatcher.cli.joining.agents import AGAIN, Account, agents, not_known, user
 from dispatcher.cli.joining.guards import unguarded
 from dispatcher.cli.joining.needed_rights import SERVED, Need, needs
 from dispatcher.cli.joining.opt_in import uncertain
 from dispatcher.cli.operate.members import Member, MemberError, reached
 from dispatcher.config import DispatcherConfig
+from dispatcher.config.sections import ClusterSection
 
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/rolebindings"
@@ -27,9 +30,19 @@ async def all_lacking(config: DispatcherConfig, only: str = "") -> list[Finding]
     clusters = {one.name: one for one in config.clusters if only in ("", one.name)}
     moving = config.rebalancing.mode == "on"
     async with reached(config, clusters) as members:
-        sure = [one for one in members.values() if not await uncertain(clusters[one.name], one)]
-        asked = [question for one in sure for question in (lacking(one, moving), unguarded(one))]
+        asked = [_of(clusters[one.name], one, moving) for one in members.values()]
         return [one for found in await asyncio.gather(*asked) for one in found]
+
+
+async def _of(cluster: ClusterSection, member: Member, moving: bool) -> list[Finding]:
+    """Of one cluster; what its API server answers, of whatever form, hides nothing of the others."""
+    try:
+        if await uncertain(cluster, member):
+            return []
+        return [*await lacking(member, moving), *await unguarded(member)]
+    except (LookupError, TypeError, AttributeError, ValueError, msgspec.MsgspecError) as error:
+        text = f"not known: its API server answers in another form than Kubernetes' ({error!r:.200})"
+        return [Finding(member.name, ABOUT, NOTE, text, AGAIN)]
 
 
 async def lacking(member: Member, moving: bool = False) -> list[Finding]:

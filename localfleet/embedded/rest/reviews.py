@@ -2,29 +2,63 @@
 
 from collections.abc import Callable
 
-from localfleet.embedded.apiserver.status import FieldError, Object, invalid
+import msgspec
+
+from localfleet.embedded.apiserver.status import FieldError, Object, bad_request, invalid
 from localfleet.embedded.rest.users import Asked, User
 from localfleet.embedded.tls import MASTERS
 
 _ONE_OF = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-_PARTS = ("verb", "group", "resource", "subresource", "namespace", "name")
+
+
+class _Attributes(msgspec.Struct):
+    """Of a resource, or of a path that is none."""
+
+    verb: str | None = ""
+    group: str | None = ""
+    resource: str | None = ""
+    subresource: str | None = ""
+    namespace: str | None = ""
+    name: str | None = ""
+
+    @property
+    def asked(self) -> Asked:
+        parts = (self.verb, self.group, self.resource, self.subresource, self.namespace, self.name)
+        return Asked(*(part or "" for part in parts))
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    resource_attributes: _Attributes | None = None
+    non_resource_attributes: _Attributes | None = None
+    user: str | None = ""
+    groups: list[str] | None = None
+
+
+def _spec(sent: Object, kind: str) -> _Spec:
+    """ApiError 400 for fields of another type, in kube-apiserver's words."""
+    try:
+        return msgspec.convert(sent.get("spec") or {}, _Spec)
+    except msgspec.ValidationError as error:
+        raise bad_request(f'{kind} in version "v1" cannot be handled as a {kind}: {error}') from None
 
 
 def access_review(sent: Object, user: User) -> Object:
     """SelfSubjectAccessReview. Paths that are no resources may be read by all."""
-    about = (sent.get("spec") or {}).get("resourceAttributes")
-    allowed = not about or user.may(Asked(*(str(about.get(part) or "") for part in _PARTS)))
+    spec = _spec(sent, "SelfSubjectAccessReview")
+    about, path = spec.resource_attributes, spec.non_resource_attributes
+    allowed = user.may(about.asked) if about else path is None or path.verb in user.path_verbs or user.may_all
     return _review(sent, "authorization.k8s.io/v1", "SelfSubjectAccessReview", {"allowed": allowed})
 
 
 def subject_access_review(sent: Object, user: User) -> Object:
     """SubjectAccessReview: there are no roles here, so masters may do everything and nobody else anything. ApiError."""
-    spec = sent.get("spec") or {}
-    about, who = spec.get("resourceAttributes"), spec.get("groups") or ()
+    spec = _spec(sent, "SubjectAccessReview")
+    about, who = spec.resource_attributes, spec.groups or ()
     errors = []
-    if bool(about) == bool(spec.get("nonResourceAttributes")):
-        errors.append(FieldError("invalid", "spec.resourceAttributes", _ONE_OF, about))
-    if not (spec.get("user") or who):
+    if (about is None) == (spec.non_resource_attributes is None):
+        told = sent.get("spec", {}).get("resourceAttributes") if about else None
+        errors.append(FieldError("invalid", "spec.resourceAttributes", _ONE_OF, told))
+    if not (spec.user or who):
         errors.append(FieldError("invalid", "spec.user", "at least one of user or group must be specified", ""))
     if errors:
         raise invalid("SubjectAccessReview", "authorization.k8s.io", "", errors)
@@ -33,7 +67,7 @@ def subject_access_review(sent: Object, user: User) -> Object:
 
 def rules_review(sent: Object, user: User) -> Object:
     """SelfSubjectRulesReview."""
-    paths = [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
+    paths = [{"verbs": list(user.path_verbs), "nonResourceURLs": ["*"]}]
     status: Object = {"resourceRules": user.rules, "nonResourceRules": paths, "incomplete": False}
     return _review(sent, "authorization.k8s.io/v1", "SelfSubjectRulesReview", status)
 

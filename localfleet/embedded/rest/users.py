@@ -49,10 +49,22 @@ class User:
         """As SelfSubjectReview tells it."""
         return {"username": self.name, "groups": list(self.groups)}
 
+    @property
+    def may_all(self) -> bool:
+        """Whether it is refused nothing."""
+        return MASTERS in self.groups
+
+    @property
+    def path_verbs(self) -> tuple[str, ...]:
+        """What it may do with paths that are no resources."""
+        return ("*",) if self.may_all else ("get", "head")
+
     def may(self, asked: Asked) -> bool:
         """Whether it may do this."""
-        if MASTERS in self.groups:
+        if self.may_all:
             return True
+        if "*" in (asked.group, asked.resource):
+            return False  # what is hidden is among these
         if asked.verb == "create" and asked.resource in _ANYBODYS:
             return True
         return asked.verb in READ and asked.resource not in _HIDDEN and asked.subresource in _READ_PARTS
@@ -60,7 +72,7 @@ class User:
     @property
     def rules(self) -> list[Object]:
         """What it may do, as SelfSubjectRulesReview tells it."""
-        if MASTERS in self.groups:
+        if self.may_all:
             return [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
         seen: dict[str, list[str]] = {"metrics.k8s.io": ["nodes", "pods"]}
         for row in RESOURCES.values():

@@ -142,6 +142,23 @@ async def test_many_refused_orders_take_few_lines_and_those_left_out_are_counted
     assert [one["unsaid"] for one in told] == [0] * AT_ONCE + [2 * AT_ONCE]
 
 
+async def test_many_refused_orders_of_one_kind_do_not_hide_another() -> None:
+    async with stage() as it:
+        ghosts = [Bind(f"i{at}", PodRef("default", f"g{at}", f"u{at}"), 1, "n1") for at in range(2 * AT_ONCE)]
+        with capture_logs() as lines:
+            await it.loop.execute(batch(*ghosts))
+            await it.loop.execute(batch(Claim("late", GHOST, 1, "b", "n9")))
+    assert [one["order"] for one in lines if one["event"] == "an order was not carried out"][AT_ONCE:] == ["Claim"]
+
+
+async def test_names_of_any_length_in_a_refused_order_make_no_long_line() -> None:
+    async with stage() as it:
+        with capture_logs() as lines:
+            await it.loop.execute(batch(Bind("i", PodRef("d" * 9999, "n" * 9999, "u" * 9999), 1, "n" * 9999)))
+    (told,) = [one for one in lines if one["event"] == "an order was not carried out"]
+    assert len(str(told)) < 2000
+
+
 def test_the_same_orders_are_carried_out_where_they_are_true() -> None:
     world, target = World(node_object(cpu="1")), World(cluster="b")
     assert world.do(Bind("i", world.submit(), 1, "n1")).verdict == BOUND

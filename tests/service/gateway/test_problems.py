@@ -209,8 +209,12 @@ PROXIES = {
     "http://no-such-proxy.invalid:3128": "the proxy's name no-such-proxy.invalid has no address (DNS)",
     "http://127.0.0.1:1": "the proxy 127.0.0.1:1 cannot be reached: Connection refused",
     "socks5://127.0.0.1:1080": "HTTPS_PROXY names a proxy of the kind socks5",
-    "https://user:s3cret@127.0.0.1:1080": "HTTPS_PROXY names a proxy of the kind https",
-    "http://user:a/s3cret@127.0.0.1:3128": "the proxy in gateway.proxy or HTTPS_PROXY is no URL",
+    "https://user:word@127.0.0.1:1080": "HTTPS_PROXY names a proxy of the kind https",
+    "http://user:word@127.0.0.1:80x": "HTTPS_PROXY is no http://USER:SECRET@HOST:PORT",
+    "http://user:a/word@127.0.0.1:80": "HTTPS_PROXY is no http://",
+    "user:word@": "HTTPS_PROXY is no http://",
+    "user:word://127.0.0.1:80": "HTTPS_PROXY is no http://",
+    "http://user:word€@127.0.0.1:80": "HTTPS_PROXY is no http://",
 }
 
 
@@ -251,6 +255,19 @@ async def test_a_proxys_password_is_not_told_where_it_answers_something_else_tha
         address = f"http://user:s3cret@127.0.0.1:{server.sockets[0].getsockname()[1]}"
         async with dialling(site.settings("east", proxy=address), "east", FakeAgent("east")) as dialler:
             assert "s3cret" not in await problem_of(dialler, "no HTTP")
+
+
+@pytest.mark.parametrize("answer", [b"\x1b[31mno\nlevel=error of mine\r\n\r\n", b"y" * 2**16], ids=["escapes", "long"])
+async def test_a_proxy_that_speaks_no_http_writes_no_lines_of_its_own(folder: Path, answer: bytes) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer)
+        writer.close()
+
+    async with listening(folder) as site, await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        settings = site.settings("east", proxy=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        async with dialling(settings, "east", FakeAgent("east")) as dialler:
+            said = await problem_of(dialler, "speaks no HTTP")
+    assert (said.isprintable(), len(said) <= 500) == (True, True)
 
 
 async def test_what_speaks_no_tls_is_told_once_however_often_it_is_tried(folder: Path, lines: Lines) -> None:
