@@ -164,7 +164,9 @@ class Install:
         (one,) = containers([hook for hook in yaml.safe_load_all(hooks) if hook])
         one = {"env": [], **one, "command": [_changed(word, change) for word in one["command"]]}
         files = {"/etc/global-dispatcher": self.folder / cluster}
-        with run_container(one, "127.0.0.1", files, self.folder / f"test-{chart}-{cluster}.log") as process:
+        log = self.folder / f"test-{chart}-{cluster}.log"
+        log.unlink(missing_ok=True)
+        with run_container(one, "127.0.0.1", files, log) as process:
             eventually(lambda: process.code is not None, 60, process.tail)
             return process.code, process.tail()
 
@@ -241,7 +243,12 @@ def test_notes_say_how_to_go_on(installed: Install) -> None:
 
 def test_the_test_pods_say_what_is_wrong_with_the_rights_that_they_have(installed: Install) -> None:
     """Nodes without kubelets tell no load, and that is all that is wrong."""
-    code, said = installed.tested("dispatcher", HOME, {"dispatcher:7480": f"127.0.0.1:{installed.http}"})
+
+    def tested() -> tuple[int, str]:
+        return installed.tested("dispatcher", HOME, {"dispatcher:7480": f"127.0.0.1:{installed.http}"})
+
+    eventually(lambda: "not asked yet" not in tested()[1], 60)  # an agent asks kubelets once it has listed the nodes
+    code, said = tested()
     problems = [line for line in said.splitlines() if line.startswith("problem: ")]
     assert (code, len(problems)) == (1, 4), said
     assert all(": kubelet: " in one or "no source tells" in one for one in problems), said
