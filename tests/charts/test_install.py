@@ -244,7 +244,7 @@ def test_notes_say_how_to_go_on(installed: Install) -> None:
 def test_the_test_pods_say_what_is_wrong_with_the_rights_that_they_have(installed: Install) -> None:
     """Nodes without kubelets tell no load, and that is all that is wrong."""
 
-    def tested() -> tuple[int, str]:
+    def tested() -> tuple[int | None, str]:
         return installed.tested("dispatcher", HOME, {"dispatcher:7480": f"127.0.0.1:{installed.http}"})
 
     eventually(lambda: "not asked yet" not in tested()[1], 60)  # an agent asks kubelets once it has listed the nodes
