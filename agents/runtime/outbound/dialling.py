@@ -152,7 +152,9 @@ def _proxy(url: str, given: str) -> str | None:
     if not found:
         return None
     scheme, there, rest = found.partition("://")
+    name = "gateway.proxy" if given else "HTTPS_PROXY"
+    if there and not rest.strip("/"):
+        raise ValueError(f"{name} names no host: write http://HOST:PORT")  # aiohttp would dial past it
     if there and scheme.lower() != "http":
-        name = "gateway.proxy" if given else "HTTPS_PROXY"
         raise ValueError(f"{name} names a proxy of the kind {scheme}: only http://HOST:PORT can be asked to CONNECT")
     return f"http://{rest if there else found}"  # without a scheme it is meant so, as curl and kubectl take it

@@ -77,6 +77,12 @@ def _no_address(error: BaseException, host: str) -> str:
     return f"{host}: the proxy's name {name} has no address (DNS): see gateway.proxy and HTTPS_PROXY"
 
 
+def _no_url(error: BaseException, host: str) -> str:
+    """aiohttp names the URL, which may be the proxy's, with its password."""
+    key = "gateway.urls" if f"://{host}/" in f"{error}/" else "gateway.proxy and HTTPS_PROXY"
+    return f"{host}: what is dialled is no HOST:PORT with a port of 1 to 65535: see {key}"
+
+
 def _no_way(error: aiohttp.ClientConnectorError) -> str:
     return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
 
@@ -102,6 +108,7 @@ _PROXY_STATUS = {
 
 _CLOSED_AT_ONCE = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
 _WORDS = (
+    (aiohttp.InvalidURL, _no_url),
     (aiohttp.ClientConnectorDNSError, _no_address),
     (
         aiohttp.ClientHttpProxyError,
