@@ -18,7 +18,7 @@ from cryptography import x509
 from dispatcher.cli.joining import objects, opt_in
 from dispatcher.cli.joining.entry import entry_of, flow, with_entry
 from dispatcher.cli.joining.gateway_secret import bring, left_to_do
-from dispatcher.cli.joining.target import Place, Target, reached
+from dispatcher.cli.joining.target import Place, Target, access_to, reached
 from dispatcher.cli.operate.executor_words import own_key
 from dispatcher.cli.operate.identity import called
 from dispatcher.cli.operate.members import MemberError
@@ -32,6 +32,10 @@ Object = dict[str, Any]
 PORT = 7443
 URL_FILE = "gateway.url"  # beside the certificates: what agents dial, a URL a line
 _URL = re.compile(r"(?:wss://)?(\[[0-9a-fA-F:]+\]|[A-Za-z0-9](?:[-A-Za-z0-9.]*[A-Za-z0-9])?)(?::([0-9]{1,5}))?/?")
+_ELSEWHERE = (
+    "left out, as an agent signs with a key already, which the chart's own Secret has; if it was in this Secret, put "
+    "your copy back and join again, else the agent that comes next is refused"
+)
 _OURS = "# Written by `global-dispatcher join`, and again by the next one: put what is yours into another file.\n"
 
 
@@ -79,6 +83,8 @@ def join(wish: Joining) -> int:
     name = wish.name
     for file in (wish.values_out, wish.secrets_out):
         _check_ours(file)
+    if wish.dispatcher is not None:
+        access_to(wish.dispatcher)
     told = asyncio.run(_join(wish, name))
     if wish.output is Output.TABLE:
         sys.stdout.write(_text(wish, name, told))
@@ -171,7 +177,10 @@ def _host_and_port(wanted: str) -> tuple[str, str]:
     found = _URL.fullmatch(wanted)
     if found is None:
         raise CommandError(f"--gateway {wanted!r} is no host: write HOST, HOST:PORT or wss://HOST:PORT", ExitCode.USAGE)
-    return found[1], found[2] or str(PORT)
+    port = found[2] or str(PORT)
+    if not 1 <= int(port) <= 65535:
+        raise CommandError(f"--gateway {wanted!r}: {port} is no port: 1 to 65535", ExitCode.USAGE)
+    return found[1], port
 
 
 def _hosts(file: Path) -> list[str]:
@@ -196,7 +205,9 @@ async def _secrets(
     ]
     here = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": objects.KEY_SECRET, "namespace": wish.namespace}}
     key = await target.found(here)
-    elsewhere = key is None and await _signs(target)
+    if key is not None and (problem := objects.key_problem(key)):
+        raise CommandError(f"{target.where}: Secret {wish.namespace}/{objects.KEY_SECRET}: {problem}")
+    elsewhere = key is None and await _signs(target, wish.namespace)
     if wish.secrets_out is None:
         space = objects.namespace(wish.namespace)
         if await target.found(space) is None:
@@ -220,20 +231,27 @@ async def _secrets(
     return not elsewhere, webhook
 
 
-async def _signs(target: Target) -> bool:
+async def _signs(target: Target, namespace: str) -> bool:
     """Whether an agent has served the cluster before: then its key is in another Secret, and another is refused."""
     try:
-        return bool(await own_key(target.member))
+        signs = bool(await own_key(target.member))
     except MemberError as error:
         if error.status == 404:
             return False
         raise CommandError(f"{target.where}: Lease kube-node-lease/global-dispatcher-agent.state: {error}") from None
+    if signs:
+        target.steps.append(f"Secret {namespace}/{objects.KEY_SECRET}: {_ELSEWHERE}")
+    return signs
 
 
 def _written(file: Path, name: str) -> Object | None:
     """A Secret of manifests that were written before."""
-    written = yaml.safe_load_all(file.read_text()) if file.exists() else ()
-    return next((one for one in written if one["metadata"]["name"] == name), None)
+    try:
+        written = [*yaml.safe_load_all(file.read_text())] if file.exists() else []
+        return next((one for one in written if one["metadata"]["name"] == name), None)
+    except (yaml.YAMLError, TypeError, KeyError):
+        text = f"{file} is not as `join` has written it, and the cluster's key may be in it: put the file back"
+        raise CommandError(text) from None
 
 
 def _check_ours(file: Path | None) -> None:
