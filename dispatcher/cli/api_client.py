@@ -19,7 +19,8 @@ class ApiClient:
 
     def __init__(self, server: str, timeout_s: float = 10.0) -> None:
         if not server.startswith(("http://", "https://", SCHEME)):
-            raise CommandError(f"--server {server}: write http://{server}", ExitCode.USAGE)
+            address = server.partition("://")[2] or server
+            raise CommandError(f"--server {server}: write http://{address}", ExitCode.USAGE)
         self._server = server if server.startswith(SCHEME) else server.rstrip("/")
         self._told = without_password(self._server)
         self._timeout_s = timeout_s

@@ -186,4 +186,4 @@ def inventory(
 def _dispatcher(context: str, kubeconfig: str) -> "Place | None":
     from dispatcher.cli.joining.target import Place
 
-    return Place(context, kubeconfig) if context else None
+    return Place(context, kubeconfig, "dispatcher-context") if context else None

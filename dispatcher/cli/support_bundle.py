@@ -34,7 +34,7 @@ def support_bundle(
     """
     found, errors = _ask(server)
     if not found:
-        raise CommandError(next(iter(errors.values())))
+        raise next(iter(errors.values()))
     try:
         target = open(file, "xb", opener=_for_us_alone)  # noqa: SIM115 - closed below; Path.open has no opener
     except OSError as error:
@@ -49,12 +49,12 @@ def support_bundle(
     typer.echo(f"{file}: {len(found)} files" + (f"; not had: {', '.join(errors)} (errors.json)" if errors else ""))
 
 
-def _ask(server: str) -> tuple[dict[str, bytes], dict[str, str]]:
+def _ask(server: str) -> tuple[dict[str, bytes], dict[str, CommandError]]:
     """Answers by file name, and by kind why there is none."""
     from dispatcher.cli.api_client import ApiClient
 
     client = ApiClient(server, timeout_s=60.0)
-    found, errors = dict[str, bytes](), dict[str, str]()
+    found, errors = dict[str, bytes](), dict[str, CommandError]()
     for kind, path, name in (
         *((kind, f"/v1/{kind}", f"{kind}.json") for kind in KINDS),
         ("metrics", "/metrics", "metrics.txt"),
@@ -62,7 +62,7 @@ def _ask(server: str) -> tuple[dict[str, bytes], dict[str, str]]:
         try:
             found[name] = client.content(path)
         except CommandError as error:
-            errors[kind] = str(error)
+            errors[kind] = error
     return found, errors
 
 
@@ -70,14 +70,14 @@ def _for_us_alone(file: str, flags: int) -> int:
     return os.open(file, flags, 0o600)
 
 
-def _notes(server: str, errors: dict[str, str]) -> Iterator[tuple[str, bytes]]:
+def _notes(server: str, errors: dict[str, CommandError]) -> Iterator[tuple[str, bytes]]:
     from dispatcher.cli.api_client import without_password
     from dispatcher.version import version
 
     made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     about = {"made": made, "server": without_password(server), "command": version()}
     yield "bundle.json", json.dumps({**about, "python": sys.version.split()[0]}, indent=1).encode()
-    yield "errors.json", json.dumps(errors, indent=1).encode()
+    yield "errors.json", json.dumps({kind: str(error) for kind, error in errors.items()}, indent=1).encode()
 
 
 def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:

@@ -1,6 +1,7 @@
 """The agent's chart: its file is the defaults, its rights are a table, its admission policies say what they say."""
 
 import base64
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -281,6 +282,45 @@ def test_cert_manager_makes_the_webhooks_certificate_and_tells_whom_to_trust(hel
 def test_a_given_certificate_wants_word_of_whom_to_trust(helm: Helm) -> None:
     with pytest.raises(HelmError, match=r"admissionPolicy\.webhook\.caBundle: say whom the API server trusts"):
         helm.template("agent", {"admissionPolicy": {"by": "webhook", "webhook": {"tlsSecret": "own"}}})
+
+
+PEM = base64.b64encode(b"-----BEGIN CERTIFICATE-----\n").decode()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            {"caBundle": PEM},
+            r"webhook\.tlsSecret: name the Secret \(tls\.crt, tls\.key\) whose certificate caBundle is for",
+        ),
+        ({"caBundle": "none!", "tlsSecret": "own"}, r"webhook\.caBundle: is no PEM certificate in base64"),
+        ({"caBundle": "-----BEGIN CERTIFICATE-----", "tlsSecret": "own"}, r"webhook\.caBundle: is no PEM certificate"),
+        (
+            {"caBundle": PEM, "certManager": {"enabled": True, "issuerRef": {"name": "i"}}},
+            r"webhook\.caBundle: is given, and certManager\.enabled",
+        ),
+    ],
+)
+def test_a_webhooks_certificate_that_is_half_given_is_refused(helm: Helm, given: Object, words: str) -> None:
+    with pytest.raises(HelmError, match=words):
+        helm.template("agent", {"admissionPolicy": {"by": "webhook", "webhook": given}})
+
+
+@pytest.mark.parametrize(
+    ("proxy", "taken"),
+    [("", True), ("http://me:word@proxy:3128", True), ("proxy:3128", True), ("[::1]:3128", True)]
+    + [(one, False) for one in ("socks5://proxy:1080", "https://proxy:3128", "http://")],
+)
+def test_a_proxy_that_cannot_be_asked_to_connect_is_refused(helm: Helm, proxy: str, taken: bool) -> None:
+    expected = contextlib.nullcontext() if taken else pytest.raises(HelmError, match="/gateway/proxy")
+    with expected:
+        helm.template("agent", {"gateway": {"proxy": proxy}})
+
+
+def test_a_gateway_that_is_listed_twice_is_refused(helm: Helm) -> None:
+    with pytest.raises(HelmError, match="/gateway/urls"):
+        helm.template("agent", {"gateway": {"urls": ["wss://gw:7443", "wss://gw:7443"]}})
 
 
 def test_the_admission_policy_speaks_of_the_names_in_the_code(helm: Helm) -> None:

@@ -305,3 +305,9 @@ def test_tokens_of_a_secret_are_asked_for_and_shown_by_what_the_chart_makes(helm
 def test_without_a_secret_of_tokens_none_is_mounted(helm: Helm) -> None:
     (dispatcher,) = only(helm.template("dispatcher"), "Deployment")["spec"]["template"]["spec"]["containers"]
     assert "GLOBAL_DISPATCHER_HTTP__LOGIN__TOKEN_FILE" not in {one["name"] for one in dispatcher["env"]}
+
+
+def test_two_clusters_of_one_name_are_refused(helm: Helm) -> None:
+    clusters = [{"name": name, "via": "gateway"} for name in ("east", "west", "east")]
+    with pytest.raises(HelmError, match=r"config\.clusters\[2\]\.name: east is listed before"):
+        helm.template("dispatcher", {"config": {"clusters": clusters}})

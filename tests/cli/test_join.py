@@ -154,6 +154,8 @@ def test_a_key_that_an_agent_signs_with_already_is_left_alone(world: World) -> N
     told = world.joined("--gateway", "gw.example")
     assert "keySecret" not in told["values"]
     assert not world.there(KEY)
+    (line,) = [one for one in told["steps"] if "global-dispatcher-key" in one]
+    assert "put your copy back and join again" in line  # who has deleted the Secret is to know
 
 
 def test_for_git_the_secrets_are_written_as_manifests_and_the_cluster_stays_as_it_is(world: World) -> None:
@@ -233,6 +235,29 @@ def test_a_join_after_a_revocation_brings_another_certificate(world: World) -> N
     assert before.serial_number != after.serial_number
 
 
+def test_a_revocation_for_a_context_that_is_none_takes_nothing_back(world: World) -> None:
+    world.joined("--gateway", "gw.example")
+    before = (world.fleet / "ca.crt").read_bytes()
+    done = world.revoke("east", "--dispatcher-context", "none")
+    assert (done.exit_code, "--dispatcher-context: " in done.stderr) == (ExitCode.USAGE, True), done.output
+    assert (world.fleet / "ca.crt").read_bytes() == before
+
+
+def test_a_revocation_that_does_not_reach_the_dispatcher_says_what_is_done_and_what_is_not(
+    world: World, tmp_path: Path
+) -> None:
+    world.joined("--gateway", "gw.example")
+    away = yaml.safe_load(world.kubeconfig.read_text())
+    for one in away["clusters"]:
+        one["cluster"]["server"] = "https://127.0.0.1:1"
+    world.kubeconfig = tmp_path / "away"
+    world.kubeconfig.write_text(yaml.safe_dump(away))
+    done = world.revoke("east", "--dispatcher-context", "east")
+    assert done.exit_code == ExitCode.UNREACHABLE, done.output
+    assert "of cluster east revoked" in done.stderr
+    assert "the gateway does not know yet of what is revoked in the folder: run this again" in done.stderr
+
+
 def test_a_dry_run_of_a_revocation_names_the_certificate_and_changes_nothing(world: World) -> None:
     world.joined("--gateway", "gw.example")
     before = (world.fleet / "ca.crt").read_bytes()
@@ -274,6 +299,8 @@ def test_a_cluster_that_an_agent_serves_under_another_name_is_refused(world: Wor
     [
         ((), ExitCode.USAGE, "--gateway HOST[:PORT]: say where agents reach the gateway"),
         (("--gateway", "http://gw"), ExitCode.USAGE, "--gateway 'http://gw' is no host"),
+        (("--gateway", "gw:99999"), ExitCode.USAGE, "--gateway 'gw:99999': 99999 is no port: 1 to 65535"),
+        (("--gateway", "gw", "--dispatcher-context", "none"), ExitCode.USAGE, "--dispatcher-context: "),
         (("--gateway", "gw", "--cluster", "East_1"), ExitCode.USAGE, "'East_1' is no name of a cluster"),
         (("--gateway", "gw", "--context", "none"), ExitCode.USAGE, "has no context 'none'; known: east, west"),
         (("--gateway", "gw", "--config", "none.yaml"), ExitCode.FAILED, "none.yaml: No such file"),
@@ -285,6 +312,40 @@ def test_what_cannot_be_done_is_told_with_the_fix(
 ) -> None:
     done = world.run(*said)
     assert (done.exit_code, words in done.stderr) == (code, True), done.output
+    assert not world.there(TLS)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({}, "has no key.pem"),
+        ({"key": "bm9uZQ=="}, "has no key.pem"),
+        ({"key.pem": "bm9uZQ=="}, "key.pem is no private key in PEM"),
+    ],
+)
+def test_a_secret_that_holds_no_key_to_sign_with_is_told_and_left_as_it_is(
+    world: World, data: dict[str, str], words: str
+) -> None:
+    world.joined("--gateway", "gw.example")
+    world.api.delete(KEY)
+    body = {"metadata": {"name": "global-dispatcher-key"}, **({"data": data} if data else {})}
+    assert world.api.create(SECRETS, body).is_success
+    for said in ((), ("--secrets-out", str(world.folder / "secrets.yaml"))):
+        done = world.run(*said)
+        told = f"Secret global-dispatcher/global-dispatcher-key: {words}: put your copy of the key there"
+        assert (done.exit_code, told in done.stderr) == (ExitCode.FAILED, True), done.output
+    assert world.api.get(KEY).get("data", {}) == data
+
+
+@pytest.mark.parametrize("text", ["kind: [\n", "- none\n", "kind: Secret\n"])
+def test_manifests_that_were_spoilt_are_not_replaced_as_the_key_may_be_in_them(world: World, text: str) -> None:
+    secrets = world.folder / "secrets.yaml"
+    world.joined("--gateway", "gw.example", "--secrets-out", str(secrets))
+    spoilt = secrets.read_text().partition("\n")[0] + f"\n{text}"
+    secrets.write_text(spoilt)
+    done = world.run("--secrets-out", str(secrets))
+    assert (done.exit_code, f"{secrets} is not as `join` has written it" in done.stderr) == (ExitCode.FAILED, True)
+    assert secrets.read_text() == spoilt
 
 
 def test_an_old_kubernetes_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,7 @@ async def test_what_cannot_be_had_is_listed_and_the_rest_is_there(
 def test_without_a_dispatcher_nothing_is_written(tmp_path: Path) -> None:
     file = tmp_path / "bundle.tar.gz"
     done = bundle(file, "http://127.0.0.1:1")
-    assert done.exit_code == 1
+    assert done.exit_code == 3
     assert "no dispatcher answers" in done.output
     assert not file.exists()
 

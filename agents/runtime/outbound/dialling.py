@@ -153,6 +153,8 @@ def _proxy(url: str, given: str) -> str | None:
         return None
     name = "gateway.proxy" if given else "HTTPS_PROXY"
     scheme, there, rest = found.partition("://")
+    if there and not rest.strip("/"):
+        raise ValueError(f"{name} names no host: write http://HOST:PORT")  # aiohttp would dial past it
     if there and scheme.isalnum() and scheme.lower() != "http":
         raise ValueError(f"{name} names a proxy of the kind {scheme}: only http://HOST:PORT can be asked to CONNECT")
     address = f"http://{rest if there else found}"  # without a scheme it is meant so, as curl and kubectl take it

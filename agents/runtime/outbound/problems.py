@@ -116,7 +116,7 @@ _PROXY_STATUS = {
 
 _CLOSED_AT_ONCE = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
 _WORDS = (
-    (aiohttp.InvalidURL, lambda _, host: f"{host}: it is no URL: see gateway.urls"),
+    (aiohttp.InvalidURL, lambda _, host: f"{host} is no HOST:PORT with a port of 1 to 65535: see gateway.urls"),
     (aiohttp.ClientConnectorDNSError, _no_address),
     (
         aiohttp.ClientHttpProxyError,

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 Url = Annotated[str, Field(pattern=r"^wss://[^/\s]+(/[^\s]*)?$", max_length=2048)]
 
@@ -34,3 +34,11 @@ class GatewaySettings(BaseModel):
         le=3600,
         description="Seconds between two attempts, at most; half a second at first.",
     )
+
+    @field_validator("urls")
+    @classmethod
+    def _each_once(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
+        """Two connections to one gateway would end each other in turn."""
+        if twice := next((url for at, url in enumerate(urls) if url in urls[:at]), ""):
+            raise ValueError(f"{twice} is listed twice: name each gateway once")
+        return urls

@@ -19,7 +19,7 @@ from cryptography import x509
 from dispatcher.cli.joining import objects, opt_in
 from dispatcher.cli.joining.entry import entry_of, flow, with_entry
 from dispatcher.cli.joining.gateway_secret import bring, left_to_do
-from dispatcher.cli.joining.target import Place, Target, reached
+from dispatcher.cli.joining.target import Place, Target, access_to, reached
 from dispatcher.cli.operate.executor_words import own_key
 from dispatcher.cli.operate.identity import called
 from dispatcher.cli.operate.members import MemberError
@@ -33,6 +33,10 @@ Object = dict[str, Any]
 PORT = 7443
 URL_FILE = "gateway.url"  # beside the certificates: what agents dial, a URL a line
 _URL = re.compile(r"(?:wss://)?(\[[0-9a-fA-F:]+\]|[A-Za-z0-9](?:[-A-Za-z0-9.]*[A-Za-z0-9])?)(?::([0-9]{1,5}))?/?")
+_ELSEWHERE = (
+    "left out, as an agent signs with a key already, which the chart's own Secret has; if it was in this Secret, put "
+    "your copy back and join again, else the agent that comes next is refused"
+)
 _OURS = "# Written by `global-dispatcher join`, and again by the next one: put what is yours into another file.\n"
 
 
@@ -80,6 +84,8 @@ def join(wish: Joining) -> int:
     name = wish.name
     for file in (wish.values_out, wish.secrets_out):
         _check_ours(file)
+    if wish.dispatcher is not None:
+        access_to(wish.dispatcher)
     told = asyncio.run(_join(wish, name))
     if wish.output is Output.TABLE:
         sys.stdout.write(_text(wish, name, told))
@@ -172,7 +178,10 @@ def _host_and_port(wanted: str) -> tuple[str, str]:
     found = _URL.fullmatch(wanted)
     if found is None:
         raise CommandError(f"--gateway {wanted!r} is no host: write HOST, HOST:PORT or wss://HOST:PORT", ExitCode.USAGE)
-    return found[1], found[2] or str(PORT)
+    port = found[2] or str(PORT)
+    if not 1 <= int(port) <= 65535:
+        raise CommandError(f"--gateway {wanted!r}: {port} is no port: 1 to 65535", ExitCode.USAGE)
+    return found[1], port
 
 
 def _hosts(file: Path) -> list[str]:
@@ -197,7 +206,9 @@ async def _secrets(
     ]
     here = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": objects.KEY_SECRET, "namespace": wish.namespace}}
     key = await target.found(here)
-    elsewhere = key is None and await _signs(target)
+    if key is not None and (problem := objects.key_problem(key)):
+        raise CommandError(f"{target.where}: Secret {wish.namespace}/{objects.KEY_SECRET}: {problem}")
+    elsewhere = key is None and await _signs(target, wish.namespace)
     if wish.secrets_out is None:
         space = objects.namespace(wish.namespace)
         if await target.found(space) is None:
@@ -221,14 +232,17 @@ async def _secrets(
     return not elsewhere, webhook
 
 
-async def _signs(target: Target) -> bool:
+async def _signs(target: Target, namespace: str) -> bool:
     """Whether an agent has served the cluster before: then its key is in another Secret, and another is refused."""
     try:
-        return bool(await own_key(target.member))
+        signs = bool(await own_key(target.member))
     except MemberError as error:
         if error.status == 404:
             return False
         raise CommandError(f"{target.where}: Lease kube-node-lease/global-dispatcher-agent.state: {error}") from None
+    if signs:
+        target.steps.append(f"Secret {namespace}/{objects.KEY_SECRET}: {_ELSEWHERE}")
+    return signs
 
 
 def _written(wish: Joining, name: str) -> Object | None:
@@ -236,12 +250,17 @@ def _written(wish: Joining, name: str) -> Object | None:
     CommandError for those of another cluster, whose key would be shared, or lost.
     """
     file = wish.secrets_out
-    written = list(yaml.safe_load_all(file.read_text())) if file is not None and file.exists() else []
-    for one in written:
-        if "tls.crt" in one["data"] and not _names(b64decode(one["data"]["tls.crt"])) <= {wish.name}:
-            raise CommandError(f"{file} has the keys of another cluster: name another file", ExitCode.USAGE)
-    wanted = (name, wish.namespace)
-    return next((one for one in written if (one["metadata"]["name"], one["metadata"]["namespace"]) == wanted), None)
+    try:
+        written = list(yaml.safe_load_all(file.read_text())) if file is not None and file.exists() else []
+        certificates = [b64decode(one["data"]["tls.crt"]) for one in written if "tls.crt" in one["data"]]
+        found = {(one["metadata"]["name"], one["metadata"]["namespace"]): one for one in written}
+        clusters = {of for one in certificates for of in _names(one)}
+    except (yaml.YAMLError, TypeError, KeyError, ValueError, x509.ExtensionNotFound):
+        text = f"{file} is not as `join` has written it, and the cluster's key may be in it: put the file back"
+        raise CommandError(text) from None
+    if not clusters <= {wish.name}:
+        raise CommandError(f"{file} has the keys of another cluster: name another file", ExitCode.USAGE)
+    return found.get((name, wish.namespace))
 
 
 def _names(certificate: bytes) -> set[str]:

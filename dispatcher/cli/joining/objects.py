@@ -1,13 +1,14 @@
 """What a cluster is given: Secrets, the values of its agent's chart, and the command that installs that."""
 
 import shlex
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 from dispatcher.service.gateway.authority import serving_files
 
@@ -40,6 +41,18 @@ def key_secret(where: str) -> Object:
     """A new private key, with which the cluster signs what it gives away and what it runs for others."""
     key = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return secret(where, KEY_SECRET, {KEY_FILE: key})
+
+
+def key_problem(found: Object) -> str:
+    """Why an agent cannot sign with the key in a Secret, and what to do; '' if it can. Nothing of the key is told."""
+    try:
+        key = load_pem_private_key(b64decode((found.get("data") or {})[KEY_FILE]), password=None)
+    except (KeyError, ValueError, TypeError, UnsupportedAlgorithm) as error:
+        problem = f"has no {KEY_FILE}" if isinstance(error, KeyError) else f"{KEY_FILE} is no private key in PEM"
+    else:
+        problem = "" if isinstance(key, Ed25519PrivateKey) else f"{KEY_FILE} is no Ed25519 key"
+    fix = "put your copy of the key there; if no agent has served the cluster yet, delete the Secret and join again"
+    return f"{problem}: {fix}" if problem else ""
 
 
 def webhook_secret(where: str) -> Object:

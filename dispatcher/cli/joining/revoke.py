@@ -7,9 +7,9 @@ from pathlib import Path
 
 from dispatcher.cli.joining.gateway_secret import bring, left_to_do
 from dispatcher.cli.joining.join import working_folder
-from dispatcher.cli.joining.target import Place
+from dispatcher.cli.joining.target import Place, access_to
 from dispatcher.cli.output import Output, print_value
-from dispatcher.service.errors import ExitCode
+from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.gateway.authority import Revoked
 from dispatcher.service.gateway.authority import revoke as take_back
 
@@ -28,11 +28,13 @@ class Revoking:
 
 def revoke(wish: Revoking) -> int:
     """Carry it out; the exit code. CommandError for what cannot be done; repeating it is safe."""
+    if wish.dispatcher is not None:
+        access_to(wish.dispatcher)
     with working_folder(wish.folder, dry_run=wish.dry_run) as folder:
         found = take_back(folder, wish.cluster)
         lines = _lines(wish, found)
         if wish.dispatcher is not None:
-            lines += asyncio.run(bring(folder, wish.dispatcher, wish.namespace, dry_run=wish.dry_run))
+            lines += _brought(wish, wish.dispatcher, folder, lines)
     to_do = [] if wish.dispatcher is not None else left_to_do(wish.folder, wish.namespace)
     to_do.append(f"A later `join` of {wish.cluster} makes a certificate that is good: stop a timer that does it.")
     if wish.output is Output.TABLE:
@@ -41,6 +43,18 @@ def revoke(wish: Revoking) -> int:
         serials = {"revoked": [f"{one:x}" for one in found.now], "before": [f"{one:x}" for one in found.before]}
         print_value({"cluster": wish.cluster, **serials, "steps": lines, "next": to_do}, wish.output)
     return int(ExitCode.OK)
+
+
+def _brought(wish: Revoking, place: Place, folder: Path, lines: list[str]) -> list[str]:
+    """What was done in the dispatcher's cluster. CommandError tells what is done already, and what is not."""
+    try:
+        return asyncio.run(bring(folder, place, wish.namespace, dry_run=wish.dry_run))
+    except CommandError as error:
+        if wish.dry_run:
+            raise
+        sys.stderr.write("".join(f"{line}\n" for line in lines))
+        text = f"{error}; the gateway does not know yet of what is revoked in the folder: run this again"
+        raise CommandError(text, error.code) from None
 
 
 def _lines(wish: Revoking, found: Revoked) -> list[str]:

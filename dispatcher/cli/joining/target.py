@@ -32,10 +32,14 @@ _OF_THE_SERVER = ("managedFields", "resourceVersion", "generation")
 
 @dataclass(frozen=True)
 class Place:
-    """A kubeconfig context; an empty kubeconfig is kubectl's choice, an empty context the current one."""
+    """A kubeconfig context; an empty kubeconfig is kubectl's choice, an empty context the current one.
+
+    `option`: the one that names the context.
+    """
 
     context: str
     kubeconfig: str = ""
+    option: str = "context"
 
 
 @dataclass
@@ -146,7 +150,8 @@ def access_to(place: Place) -> Access:
     try:
         check_context(kubeconfig, place.context)
     except AccessError as error:
-        raise CommandError(f"--{error.key}: {error}", ExitCode.USAGE) from None
+        option = place.option if error.key == "context" else error.key
+        raise CommandError(f"--{option}: {error}", ExitCode.USAGE) from None
     return Access(kubeconfig, place.context)
 
 

@@ -33,7 +33,12 @@ log = structlog.get_logger("gateway")
 _PATHS = (f"{PATH}{{cluster}}", f"{PATH}{{cluster}}/{{role:{'|'.join(ROLES)}}}")
 _REFRESH_S = 5.0
 _CLOSE_S = 2.0
-_NEVER = "its agent has never connected to this gateway"
+# Whose certificate a handshake failed with nobody knows, so that its reason stands in the log alone.
+_NEVER = (
+    "its agent has never connected to this gateway: the agent's log says why, or the gateway's, as `a TLS handshake "
+    "failed`"
+)
+_EXPIRED = "the certificate of its agent has expired by the gateway's clock: `global-dispatcher join` its cluster again"
 
 
 class Gateway:
@@ -130,9 +135,7 @@ class Gateway:
             protocols=[SUBPROTOCOL] if SUBPROTOCOL in request.headers.get("Sec-WebSocket-Protocol", "") else (),
         )
         await socket.prepare(request)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(remaining_s(certificate)):
-                await self._serve(offered, socket)
+        await self._serve(offered, socket, remaining_s(certificate))
         await _closed(socket, WSCloseCode.OK)
         return socket
 
@@ -153,7 +156,7 @@ class Gateway:
             return web.Response(status=HTTPStatus.NOT_FOUND, text=f"{offered.cluster!r} is not configured\n")
         return None
 
-    async def _serve(self, offered: Named, socket: web.WebSocketResponse) -> None:
+    async def _serve(self, offered: Named, socket: web.WebSocketResponse, lasts_s: float) -> None:
         served, find, route = _served(offered), self.relay_line, self.route
         if Named(offered.cluster, EXECUTOR) not in served:
             find, route = _relays_nothing, None
@@ -162,15 +165,16 @@ class Gateway:
         earlier = {held[1] for one in served if (held := self._lines.get(one)) is not None}
         self._lines |= dict.fromkeys(served, (line, socket))
         self.on_change()
-        why = "its agent has closed the connection"
+        why, lasting = "its agent has closed the connection", asyncio.timeout(lasts_s)
         try:
             for replaced in earlier - {held[1] for held in self._lines.values()}:
                 log.warning("another agent of a cluster has connected, the earlier connection ends", agent=str(offered))
                 await _closed(replaced, REPLACED)
             log.info("agent connected", cluster=offered.cluster, agent=str(offered))
-            await line.run()
+            async with lasting:
+                await line.run()
         except (ProtocolError, OSError) as error:
-            why = f"the connection of its agent ended: {error}"
+            why = _EXPIRED if lasting.expired() else f"the connection of its agent ended: {error}"
         finally:
             left = [one for one in served if self._lines.get(one, (None,))[0] is line]
             for one in left:

@@ -175,6 +175,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and .tlsSecret (not .certManager.enabled) (not .caBundle) -}}
 {{- fail "admissionPolicy.webhook.caBundle: say whom the API server trusts for the certificate in tlsSecret (PEM in base64), or leave tlsSecret empty" -}}
 {{- end -}}
+{{- if and .caBundle .certManager.enabled -}}
+{{- fail "admissionPolicy.webhook.caBundle: is given, and certManager.enabled, which has cert-manager say whom to trust; leave one of them out" -}}
+{{- end -}}
+{{- if and .caBundle (not .tlsSecret) -}}
+{{- fail "admissionPolicy.webhook.tlsSecret: name the Secret (tls.crt, tls.key) whose certificate caBundle is for, or leave caBundle empty: the chart makes both then" -}}
+{{- end -}}
+{{- if and .caBundle (not (contains "BEGIN CERTIFICATE" (b64dec .caBundle))) -}}
+{{- fail "admissionPolicy.webhook.caBundle: is no PEM certificate in base64: give what `base64 -w0 ca.crt` prints" -}}
+{{- end -}}
 {{- end -}}
 {{- include "agent.checkPorts" . -}}
 {{- end -}}

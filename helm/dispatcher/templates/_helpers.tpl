@@ -125,6 +125,13 @@ seccompProfile: {type: RuntimeDefault}
 {{- if not .Values.config.clusters -}}
 {{- fail "config.clusters: name the member clusters, for example --set 'config.clusters[0].name=east'" -}}
 {{- end -}}
+{{- $seen := list -}}
+{{- range $at, $one := .Values.config.clusters -}}
+{{- if has $one.name $seen -}}
+{{- fail (printf "config.clusters[%d].name: %s is listed before: give each cluster a name of its own" $at $one.name) -}}
+{{- end -}}
+{{- $seen = append $seen $one.name -}}
+{{- end -}}
 {{- if gt (int .Values.replicas) 1 -}}
 {{- $election := .Values.config.leader_election | default dict -}}
 {{- if include "dispatcher.agentsOnRay" . -}}

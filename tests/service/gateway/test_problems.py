@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from structlog.testing import capture_logs
 
 from dispatcher.service.gateway.authority import ensure, read_authority, revoke
+from dispatcher.service.gateway.certificates import Named
 from dispatcher.service.gateway.gateway import Gateway
 from tests.service.fakes import FakeAgent
 from tests.service.gateway.test_gateway import Site, connected, dialling, eventually, problem_of, section
@@ -113,6 +114,46 @@ async def test_an_agent_goes_on_trying_with_a_certificate_that_it_cannot_read_it
     file.write_text(ssl.DER_cert_to_PEM_cert(odd))
     async with listening(folder) as site, dialling(site.settings("east"), "east", FakeAgent("east")) as dialler:
         assert "the dispatcher's log has the reason" in await problem_of(dialler, "may not accept our certificate")
+
+
+async def test_a_cluster_whose_agents_certificate_ends_while_it_is_connected_is_told_of_with_that_reason(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dispatcher.service.gateway.gateway.remaining_s", lambda _: 0.2)
+    async with listening(folder) as site, dialling(site.settings("east"), "east", FakeAgent("east")):
+        east = Named("east", "observer")
+        await eventually(lambda: "certificate of its agent has expired" in str(site.gateway.lines()[east]))
+        assert "`global-dispatcher join`" in str(site.gateway.lines()[east])
+
+
+async def test_a_cluster_whose_agent_cannot_come_in_leads_to_the_logs_that_say_why(folder: Path, lines: Lines) -> None:
+    _expired(folder)
+    async with listening(folder) as site, dialling(site.settings("east"), "east", FakeAgent("east")):
+        await eventually(lambda: any(one["event"] == "a TLS handshake failed" for one in lines))
+        assert "or the gateway's, as `a TLS handshake failed`" in str(site.gateway.lines()[Named("east", "observer")])
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"urls": ["wss://localhost:99999"]}, "no HOST:PORT with a port of 1 to 65535: see gateway.urls"),
+        ({"urls": ["wss://localhost:port"]}, "no HOST:PORT with a port of 1 to 65535: see gateway.urls"),
+        ({"proxy": "http://me:word@localhost:99999"}, "gateway.proxy is no http://USER:SECRET@HOST:PORT"),
+        ({"proxy": "http://"}, "gateway.proxy names no host: write http://HOST:PORT"),
+    ],
+)
+async def test_an_address_that_is_none_is_told_with_its_key_and_no_password(
+    folder: Path, given: Mapping[str, Any], words: str
+) -> None:
+    settings = Site(Gateway(section(folder), ["east"]), folder).settings("east", **given)
+    async with dialling(settings, "east", FakeAgent("east")) as dialler:
+        assert "word" not in await problem_of(dialler, words)
+
+
+def test_a_gateway_that_is_listed_twice_is_refused(folder: Path) -> None:
+    site = Site(Gateway(section(folder), ["east"]), folder)
+    with pytest.raises(ValueError, match="wss://gw:7443 is listed twice: name each gateway once"):
+        site.settings("east", urls=["wss://gw:7443", "wss://gw:7443"])
 
 
 async def test_an_agent_whose_files_are_good_is_led_to_the_dispatchers_log(folder: Path, tmp_path: Path) -> None:
