@@ -311,34 +311,24 @@ async def test_a_proxy_that_speaks_no_http_writes_no_lines_of_its_own(folder: Pa
     assert (said.isprintable(), len(said) <= 500) == (True, True)
 
 
-async def test_what_speaks_no_tls_is_told_once_however_often_it_is_tried(folder: Path, lines: Lines) -> None:
-    tries: list[bytes] = []
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        tries.append(await reader.read(2**16))
-        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-        writer.close()
-
-    async with listening(folder) as site, await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        settings = site.settings("east", urls=[f"wss://localhost:{server.sockets[0].getsockname()[1]}"])
-        async with dialling(settings, "east", FakeAgent("east")) as dialler:
-            await problem_of(dialler, "speaks no TLS")
-            await eventually(lambda: len(tries) == 3)
-    assert len([one for one in lines if one["event"] == "not connected"]) == 1
-
-
-async def test_a_load_balancer_that_leads_nowhere_is_told_once_however_often_it_is_tried(
-    folder: Path, lines: Lines
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [(b"HTTP/1.1 400 Bad Request\r\n\r\n", "speaks no TLS"), (b"", "during the TLS handshake")],
+    ids=["what speaks no TLS", "a load balancer that leads nowhere"],
+)
+async def test_what_does_no_tls_handshake_is_told_once_however_often_it_is_tried(
+    folder: Path, lines: Lines, answer: bytes, words: str
 ) -> None:
     tries: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         tries.append(await reader.read(2**16))
+        writer.write(answer)
         writer.close()
 
     async with listening(folder) as site, await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         settings = site.settings("east", urls=[f"wss://localhost:{server.sockets[0].getsockname()[1]}"])
         async with dialling(settings, "east", FakeAgent("east")) as dialler:
-            await problem_of(dialler, "during the TLS handshake")
+            await problem_of(dialler, words)
             await eventually(lambda: len(tries) == 3)
     assert len([one for one in lines if one["event"] == "not connected"]) == 1
