@@ -61,6 +61,9 @@ async def test_without_the_right_403_and_the_answer_is_kept_for_a_while(fleet: W
         status, text = await told(fleet, fleet.trust())
         assert (status, "nodes/proxy" in text) == (403, True)
     (review,) = fleet.home.api.reviews
+    fleet.now += 2.1
+    await told(fleet, fleet.trust())
+    assert len(fleet.home.api.reviews) == 2, "a refusal is soon asked about anew"
     about = {"verb": "create", "version": "v1", "resource": "nodes", "subresource": "proxy"}
     assert review["resourceAttributes"] == {**about, "name": "global-dispatcher-west"}
     assert (review["user"], "system:authenticated" in review["groups"]) == (CALLER, True)

@@ -236,6 +236,9 @@ async def test_one_token_review_and_one_of_its_rights_serve_all_proxy_nodes(flee
     for name in ("west", "north", "west"):
         assert (await told(fleet, f"/metrics/resource/global-dispatcher-{name}"))[0] == 200
     assert (fleet.home.api.token_reviews, len(fleet.home.api.reviews)) == (1, 1)
+    fleet.now += 10.1
+    assert (await told(fleet, "/metrics/resource/global-dispatcher-west"))[0] == 200
+    assert (fleet.home.api.token_reviews, len(fleet.home.api.reviews)) == (2, 2)
 
 
 async def test_a_client_certificate_does_as_well_as_a_token(fleet: World) -> None:

@@ -104,7 +104,7 @@ class Member:
 
 @dataclass
 class World:
-    """All of it. `port` is the kubelet endpoint's, in east."""
+    """All of it. `port` is the kubelet endpoint's, in east; `now`: the clock of what it remembers of callers."""
 
     folder: Path
     members: dict[str, Member]
@@ -112,6 +112,7 @@ class World:
     authority: trustme.CA
     diallers: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     endpoint: Endpoint | None = None
+    now: float = 0.0
 
     @property
     def home(self) -> Member:
@@ -239,9 +240,9 @@ async def _connect(made: World, member: Member, stack: AsyncExitStack) -> None:
     made.diallers[member.name] = _task(dialler.run(), stack)
     if member.name == HOME:
         settings = RelaySettings(address="127.0.0.1", host="127.0.0.1", port=0)
-        callers = Callers(client, settings)
+        callers = Callers(client, settings, lambda: made.now)
         near = NearEnd(member.local, dialler.open_streams, callers.check, lambda: "")
-        metrics = ProxyMetrics(member.local, near.read, callers.may, Tokens(client), lambda: "")
+        metrics = ProxyMetrics(member.local, near.read, callers.may, Tokens(client, lambda: made.now), lambda: "")
         made.endpoint = Endpoint(settings, callers.authorities, near.serve)
         near.serve_metrics, metrics.admitted = metrics.serve, made.endpoint.admitted
         listening = asyncio.Event()

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,8 +46,10 @@ class _Review(msgspec.Struct):
 class Callers:
     """Judges callers by the API server of this cluster."""
 
-    def __init__(self, client: KubeClient, settings: RelaySettings) -> None:
-        self._client, self._settings = client, settings
+    def __init__(
+        self, client: KubeClient, settings: RelaySettings, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._client, self._settings, self._clock = client, settings, clock
         self._answers: OrderedDict[tuple[Caller, str, str, str], tuple[bool, float]] = OrderedDict()
 
     async def authorities(self) -> str:
@@ -73,7 +75,7 @@ class Callers:
     async def may(self, caller: Caller, verb: str, subresource: str, node: str) -> bool:
         """Whether the caller has a right on a subresource of a node, '' of all nodes. Refusal: nobody can say."""
         known = self._answers.get((caller, verb, subresource, node))
-        if known is not None and time.monotonic() < known[1]:
+        if known is not None and self._clock() < known[1]:
             return known[0]
         about = {"verb": verb, "version": "v1", "resource": "nodes", "subresource": subresource, "name": node}
         spec: dict[str, Any] = {"user": caller.name, "groups": caller.groups, "resourceAttributes": about}
@@ -84,7 +86,7 @@ class Callers:
         if not response.ok:
             raise Refusal(500, f"whether the caller may ask cannot be reviewed: {error_text(response)}")
         may = msgspec.json.decode(response.body, type=_Review).status.allowed
-        self._answers[caller, verb, subresource, node] = may, time.monotonic() + (_GOOD_S if may else _BAD_S)
+        self._answers[caller, verb, subresource, node] = may, self._clock() + (_GOOD_S if may else _BAD_S)
         while len(self._answers) > _MOST:
             self._answers.popitem(last=False)
         return may

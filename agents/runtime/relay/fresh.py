@@ -19,13 +19,13 @@ class _Asked(Generic[Answer]):
 class Fresh(Generic[Answer]):
     """By key. What fails fails for all that have waited, and for those that ask within `failed_s`."""
 
-    def __init__(self, good_s: float, failed_s: float = 0.0) -> None:
-        self._good_s, self._failed_s = good_s, failed_s
+    def __init__(self, good_s: float, failed_s: float = 0.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._good_s, self._failed_s, self._clock = good_s, failed_s, clock
         self._asked: dict[str, _Asked[Answer]] = {}
 
     async def get(self, key: str, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         """The answer, or what `ask` raises. Who gives up waiting takes it from nobody else."""
-        now = time.monotonic()
+        now = self._clock()
         self._asked = {one: known for one, known in self._asked.items() if now < known.until}
         if key not in self._asked:
             task = asyncio.create_task(_awaited(ask), name="an answer that several wait for")
@@ -38,7 +38,7 @@ class Fresh(Generic[Answer]):
             known.until = -math.inf
             return
         failed = done.exception() is not None  # asked for, or asyncio logs it
-        known.until = time.monotonic() + (self._failed_s if failed else self._good_s)
+        known.until = self._clock() + (self._failed_s if failed else self._good_s)
 
 
 async def _awaited(ask: Callable[[], Awaitable[Answer]]) -> Answer:

@@ -1,6 +1,8 @@
 """Whose bearer token it is, by a TokenReview of this cluster's API server, as kubelets ask it."""
 
 import hashlib
+import time
+from collections.abc import Callable
 
 import msgspec
 
@@ -35,9 +37,9 @@ class _Review(msgspec.Struct):
 class Tokens:
     """Remembers for some seconds what it was told of a token, by its digest."""
 
-    def __init__(self, client: KubeClient) -> None:
+    def __init__(self, client: KubeClient, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
-        self._users = Fresh[Caller | None](_GOOD_S)
+        self._users = Fresh[Caller | None](_GOOD_S, clock=clock)
 
     async def caller(self, authorization: str) -> Caller:
         """The user behind a header. Refusal: it names nobody, or nobody can say."""
