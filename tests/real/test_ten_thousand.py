@@ -1,6 +1,6 @@
 """10,000 pods of three planes run, each once; the audit logs prove one bind a pod, by the roles' rights alone.
 
-GLOBAL_DISPATCHER_TEST_REPLICAS says how many of each of the 20 Deployments: 500, and in CI, which has an hour, 200.
+GLOBAL_DISPATCHER_TEST_REPLICAS says how many of each of the 20 Deployments: 500, and in CI, which has an hour, 150.
 """
 
 import os
