@@ -6,6 +6,7 @@ python -m tests.system.next_version run --config ...       # as global-dispatche
 A Ray node is of the next version by what `node_environment` gives it.
 """
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,16 @@ from tests.model.wire.schema import longer
 
 VERSION = "99.0.0"
 SETTING = "of_the_next_version"
-# Only in workers, in which actors are: Ray starts other processes by the dozen.
-_SITE = """
+PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}.99"  # of its image
+# In workers, in which actors are, and in `ray start`: Ray starts other processes by the dozen.
+_SITE = f"""
 import sys
 if any("default_worker" in word for word in sys.orig_argv):
     from tests.system.next_version import play
     play()
+elif "start" in sys.orig_argv:
+    import ray._private.utils
+    ray._private.utils.compute_version_info = lambda: (ray.__version__, {PYTHON!r})
 """
 
 
@@ -65,7 +70,9 @@ def _with_more(settings: bytes) -> bytes:
 
 
 def node_environment(folder: Path) -> dict[str, str]:
-    """Of a Ray node whose actors are of the next version; `folder` is for a file that Python runs as it starts."""
+    """Of a Ray node whose actors are of the next version, beside a later patch of Python. `folder` is for a file that
+    Python runs as it starts.
+    """
     (folder / "sitecustomize.py").write_text(_SITE)
     return {"PYTHONPATH": f"{folder}:{Path(__file__).parents[2]}"}
 

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -32,6 +33,7 @@ NODE_PORTS = (
     "runtime_env_agent",
     "metrics_export",
 )
+DOCKERFILE = Path(__file__).parents[2] / "Dockerfile"
 _KEPT: list[Port] = []
 # The ports of each node's workers: below those of `free_ports`, each run in an order of its own.
 _WORKERS = itertools.cycle(random.sample(range(10_000, 19_950, 50), 199))
@@ -44,7 +46,7 @@ def environment(**more: str) -> dict[str, str]:
         "HOME": "/nonexistent",
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": TOKEN,
-        "RAY_USAGE_STATS_ENABLED": "0",
+        **dict(re.findall(r"\b(RAY_\w+)=(\w+)", DOCKERFILE.read_text())),
         "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }

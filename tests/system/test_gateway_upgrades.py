@@ -25,16 +25,16 @@ NODE_IP = "127.0.0.4"
 EVERY_S = 0.4  # between two pods
 VERSIONS = {THIS: version(), NEXT: next_version.VERSION}
 GATEWAYS, DISPATCHER, AGENTS = ("gateways",), ("dispatcher",), CLUSTERS
-# The first three go to the next version, gateways first; the others go back. After each another mixture runs.
+# To the next version, and back. After each another mixture runs; a dispatcher starts beside older and newer actors.
 STEPS = (
-    (GATEWAYS, NEXT),
     (AGENTS, NEXT),
     (DISPATCHER, NEXT),
     (AGENTS, THIS),
-    (GATEWAYS, THIS),
+    (GATEWAYS, NEXT),
     (AGENTS, NEXT),
     (DISPATCHER, THIS),
     (AGENTS, THIS),
+    (GATEWAYS, THIS),
 )
 PASSED_OVER = "settings that this version does not know are passed over"
 
