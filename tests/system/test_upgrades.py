@@ -5,7 +5,7 @@ There is no second version to run, so the next one is this one with a field more
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -41,10 +41,12 @@ class Site:
             told = settings(fleet, name, certificates, dispatcher.gateway_port)
             self.running[name] = stack.enter_context(JoinedAgent(folder / name, told))
 
-    def replace(self, name: str, module: str) -> None:
-        """End a process, and start it with the same settings as another version."""
-        self._end(name)
-        self._start(name, module)
+    def replace(self, names: Sequence[str], module: str) -> None:
+        """End processes, and start them with the same settings as another version."""
+        for name in names:
+            self._end(name)
+        for name in names:
+            self._start(name, module)
 
     def _end(self, name: str) -> None:
         old = self.running[name]
@@ -94,8 +96,7 @@ def test_each_pod_runs_once_whoever_is_upgraded_or_goes_back_first(tmp_path: Pat
         feeder = ClusterApi(fleet.kubeconfig, HOME)
         with Load(feeder, lambda number: pod(f"load-{number}", (HOME, AWAY)[number % 2])) as load:
             for what, names, module in STEPS:
-                for name in names:
-                    site.replace(name, module)
+                site.replace(names, module)
                 eventually(site.well, 60, site.tails)
                 made = load.made
                 eventually(lambda: len(running_places(apis, HOME)) > made, 60, lambda: f"{what}\n{site.tails()}")  # noqa: B023
