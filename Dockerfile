@@ -30,11 +30,13 @@ LABEL org.opencontainers.image.title="Global Dispatcher" \
 RUN groupadd --gid 10001 dispatcher \
  && useradd --uid 10001 --gid 10001 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin dispatcher
 COPY --from=build /opt/global-dispatcher /opt/global-dispatcher
+# Images are replaced one after the other, and a later one may have a later patch of Python, which Ray else refuses.
 ENV PATH=/opt/global-dispatcher/bin:$PATH \
     HOME=/tmp \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
-    RAY_USAGE_STATS_ENABLED=0
+    RAY_USAGE_STATS_ENABLED=0 \
+    RAY_DEFAULT_PYTHON_VERSION_MATCH_LEVEL=minor
 WORKDIR /tmp
 USER 10001:10001
 ENTRYPOINT ["global-dispatcher"]

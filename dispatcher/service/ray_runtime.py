@@ -66,8 +66,8 @@ class RayRuntime:
             runtime.stop()
             if isinstance(error, CommandError) or not isinstance(error, Exception):
                 raise
-            first = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-            raise CommandError(f"Ray cannot start: {first[:300]}") from None
+            said = " ".join(str(error).split()) or repr(error)  # of two versions, each stands in a line of its own
+            raise CommandError(f"Ray cannot start: {said[:300]}") from None
         return runtime
 
     def _init(self, clusters: Sequence[str], options: RayOptions) -> None:

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -32,6 +33,7 @@ NODE_PORTS = (
     "runtime_env_agent",
     "metrics_export",
 )
+DOCKERFILE = Path(__file__).parents[2] / "Dockerfile"
 _KEPT: list[Port] = []
 # The ports of each node's workers: below those of `free_ports`, each run in an order of its own.
 _WORKERS = itertools.cycle(random.sample(range(10_000, 19_950, 50), 199))
@@ -44,7 +46,7 @@ def environment(**more: str) -> dict[str, str]:
         "HOME": "/nonexistent",
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": TOKEN,
-        "RAY_USAGE_STATS_ENABLED": "0",
+        **dict(re.findall(r"\b(RAY_\w+)=(\w+)", DOCKERFILE.read_text())),
         "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
@@ -130,17 +132,31 @@ class Head(Process):
         env: Mapping[str, str] | None = None,
     ) -> None:
         self.address = f"{HEAD_IP}:{port}"
-        ports = {f"{name.replace('_', '-')}-port": number for name, number in node_ports().items()}
-        options = {"node-ip-address": HEAD_IP, "port": port, "num-cpus": 0, "include-dashboard": "false", **ports}
-        options |= {"object-store-memory": 80_000_000, "temp-dir": str(ray_folder)}
-        options |= {"resources": json.dumps(resources)} if resources else {}
-        words = [f"--{key}={value}" for key, value in options.items()]
-        super().__init__(["ray", "start", "--head", "--block", *words], folder / "head.log", env or environment())
+        words = ["--head", f"--port={port}", "--include-dashboard=false", *_words(HEAD_IP, ray_folder, resources)]
+        super().__init__(["ray", "start", *words], folder / "head.log", env or environment())
 
     def wait_ready(self) -> None:
         """Until it has started."""
         eventually(lambda: "block forever" in self.tail() or self.code is not None, 60, self.tail)
         assert self.code is None, self.tail()
+
+
+class Node(Process):
+    """`ray start` of a node at `ip` that joins the head at `address` and offers `resources`."""
+
+    def __init__(
+        self, log: Path, ray_folder: Path, address: str, ip: str, resources: Mapping[str, int], env: Mapping[str, str]
+    ) -> None:
+        super().__init__(["ray", "start", f"--address={address}", *_words(ip, ray_folder, resources)], log, env)
+
+
+def _words(ip: str, ray_folder: Path, resources: Mapping[str, int] | None) -> list[str]:
+    """What `ray start` is told of any node."""
+    ports = {f"{name.replace('_', '-')}-port": number for name, number in node_ports().items()}
+    options = {"node-ip-address": ip, "num-cpus": 0, **ports}
+    options |= {"object-store-memory": 80_000_000, "temp-dir": str(ray_folder)}
+    options |= {"resources": json.dumps(resources)} if resources else {}
+    return ["--block", *(f"--{key}={value}" for key, value in options.items())]
 
 
 class JoinedAgent(Process):

@@ -5,8 +5,10 @@ There is no second version to run, so the next one is this one with a field more
 """
 
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -25,10 +27,13 @@ THIS, NEXT = "dispatcher.cli.main", "tests.system.next_version"
 class Site:
     """A dispatcher and the agents of two clusters, each of a version that may change."""
 
-    def __init__(self, folder: Path, fleet: EmbeddedFleet, stack: ExitStack) -> None:
+    def __init__(
+        self, folder: Path, fleet: EmbeddedFleet, stack: ExitStack, more: Mapping[str, Any] | None = None
+    ) -> None:
+        """`more`: sections of the dispatcher's configuration."""
         self._folder, self._stack, certificates = folder, stack, folder / "certificates"
         ensure(certificates, ["127.0.0.1"], CLUSTERS)
-        dispatcher = stack.enter_context(Dispatcher(folder, certificates))
+        dispatcher = stack.enter_context(Dispatcher(folder, certificates, more=more))
         self._port = dispatcher.port
         self.running: dict[str, Process] = {"dispatcher": dispatcher}
         for name in CLUSTERS:
@@ -36,10 +41,18 @@ class Site:
             told = settings(fleet, name, certificates, dispatcher.gateway_port)
             self.running[name] = stack.enter_context(JoinedAgent(folder / name, told))
 
-    def replace(self, name: str, module: str) -> None:
-        """End a process, and start it with the same settings as another version."""
+    def replace(self, names: Sequence[str], module: str) -> None:
+        """End processes, and start them with the same settings as another version."""
+        for name in names:
+            self._end(name)
+        for name in names:
+            self._start(name, module)
+
+    def _end(self, name: str) -> None:
         old = self.running[name]
         assert old.terminate() == 0, old.tail()
+
+    def _start(self, name: str, module: str) -> None:
         folder = self._folder if name == "dispatcher" else self._folder / name
         file = folder / ("dispatcher.yaml" if name == "dispatcher" else "agent.yaml")
         words = ["run"] if name == "dispatcher" else ["agent", "--node-ip", "127.0.0.1"]
@@ -83,17 +96,13 @@ def test_each_pod_runs_once_whoever_is_upgraded_or_goes_back_first(tmp_path: Pat
         feeder = ClusterApi(fleet.kubeconfig, HOME)
         with Load(feeder, lambda number: pod(f"load-{number}", (HOME, AWAY)[number % 2])) as load:
             for what, names, module in STEPS:
-                for name in names:
-                    site.replace(name, module)
+                site.replace(names, module)
                 eventually(site.well, 60, site.tails)
                 made = load.made
                 eventually(lambda: len(running_places(apis, HOME)) > made, 60, lambda: f"{what}\n{site.tails()}")  # noqa: B023
         places = eventually(lambda: all_run(apis, load.made), 60, site.tails)
-        assert {uid: found for uid, found in places.items() if len(found) > 1} == {}
+        once(places, apis)
         assert not site.complaints()
-        sources = {one["metadata"]["uid"] for one in apis[HOME].pods()}
-        copies = [one["metadata"] for one in apis[AWAY].pods() if DELEGATE in one["metadata"].get("labels", {})]
-        assert {one["annotations"][SOURCE_UID] for one in copies} <= sources, "a delegate is left over"
         for api in (*apis.values(), feeder):
             api.close()
 
@@ -102,3 +111,11 @@ def all_run(apis: dict[str, ClusterApi], total: int) -> dict[str, list[str]]:
     """Where each pod runs, once all do."""
     found = running_places(apis, HOME)
     return found if len(found) == total else {}
+
+
+def once(places: dict[str, list[str]], apis: dict[str, ClusterApi]) -> None:
+    """No pod of these runs twice, and no delegate is left of a pod that is not there."""
+    assert {uid: found for uid, found in places.items() if len(found) > 1} == {}
+    sources = {one["metadata"]["uid"] for one in apis[HOME].pods()}
+    copies = [one["metadata"] for one in apis[AWAY].pods() if DELEGATE in one["metadata"].get("labels", {})]
+    assert {one["annotations"][SOURCE_UID] for one in copies} <= sources, "a delegate is left over"

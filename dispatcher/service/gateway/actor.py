@@ -5,126 +5,57 @@ its process again, whether or not a dispatcher is there to call it. The one plac
 """
 
 import asyncio
-import hashlib
-import os
 import threading
 import time
-from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import ray
-import structlog
 from ray.exceptions import RayError
 
 from agents.runtime.event_loop import run
 from agents.runtime.limits import allow_open_files, collect_less_often
 from agents.runtime.logs import configure_logging, log_path
 from dispatcher.config.sections import GatewaySection
-from dispatcher.service.gateway.exchange import Exchange
-from dispatcher.service.gateway.gateway import Gateway
+from dispatcher.service.gateway.actor_settings import ActorSettings, actor_name, digest_of, settings_of
 from dispatcher.service.gateway.remote import SILENT_S, Actor
+from dispatcher.service.gateway.serving import Serving
 from dispatcher.service.link import AgentDied, AgentTimeout, within
 from dispatcher.service.ray_link import first_line, in_thread
 from dispatcher.service.ray_runtime import GATEWAY_RESOURCE, NAMESPACE
-from dispatcher.version import version
 
-T = TypeVar("T")
 MAX_CONCURRENCY = 64  # calls of dispatchers under way at once
-_LISTEN_AGAIN_S = 1.0
 _OPEN_S = 30.0  # to find or make an actor
 _STARTING_S = 10.0
-
-
-class ActorSettings(msgspec.Struct, frozen=True):
-    """What an actor is made with; another build or other settings mean another actor."""
-
-    build: str
-    number: int
-    section: dict[str, Any]
-    clusters: tuple[str, ...]
-    log_level: str
-
-    @property
-    def name(self) -> str:
-        """Under which it is found in NAMESPACE."""
-        return actor_name(self.number)
-
-    def encoded(self) -> bytes:
-        """As the actor is given it."""
-        return msgspec.json.encode(self)
-
-    def digest(self) -> str:
-        """Tells settings apart."""
-        return hashlib.sha256(self.encoded()).hexdigest()
-
-
-def settings_of(section: GatewaySection, clusters: tuple[str, ...], log_level: str) -> tuple[ActorSettings, ...]:
-    """Of each actor that the configuration asks for."""
-    told = section.model_dump(mode="json")
-    build = version()
-    return tuple(ActorSettings(build, number, told, clusters, log_level) for number in range(section.actors))
-
-
-def actor_name(number: int) -> str:
-    """Of the actors of a fleet, counted from 0."""
-    return f"gateway-{number}"
 
 
 class GatewayActor:
     """Holds agents' connections in a thread of its own."""
 
     def __init__(self, settings: bytes) -> None:
-        self._settings = msgspec.json.decode(settings, type=ActorSettings)
-        configure_logging(self._settings.log_level, str(log_path(self._settings.name)))
+        self._encoded = settings
+        read = msgspec.json.decode(settings, type=ActorSettings)
+        configure_logging(read.log_level, str(log_path(read.name)))
         allow_open_files()
         collect_less_often()
-        self._problem = "it has not begun to listen"
-        self._served: tuple[asyncio.AbstractEventLoop, Exchange] | None = None
-        self._others = OtherActors()
-        threading.Thread(target=lambda: run(self._serve()), name="gateway", daemon=True).start()
+        self._serving = Serving(read, OtherActors().pass_on)
+        threading.Thread(target=lambda: run(self._serving.run()), name="gateway", daemon=True).start()
 
     async def digest(self) -> str:
         """Of its settings."""
-        return self._settings.digest()
+        return digest_of(self._encoded)
 
     async def send(self, session: str, batch: bytes) -> None:
         """As of Exchange."""
-        await self._in_gateway(lambda exchange: exchange.send(session, batch))
+        await self._serving.call(lambda exchange: exchange.send(session, batch))
 
     async def collect(self, since: bytes, wait_s: float) -> bytes:
         """As of Exchange."""
-        return await self._in_gateway(lambda exchange: exchange.collect(since, wait_s))
+        return await self._serving.call(lambda exchange: exchange.collect(since, wait_s))
 
     async def relayed(self, passed: bytes) -> bool:
         """As of Peers.take, from another actor."""
-        return await self._in_gateway(lambda exchange: exchange.peers.take(passed))
-
-    async def _in_gateway(self, call: Callable[[Exchange], Coroutine[Any, Any, T]]) -> T:
-        if self._served is None:
-            raise RuntimeError(self._problem)
-        loop, exchange = self._served
-        answer: Future[T] = asyncio.run_coroutine_threadsafe(call(exchange), loop)
-        return await asyncio.wrap_future(answer)
-
-    async def _serve(self) -> None:
-        log = structlog.get_logger("gateway")
-        log.info("gateway actor begins", actor=self._settings.name, pid=os.getpid())
-        section = GatewaySection.model_validate(self._settings.section)
-        while True:
-            gateway = Gateway(section, self._settings.clusters)
-            exchange = Exchange(gateway, self._settings.name, self._others.pass_on)
-            try:
-                async with gateway.serving():
-                    self._served = (asyncio.get_running_loop(), exchange)
-                    await asyncio.Event().wait()
-            except Exception as error:  # a file that is being written, a port of a process that is just ending, a fault
-                self._served, self._problem = None, str(error)
-                log.error("the gateway actor cannot serve", actor=self._settings.name, problem=self._problem)
-            finally:
-                exchange.peers.close()
-            await asyncio.sleep(_LISTEN_AGAIN_S)
+        return await self._serving.call(lambda exchange: exchange.peers.take(passed))
 
 
 class OtherActors:
@@ -183,12 +114,12 @@ class RayActor:
 
     def _open(self) -> Any:
         """May block. At the first time an actor with other settings goes, and those beyond the configured number."""
-        actor = make_actor(self._settings)
-        if not self._checked and ray.get(actor.digest.remote(), timeout=_STARTING_S) != self._settings.digest():
+        actor, wanted = make_actor(self._settings), digest_of(self._settings.encoded())
+        if not self._checked and ray.get(actor.digest.remote(), timeout=_STARTING_S) != wanted:
             ray.kill(actor)
             _wait_until_gone(self._settings.name)
             actor = make_actor(self._settings)
-            if ray.get(actor.digest.remote(), timeout=_STARTING_S) != self._settings.digest():
+            if ray.get(actor.digest.remote(), timeout=_STARTING_S) != wanted:
                 raise ValueError(
                     f"{self._settings.name} was made by another dispatcher meanwhile: it is looked at again"
                 )

@@ -15,10 +15,12 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
+from agents.runtime.outbound.calls import Call
 from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, Telemetry
 from dispatcher.model.messages.relay import RelayAsk, RelayHead, RelayOpen, SignedAsk
 from dispatcher.model.messages.usage import Usage
 from dispatcher.model.seals import Header, Seal
+from dispatcher.service.gateway.batches import Batch, Collected, Passed, RelayWay, Since
 
 MESSAGES: tuple[type[Any], ...] = (
     Hello,
@@ -35,6 +37,12 @@ MESSAGES: tuple[type[Any], ...] = (
     Usage,
     Header,
     Seal,
+    Call,
+    Batch,
+    Collected,
+    Passed,
+    RelayWay,
+    Since,
 )
 RECORDED = Path(__file__).parent / "recorded"
 Rows = dict[str, list[str]]

@@ -1,0 +1,71 @@
+"""What a gateway actor does in its thread: it listens, again and again, and says to callers why it does not."""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import structlog
+
+from dispatcher.config.sections import GatewaySection
+from dispatcher.service.gateway.actor_settings import ActorSettings, section_of
+from dispatcher.service.gateway.exchange import Exchange
+from dispatcher.service.gateway.gateway import Gateway
+from dispatcher.service.gateway.peers import PassOn
+from dispatcher.version import version
+
+T = TypeVar("T")
+log = structlog.get_logger("gateway")
+
+LISTEN_AGAIN_S = 1.0
+
+
+class Serving:
+    """The gateway of an actor."""
+
+    def __init__(self, settings: ActorSettings, pass_on: PassOn) -> None:
+        """`pass_on` is the way to the other actors."""
+        self._settings, self._pass_on = settings, pass_on
+        self._problem = "it has not begun to listen"
+        self._served: tuple[asyncio.AbstractEventLoop, Exchange] | None = None
+        self._passed_over: tuple[str, ...] = ()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        name, made_by = self._settings.name, self._settings.build
+        log.info("gateway actor begins", actor=name, pid=os.getpid(), version=version(), made_by=made_by)
+        while True:
+            try:
+                await self._serve()
+            except Exception as error:  # a file that is being written, a port of a process that is just ending, a fault
+                self._served, self._problem = None, str(error)
+                log.error("the gateway actor cannot serve", actor=name, problem=self._problem)
+            await asyncio.sleep(LISTEN_AGAIN_S)
+
+    async def call(self, call: Callable[[Exchange], Coroutine[Any, Any, T]]) -> T:
+        """Of the exchange, from any thread's event loop. RuntimeError: it does not listen, and why."""
+        if self._served is None:
+            raise RuntimeError(self._problem)
+        loop, exchange = self._served
+        answer: Future[T] = asyncio.run_coroutine_threadsafe(call(exchange), loop)
+        return await asyncio.wrap_future(answer)
+
+    async def _serve(self) -> None:
+        section, unknown = section_of(self._settings.section, GatewaySection)
+        if unknown != self._passed_over:
+            self._passed_over = unknown
+            log.warning(
+                "settings that this version does not know are passed over: upgrade this node for them to take effect",
+                settings=[f"gateway.{key}" for key in unknown],
+                version=version(),
+                made_by=self._settings.build,
+            )
+        gateway = Gateway(section, self._settings.clusters)
+        exchange = Exchange(gateway, self._settings.name, self._pass_on)
+        try:
+            async with gateway.serving():
+                self._served = (asyncio.get_running_loop(), exchange)
+                await asyncio.Event().wait()
+        finally:
+            exchange.peers.close()
