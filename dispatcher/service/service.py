@@ -5,7 +5,6 @@ and a report is asked for anew in full. Between two slices of work the loop lets
 """
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from time import perf_counter
@@ -243,9 +242,11 @@ class Service:
     async def _wait_for_work(self) -> None:
         left = self._tick_at + self.timing.tick_s - self.clock()
         if left > 0 and not self._work.is_set():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left):  # wait_for can swallow a cancellation (fixed in Python 3.12)
-                    await self._work.wait()
+            due = asyncio.get_running_loop().call_later(left, self._work.set)
+            try:
+                await self._work.wait()
+            finally:
+                due.cancel()
 
     def _take_in(self) -> None:
         """Feed what has come in: one event, and more while that leaves decisions their part of the round."""

@@ -28,7 +28,7 @@ _Keys = list[tuple[int, ...]]
 @dataclass
 class Leading:
     """What is known without looking at all rows. `bucket` [groups]: that of rows without pods, -1 for none; `held`, the
-    other feasible rows by bucket, the best first, and `held_bucket` of each; `is_held` [n].
+    other feasible rows, ascending, and `held_bucket` of each; `is_held` [n].
     """
 
     leaders: GroupLeaders
@@ -181,17 +181,14 @@ def _by_leaders(
     held = held[eq_class.rows.first[held] == 0]
     alone = leaders.members - np.bincount(partition.group[held], minlength=partition.size)
     groups = np.flatnonzero(alone)
-    own, others = digits.alone(groups), digits.combined(held)
-    present = np.unique(np.concatenate([own, others]))
+    numbers = np.concatenate([digits.alone(groups), digits.combined(held)])
+    present, members, places = _places(numbers, digits.width)
     if len(present) > _MOST_BUCKETS:
         return None
     bucket = np.full(partition.size, -1, dtype=np.int64)
-    bucket[groups] = np.searchsorted(present, own)
-    held_bucket = np.searchsorted(present, others)
-    members = np.bincount(held_bucket, minlength=len(present))
-    members[bucket[groups]] += alone[groups]
-    order = np.lexsort((held, eq_class.fleet.rank[held], -leaders.table.total[held], held_bucket))
-    leading = Leading(leaders, bucket, held[order], held_bucket[order], is_held)
+    bucket[groups] = own = places[: len(groups)]
+    members[own] += alone[groups] - 1  # each group is one of the numbers
+    leading = Leading(leaders, bucket, held, places[len(groups) :], is_held)
     return BucketSorting(digits.keys(present), members, leading, partial(_all_sorted, eq_class, digits))
 
 

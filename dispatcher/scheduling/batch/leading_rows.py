@@ -14,6 +14,7 @@ from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.framework import Floats, Ints
 
 _MANY = 16  # buckets: from there on all are filled in one go
+_ANEW = 2  # if of more than one group in so many too few best rows are kept, all rows are looked at
 _LEAST_DEPTH = 32  # rows looked at in each of a few buckets
 _FEW_FEASIBLE = 4  # below one feasible row in so many, totals are made of these alone
 _SHALLOW_OF_FEW = 64  # rows; to keep so many in order while going through all takes half as long as to sort them
@@ -57,33 +58,37 @@ def _deep(points: Floats, starts: Ints, depth: Ints, count: int) -> np.ndarray[t
 def _filled(layout: BucketLayout, of: ClassRows, ranks: Ints, depth: Ints) -> tuple[RowList, Ints]:
     """The best `depth` [buckets] rows of each bucket, all in one pass."""
     leading = layout.sorting.leading
-    known = _filled_by_leaders(leading, depth) if leading else None
+    known = _filled_by_leaders(leading, ranks, depth) if leading else None
     if known is not None:
         return known
-    starts = _starts(depth)
-    found, held = np.empty(int(starts[-1]), dtype=np.int64), np.zeros(len(depth), dtype=np.int64)
-    fill_best_kernel.fast(layout.sorting.rows, layout.sorting.bucket_of, of.total, ranks, starts, found, held)
+    return _best_of_each(layout.sorting.rows, layout.sorting.bucket_of, of.total, ranks, depth)
+
+
+def _best_of_each(rows: RowList, bucket_of: Ints, totals: Floats, ranks: Ints, sizes: Ints) -> tuple[RowList, Ints]:
+    starts = _starts(sizes)
+    found, held = np.empty(int(starts[-1]), dtype=np.int64), np.zeros(len(sizes), dtype=np.int64)
+    fill_best_kernel.fast(rows, bucket_of, totals, ranks, starts, found, held)
     return found, starts
 
 
-def _filled_by_leaders(leading: Leading, depth: Ints) -> tuple[RowList, Ints] | None:
+def _filled_by_leaders(leading: Leading, ranks: Ints, depth: Ints) -> tuple[RowList, Ints] | None:
     """`_filled` without looking at all rows; None if too few of the best rows are kept in many groups."""
     leaders = leading.leaders
     wanted = np.where(leading.bucket >= 0, depth[leading.bucket], 0)
     taken = (leading.place > 0) & (leading.place <= wanted[:, None])
     short = np.flatnonzero(taken.sum(axis=1) < wanted).tolist()
-    if len(short) > _MANY:
+    if len(short) > max(_MANY, len(wanted) // _ANEW):
         return None
     taken[short] = False
     more = [leaders.rows(group, int(wanted[group]), leading.is_held) for group in short]
-    held, held_bucket = leading.held, leading.held_bucket
-    fits = np.arange(len(held)) - np.searchsorted(held_bucket, held_bucket) < depth[held_bucket]
-    rows = np.concatenate([leaders.best[taken], *more, held[fits]])
+    sizes = np.minimum(depth, np.bincount(leading.held_bucket, minlength=len(depth)))
+    held, _ = _best_of_each(leading.held, leading.held_bucket, leaders.table.total, ranks, sizes)
+    rows = np.concatenate([leaders.best[taken], *more, held])
     groups = [
         np.repeat(leading.bucket, taken.sum(axis=1)),
         *[leading.bucket[[at] * len(one)] for at, one in zip(short, more, strict=True)],
     ]
-    buckets = np.concatenate([*groups, held_bucket[fits]])
+    buckets = np.concatenate([*groups, np.repeat(np.arange(len(depth)), sizes)])
     return rows[np.argsort(buckets, kind="stable")], _starts(depth)
 
 

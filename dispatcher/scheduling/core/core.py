@@ -57,6 +57,7 @@ class SchedulerCore:
         reports = self._reports = Reports(state, self._deciding.retries, self._deciding.evictions, self._telling)
         self._follower = Follower(state, reports, self._reconciler)
         self._strangers_at = float("-inf")
+        self._open = False
         self._handlers: dict[type[events.Event], Callable[[Any, float], None]] = {
             events.ClusterChanged: reports.changed,
             events.FoldOn: reports.fold_on,
@@ -111,8 +112,10 @@ class SchedulerCore:
 
     @property
     def open(self) -> bool:
-        """Whether decisions are taken: it leads, and every cluster was heard of once."""
-        return not self._follower.on and all(view.heard for view in self.clusters.values())
+        """Whether decisions are taken: it leads, and every cluster was heard of once. Then it stays so."""
+        if not self._open:
+            self._open = not self._follower.on and all(view.heard for view in self.clusters.values())
+        return self._open
 
     @property
     def folding(self) -> Collection[str]:

@@ -37,13 +37,11 @@ class Reconciler:
     def __init__(self, state: CoreState, deciding: Deciding) -> None:
         self._state, self._retries = state, deciding.retries
         self._binding, self._evictions = deciding.binding, deciding.evictions
-        self._reach = Reach.of(state.clusters)
+        self._reach: Reach | None = None  # while nothing but pods changes
 
     def look(self, now: float) -> None:
         """Look at every pod that is due, until none is: what one needs may make another due."""
-        state = self._state
-        if state.due:
-            self._reach = Reach.of(state.clusters)  # nothing that is done for a pod makes a cluster come or go
+        state, self._reach = self._state, None
         while state.due:
             due, state.due = sorted(state.due), set()
             for pod_id in due:
@@ -146,7 +144,8 @@ class Reconciler:
         return known is not None and known.assumed
 
     def _answers(self, home: str) -> bool:
-        return home in self._reach.ready and home not in self._reach.mute
+        view = self._state.clusters.get(home)
+        return view is not None and view.ready and view.takes_orders
 
     def _confirm(self, tracked: Tracked, source: Pod, now: float) -> None:
         """The bind is over: the pod is where it was assumed."""
@@ -174,6 +173,8 @@ class Reconciler:
         orphan = tracked.orphaned_at is not None
         may_go = not orphan or self._state.orphans.may_go(tracked.pod_id, now)
         fenced = self._state.fences.of(tracked.home)
+        if self._reach is None:  # found out once for a look: nothing that is done for a pod makes a cluster come or go
+            self._reach = Reach.of(self._state.clusters)
         return observed_state(
             tracked,
             self._state.clusters,

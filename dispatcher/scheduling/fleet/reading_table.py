@@ -14,7 +14,7 @@ from dispatcher.scheduling.fleet.readings import SourceSets, groups_alike, take_
 from dispatcher.scheduling.framework import Floats
 
 _FEW = 8  # readings, of which one by one is as fast
-_node_of: Callable[[Reading], str] = attrgetter("node")
+_SHARES, _AGES = attrgetter("cpu", "memory", "net"), attrgetter("cpu_age_s", "memory_age_s", "net_age_s")
 
 
 class ReadingTable(DerivedReadings):
@@ -48,43 +48,48 @@ class ReadingTable(DerivedReadings):
 
     def put_readings(self, cluster: str, readings: Sequence[Reading]) -> None:
         """`put_reading` for each of them, with one write a signal; the second and later ones of a node in turn."""
-        rows = list(map(self._cluster(cluster).rows.get, map(_node_of, readings)))
-        known = [row for row in rows if row is not None]
-        if len(known) < len(rows):
-            readings = [one for row, one in zip(rows, readings, strict=True) if row is not None]
-        if len(known) < _FEW:
-            for one in readings:
-                self.put_reading(cluster, one)
+        row_of = self._cluster(cluster).rows.get
+        if len(readings) >= _FEW and self._put_all_alike(row_of, readings):
             return
-        apart = len(set(known)) == len(known)
-        if not (apart and self._put_like_first(np.asarray(known, dtype=np.intp), readings)):
-            self._put_by_group(cluster, known, readings)
+        known = [(row, one) for one in readings if (row := row_of(one.node)) is not None]
+        if len(known) < _FEW:
+            for _, one in known:
+                self.put_reading(cluster, one)
+        else:
+            self._put_by_group(cluster, known)
 
-    def _put_like_first(self, rows: RowList, readings: Sequence[Reading]) -> bool:
-        """Readings of different nodes that all know cpu, memory and network, and no other signal, from one source, as
-        nearly all do; False, and nothing is written, if there is another one among them.
+    def _put_all_alike(self, row_of: Callable[[str], int | None], readings: Sequence[Reading]) -> bool:
+        """Readings of different known nodes that all know cpu, memory and network, and no other signal, from one
+        source, as nearly all do; False, and nothing is written, if there is another one among them.
+
+        In one pass, while a reading is in the processor's cache: thousands are not.
         """
-        source = readings[0].source
+        source, rows, told = readings[0].source, list[int](), list[float | None]()
         for one in readings:
-            if one.source != source or one.sources or one.more:
+            row = row_of(one.node)
+            if row is None or one.source != source or one.sources or one.more:
                 return False
-        shares = _shares(readings)
-        if any(np.isnan(share).any() for share in shares):  # not known, perhaps
+            rows.append(row)
+            told += (one.cpu, one.memory, one.net, one.cpu_age_s, one.memory_age_s, one.net_age_s)
+        columns = np.asarray(told, dtype=np.float64).reshape(-1, 6).T
+        if np.isnan(columns[:3]).any() or len(set(rows)) < len(rows):  # not known, perhaps
             return False
-        self._take(rows, shares, _ages(readings), readings[0])
+        self._take(np.asarray(rows, dtype=np.intp), columns[:3], columns[3:], readings[0])
         return True
 
-    def _put_by_group(self, cluster: str, rows: Sequence[int], readings: Sequence[Reading]) -> None:
-        for alike in groups_alike(zip(rows, readings, strict=True)):
+    def _put_by_group(self, cluster: str, known: Sequence[tuple[int, Reading]]) -> None:
+        for alike in groups_alike(known):
             if len(alike) < _FEW or alike[0][1].more:
                 for _, one in alike:
                     self.put_reading(cluster, one)
                 continue
             at, found = zip(*alike, strict=True)
-            self._take(np.asarray(at, dtype=np.intp), _shares(found), _ages(found), found[0])
+            self._take(np.asarray(at, dtype=np.intp), _columns(found, _SHARES), _columns(found, _AGES), found[0])
 
-    def _take(self, rows: RowList, shares: Sequence[Floats], ages: Sequence[Floats], like: Reading) -> None:
-        """Write readings of different nodes that all have the signals and sources of `like`."""
+    def _take(self, rows: RowList, shares: Floats, ages: Floats, like: Reading) -> None:
+        """Write readings of different nodes that all have the signals and sources of `like`: [3, rows] cpu, memory and
+        network.
+        """
         where = as_slice(rows)
         take_samples(self._store, where, shares, ages, self.now)
         self._sources.note_all(self._store, where, like)
@@ -106,14 +111,6 @@ class ReadingTable(DerivedReadings):
         return self._sources.sets[self.source_set.item(row)]
 
 
-def _shares(readings: Sequence[Reading]) -> list[Floats]:
-    return [_column(readings, name) for name in ("cpu", "memory", "net")]
-
-
-def _ages(readings: Sequence[Reading]) -> list[Floats]:
-    return [_column(readings, name) for name in ("cpu_age_s", "memory_age_s", "net_age_s")]
-
-
-def _column(readings: Sequence[Reading], field: str) -> Floats:
-    """[readings] that field of each, NaN for None."""
-    return np.asarray(list(map(attrgetter(field), readings)), dtype=np.float64)
+def _columns(readings: Sequence[Reading], fields: Callable[[Reading], tuple[float | None, ...]]) -> Floats:
+    """[fields, readings] what each says, NaN for None."""
+    return np.asarray(list(map(fields, readings)), dtype=np.float64).T

@@ -58,11 +58,8 @@ def left_to_settle(placed_at: float, sampled_at: float) -> float:
     return left if left > _SETTLED else 0.0
 
 
-def take_samples(
-    store: RowStore, rows: RowList | slice, shares: Sequence[Array], ages: Sequence[Array], now: float
-) -> None:
+def take_samples(store: RowStore, rows: RowList | slice, share: Array, age: Array, now: float) -> None:
     """`take_sample` of the first signals, for different rows: [signals, rows] shares (NaN: unknown) and ages."""
-    share, age = np.stack(shares), np.stack(ages)
     sampled_at = now - np.maximum(age, 0.0)
     first = slice(0, len(share))
     before = store.used_at[first, rows].copy()  # of a slice it is a window
