@@ -205,15 +205,15 @@ OWN_FIELDS = (
     "uid", "name", "phase", "reason", "ready", "terminating", "created", "claim", "source", "status", "has_finalizer",
     "nominated_node", "started", "preempted",
 )  # fmt: skip
-_of_template = attrgetter(*(name for name in Pod.__struct_fields__ if name not in (*OWN_FIELDS, "volumes")))
+_of_template = attrgetter(*(name for name in Pod.__struct_fields__ if name not in (*OWN_FIELDS, "volumes")), "volumes")
 
 
 def template_of(pod: Pod) -> tuple[Any, ...]:
     """All but `OWN_FIELDS` and the names of claims, to compare with another pod's: a StatefulSet or an ephemeral volume
     gives each pod a claim of its own.
     """
-    volumes = tuple([_unnamed(one) for one in pod.volumes]) if pod.volumes else ()
-    return (*_of_template(pod), volumes)
+    looks: tuple[Any, ...] = _of_template(pod)
+    return (*looks[:-1], tuple([_unnamed(one) for one in pod.volumes])) if pod.volumes else looks
 
 
 def _unnamed(volume: Volume) -> Volume | tuple[bool, bool]:

@@ -6,7 +6,9 @@ Other objects are not kept here: they go straight into the fleet, where plugins 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
+
+import msgspec
 
 from dispatcher.model import names
 from dispatcher.model.crossing import Opening
@@ -99,7 +101,7 @@ class ClusterView:
 Seen = TypeVar("Seen", Node, Pod, AnyObject)
 
 
-class Change(NamedTuple, Generic[Seen]):
+class Change(msgspec.Struct, Generic[Seen], frozen=True, gc=False):
     """One object before and after; None before: new, None after: gone.
 
     `told` is False for one that is only missing from a list: nobody has said that it was deleted.

@@ -16,7 +16,7 @@ What is promised of the order of pods that are active:
 import heapq
 import itertools
 from collections import defaultdict, deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -25,7 +25,7 @@ from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import Placed, QueueSort
 from dispatcher.scheduling.framework.hints import HELPED_BY, ClusterEvent, WakeEvent
-from dispatcher.scheduling.queued import Cause, Gates, Group, NoPlugins, Parked, QueuedPod, State, helped_by_of
+from dispatcher.scheduling.queued import ActivePods, Cause, Gates, NoPlugins, Parked, QueuedPod, State, helped_by_of
 
 __all__ = ["HELPED_BY", "QueuedPod", "SchedulingQueue", "WakeEvent"]
 
@@ -62,10 +62,8 @@ class SchedulingQueue:
         self._pods: dict[PodId, QueuedPod] = {}
         self._counts = dict.fromkeys(State, 0)
         self.incoming: defaultdict[tuple[State, str], int] = defaultdict(int)  # pods into a state, by what moved them
-        # Groups by their first pods: an entry is void once its group is empty, or is shown by another order. Entries of
-        # pods whose ticket is not their pod's any more are void, too. Void ones are dropped when they come up.
-        self._active: list[tuple[tuple[Any, ...], int, Group]] = []
-        self._groups: dict[Hashable, Group] = {}
+        self._active = ActivePods()
+        # Entries of pods whose ticket is not their pod's any more are void; these are dropped when they come up.
         self._backoff: list[tuple[float, tuple[Any, ...], int, QueuedPod]] = []
         self._unflushed: deque[tuple[float, int, QueuedPod]] = deque()
         self._parked: dict[WakeEvent, dict[_Alike, Parked]] = {}
@@ -94,6 +92,27 @@ class SchedulingQueue:
         self._pods[pod_id] = item
         self._ready(item, now, Cause.ADD if known is None else Cause.UPDATE)
         return item
+
+    def add_all(self, pods: Iterable[tuple[PodId, Placed]], now: float) -> list[QueuedPod]:
+        """`add` each of them; those that are new and not gated are counted together."""
+        known, gate, tickets, policies = self._pods, self._gates.gate, self._tickets, self._policies
+        items, entered = list[QueuedPod](), 0
+        for pod_id, placed in pods:
+            if pod_id in known or gate(placed) is not None:
+                items.append(self.add(pod_id, placed, now))
+                continue
+            order, class_key = self._order(pod_id, placed, now), self._classify(placed)
+            item = QueuedPod(
+                pod_id, placed, class_key, now, order, state=_ACTIVE, ticket=next(tickets), policies=policies
+            )
+            known[pod_id] = item
+            self._active.add(item)
+            self._counts[_ACTIVE] += 1
+            entered += 1
+            items.append(item)
+        if entered:
+            self.incoming[_ACTIVE, Cause.ADD] += entered
+        return items
 
     def _order(self, pod_id: PodId, placed: Placed, queued_at: float) -> tuple[Any, ...]:
         try:
@@ -154,33 +173,21 @@ class SchedulingQueue:
         batch: list[QueuedPod] = []
         item = self._first(now)
         while item is not None and len(batch) < limit and (not batch or item.class_key == batch[0].class_key):
-            batch += self._take(item.group, min(limit - len(batch), IN_A_ROW)) if item.group is not None else ()
+            batch += self._take(item, min(limit - len(batch), IN_A_ROW))
             item = self._first(now)
         return batch
 
-    def _take(self, group: Group, most: int) -> list[QueuedPod]:
-        taken, pods = group.take(most), self._pods
+    def _take(self, first: QueuedPod, most: int) -> list[QueuedPod]:
+        taken, pods = self._active.take(first, most), self._pods
         for item in taken:
             del pods[item.pod_id]
             item.state = _POPPED
         self._counts[_ACTIVE] -= len(taken)
-        if not group.pods:
-            del self._groups[group.key]
         return taken
 
     def _first(self, now: float) -> QueuedPod | None:
         self._end_backoffs(now)
-        while self._active:
-            order, _, group = self._active[0]
-            if not group.pods or order != group.shown:
-                heapq.heappop(self._active)
-                continue
-            item = group.first()
-            if item.order == order:
-                return item
-            group.shown = item.order
-            heapq.heapreplace(self._active, (item.order, next(self._tickets), group))
-        return None
+        return self._active.first()
 
     def _end_backoffs(self, now: float) -> None:
         while self._backoff and self._backoff[0][0] <= now:
@@ -345,11 +352,8 @@ class SchedulingQueue:
     def _leave(self, item: QueuedPod) -> None:
         if item.state is not _POPPED:
             self._counts[item.state] -= 1
-        group = item.group
-        if group is not None:
-            item.group, group.pods = None, group.pods - 1
-            if not group.pods:
-                del self._groups[group.key]
+        if item.group is not None:
+            self._active.leave(item)
         elif item.state in _PARKED:
             groups = self._parked[item.helped_by]
             alike = groups[item.class_key, item.reasons]
@@ -367,7 +371,7 @@ class SchedulingQueue:
         self._counts[state] += 1
         self.incoming[state, cause] += 1
         if state is _ACTIVE:
-            self._activate(item)
+            self._active.add(item)
         elif state is _BACKOFF:
             heapq.heappush(self._backoff, (item.ready_at, item.order, item.ticket, item))
         elif state in _PARKED:
@@ -383,18 +387,3 @@ class SchedulingQueue:
     def _drop_flushed(self) -> None:
         if len(self._unflushed) > 2 * len(self._pods) + 64:
             self._unflushed = deque(entry for entry in self._unflushed if entry[1] == entry[2].ticket)
-
-    def _activate(self, item: QueuedPod) -> None:
-        key = (item.order[0], item.class_key)
-        group = self._groups.get(key)
-        if group is None:
-            group = self._groups[key] = Group(key)
-        item.group = group
-        group.add(item)
-        if group.pods == 1 or item.order < group.shown:
-            group.shown = item.order
-            # Pods that change all the time leave void entries behind: never more of them than groups that wait.
-            if len(self._active) > 2 * len(self._groups) + 64:
-                self._active = [entry for entry in self._active if entry[2].pods and entry[0] == entry[2].shown]
-                heapq.heapify(self._active)
-            heapq.heappush(self._active, (item.order, item.ticket, group))

@@ -1,6 +1,8 @@
-"""A pod as the scheduling queue holds it, the pods of one turn and class, and what the queue asks of plugins."""
+"""A pod as the scheduling queue holds it, the active pods by turn and class, and what the queue asks of plugins."""
 
 import enum
+import heapq
+import itertools
 from collections import deque
 from collections.abc import Hashable
 from typing import Any, Protocol
@@ -166,3 +168,68 @@ class Group:
 
     def _has(self, entry: _Entry) -> bool:
         return entry[2].group is self and entry[2].ticket == entry[1]
+
+
+class ActivePods:
+    """The pods that are to be decided, in groups of one turn and class; the group with the first of all pods first."""
+
+    def __init__(self) -> None:
+        # Groups by their first pods: an entry is void once its group is empty, or is shown by another order. Void ones
+        # are dropped when they come up.
+        self.entries: list[tuple[tuple[Any, ...], int, Group]] = []
+        self._numbers = itertools.count()  # no two groups are ever compared
+        self._groups: dict[Hashable, Group] = {}
+        self._last = Group(())  # the group of the pod that came last: mostly the next one's, too
+
+    def add(self, item: QueuedPod) -> None:
+        """One more."""
+        key, group = (item.order[0], item.class_key), self._last
+        if not group.pods or group.key != key:
+            found = self._groups.get(key)
+            if found is None:
+                found = self._groups[key] = Group(key)
+            group = self._last = found
+        item.group = group
+        group.add(item)
+        if group.pods == 1 or item.order < group.shown:
+            self._show(group, item)
+
+    def _show(self, group: Group, item: QueuedPod) -> None:
+        group.shown = item.order
+        # Pods that change all the time leave void entries behind: never more of them than groups that wait.
+        if len(self.entries) > 2 * len(self._groups) + 64:
+            self.entries = [entry for entry in self.entries if entry[2].pods and entry[0] == entry[2].shown]
+            heapq.heapify(self.entries)
+        heapq.heappush(self.entries, (item.order, next(self._numbers), group))
+
+    def first(self) -> QueuedPod | None:
+        """The first of all; None if there is none."""
+        while self.entries:
+            order, _, group = self.entries[0]
+            if not group.pods or order != group.shown:
+                heapq.heappop(self.entries)
+                continue
+            item = group.first()
+            if item.order == order:
+                return item
+            group.shown = item.order
+            heapq.heapreplace(self.entries, (item.order, next(self._numbers), group))
+        return None
+
+    def take(self, first: QueuedPod, most: int) -> list[QueuedPod]:
+        """The `first` of all and the next of its turn and class, `most` at most; they are active no more."""
+        group = first.group
+        taken = group.take(most) if group is not None else []
+        self._drop_empty(group)
+        return taken
+
+    def leave(self, item: QueuedPod) -> None:
+        """It is active no more."""
+        group = item.group
+        if group is not None:
+            item.group, group.pods = None, group.pods - 1
+        self._drop_empty(group)
+
+    def _drop_empty(self, group: Group | None) -> None:
+        if group is not None and not group.pods:
+            del self._groups[group.key]

@@ -1,10 +1,12 @@
 """What is due for a pod that stays at home is found out from little: never anything else than the protocol says."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
+from typing import Any
 from unittest.mock import Mock
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +15,7 @@ from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.model.node import Node
 from dispatcher.model.pod import Claim, Pod
 from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.core.reconciler import Reconciler
 from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.delegation.in_flight import IntentKind
 from dispatcher.scheduling.delegation.protocol import ObservedState, next_step, step_of_local
@@ -114,8 +117,24 @@ def _looked_at(*, assumed: bool, silent: bool) -> Iterator[tuple[Tracked, str]]:
         yield tracked, ways.pop()
 
 
-def _after(look: str, tracked: Tracked, *, assumed: bool, silent: bool) -> list[object]:
-    """All that may be another after a look at the pod, by the method of that name."""
+def _closely(reconciler: Reconciler, tracked: Tracked) -> None:
+    reconciler._look_closely(tracked, 11.0)
+
+
+def _alone(reconciler: Reconciler, tracked: Tracked) -> None:
+    reconciler._look_at(tracked, 11.0)
+
+
+def _together(reconciler: Reconciler, tracked: Tracked) -> None:
+    """With all others that are due, which are none."""
+    reconciler._state.due.add(tracked.pod_id)
+    reconciler.look(11.0)
+
+
+def _after(
+    look: Callable[[Reconciler, Tracked], None], tracked: Tracked, *, assumed: bool, silent: bool
+) -> list[object]:
+    """All that may be another after such a look at the pod."""
     core, in_flight = _core(assumed=assumed, silent=silent), tracked.in_flight
     tracked = msgspec.structs.replace(tracked, in_flight=in_flight and msgspec.structs.replace(in_flight))
     state = core._state
@@ -123,7 +142,7 @@ def _after(look: str, tracked: Tracked, *, assumed: bool, silent: bool) -> list[
     state.seen(tracked)
     state.due.clear()
     state.waiting.add(tracked.pod_id)
-    getattr(core._reconciler, look)(tracked, 11.0)
+    look(core._reconciler, tracked)
     found = core.fleet.occupant(tracked.pod_id)
     place = None if found is None else (found.placed, found.cluster, found.node, found.assumed)
     queued = core.queue.state_of(tracked.pod_id)
@@ -136,9 +155,20 @@ def test_a_pod_of_which_little_need_be_known_comes_to_what_a_close_look_finds() 
         for tracked, way in _looked_at(assumed=assumed, silent=silent):
             if way != "_look_closely":
                 seen.add(way)
-                short = _after("_look_at", tracked, assumed=assumed, silent=silent)
-                assert short == _after("_look_closely", tracked, assumed=assumed, silent=silent)
+                close = _after(_closely, tracked, assumed=assumed, silent=silent)
+                assert _after(_alone, tracked, assumed=assumed, silent=silent) == close
+                assert _after(_together, tracked, assumed=assumed, silent=silent) == close
     assert seen == {"_enqueue", "_confirm"}
+
+
+@pytest.mark.parametrize("other", [{"hold_until": 20.0}, {"queued": True}, {}])
+def test_pods_that_are_due_together_come_to_what_each_comes_to_alone(other: dict[str, Any]) -> None:
+    source = Pod("u", "default", "web", scheduler_name=SCHEDULER_NAME)
+    changes: list[dict[str, Any]] = [{"problems": ("x",)}, {"nominated_node": "n1"}, {"scheduler_name": "none"}, {}]
+    for change in changes:
+        tracked = Tracked(("east", "u"), msgspec.structs.replace(source, **change), **other)
+        together = _after(_together, tracked, assumed=False, silent=False)
+        assert together == _after(_alone, tracked, assumed=False, silent=False), change
 
 
 def test_a_look_at_a_pod_that_only_waits_for_its_watch_finds_nothing_to_do() -> None:

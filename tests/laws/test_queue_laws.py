@@ -95,6 +95,32 @@ def test_one_by_one_and_with_pods_that_change_meanwhile_it_is_the_same_order(
     assert popped == sorted(left, key=lambda one: (turn(one), age(one)))
 
 
+@settings(max_examples=examples(100), deadline=None)
+@given(
+    pods=st.lists(st.tuples(st.integers(0, 9), *(st.sampled_from(one) for one in ("abc", (0, 5), "-g"))), max_size=30)
+)
+def test_pods_that_come_together_wait_as_if_they_had_come_one_after_the_other(
+    pods: list[tuple[int, str, int, str]],
+) -> None:
+    """New ones, new versions of these among them, and gated ones."""
+    came = [
+        (("c", str(number)), pod(f"p{number}").labels(app=app).priority(priority).set(gated=gate == "g").placed())
+        for number, app, priority, gate in pods
+    ]
+    one_by_one, together = SchedulingQueue(PrioritySort(), cls), SchedulingQueue(PrioritySort(), cls)
+    alone = [one_by_one.add(*one, 1.0) for one in came]
+    assert [seen(one) for one in together.add_all(came, 1.0)] == [seen(one) for one in alone]
+    assert together.counts() == one_by_one.counts()
+    assert together.incoming == one_by_one.incoming
+    while batch := one_by_one.pop_class(LATER, 3):
+        assert [seen(one) for one in together.pop_class(LATER, 3)] == [seen(one) for one in batch]
+    assert together.pop(LATER) is None
+
+
+def seen(item: QueuedPod) -> tuple[object, ...]:
+    return item.pod_id, item.placed, item.class_key, item.order, item.state, item.reasons, item.note, item.policies
+
+
 QUOTA = frozenset((Reason.QUOTA,))
 STEP = st.tuples(
     st.sampled_from(("come", "wake", "refuse", "refuse", "place", "remove", "change", "later")), st.integers(0, 19)

@@ -169,7 +169,7 @@ def test_a_pod_that_changes_for_ever_does_not_fill_the_queue() -> None:
     queue = a_queue()
     for turn in range(1000):
         add(queue, pod("p").labels(turn=str(turn)))
-    assert len(queue._active) < 100
+    assert len(queue._active.entries) < 100
     assert popped(queue).placed.pod.labels == {"turn": "999"}
 
 

@@ -31,17 +31,19 @@ class Kinds:
         return Kinds(self.ats[:few], self.pods[:few])
 
 
-def kinds_of(items: Sequence[tuple[PodId, Placed]]) -> Kinds:
-    """The kinds of the pods of a batch."""
+def kinds_of(items: Sequence[tuple[PodId, Placed]], *, alike: bool = False) -> Kinds:
+    """The kinds of the pods of a batch; `alike`: they are known to be one, if they have no volumes."""
+    if alike and not items[0][1].pod.volumes:
+        return Kinds([0], [items[0][1]])
     pods = [placed for _, placed in items]
     looks = list(zip(map(_of_pod, [one.pod for one in pods]), map(_of_placed, pods), strict=True))
     if looks and not pods[0].pod.volumes and looks.count(looks[0]) == len(looks):  # nearly always
         return Kinds([0], pods[:1])
     ats: list[int] = []
-    for _, alike in groupby(enumerate(looks), _by_looks):
-        at: int = next(alike)[0]
+    for _, run in groupby(enumerate(looks), _by_looks):
+        at: int = next(run)[0]
         if pods[at].pod.volumes:
-            ats += [at, *(more[0] for more in alike)]
+            ats += [at, *(more[0] for more in run)]
         else:
             ats.append(at)
     return Kinds(ats, [pods[at] for at in ats])

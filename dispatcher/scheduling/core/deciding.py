@@ -64,7 +64,8 @@ class Deciding:
     def _results(self, items: Sequence[QueuedPod], now: float) -> list[Result]:
         """Of each, in order. Should that fail, these are tried again later: no pod is lost by a fault of ours."""
         try:
-            return self._state.profiles.schedule_class([(item.pod_id, item.placed) for item in items])
+            alike = bool(items) and all(item.class_key is items[0].class_key for item in items)
+            return self._state.profiles.schedule_class([(item.pod_id, item.placed) for item in items], alike=alike)
         except Exception:
             self._put_back(items, now)
             raise

@@ -5,7 +5,12 @@ observed state is put together, the fleet is made to hold the pod where it is or
 is queued, an intent is sent, or its user is told what it waits for. A fault about one pod never stops the others.
 """
 
-from dispatcher.model.pod import TERMINAL, Pod
+from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+
+from dispatcher.model.pod import TERMINAL, Pod, PodId
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.core.state import CoreState
@@ -23,12 +28,20 @@ from dispatcher.scheduling.delegation.tracking import Reach, Tracked, forget_van
 from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.hints import WakeEvent
-from dispatcher.scheduling.queued import State
+from dispatcher.scheduling.queued import QueuedPod, State
 
 _PAUSE_S = 1.0  # of a pod whose turn has not come
 # Enum attributes are slow to look up.
 _QUEUE, _NOTHING, _BIND, _GATED = Step.QUEUE, Step.NOTHING, IntentKind.BIND, State.GATED
 _TOLD = {Step.HOLD: Reason.STILL_ELSEWHERE, Step.WAIT: Reason.UNANSWERED}
+
+
+_home_of, _uid_of = itemgetter(0), itemgetter(1)
+
+
+def _in_order(pod_ids: Iterable[PodId]) -> list[PodId]:
+    """`sorted`, in a third of the time: texts alone are compared faster than pairs of them."""
+    return sorted(sorted(pod_ids, key=_uid_of), key=_home_of)
 
 
 class Reconciler:
@@ -43,18 +56,24 @@ class Reconciler:
         """Look at every pod that is due, until none is: what one needs may make another due."""
         state, self._reach = self._state, None
         while state.due:
-            due, state.due = sorted(state.due), set()
-            for pod_id in due:
-                tracked = state.tracked.get(pod_id)
-                if tracked is not None:
-                    try:
-                        self._look_at(tracked, now)
-                    except Exception as error:  # a fault of ours about one pod must not stop the others
-                        self._look_later(tracked, error, now)
+            due, state.due = _in_order(state.due), set()
+            known = (tracked for tracked in map(state.tracked.get, due) if tracked is not None)
+            for new, run in groupby(known, partial(self._is_new, now)):
+                if new:
+                    self._enqueue_all(list(run), now)
+                else:
+                    self._look_at_each(run, now)
+
+    def _look_at_each(self, run: Iterable[Tracked], now: float) -> None:
+        for tracked in run:
+            try:
+                self._look_at(tracked, now)
+            except Exception as error:  # a fault of ours about one pod must not stop the others
+                self._look_later(tracked, error, now)
 
     def occupy_due(self, now: float) -> None:
         """Make the fleet hold the pods that are due where they are, and do nothing about them: another leads."""
-        due, self._state.due = sorted(self._state.due), set()
+        due, self._state.due = _in_order(self._state.due), set()
         for pod_id in due:
             tracked = self._state.tracked.get(pod_id)
             if tracked is None:
@@ -116,6 +135,30 @@ class Reconciler:
             attempt = Attempt(tracked, cluster, state.clusters, state.outbox.next_epoch(), state.why, now)
             state.outbox.send(tracked, intent_for(step, attempt))
         self._rest(tracked, now)
+
+    def _is_new(self, now: float, tracked: Tracked) -> bool:
+        """Whether all that `_look_at` would do is to queue a pod that never was, and in which nothing is wrong."""
+        source = tracked.source
+        if source is None or source.node or tracked.queued or tracked.item is not None:
+            return False
+        if tracked.vanished is not None or now < tracked.hold_until or source.problems or source.nominated_node:
+            return False
+        try:
+            return self._only_wants_place(tracked, source) and self._state.profiles.unknown(source) is None
+        except Exception:  # the look meets it again
+            return False
+
+    def _enqueue_all(self, run: Sequence[Tracked], now: float) -> None:
+        """Queue pods of which `_is_new` holds."""
+        try:
+            placed = self._retries.placed_all([(tracked, tracked.source) for tracked in run if tracked.source], now)
+            items = self._state.queue.add_all(zip([tracked.pod_id for tracked in run], placed, strict=True), now)
+            for tracked, item in zip(run, items, strict=True):
+                tracked.queued = True
+                if item.state is _GATED:
+                    self._tell_gated(tracked, item, now)
+        except Exception:  # of one of them, which is told then
+            self._look_at_each(run, now)
 
     def _only_wants_place(self, tracked: Tracked, source: Pod) -> bool:
         """Whether a pod is to be queued, since nothing was begun for it and it holds no room.
@@ -282,7 +325,11 @@ class Reconciler:
             self._recall_promise(tracked, pod)
         item = self._state.queue.add(tracked.pod_id, placed, now)
         if item.state is _GATED:
-            self._state.report(tracked, item.note, now, "SchedulingGated" if pod.gated else "Unschedulable")
+            self._tell_gated(tracked, item, now)
+
+    def _tell_gated(self, tracked: Tracked, item: QueuedPod, now: float) -> None:
+        reason = "SchedulingGated" if item.placed.pod.gated else "Unschedulable"
+        self._state.report(tracked, item.note, now, reason)
 
     def _recall_promise(self, tracked: Tracked, pod: Pod) -> None:
         """status.nominatedNodeName, written in an earlier life of ours or by somebody else, is kept."""

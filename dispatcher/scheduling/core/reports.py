@@ -234,14 +234,14 @@ class Reports:
         state = self._state
         state.fleet.put_nodes(cluster, [change.after for change in changes if change.after])
         if state.queue.listens(_NODE_PUT):
-            for before, after, _ in changes:
-                kind = WakeEvent.NODE_CHANGED if before else WakeEvent.NODE_ADDED
-                state.queue.wake(ClusterEvent(kind, cluster, before, after), state.fleet.now)
+            for change in changes:
+                kind = WakeEvent.NODE_CHANGED if change.before else WakeEvent.NODE_ADDED
+                state.queue.wake(ClusterEvent(kind, cluster, change.before, change.after), state.fleet.now)
         yield from repeat(False, len(changes) // _NODES_A_POD)
 
     def _node_changed(self, cluster: str, change: views.Change[Node], now: float) -> None:
         """One that goes, or that is a proxy node now or was one before."""
-        before, after, _ = change
+        before, after = change.before, change.after
         self._proxy_changed(cluster, change, now)
         if after is not None and not after.proxy_for:
             self._state.fleet.put_node(cluster, after)
@@ -265,7 +265,7 @@ class Reports:
         self._state.queue.wake(event, now)
 
     def _pod_changed(self, view: ClusterView, change: views.Change[Pod], now: float) -> None:
-        before, after, told = change
+        before, after = change.before, change.after
         if after is not None and _is_own(before, after):  # nearly all that is reported
             self._own_shown(view.name, after)
             return
@@ -273,13 +273,13 @@ class Reports:
         owner = self._owner_of(view, after) if after is not None else None
         if was is not None and was != owner:
             self._state.owners.pop((view.name, before.uid if before is not None else ""), None)
-            self._went(view, was, told=told and after is None)
+            self._went(view, was, told=change.told and after is None)
         elif before is not None and was is None and (after is None or owner is not None):
             self._foreign_changed(view.name, before.uid, views.Change(before, None), now)
         if after is None:
             return
         if owner is None:
-            self._foreign_changed(view.name, after.uid, change if was is None else change._replace(before=None), now)
+            self._foreign_changed(view.name, after.uid, change if was is None else views.Change(None, after), now)
             return
         if after.source is None:
             self._own_shown(view.name, after)

@@ -37,6 +37,12 @@ class Retries:
             return Placed(pod, pod_id[0])
         return state.fleet.with_use(Placed(pod, pod_id[0], state.refusals.about(pod_id, pod, now)))
 
+    def placed_all(self, pods: Iterable[tuple[Tracked, Pod]], now: float) -> list[Placed]:
+        """The same of each."""
+        if not (self._state.refusals or self._state.fleet.uses):
+            return [Placed(pod, tracked.pod_id[0]) for tracked, pod in pods]
+        return [self.placed(tracked, pod, now) for tracked, pod in pods]
+
     def known(self, tracked: Tracked, pod: Pod, now: float) -> tuple[Refusal, ...]:
         """What clusters said of a pod that is not queued."""
         return tuple(self._state.refusals.known(tracked.pod_id, pod, now))

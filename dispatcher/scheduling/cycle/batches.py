@@ -48,8 +48,11 @@ class Batches:
         self._classes, self._ask = classes, ask
         self._booking = (*self._plan.gates, *self._plan.reserves)
 
-    def ahead(self, key: ClassKey, items: Sequence[_Item]) -> list[Result]:
-        """As many of the first pods as looking ahead gives exactly; none where it does not pay or cannot be exact."""
+    def ahead(self, key: ClassKey, items: Sequence[_Item], *, alike: bool = False) -> list[Result]:
+        """As many of the first pods as looking ahead gives exactly; none where it does not pay or cannot be exact.
+
+        `alike`: all are known to be of one template and home.
+        """
         first, standing = items[0][1], key  # later: the key as the fleet is now
         try:
             items = items[: self._books.fitting(items)] if len(items) >= _WORTH_IT else ()
@@ -64,7 +67,7 @@ class Batches:
         hopeless = bool(self._plan.post_filters) and not eq_class.rows.feasible
         if hopeless or eq_class.refusal is not None:
             return []
-        items, kinds = self._alike(items)
+        items, kinds = self._alike(items, kinds_of(items, alike=alike))
         if len(items) < _WORTH_IT:
             return []
         if skipped := self._skipped_until_first(eq_class, first):
@@ -110,12 +113,12 @@ class Batches:
         except PluginError:
             return False  # decided alone, it meets the error again
 
-    def _alike(self, items: Sequence[_Item]) -> tuple[Sequence[_Item], Kinds]:
+    def _alike(self, items: Sequence[_Item], kinds: Kinds) -> tuple[Sequence[_Item], Kinds]:
         """The first of these pods, those that what the fleet holds does not tell apart, and their kinds.
 
         Who says that it goes by the template is asked of each kind, all others of each pod.
         """
-        kinds, fleet = kinds_of(items), self._books.view
+        fleet = self._books.view
         try:
             for plugin, by_template in self._plan.standing_alike:
                 ask, said = plugin.standing_key, plugin.standing_key(items[0][1], fleet)

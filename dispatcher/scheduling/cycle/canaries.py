@@ -58,13 +58,15 @@ class Canaries:
         canary, parts = found
         return canary if crc32(placed.pod.uid.encode()) % _PARTS < parts else base
 
-    def schedule_class(self, scheduler: Scheduler, items: Sequence[tuple[PodId, Placed]]) -> list[Result]:
+    def schedule_class(
+        self, scheduler: Scheduler, items: Sequence[tuple[PodId, Placed]], *, alike: bool
+    ) -> list[Result]:
         """Decide pods that are all of one class of `scheduler`; a canary's first one is compared."""
         base = self._base.get(scheduler.plan.profile)
         if base is None:
-            return scheduler.schedule_class(items)
+            return scheduler.schedule_class(items, alike=alike)
         expected = base.would_choose(*items[0])
-        results = scheduler.schedule_class(items)
+        results = scheduler.schedule_class(items, alike=alike)
         if (what := _compare(results[0], expected)) is not None:
             self.compared[scheduler.plan.profile, base.plan.profile, what] += 1
         return results

@@ -86,8 +86,8 @@ class Scheduler(Booking):
         """Decide one pod and assume it on its node, or say why there is none."""
         return self.schedule_class([(pod_id, placed)])[0]
 
-    def schedule_class(self, items: Sequence[tuple[PodId, Placed]]) -> list[Result]:
-        """Decide pods that are all of one class, in order."""
+    def schedule_class(self, items: Sequence[tuple[PodId, Placed]], *, alike: bool = False) -> list[Result]:
+        """Decide pods that are all of one class, in order; `alike`: of one template and home, too."""
         if not items:
             return []
         if items[0][1].sizes:
@@ -100,7 +100,7 @@ class Scheduler(Booking):
         alone = 1  # pods decided one by one before looking ahead is tried again
         while len(results) < len(items):
             rest = items[len(results) :]
-            ahead = [] if self._yielding(rest) else self._batches.ahead(key, rest)
+            ahead = [] if self._yielding(rest) else self._batches.ahead(key, rest, alike=alike)
             results += ahead or [self._decide(key, *item) for item in rest[:alone]]
             alone = 1 if ahead else min(2 * alone, _MOST_ALONE)
             if not ahead and results[-1] is self._nowhere:

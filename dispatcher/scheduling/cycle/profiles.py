@@ -56,17 +56,16 @@ class Profiles:
 
     def classify(self, placed: Placed) -> Hashable:
         """The name of the pod's class, for the queue; pods of two profiles are never of one class."""
-        scheduler = self.of(placed)
-        return scheduler.plan.profile, scheduler.classify(placed)
+        return self.of(placed).classify(placed)
 
-    def schedule_class(self, items: Sequence[tuple[PodId, Placed]]) -> list[Result]:
-        """Decide pods that are all of one class, in order."""
+    def schedule_class(self, items: Sequence[tuple[PodId, Placed]], *, alike: bool = False) -> list[Result]:
+        """Decide pods that are all of one class, in order; `alike`: of one template and home, too."""
         if not items:
             return []
         scheduler = self.of(items[0][1])
         if (watch := STOPWATCH.get()) is not None:
             watch.begin(scheduler.plan.profile)
-        return self.canaries.schedule_class(scheduler, items)
+        return self.canaries.schedule_class(scheduler, items, alike=alike)
 
     # --- what the queue asks (queued.Gates) ---------------------------------------------------------------------------
 

@@ -14,7 +14,10 @@ _Looked = tuple[Any, ...]  # all that a key rests on, but for the home
 
 
 class ClassKey(tuple[Hashable, ...]):
-    """The key of each plugin that looks at pods, and what its pods are booked by; its hash is found once."""
+    """The key of each plugin that looks at pods, what its pods are booked by, and their profile; hashed once.
+
+    Equal keys: one class. The very same key: one template and home, too (see `ClassKeys.of`).
+    """
 
     hash: int
 
@@ -38,7 +41,9 @@ class ClassKeys:
         self._known: dict[tuple[str, str, str], tuple[_Looked, ClassKey]] = {}
 
     def of(self, placed: Placed, make: Callable[[Placed], ClassKey]) -> ClassKey:
-        """The key that `make` makes of the pod, or has made of another one like it."""
+        """The key that `make` makes of the pod, or has made of another one from its home, equal in all that was looked
+        at: pods of two templates never have the very same key, though it may be equal.
+        """
         pod = placed.pod
         looked: _Looked = (template_of(pod), placed.refused, placed.counts_as)
         if self._asked:

@@ -230,16 +230,19 @@ class Plan:
         return ClassKeys(self.looks)
 
     def class_key(self, placed: Placed) -> ClassKey:
-        """What all plugins look at in a pod: pods with equal keys are one class. PluginError if one fails."""
+        """What all plugins look at in a pod: pods with equal keys are one class. PluginError if one fails.
+
+        Pods with the very same key are equal in all but `model.pod.OWN_FIELDS` and the names of their claims, too.
+        """
         try:
             return self._keys.of(placed, self._key_of)
         except Exception:  # whose it was is found by asking one after the other
             keys = [guarded(plugin, _hashed_key, plugin, placed) for plugin in self.looks]
-            return ClassKey.of((*keys, placed.counts_as))
+            return ClassKey.of((*keys, placed.counts_as, self.profile))
 
     def _key_of(self, placed: Placed) -> ClassKey:
-        """With what it is booked by, of which `looks` need not read anything."""
-        return ClassKey.of((*[plugin.class_key(placed) for plugin in self.looks], placed.counts_as))
+        """With what it is booked by, of which `looks` need not read anything, and the profile."""
+        return ClassKey.of((*[plugin.class_key(placed) for plugin in self.looks], placed.counts_as, self.profile))
 
     def standing_key(self, key: ClassKey, placed: Placed, fleet: FleetView) -> ClassKey:
         """`key` and what else tells its pods apart as the fleet is now. PluginError if a plugin fails."""

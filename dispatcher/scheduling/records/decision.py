@@ -46,6 +46,9 @@ from dispatcher.scheduling.records.decision_record import DecisionContext, Decis
 from dispatcher.scheduling.records.messages import no_place_message
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
+# Filled in for every bind: by % numbers are formatted faster than in an f-string.
+_SUMMARY = "%s/%s score %.1f, next %s/%s %.1f, %s of %s nodes fit%s"
+_ALONE = "%s/%s score %.1f, the only one of %s nodes that fits%s"
 
 
 class Decision(msgspec.Struct, gc=False, eq=False):
@@ -105,11 +108,10 @@ class Decision(msgspec.Struct, gc=False, eq=False):
         """One line of why."""
         why, refused = self.why, _refused(self.placed) if self.placed.refused else ""
         rival, (feasible, evaluated) = why.runner_up, why.fit
-        where = f"{self.cluster}/{self.node} score {self.score:.1f}"
+        place = self.cluster, self.node, self.score
         if rival is None:
-            return f"{where}, the only one of {evaluated} nodes that fits{refused}"
-        cluster, node, score = rival
-        return f"{where}, next {cluster}/{node} {score:.1f}, {feasible} of {evaluated} nodes fit{refused}"
+            return _ALONE % (*place, evaluated, refused)
+        return _SUMMARY % (*place, *rival, feasible, evaluated, refused)
 
 
 class Unschedulable(msgspec.Struct):

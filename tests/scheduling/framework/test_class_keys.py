@@ -1,5 +1,6 @@
 """Class keys that are found once for a template are those that every plugin would give for every pod."""
 
+import itertools
 from collections.abc import Hashable
 from typing import Any
 
@@ -12,6 +13,7 @@ from dispatcher.kit.odd import another_of_its_template
 from dispatcher.model.pod import OWN_FIELDS, Pod, Toleration, Volume, template_of
 from dispatcher.model.refusal import Refusal
 from dispatcher.plugins.registry import PluginContext, build
+from dispatcher.scheduling.batch.kinds import kinds_of
 from dispatcher.scheduling.framework import Placed, Plugin
 from dispatcher.scheduling.framework.class_keys import keyed_by_template
 from dispatcher.scheduling.framework.points import Plan
@@ -63,7 +65,7 @@ class Overriding(ByName):
 
 
 def asked_of_each(plan: Plan, placed: Placed) -> tuple[Any, ...]:
-    return (*[plugin.class_key(placed) for plugin in plan.looks], placed.counts_as)
+    return (*[plugin.class_key(placed) for plugin in plan.looks], placed.counts_as, plan.profile)
 
 
 @settings(max_examples=examples(200))
@@ -74,6 +76,18 @@ def test_keys_are_those_that_each_pod_would_get(met: list[Placed]) -> None:
         key = plan.class_key(one)
         assert key == asked_of_each(plan, one)
         assert hash(key) == hash(asked_of_each(plan, one))
+
+
+@pytest.mark.parametrize("field", CHANGES)
+def test_pods_of_the_very_same_key_are_of_one_kind(field: str) -> None:
+    plan = Plan.of(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()))
+    base = pod("p").set(owner="one").build()
+    changed = [Placed(msgspec.structs.replace(base, **{field: value}), "a") for value in CHANGES[field]]
+    met = [(plan.class_key(one), one) for one in (*changed, Placed(base, "a"), Placed(base, "b"))]
+    for (key, one), (other_key, other) in itertools.combinations(met, 2):
+        items = [(("a", "1"), one), (("a", "2"), other)]
+        if key is other_key:
+            assert kinds_of(items, alike=True).ats == kinds_of(items).ats
 
 
 @pytest.mark.parametrize(
