@@ -74,7 +74,7 @@ class StaticFilters:
         self.version += changed is None
         self.first = grown(self.first, fleet.n, NO_NODE)
         rows: Rows = slice(0, fleet.n) if changed is None else changed
-        first = np.where(fleet.live[rows], np.uint16(0), np.uint16(NO_NODE))
+        first = ~fleet.live[rows] * np.uint16(NO_NODE)
         for column in self.columns:
             if _refuse.fast is not None:
                 _refuse.fast(np.ascontiguousarray(column.codes[: fleet.n][rows]), first)
