@@ -13,7 +13,7 @@ from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE
 from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator, blocks, finite
 from dispatcher.scheduling.equivalence.static_answers import NO_NODE, StaticFilters, count_codes
 from dispatcher.scheduling.equivalence.static_columns import StaticColumn
-from dispatcher.scheduling.fleet.columns import RowList, distinct, grown
+from dispatcher.scheduling.fleet.columns import RowList, distinct, grown, window_of
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.framework import Bools, Codes, Floats, Rows
@@ -166,7 +166,7 @@ class RowTable:
         if few is not None:
             self.first[:n], self.total[:n] = self._static_filters.first[:n], INFEASIBLE
             if len(few):
-                self._fill(few)
+                self._fill(window_of(few))
             return
         for block in blocks(slice(0, n)):
             open_ = np.flatnonzero(self._static_filters.first[block] == 0)

@@ -29,7 +29,7 @@ from dispatcher.model.topology import CLUSTER_LEVEL
 from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator
 from dispatcher.scheduling.equivalence.partitions import Partition
 from dispatcher.scheduling.equivalence.static_answers import StaticFilters
-from dispatcher.scheduling.fleet.columns import RowList
+from dispatcher.scheduling.fleet.columns import RowList, window_of
 from dispatcher.scheduling.framework import MAX_SCORE, Ints, Placed, Rows, SmallInts
 from dispatcher.scheduling.framework.domain_counts import LN, CountRules, Scale
 from dispatcher.scheduling.framework.kernels import FloatColumn, IntColumn, Number, WholeNumber, kernel
@@ -283,7 +283,7 @@ class CountedTerms:
         Numbers grow as pods come: a highest number that does not fit is known after a pass, and the next has room.
         """
         n, few = self._fitting.fleet.n, filters.few_open
-        rows: Rows = slice(0, n) if few is None else few
+        rows = slice(0, n) if few is None else window_of(few)
         base, first, highest = found.base.group[rows], filters.first[rows], max(found.width, 1) - 1
         of_hosts = None if found.of_hosts is None else found.of_hosts[rows]
         while highest >= 0 and found.base.size * (highest + 1) <= WIDEST:
@@ -295,7 +295,7 @@ class CountedTerms:
             group = np.empty(len(base), dtype=np.int32)
             highest = _split_by_number.fast(base, of_hosts, found.width, first, group, members)
             if 0 <= highest < found.width:
-                return (group if few is None else _spread(group, few, n)), members
+                return (group if few is None else _spread(group, rows, n)), members
         return None
 
     def _groups(self, evaluators: Sequence[PluginEvaluator], placed: Placed) -> _RuleGroups | None:
@@ -340,7 +340,7 @@ class CountedTerms:
         return None if base is None else _RuleGroups(rules, base, list(axes), hosts[0] if hosts else None)
 
 
-def _spread(group: SmallInts, rows: RowList, n: int) -> SmallInts:
+def _spread(group: SmallInts, rows: Rows, n: int) -> SmallInts:
     """[n] the group of each of the rows; 0 for all others."""
     found: SmallInts = untouched(n, np.int32)
     found[rows] = group

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dispatcher.scheduling.equivalence.evaluators import blocks
-from dispatcher.scheduling.fleet.columns import RowList, distinct, grown
+from dispatcher.scheduling.fleet.columns import RowList, distinct, grown, window_of
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Floats, Readings, Rows, SmallInts
@@ -198,7 +198,9 @@ class UpperBounds:
         """
         columns, group, (milli, size) = self._columns[:, : len(static)], known.group, uses
         if rows is not None:
-            columns, static, group = columns.take(rows, axis=1), static[rows], group[rows]
+            at = window_of(rows)
+            columns = columns[:, at] if isinstance(at, slice) else columns.take(at, axis=1)
+            static, group = static[at], group[at]
         n, (base, cpu, most_cpu, memory, most_memory) = len(static), columns
         if _reach.fast is None:
             reach = (
