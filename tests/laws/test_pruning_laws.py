@@ -58,7 +58,8 @@ def form(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def some_node(seed: np.random.Generator, at: int) -> NodeBuilder:
     built = node(f"n{at}").cpu(int(seed.choice((2, 8, 32)))).memory(f"{int(seed.choice((4, 16, 128)))}Gi")
-    built = built.pods(int(seed.choice((3, 110)))).labels(**({"zone": "xy"[at % 2]} if at % 20 else {}))
+    rack = {"rack": f"r{at % 16}"}
+    built = built.pods(int(seed.choice((3, 110)))).labels(**({"zone": "xy"[at % 2], **rack} if at % 20 else rack))
     odd = int(seed.integers(0, 40))
     if odd == 0:
         return built.cordoned()
@@ -85,9 +86,11 @@ def some_reading(seed: np.random.Generator, name: str) -> Any:
 
 def some_pod(seed: np.random.Generator, at: int) -> Placed:
     built = pod(f"p{at}").cpu(f"{int(seed.integers(0, 3000))}m").memory(f"{int(seed.integers(0, 5000))}Mi")
-    kind = int(seed.integers(0, 8))
+    kind = int(seed.integers(0, 9))
     if kind == 0:
         built = built.node_selector({"zone": "x"})
+    elif kind == 8:  # few nodes
+        built = built.node_selector({"rack": f"r{int(seed.integers(0, 18))}"})
     elif kind == 1:
         built = built.tolerates("dedicated", operator="Exists")
     elif kind == 2:
@@ -227,3 +230,30 @@ def test_no_row_scores_higher_than_its_bound(
         view = view_of(state)
         total += role.weight * role.plugin.score(role.plugin.pre_filter(placed, view), view, slice(0, state.n))
     assert (total <= bounds._reach).all()
+
+
+@settings(max_examples=10, deadline=None, phases=PHASES, suppress_health_check=[FIXTURE])
+@given(number=seeds)
+def test_the_bounds_of_few_rows_are_those_that_they_have_among_all(form: None, number: int) -> None:
+    seed = np.random.default_rng(number)
+    state = some_fleet(seed)
+    plan = Plan.of(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()))
+    table = UpperBounds([role for role in roles_of(plan) if isinstance(role.plugin, BoundedScore)], state)
+    assert table.refresh()
+    few, left_out = np.flatnonzero(seed.random(state.n) < 0.1), np.flatnonzero(seed.random(state.n) < 0.1)
+    static = np.full(state.n, -np.inf, dtype=np.float32)
+    static[few] = seed.random(len(few)) * 10
+    points = GroupPoints(seed.random(3).astype(np.float32), seed.integers(0, 3, state.n).astype(np.int32))
+    uses, low, high = (500, 2**28), float(seed.random() * 600), float(600 + seed.random() * 100)
+    told = []
+    for rows in (None, few):
+        bounds = table.row_bounds(static, points, uses, left_out, rows)
+        told.append(
+            [
+                found.tolist()
+                for found in (bounds.between(-np.inf, np.inf, 400), bounds.between(low, high, 400))
+                if found is not None
+            ]
+        )
+    assert told[0] == told[1]
+    assert set(told[0][0]) == set(few.tolist()) - set(left_out.tolist())

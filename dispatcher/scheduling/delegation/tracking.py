@@ -17,7 +17,7 @@ from dispatcher.scheduling.queue import QueuedPod
 
 T = TypeVar("T")
 
-_BIND = IntentKind.BIND  # Enum attributes are slow to look up
+_BIND, _PROXY = IntentKind.BIND, IntentKind.PROXY  # Enum attributes are slow to look up
 _AFTER_ANSWER = frozenset((IntentKind.CREATE, IntentKind.PROXY))  # of remote pods, sent on another one's answer
 _NONE: Mapping[str, Any] = MappingProxyType({})  # nearly always empty: one for all; who adds to one makes a new dict
 HIGHEST_PRIORITY = 2**31 - 1  # of Kubernetes' int32
@@ -160,15 +160,13 @@ def awaits_watch(tracked: Tracked) -> bool:
 
 
 def awaits_answer(tracked: Tracked) -> bool:
-    """Whether the next order of a remote pod has left just now: until its answer comes, a look would find no step."""
+    """Whether the next order of a remote pod has left just now, or its bind to the proxy node is confirmed: until the
+    answer comes, or the watch shows the bind, a look would find no step.
+    """
     in_flight, source = tracked.in_flight, tracked.source
-    if (
-        in_flight is None
-        or source is None
-        or in_flight.kind not in _AFTER_ANSWER
-        or in_flight.settling
-        or in_flight.waits
-    ):
+    if in_flight is None or source is None or in_flight.kind not in _AFTER_ANSWER or in_flight.waits:
+        return False
+    if in_flight.settling and (in_flight.kind is not _PROXY or source.node):
         return False
     return not (source.terminating or tracked.gone or tracked.vanished)
 

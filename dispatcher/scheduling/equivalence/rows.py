@@ -13,7 +13,7 @@ from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE
 from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator, blocks, finite
 from dispatcher.scheduling.equivalence.static_answers import NO_NODE, StaticFilters, count_codes
 from dispatcher.scheduling.equivalence.static_columns import StaticColumn
-from dispatcher.scheduling.fleet.columns import RowList, distinct, grown
+from dispatcher.scheduling.fleet.columns import RowList, distinct, grown, window_of
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.framework import Bools, Codes, Floats, Rows
@@ -162,6 +162,12 @@ class RowTable:
         """Ask about all rows, without counting."""
         n = self._fleet.n
         self.first, self.total = grown(self.first, n, NO_NODE), grown(self.total, n, INFEASIBLE)
+        few = self._static_filters.few_open
+        if few is not None:
+            self.first[:n], self.total[:n] = self._static_filters.first[:n], INFEASIBLE
+            if len(few):
+                self._fill(window_of(few))
+            return
         for block in blocks(slice(0, n)):
             open_ = np.flatnonzero(self._static_filters.first[block] == 0)
             if _FEW_OPEN * len(open_) > block.stop - block.start:
@@ -249,4 +255,5 @@ class RowTable:
 
     def feasible_rows(self) -> RowList:
         """All feasible rows, ascending."""
-        return np.flatnonzero(self.first[: self._fleet.n] == 0)
+        few = self._static_filters.few_open
+        return np.flatnonzero(self.first[: self._fleet.n] == 0) if few is None else few[self.first[few] == 0]

@@ -206,6 +206,13 @@ def add_times(rows: Rows, times: "int | Ints", amount: int, column: Ints) -> Non
         column[rows] += times * amount
 
 
+def window_of(rows: RowList) -> Rows:
+    """These rows, as a window where they lie side by side, as the nodes of a cluster do: no column is copied for it."""
+    if len(rows) and rows.item(-1) - rows.item(0) + 1 == len(rows):
+        return slice(rows.item(0), rows.item(-1) + 1)
+    return rows
+
+
 def distinct(*lists: RowList) -> RowList:
     """The rows in any of the lists, each once, ascending. (np.unique takes ten times as long here.)"""
     filled = [rows for rows in lists if len(rows)]

@@ -58,6 +58,7 @@ class NodeTable(NodeColumns):
         self._metrics = MetricColumns()
         self._domains: dict[str, SmallInts] = {}
         self._domains_at = -1
+        self._row_of_each: tuple[tuple[int, int], RowList] = (-1, 0), np.zeros(0, dtype=np.intp)
         self._total: Resources | None = None
         self.signals = SignalView(self.signal_axis, SignalColumns.of(self._store))
         self._show()
@@ -220,10 +221,13 @@ class NodeTable(NodeColumns):
 
     def row_of_each_cluster(self) -> RowList:
         """[clusters] the row of one live node of each, -1 for a cluster without nodes."""
-        found = np.full(len(self.clusters), -1, dtype=np.intp)
-        for one in self._clusters.values():
-            found[one.index] = next(iter(one.rows.values()), -1)
-        return found
+        at = self.changes.position, len(self.clusters)
+        if self._row_of_each[0] != at:
+            found = np.full(len(self.clusters), -1, dtype=np.intp)
+            for one in self._clusters.values():
+                found[one.index] = next(iter(one.rows.values()), -1)
+            self._row_of_each = at, found
+        return self._row_of_each[1]
 
     def node(self, row: int) -> Node | None:
         """The node behind a row, None if the row is dead."""

@@ -267,8 +267,9 @@ class ObservedObjects(_Facet):
 
     def of(self, cluster: str, kind: type[K], *fields: str) -> Mapping[str, K]:
         """key -> object of a kind in a cluster; with `fields`, what else of it changes is not noted."""
-        self._observed.kinds.add(self._fleet.kept.watch(kind.__name__, fields))
-        return self._fleet.kept.of(cluster, kind)
+        kept = self._fleet.kept
+        self._observed.kinds.add(kept.watch(kind.__name__, fields) if fields else kind.__name__)
+        return kept.of(cluster, kind)
 
     def named(self, cluster: str, kind: type[K], key: str) -> K | None:
         """One object; nothing is noted."""

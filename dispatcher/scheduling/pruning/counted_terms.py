@@ -29,10 +29,11 @@ from dispatcher.model.topology import CLUSTER_LEVEL
 from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator
 from dispatcher.scheduling.equivalence.partitions import Partition
 from dispatcher.scheduling.equivalence.static_answers import StaticFilters
-from dispatcher.scheduling.fleet.columns import RowList
-from dispatcher.scheduling.framework import MAX_SCORE, Ints, Placed, SmallInts
+from dispatcher.scheduling.fleet.columns import RowList, window_of
+from dispatcher.scheduling.framework import MAX_SCORE, Ints, Placed, Rows, SmallInts
 from dispatcher.scheduling.framework.domain_counts import LN, CountRules, Scale
 from dispatcher.scheduling.framework.kernels import FloatColumn, IntColumn, Number, WholeNumber, kernel
+from dispatcher.scheduling.framework.memory import untouched
 from dispatcher.scheduling.framework.points import guarded
 from dispatcher.scheduling.pruning.domain_terms import ClusterAnswers, DomainTerms, TermsInMaking
 from dispatcher.scheduling.pruning.fitting_rows import WIDEST, FittingRows
@@ -252,11 +253,10 @@ class CountedTerms:
         refused: RowList,
     ) -> DomainTerms | None:
         found = self._groups(evaluators, placed)
-        base = None if found is None else self._fitting.of(found.base, filters)
-        if found is None or base is None:
+        if found is None:
             return None
         axis = self._fitting.fleet.domain(CLUSTER_LEVEL)
-        split = self._split(found, base.group, filters, evaluators, id(axis))
+        split = self._split(found, filters, evaluators, id(axis))
         if split is None:
             return None
         group, members = split
@@ -275,28 +275,27 @@ class CountedTerms:
         return terms
 
     def _split(
-        self,
-        found: _RuleGroups,
-        base: SmallInts,
-        filters: StaticFilters,
-        evaluators: Sequence[PluginEvaluator],
-        clusters: int,
+        self, found: _RuleGroups, filters: StaticFilters, evaluators: Sequence[PluginEvaluator], clusters: int
     ) -> tuple[SmallInts, Ints] | None:
         """[n] the group of each row, and [groups] how many rows fit; None for too many groups, or a number below 0.
+        Where few rows fit, the groups of others are anything.
 
         Numbers grow as pods come: a highest number that does not fit is known after a pass, and the next has room.
         """
-        first, highest = filters.first[: self._fitting.fleet.n], max(found.width, 1) - 1
+        n, few = self._fitting.fleet.n, filters.few_open
+        rows = slice(0, n) if few is None else window_of(few)
+        base, first, highest = found.base.group[rows], filters.first[rows], max(found.width, 1) - 1
+        of_hosts = None if found.of_hosts is None else found.of_hosts[rows]
         while highest >= 0 and found.base.size * (highest + 1) <= WIDEST:
             if found.width <= highest:
                 found.widen(highest + 1, evaluators, clusters)
             members = np.zeros(len(found.numbers), dtype=np.int64)
-            if found.of_hosts is None:
-                return base, np.bincount(base[first == 0], minlength=len(members))
+            if of_hosts is None:
+                return found.base.group, np.bincount(base[first == 0], minlength=len(members))
             group = np.empty(len(base), dtype=np.int32)
-            highest = _split_by_number.fast(base, found.of_hosts, found.width, first, group, members)
+            highest = _split_by_number.fast(base, of_hosts, found.width, first, group, members)
             if 0 <= highest < found.width:
-                return group, members
+                return (group if few is None else _spread(group, rows, n)), members
         return None
 
     def _groups(self, evaluators: Sequence[PluginEvaluator], placed: Placed) -> _RuleGroups | None:
@@ -339,3 +338,10 @@ class CountedTerms:
         }
         base = self._fitting.partitions.of(list(axes.values()))
         return None if base is None else _RuleGroups(rules, base, list(axes), hosts[0] if hosts else None)
+
+
+def _spread(group: SmallInts, rows: Rows, n: int) -> SmallInts:
+    """[n] the group of each of the rows; 0 for all others."""
+    found: SmallInts = untouched(n, np.int32)
+    found[rows] = group
+    return found

@@ -285,7 +285,8 @@ class PrunedSearch(Selector):
             known = GroupPoints(np.zeros(1, dtype=np.float32), np.zeros(len(static), dtype=np.int32))
         else:
             known = terms.upper_bounds()
-        return bounds.row_bounds(static, known, least_expected(placed), left_out)
+        few = self._setup.static.static_filters.few_open
+        return bounds.row_bounds(static, known, least_expected(placed), left_out, few)
 
     def _best_two(self, placed: Placed, bounds: UpperBounds, refused: RowList) -> _Found | None:
         """Rows among which are the two best of all; None if too many may be. `refused`: by the filters by row."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dispatcher.scheduling.equivalence.evaluators import blocks
-from dispatcher.scheduling.fleet.columns import RowList, distinct, grown
+from dispatcher.scheduling.fleet.columns import RowList, distinct, grown, window_of
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Floats, Readings, Rows, SmallInts
@@ -69,11 +69,17 @@ class GroupPoints(NamedTuple):
 
 
 class RowBounds:
-    """How high each row reaches for one pod; -inf where it is refused, or `left_out`. `top`: the highest."""
+    """How high each row reaches for one pod; -inf where it is refused, or `left_out`. `top`: the highest.
 
-    def __init__(self, reach: Readings, best: Readings, left_out: RowList) -> None:
+    `rows`, ascending: what the entries of `reach` are about; None: all rows.
+    """
+
+    def __init__(self, reach: Readings, best: Readings, left_out: RowList, rows: RowList | None = None) -> None:
+        if rows is not None:
+            at = np.searchsorted(rows, left_out)
+            left_out = at[np.append(rows, -1)[at] == left_out]
         reach[left_out] = -np.inf
-        self._reach, self._best = reach, best
+        self._reach, self._best, self._rows = reach, best, rows
         self.top = float(best.max(initial=-np.inf))
 
     def enough(self, count: int) -> float:
@@ -85,11 +91,14 @@ class RowBounds:
     def between(self, low: float, high: float, most: int) -> RowList | None:
         """The rows that reach `low` but not `high`, ascending; None if these are more than `most`."""
         if _between.fast is None:
-            rows: RowList = np.flatnonzero((self._reach >= low) & (self._reach < high) & (self._reach > -np.inf))
-            return rows if len(rows) <= most else None
-        found = np.empty(min(most, len(self._reach)), dtype=np.int64)
-        count = _between.fast(self._reach, self._best, max(low, _LOWEST), high, found)
-        return found[:count] if count <= most else None
+            found: RowList = np.flatnonzero((self._reach >= low) & (self._reach < high) & (self._reach > -np.inf))
+            count = len(found)
+        else:
+            found = np.empty(min(most, len(self._reach)), dtype=np.int64)
+            count = _between.fast(self._reach, self._best, max(low, _LOWEST), high, found)
+        if count > most:
+            return None
+        return found[:count] if self._rows is None else self._rows[found[:count]]
 
 
 _LOWEST = float(np.finfo(np.float32).min)
@@ -175,27 +184,39 @@ class UpperBounds:
             self._columns[at : at + 2, rows] = fall_together(falls, len(base))
         return True
 
-    def row_bounds(self, static: Readings, known: GroupPoints, uses: tuple[int, int], left_out: RowList) -> RowBounds:
+    def row_bounds(
+        self,
+        static: Readings,
+        known: GroupPoints,
+        uses: tuple[int, int],
+        left_out: RowList,
+        rows: RowList | None = None,
+    ) -> RowBounds:
         """For a pod that is expected to use so much (milli-CPU, bytes), without rows that are `left_out`. `static` [n]:
-        points that rest on nodes alone, -inf where refused. What is answered holds until the next call.
+        points that rest on nodes alone, -inf where refused; `rows`, ascending: all others are (None: any row may be
+        open). What is answered holds until the next call.
         """
-        n, (milli, size) = len(static), uses
-        base, cpu, most_cpu, memory, most_memory = self._columns[:, :n]
+        columns, group, (milli, size) = self._columns[:, : len(static)], known.group, uses
+        if rows is not None:
+            at = window_of(rows)
+            columns = columns[:, at] if isinstance(at, slice) else columns.take(at, axis=1)
+            static, group = static[at], group[at]
+        n, (base, cpu, most_cpu, memory, most_memory) = len(static), columns
         if _reach.fast is None:
             reach = (
-                known.points[known.group]
+                known.points[group]
                 + static
                 + base
                 - np.minimum(cpu * milli, most_cpu)
                 - np.minimum(memory * size, most_memory)
             )
-            return RowBounds(reach, reach, left_out)
+            return RowBounds(reach, reach, left_out, rows)
         if len(self._scratch[0]) < n:
             self._scratch = np.zeros(2 * n, dtype=np.float32), np.zeros(2 * n // _BLOCK + 1, dtype=np.float32)
         reach, best = self._scratch[0][:n], self._scratch[1][: -(-n // _BLOCK)]
         _reach.fast(
             known.points,
-            known.group,
+            group,
             static,
             base,
             cpu,
@@ -207,4 +228,4 @@ class UpperBounds:
             reach,
             best,
         )
-        return RowBounds(reach, best, left_out)
+        return RowBounds(reach, best, left_out, rows)
