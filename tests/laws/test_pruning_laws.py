@@ -150,6 +150,33 @@ def test_a_pruned_search_records_what_the_class_would_record(form: None, large: 
     assert told(run(number, large=large, pruned=True)) == told(run(number, large=large, pruned=False))
 
 
+def test_pods_that_select_few_nodes_are_spread_over_them_as_their_class_would_spread_them(
+    form: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each asks for another size, so that each is searched for, all but the first among counted pods of its app."""
+    found, select = list[Decision | None](), PrunedSearch.select
+
+    def noted(self: PrunedSearch, *pod: Any) -> Decision | None:
+        found.append(select(self, *pod))
+        return found[-1]
+
+    monkeypatch.setattr(PrunedSearch, "select", noted)
+
+    def decided(*, pruned: bool) -> list[Result]:
+        state = some_fleet(np.random.default_rng(3))
+        scheduler = Scheduler(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()), state, large=0)
+        if not pruned:
+            scheduler._searches.search_for = lambda *_: None  # type: ignore[method-assign]
+        pods = [pod(f"p{at}").cpu(f"{100 + at}m").labels(app="u").node_selector({"rack": "r3"}) for at in range(12)]
+        placed = [one.spread("zone", hard=False).spread("host", hard=False).placed("a") for one in pods]
+        return [scheduler.schedule(one, ("a", one.pod.uid)) for one in placed]
+
+    results = decided(pruned=True)
+    assert found == results  # no class had to decide
+    assert len({(one.cluster, one.node) for one in results if isinstance(one, Decision)}) > 6
+    assert told(results) == told(decided(pruned=False))
+
+
 def test_the_best_node_takes_no_more_once_the_last_pod_has_filled_it(form: None) -> None:
     nodes = [node("big").cpu(64).memory("256Gi").pods(1), *(node(f"n{at}").cpu(4).pods(9) for at in range(5))]
     plugins = build(DEFAULT_PROFILE, PluginContext())
