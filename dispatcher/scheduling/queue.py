@@ -97,21 +97,23 @@ class SchedulingQueue:
         """`add` each of them; those that are new and not gated are counted together."""
         known, gate, tickets, policies = self._pods, self._gates.gate, self._tickets, self._policies
         items, entered = list[QueuedPod](), 0
-        for pod_id, placed in pods:
-            if pod_id in known or gate(placed) is not None:
-                items.append(self.add(pod_id, placed, now))
-                continue
-            order, class_key = self._order(pod_id, placed, now), self._classify(placed)
-            item = QueuedPod(
-                pod_id, placed, class_key, now, order, state=_ACTIVE, ticket=next(tickets), policies=policies
-            )
-            known[pod_id] = item
-            self._active.add(item)
-            self._counts[_ACTIVE] += 1
-            entered += 1
-            items.append(item)
-        if entered:
-            self.incoming[_ACTIVE, Cause.ADD] += entered
+        try:
+            for pod_id, placed in pods:
+                if pod_id in known or gate(placed) is not None:
+                    items.append(self.add(pod_id, placed, now))
+                    continue
+                order, class_key = self._order(pod_id, placed, now), self._classify(placed)
+                item = QueuedPod(
+                    pod_id, placed, class_key, now, order, state=_ACTIVE, ticket=next(tickets), policies=policies
+                )
+                known[pod_id] = item
+                self._counts[_ACTIVE] += 1
+                entered += 1
+                self._active.add(item)  # counted before: a QueueSort's keys may refuse to be compared
+                items.append(item)
+        finally:
+            if entered:
+                self.incoming[_ACTIVE, Cause.ADD] += entered
         return items
 
     def _order(self, pod_id: PodId, placed: Placed, queued_at: float) -> tuple[Any, ...]:

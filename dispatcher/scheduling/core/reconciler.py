@@ -157,7 +157,9 @@ class Reconciler:
                 tracked.queued = True
                 if item.state is _GATED:
                     self._tell_gated(tracked, item, now)
-        except Exception:  # of one of them, which is told then
+        except Exception as error:  # a fault of ours, or of a plugin, about one pod must not stop the others
+            self._state.counters["faults", type(error).__name__] += 1
+            self._state.trouble(f"pods that are due together: {type(error).__name__}: {error}", error)
             self._look_at_each(run, now)
 
     def _only_wants_place(self, tracked: Tracked, source: Pod) -> bool:

@@ -110,6 +110,27 @@ def test_a_fault_about_one_pod_is_told_and_the_others_go_on(monkeypatch: pytest.
     assert [bind.pod.name for bind in intents(core.handle(Tick(), 1.0), Bind)] == ["good"]  # type: ignore[attr-defined]
 
 
+class ByTier:
+    """A QueueSort whose keys cannot all be compared."""
+
+    def sort_key(self, placed: Placed, queued_at: float) -> tuple[object, ...]:
+        return (placed.pod.labels.get("tier"),)
+
+
+def test_new_pods_whose_sort_keys_cannot_be_compared_are_told_of_counted_and_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    core = make_core(("east",))
+    monkeypatch.setattr(core.queue, "_sort", ByTier())
+    tiers: list[dict[str, str]] = [{}, {"tier": "a"}, {}]
+    effects = report(core, *(pod(f"p{at}", labels=labels) for at, labels in enumerate(tiers)))
+    assert ["TypeError" in one.text for one in effects if isinstance(one, OperatorWarning)] == [True]
+    assert core.queue.counts()["active"] == len(tiers)
+    assert sum(core.queue.incoming.values()) == len(tiers)
+    bound_to = {one.pod.name for at in range(1, 60) for one in intents(core.handle(Tick(), float(at)), Bind)}  # type: ignore[attr-defined]
+    assert (bound_to, core.queue.counts()["active"]) == ({"p0", "p1", "p2"}, 0)
+
+
 def test_pods_on_whose_batch_the_cycle_fails_are_decided_later(monkeypatch: pytest.MonkeyPatch) -> None:
     core = make_core(("east",))
     report(core, pod("a"), pod("b"))

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import dispatcher.service.service as service_module
+from dispatcher.service import timing
 
 T = TypeVar("T")
 START = 1_000.0  # monotonic seconds at the start of a world
@@ -168,6 +169,8 @@ def virtual_clocks(loop: VirtualLoop, seed: int) -> Iterator[None]:
         (time, "time_ns", lambda: int(wall() * 1e9)),
         (uuid, "uuid4", lambda: uuid.UUID(int=dice.getrandbits(128), version=4)),
         (service_module, "perf_counter", lambda: loop.now),
+        (timing.Slice.__init__, "__defaults__", (lambda: loop.now,)),
+        (timing.Round.__init__, "__defaults__", (lambda: loop.now,)),
         (random, "uniform", dice.uniform),
         (random, "random", dice.random),
     ]
