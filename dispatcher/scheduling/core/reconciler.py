@@ -34,8 +34,6 @@ _PAUSE_S = 1.0  # of a pod whose turn has not come
 # Enum attributes are slow to look up.
 _QUEUE, _NOTHING, _BIND, _GATED = Step.QUEUE, Step.NOTHING, IntentKind.BIND, State.GATED
 _TOLD = {Step.HOLD: Reason.STILL_ELSEWHERE, Step.WAIT: Reason.UNANSWERED}
-
-
 _home_of, _uid_of = itemgetter(0), itemgetter(1)
 
 
@@ -85,9 +83,12 @@ class Reconciler:
             if tracked.forgotten:
                 self._state.forget(pod_id)
 
-    def _look_later(self, tracked: Tracked, error: Exception, now: float) -> None:
+    def _tell_fault(self, about: str, error: Exception) -> None:
         self._state.counters["faults", type(error).__name__] += 1
-        self._state.trouble(f"pod {tracked.pod_id}: {type(error).__name__}: {error}", error)
+        self._state.trouble(f"{about}: {type(error).__name__}: {error}", error)
+
+    def _look_later(self, tracked: Tracked, error: Exception, now: float) -> None:
+        self._tell_fault(f"pod {tracked.pod_id}", error)
         tracked.hold_until = now + self._state.timing.retry.most_s
         self._state.look_at(tracked, tracked.hold_until)
 
@@ -158,8 +159,7 @@ class Reconciler:
                 if item.state is _GATED:
                     self._tell_gated(tracked, item, now)
         except Exception as error:  # a fault of ours, or of a plugin, about one pod must not stop the others
-            self._state.counters["faults", type(error).__name__] += 1
-            self._state.trouble(f"pods that are due together: {type(error).__name__}: {error}", error)
+            self._tell_fault("pods that are due together", error)
             self._look_at_each(run, now)
 
     def _only_wants_place(self, tracked: Tracked, source: Pod) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE
 from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator, blocks, finite
-from dispatcher.scheduling.equivalence.static_answers import NO_NODE, StaticFilters, count_codes
+from dispatcher.scheduling.equivalence.static_answers import FEW_OPEN, NO_NODE, StaticFilters, count_codes
 from dispatcher.scheduling.equivalence.static_columns import StaticColumn
 from dispatcher.scheduling.fleet.columns import RowList, distinct, grown, window_of
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -20,7 +20,6 @@ from dispatcher.scheduling.framework import Bools, Codes, Floats, Rows
 from dispatcher.scheduling.framework.kernels import kernel
 
 _FEW = 32
-_FEW_OPEN = 8  # if the joint filters leave less than one row in so many, the others are not asked about all
 _NEVER = -1
 _MOST_ASKED = 4096  # rows that are remembered as asked again; who fell behind looks at all
 Answers = StaticColumn | PluginEvaluator
@@ -170,7 +169,7 @@ class RowTable:
             return
         for block in blocks(slice(0, n)):
             open_ = np.flatnonzero(self._static_filters.first[block] == 0)
-            if _FEW_OPEN * len(open_) > block.stop - block.start:
+            if FEW_OPEN * len(open_) > block.stop - block.start:
                 self._fill(block)
                 continue
             self.first[block], self.total[block] = self._static_filters.first[block], INFEASIBLE

@@ -28,7 +28,7 @@ NO_NODE = 0xFFFF  # instead of a reason code: the row holds no node
 _NEVER = -1
 _PART_BYTES_PER_ROW = 6  # first 2, upper bounds 4
 _USUAL_CODES = 64  # of reasons; there may be more
-_FEW_OPEN = 8  # if less than one row in so many is let pass, to gather those costs less than to go through all
+FEW_OPEN = 8  # if less than one row in so many is let pass, to gather those costs less than to go through all
 _LEAST_KEPT = 16  # of a million nodes 350 MB of columns
 _COLUMN_BYTES_PER_ROW = 22  # codes 2, raw 8, grid points 8, value 4; none has both of the last
 
@@ -61,7 +61,7 @@ class StaticFilters:
     @property
     def few_open(self) -> RowList | None:
         """The rows that all of them let pass, ascending, if these are few: as for pods that select a region."""
-        if self._open is None and _FEW_OPEN * (self._n - self.refused) < self._n:
+        if self._open is None and FEW_OPEN * (self._n - self.refused) < self._n:
             self._open = np.flatnonzero(self.first[: self._n] == 0)
         return self._open
 
