@@ -16,7 +16,6 @@ from agents.executor import usage
 from agents.executor.relay import Refusal, Wanted
 from agents.observer.seen import NodeTarget
 from agents.runtime.relay import endpoint, usage_far
-from agents.runtime.relay.fresh import Fresh
 from agents.runtime.relay.tokens import Tokens
 from agents.runtime.relay.usage_near import ProxyMetrics, Read
 from agents.telemetry.resource_metrics import read_pods
@@ -278,29 +277,6 @@ async def test_more_scrapes_at_once_than_strangers_may_connect_are_served(
     assert [status for status, _ in await asyncio.gather(*scrapes)] == [200] * 6
 
 
-async def test_a_question_that_fails_is_asked_anew_and_one_that_is_given_up_goes_on_for_others() -> None:
-    fresh, asked, go_on = Fresh[int](10.0), [], asyncio.Event()
-
-    async def fail() -> int:
-        asked.append("fail")
-        raise Refusal(500, "no")
-
-    async def slow() -> int:
-        asked.append("slow")
-        await go_on.wait()
-        return 7
-
-    for _ in range(2):
-        with pytest.raises(Refusal):
-            await fresh.get("a", fail)
-    given_up, patient = (asyncio.create_task(fresh.get("a", slow)) for _ in range(2))
-    await asyncio.sleep(0)
-    given_up.cancel()
-    go_on.set()
-    assert (await patient, await fresh.get("a", fail)) == (7, 7)
-    assert asked == ["fail", "fail", "slow"]
-
-
 @pytest.mark.parametrize("use", [Use(float("nan"), AT), Use(-1.0, AT), Use(1.0, -1), Use(1.0, 2**60)])
 def test_numbers_that_can_be_none_are_refused(use: Use) -> None:
     with pytest.raises(msgspec.ValidationError):
@@ -348,17 +324,6 @@ async def test_kubelets_that_hang_hide_no_others_and_are_left_alone_for_a_while(
     for _ in range(2):
         assert [one.pod for one in decode_usage(await asked.tell("uid-east")).pods] == ["uid-well"]
     assert sorted(asked_of) == sorted(nodes)
-
-
-async def test_an_answer_is_as_old_as_it_is_since_it_came() -> None:
-    fresh, asked = Fresh[int](0.3), []
-
-    async def slow() -> int:
-        asked.append(1)
-        await asyncio.sleep(0.4)
-        return 7
-
-    assert [await fresh.get("a", slow), await fresh.get("a", slow), len(asked)] == [7, 7, 1]
 
 
 @pytest.mark.parametrize(
