@@ -30,7 +30,7 @@ from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.evaluators import finite, weighted
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.volumes import has_only_claims
-from dispatcher.scheduling.framework import DomainPlugin, Ints, Placed, Reserve
+from dispatcher.scheduling.framework import DomainPlugin, Ints, Placed
 from dispatcher.scheduling.framework.points import PluginError, guarded
 from dispatcher.scheduling.framework.roles import AnswerScope
 from dispatcher.scheduling.records.decision import Decision
@@ -65,7 +65,7 @@ def count_merge_of(eq_class: EquivalenceClass, kinds: Sequence[Placed], count: i
 
 
 def _are_alike(eq_class: EquivalenceClass, kinds: Sequence[Placed]) -> bool:
-    if any(isinstance(one.role.plugin, Reserve) for one in eq_class.evaluators):
+    if any(one.role.reserves for one in eq_class.evaluators):
         return False  # what a plugin books for itself cannot be supposed
     if any(one.versions and one not in eq_class.cross_row for one in eq_class.evaluators):
         return False  # it rests on counts that the merge does not update for it
