@@ -15,7 +15,7 @@ from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.class_rows import _add_points
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
-from dispatcher.scheduling.fleet.columns import add_times
+from dispatcher.scheduling.fleet.columns import RowStore, add_pods, highest
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import FleetView, Part, Placed, kernels, refuse
 from dispatcher.scheduling.framework.points import Plan, PluginError
@@ -208,16 +208,27 @@ def test_a_class_whose_late_question_failed_asks_it_again() -> None:
 
 @pytest.mark.usefixtures("compiled")
 @settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.tuples(st.integers(-(2**62), 2**62), st.integers(-3, 3), st.booleans())), st.integers(-9, 9))
-def test_amounts_are_added_on_rows_by_kernels_as_by_numpy(cells: list[tuple[int, int, bool]], amount: int) -> None:
-    kernels.compile_all()
-    column = np.asarray([cell for cell, _, _ in cells], dtype=np.int64)
+@given(
+    st.lists(st.tuples(st.integers(0, 2**60), st.integers(-3, 3), st.booleans())),
+    st.dictionaries(st.integers(0, 3), st.integers(0, 2**50), min_size=1),
+    st.lists(st.integers(0, 2**50), min_size=6, max_size=6),
+)
+def test_pods_are_added_on_rows_by_kernels_as_by_numpy(
+    cells: list[tuple[int, int, bool]], wanted: dict[int, int], pairs: list[int]
+) -> None:
     rows = np.asarray([at for at, (_, _, chosen) in enumerate(cells) if chosen], dtype=np.intp)
     times = np.asarray([more for _, more, chosen in cells if chosen], dtype=np.int64)
-    want = column.copy()
-    want[rows] += times * amount
-    add_times(rows, times, amount, column)
-    assert column.tolist() == want.tolist()
+    found = []
+    for compiled in (True, False):
+        kernels.compile_all() if compiled else kernels.use_numpy()
+        store = RowStore(4, 1)
+        store.reserve(len(cells), 4, 1)
+        taken = store.requested, store.nonzero, store.recent, store.settling
+        for at, column in enumerate(taken):
+            column[:, : len(cells)] = [cell + at for cell, _, _ in cells]
+        add_pods(store, rows, times, list(wanted.items()), pairs)
+        found.append(([column.tolist() for column in taken], highest(store, rows)))
+    assert found[0] == found[1]
 
 
 @pytest.mark.usefixtures("compiled")

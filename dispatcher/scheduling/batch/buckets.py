@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from dispatcher.scheduling.batch.bucket_sorting import BucketSorting, sorting_of
 from dispatcher.scheduling.batch.merge_tables import MAX_COUNT, REQUIRED_COUNT, Buckets, Counts, Plugins, Rules
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
-from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator
+from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator, weighted
+from dispatcher.scheduling.equivalence.group_scores import NormalizedColumn
 from dispatcher.scheduling.equivalence.partitions import Partition, partition_of_some
 from dispatcher.scheduling.framework import Floats, Ints, SmallInts
 from dispatcher.scheduling.framework.domain_counts import (
@@ -91,7 +92,21 @@ class BucketLayout:
             bucket_of_key=dict(self.bucket_of_key),
             bucket_keys=list(self.bucket_keys),
             shared=[one.copy() for one in self.shared],
+            normals=[one.copy() for one in self.normals],
         )
+
+    def normalize(self, columns: Sequence[NormalizedColumn], *, open_alone: bool) -> None:
+        """Normalise the node-only scores of `columns` over the buckets that are open now, or over all in use."""
+        buckets, normals = self.all_buckets, list[Floats]()
+        open_ = buckets.open == 1 if open_alone else np.arange(len(buckets.open)) < self.used
+        buckets.shared[:] = 0.0
+        for column, raw in zip(columns, self.shared, strict=True):
+            normal = raw.copy()
+            if open_.any():
+                normal[open_] = column.evaluator.normalize(raw[open_])
+            buckets.shared[:] += weighted(normal, column.role.weight)
+            normals.append(normal)
+        self.normals = normals
 
     def after(self, bucket: int) -> bool:
         """Find, or make, the bucket that a row of `bucket` comes to with one more pod; False if there is no room.

@@ -30,7 +30,7 @@ from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.evaluators import finite, weighted
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.volumes import has_only_claims
-from dispatcher.scheduling.framework import DomainPlugin, Ints, Placed, Reserve
+from dispatcher.scheduling.framework import DomainPlugin, Ints, Placed
 from dispatcher.scheduling.framework.points import PluginError, guarded
 from dispatcher.scheduling.framework.roles import AnswerScope
 from dispatcher.scheduling.records.decision import Decision
@@ -65,7 +65,7 @@ def count_merge_of(eq_class: EquivalenceClass, kinds: Sequence[Placed], count: i
 
 
 def _are_alike(eq_class: EquivalenceClass, kinds: Sequence[Placed]) -> bool:
-    if any(isinstance(one.role.plugin, Reserve) for one in eq_class.evaluators):
+    if any(one.role.reserves for one in eq_class.evaluators):
         return False  # what a plugin books for itself cannot be supposed
     if any(one.versions and one not in eq_class.cross_row for one in eq_class.evaluators):
         return False  # it rests on counts that the merge does not update for it
@@ -174,20 +174,11 @@ class CountMerge(BatchSelector):
             layout.after(bucket)
 
     def _normalize_shared(self) -> None:
-        """Normalise the node-only scores over the buckets that are open now."""
+        """Normalise the node-only scores over the buckets that are open now; once where each has one raw score."""
         layout = self._layout
-        buckets = layout.all_buckets
-        open_ = buckets.open == 1 if self._renormalizes else np.arange(len(buckets.open)) < layout.used
-        normals = []
-        buckets.shared[:] = 0.0
-        for column, raw in zip(self._eq_class.normalizing, layout.shared, strict=True):
-            normal = raw.copy()
-            if open_.any():
-                normal[open_] = column.evaluator.normalize(raw[open_])
-            buckets.shared[:] += weighted(normal, column.role.weight)
-            normals.append(normal)
-        layout.normals = normals
-        self._record.normal_history.append((int(self._progress[AT]), normals))
+        if self._renormalizes or not layout.normals:
+            layout.normalize(self._eq_class.normalizing, open_alone=self._renormalizes)
+        self._record.normal_history.append((int(self._progress[AT]), layout.normals))
 
     def _with_soon(self, candidate: int) -> Ints:
         """This candidate and those that may be chosen soon, ordered by row."""

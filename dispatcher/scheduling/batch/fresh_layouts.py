@@ -30,6 +30,8 @@ def layout_of(eq_class: EquivalenceClass, plugin_rules: PluginRules, count: int)
             return layout
         for bucket in range(min(layout.begun, _MADE_AHEAD)):
             layout.after(bucket)
+        if not any(len(one.values) > 1 for one in eq_class.normalizing):
+            layout.normalize(eq_class.normalizing, open_alone=False)
         if len(kept) >= _MOST_KEPT:
             kept.clear()
         # A shape names objects by their ids: they are kept with it, so that no other object can come to have the same.

@@ -28,7 +28,7 @@ from dispatcher.scheduling.equivalence.groups import GroupTable, refused_by
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.row import FactSheet
 from dispatcher.scheduling.fleet.volumes import has_only_claims
-from dispatcher.scheduling.framework import Floats, Placed, Reserve
+from dispatcher.scheduling.framework import Floats, Placed
 from dispatcher.scheduling.framework.points import PluginError
 from dispatcher.scheduling.framework.roles import AnswerScope
 from dispatcher.scheduling.records.decision import Decision
@@ -60,7 +60,7 @@ def lookahead_of(
 
 def _are_alike(eq_class: EquivalenceClass, kinds: Sequence[Placed]) -> bool:
     """Whether all pods take the same, and nothing that cannot be supposed."""
-    if any(isinstance(one.role.plugin, Reserve) for one in eq_class.evaluators):
+    if any(one.role.reserves for one in eq_class.evaluators):
         return False  # what a plugin books for itself cannot be supposed
     first = kinds[0].pod
     return all(
@@ -109,7 +109,8 @@ class Lookahead(BatchSelector):
         self._names = tuple(one.role.name for one in eq_class.scored), tuple(one.role.weight for one in eq_class.scored)
         rows = best.rows
         self.sheet = FactSheet(self._fleet, rows, placed)
-        raw = eq_class.raw_of(rows)
+        raw = eq_class.raw_of(rows, refreshed=True)
+        eq_class.rows.forget_scores()
         self._queues = [
             CandidateQueue(self._candidates_of(found, raw, rows, eq_class.rows.total[found]), complete=complete)
             for found, complete in best.groups

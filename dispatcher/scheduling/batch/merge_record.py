@@ -66,7 +66,7 @@ class MergeHistory:
             trace.candidate[:decided]
         ]  # [pods, 2]; what stands where there is none means nothing
         self._has_rival = trace.candidate[:decided, 1] >= 0
-        if trace.codes[:decided].any():
+        if np.count_nonzero(trace.codes[:decided]):
             self._members = _members(layout, self.fleet)
         self._rival_rows: list[int] = np.where(self._has_rival, self._chosen[:, 1], -1).tolist()
         self._cluster_of = self.fleet.cluster[self._chosen[:, 0]]
@@ -84,7 +84,8 @@ class MergeHistory:
         found = distinct(chosen[chosen >= 0])
         found = found[np.argsort(self._candidates.row[found])]
         rows = self._candidates.row[found]
-        self.raws.add(found, np.zeros(len(found), dtype=np.int64), eq_class.raw_of(rows))
+        self.raws.add(found, np.zeros(len(found), dtype=np.int64), eq_class.raw_of(rows, refreshed=True))
+        eq_class.rows.forget_scores()
         self.sheet = FactSheet(self.fleet, rows, placed)
         self.places: dict[int, tuple[str, str]] = dict(
             zip(rows.tolist(), self.fleet.names_of(rows.tolist()), strict=True)

@@ -7,7 +7,7 @@ needed: 100 homes with one template are one table and 100 lists of 100 numbers.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -209,6 +209,11 @@ class ClassRows:
             return None
         return self._tables.leaders.of(self._known, partition)
 
-    def take_scores(self) -> dict[int | None, Floats]:
+    @property
+    def last_scores(self) -> Mapping[int | None, Floats]:
         """See `RowTable`."""
-        return self._known.take_scores()
+        return self._known.last_scores
+
+    def forget_scores(self) -> None:
+        """Keep `last_scores` no longer: a pod is booked, or is about to be."""
+        self._known.last_scores = {}

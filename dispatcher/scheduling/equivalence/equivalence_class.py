@@ -287,7 +287,7 @@ class EquivalenceClass(Selector):
         """What a plugin answered in PreFilter, or in PreScore after it; SKIP if it was not asked."""
         for evaluator in (*(column.evaluator for column in self._static.active), *self.evaluators):
             if evaluator.role.name == plugin:
-                return evaluator.prepared if evaluator.pre_scores else evaluator.state
+                return evaluator.prepared if evaluator.role.pre_scores else evaluator.state
         return SKIP
 
     def _decision(self, pod_id: PodId, placed: Placed, first: RowScore, second: RowScore | None) -> Decision:
@@ -308,22 +308,19 @@ class EquivalenceClass(Selector):
 
     def _scores(self, rows: Sequence[int], raw: ScoresByPlace, normal: ScoresByPlace) -> Scores:
         """The scores of a row and perhaps its rival: `raw` and `normal` where they are known, the rest asked for."""
-        last_scores = self.rows.take_scores()
         values, normals = [], []
         for one in self.scored:
             at = -1 if one.role.score_at is None else one.role.score_at
-            found = raw[at] if at in raw else self._raw_at(one, rows, last_scores)
+            found = raw[at] if at in raw else self._raw_at(one, rows)
             values.append(found)
             normals.append(normal.get(at, found))
         rival = [found[1] for found in normals] if len(rows) > 1 else None
         return Scores(*self._names, [found[0] for found in values], [found[0] for found in normals], rival)
 
-    def _raw_at(
-        self, one: StaticColumn | PluginEvaluator, rows: Sequence[int], last_scores: dict[int | None, Floats]
-    ) -> list[float]:
+    def _raw_at(self, one: StaticColumn | PluginEvaluator, rows: Sequence[int]) -> list[float]:
         if isinstance(one, StaticColumn):
             return [one.raw_at(row) for row in rows]
-        known = last_scores.get(one.role.score_at)
+        known = self.rows.last_scores.get(one.role.score_at)
         if known is not None:
             return [known.item(row) for row in rows]
         asked = np.asarray(sorted(rows), dtype=np.intp)
@@ -333,13 +330,21 @@ class EquivalenceClass(Selector):
     def _ask(self, one: StaticColumn | PluginEvaluator, rows: RowList) -> Floats:
         return one.raw_of(rows) if isinstance(one, StaticColumn) else one.scores(rows)
 
-    def raw_of(self, rows: RowList) -> Floats:
-        """[scores, rows] what the plugins that look at one row each say of feasible rows, ascending; else 0."""
-        raw = np.zeros((len(self.scored), len(rows)))
+    def raw_of(self, rows: RowList, *, refreshed: bool = False) -> Floats:
+        """[scores, rows] what the plugins that look at one row each say of feasible rows, ascending; else 0.
+
+        `refreshed`: the fleet is as at the last refresh, so that what was asked there need not be asked again.
+        """
+        raw, known = np.zeros((len(self.scored), len(rows))), self.rows.last_scores if refreshed else {}
         for at, one in enumerate(self.scored):
             if len(rows) and one.role.scope in (AnswerScope.SHARED, AnswerScope.ROW):
-                raw[at] = self._ask(one, rows)
+                of_all = known.get(one.role.score_at)
+                raw[at] = self._ask(one, rows) if of_all is None else of_all[rows]
         return raw
+
+    def booked(self, row: int) -> None:
+        """The pod of the last decision was booked on its row."""
+        self.rows.forget_scores()
 
     def context(self) -> DecisionContext:
         """What a decision taken now stands on."""

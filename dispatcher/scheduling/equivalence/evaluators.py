@@ -25,7 +25,6 @@ from dispatcher.scheduling.framework import (
     Skip,
 )
 from dispatcher.scheduling.framework.domains import tells_after_first
-from dispatcher.scheduling.framework.lifecycle import PreScore
 from dispatcher.scheduling.framework.points import PluginError, guarded
 from dispatcher.scheduling.framework.roles import AnswerScope, Role
 
@@ -140,11 +139,6 @@ class PluginEvaluator:
         """[rows, ascending] its raw scores; those of rows that are not feasible may be anything."""
         plugin = self.role.plugin
         return _as_long(plugin, guarded(plugin, plugin.score, self.score_state, self.view, rows), rows)
-
-    @property
-    def pre_scores(self) -> bool:
-        """Whether its scores are prepared from the set of feasible rows."""
-        return isinstance(self.role.plugin, PreScore)
 
     def prepared_scores(self, placed: Placed, feasible: RowList, rows: Rows) -> Floats:
         """PreScore for the `feasible` rows, then the scores of `rows`, which are the same; zeros for SKIP."""

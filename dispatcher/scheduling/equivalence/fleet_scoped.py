@@ -100,7 +100,7 @@ class FleetScopedTable:
                 self._keep(evaluator, raw, evaluator.normalize(raw) if normalizes else raw)
 
     def _raw_of(self, evaluator: PluginEvaluator, placed: Placed, rows: Rows) -> Floats:
-        if evaluator.pre_scores:
+        if evaluator.role.pre_scores:
             return evaluator.prepared_scores(placed, self._rows, rows)
         if evaluator.role.pre_scores_domains:
             evaluator.pre_score_domains(rows)

@@ -102,8 +102,8 @@ class RowTable:
         self.version = self.flips = 0
         self.asked = Journal(_MOST_ASKED)
         # score_at -> [n] raw scores of the last full scan, if one call asked for all rows: only where the whole fleet
-        # fits in one BLOCK (else scores of a full scan come in pieces and are not kept)
-        self._last_scores: dict[int | None, Floats] = {}
+        # fits in one BLOCK (else scores of a full scan come in pieces and are not kept), and until a pod is booked
+        self.last_scores: dict[int | None, Floats] = {}
         self.first: Codes = np.zeros(0, dtype=np.uint16) if old is None else old.first
         self.total: Floats = np.zeros(0) if old is None else old.total
         self.rejected: Counter[tuple[int, int]] = Counter()
@@ -130,7 +130,7 @@ class RowTable:
         return self._plugins.version, self._static_filters.version, *columns
 
     def _ask_all(self) -> None:
-        self._last_scores, self.asked = {}, Journal(_MOST_ASKED)
+        self.last_scores, self.asked = {}, Journal(_MOST_ASKED)
         self.version += 1
         self.flips += 1
         self.fill_all()
@@ -141,7 +141,7 @@ class RowTable:
         if 2 * len(rows) > n:
             self._ask_all()
             return
-        self._last_scores = {}
+        self.last_scores = {}
         self.first, self.total = grown(self.first, n, NO_NODE), grown(self.total, n, INFEASIBLE)
         before = self.first[rows]
         self._fill(rows)
@@ -168,10 +168,11 @@ class RowTable:
                 self._fill(window_of(few))
             return
         for block in blocks(slice(0, n)):
-            open_ = np.flatnonzero(self._static_filters.first[block] == 0)
-            if FEW_OPEN * len(open_) > block.stop - block.start:
+            is_open = self._static_filters.first[block] == 0
+            if FEW_OPEN * np.count_nonzero(is_open) > block.stop - block.start:
                 self._fill(block)
                 continue
+            open_ = np.flatnonzero(is_open)
             self.first[block], self.total[block] = self._static_filters.first[block], INFEASIBLE
             if len(open_):
                 self._fill(open_ + block.start)
@@ -181,7 +182,7 @@ class RowTable:
         first = first.copy() if isinstance(where, slice) else first
         for one in self._filters:
             codes = one.codes[where] if isinstance(one, StaticColumn) else one.codes(where)
-            if codes.any():
+            if np.count_nonzero(codes):
                 np.copyto(first, codes, where=first == 0)
         self.first[where] = first
         self.total[where] = self._add_up(where, first == 0)
@@ -210,18 +211,11 @@ class RowTable:
         for evaluator in self._evaluators:
             raw = evaluator.scores(rows)
             if len(raw) == self._fleet.n:
-                self._last_scores[evaluator.role.score_at] = raw
+                self.last_scores[evaluator.role.score_at] = raw
             add_score(raw, evaluator.role.weight, total)
         for column in self._points:
             total += column.grid_points[rows]
         return total
-
-    def take_scores(self) -> dict[int | None, Floats]:
-        """score_at -> [n] raw scores, if one call of the last refresh asked for all rows (see `_last_scores`); only
-        once.
-        """
-        last_scores, self._last_scores = self._last_scores, {}
-        return last_scores
 
     def _find_nonsense(self, where: Rows, fits: Bools) -> None:
         for evaluator in self._evaluators:

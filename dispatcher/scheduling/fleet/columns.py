@@ -14,6 +14,7 @@ from dispatcher.scheduling.framework import Bools, Floats, Ints, Readings, Rows,
 from dispatcher.scheduling.framework.kernels import kernel
 
 RowList = NDArray[np.intp]  # rows by index, ascending unless said otherwise
+Amounts = Sequence[tuple[int, int]]  # (column, amount)
 
 
 class NodeColumns:
@@ -191,19 +192,52 @@ def as_slice(rows: RowList) -> RowList | slice:
     return slice(first, last + 1) if follow else rows
 
 
-@kernel("ints ints int out_ints")
-def _add_times(rows, times, amount, column):  # type: ignore[no-untyped-def]
-    """Add `amount`, so many times, on each row."""
+@kernel("ints ints ints ints ints cells cells cells cells")
+def _add_pods(rows, times, columns, amounts, pairs, requested, nonzero, recent, settling):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
+    """See `add_pods`; `columns` and `amounts` of `requested`, `pairs`: two each of the other three."""
     for at in range(len(rows)):
-        column[rows[at]] += times[at] * amount
+        row, more = rows[at], times[at]
+        for one in range(len(columns)):
+            requested[columns[one], row] += more * amounts[one]
+        for one in range(2):
+            nonzero[one, row] += more * pairs[one]
+            recent[one, row] += more * pairs[2 + one]
+            settling[one, row] += more * pairs[4 + one]
 
 
-def add_times(rows: Rows, times: "int | Ints", amount: int, column: Ints) -> None:
-    """Add `amount` to `column` [n] on each of `rows`, which are distinct, so many `times` there."""
-    if _add_times.fast is not None and not isinstance(rows, slice) and isinstance(times, np.ndarray):
-        _add_times.fast(rows, times, amount, column)
-    else:
-        column[rows] += times * amount
+def add_pods(store: NodeColumns, rows: Rows, times: "int | Ints", wanted: Amounts, pairs: Sequence[int]) -> None:
+    """Add pods on each of `rows`, which are distinct, so many `times` there: `wanted` (column, amount) to what is
+    requested, and `pairs`, CPU and memory each, to what is nonzero, recent and settling.
+    """
+    if _add_pods.fast is not None and not isinstance(rows, slice) and isinstance(times, np.ndarray):
+        told = np.asarray([*zip(*wanted, strict=True)])
+        others = store.nonzero, store.recent, store.settling
+        _add_pods.fast(rows, times, told[0], told[1], np.asarray(pairs), store.requested, *others)
+        return
+    for column, amount in wanted:
+        store.requested[column, rows] += times * amount
+    for at, cells in enumerate((store.nonzero, store.recent, store.settling)):
+        for one in range(2):
+            cells[one, rows] += times * pairs[2 * at + one]
+
+
+@kernel("ints cells cells cells")
+def _highest(rows, requested, nonzero, settling):  # type: ignore[no-untyped-def]
+    """See `highest`."""
+    found = 0
+    for cells in (requested, nonzero, settling):
+        for column in range(len(cells)):
+            for at in range(len(rows)):
+                found = max(found, cells[column, rows[at]])
+    return found
+
+
+def highest(store: NodeColumns, rows: RowList) -> int:
+    """The largest amount that is requested, nonzero or settling on any of `rows`; 0 for none."""
+    columns = store.requested, store.nonzero, store.settling
+    if _highest.fast is not None:
+        return int(_highest.fast(rows, *columns))
+    return max(int(cells[:, rows].max(initial=0)) for cells in columns)
 
 
 def window_of(rows: RowList) -> Rows:

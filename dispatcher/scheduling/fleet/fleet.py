@@ -18,7 +18,7 @@ from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import ReasonTable
 from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.model.topology import level_of
-from dispatcher.scheduling.fleet.columns import add_times, cells_at
+from dispatcher.scheduling.fleet.columns import RowList, add_pods, highest
 from dispatcher.scheduling.fleet.counts import DomainCount, MatchCounts
 from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.fleet.occupants import (
@@ -293,19 +293,13 @@ class FleetState(ReadingTable):
     def _weigh_all(self, rows: Rows, placed: Placed, times: "int | Ints") -> None:
         store, pod, nonzero = self._store, placed.pod, nonzero_request(placed.pod)
         columns = [(self._column(resource), amount) for resource, amount in requested(pod)]  # may make room for another
-        told = [(store.requested[column], amount) for column, amount in columns]
-        pairs = (store.nonzero, nonzero), (store.recent, nonzero), (store.settling, expected_request(placed))
-        for cells, amounts in pairs:
-            told += zip(cells, amounts, strict=True)
-        for cells, amount in told:
-            add_times(rows, times, amount, cells)
+        add_pods(store, rows, times, columns, (*nonzero, *nonzero, *expected_request(placed)))
 
-    def can_suppose(self, rows: Rows, placed: Placed, times: int) -> bool:
+    def can_suppose(self, rows: RowList, placed: Placed, times: int) -> bool:
         """Whether `suppose` is exact: the pod takes no host port or inline disk, no sum comes near MAX_QUANTITY."""
-        pod, columns = placed.pod, (self.requested, self.nonzero, self.settling)
+        pod = placed.pod
         most = times * max(*pod.requests.values(), *nonzero_request(pod), *expected_request(placed), 1)
-        highest = max(int(cells_at(cells, rows).max(initial=0)) for cells in columns)
-        return not pod.ports and has_only_claims(pod) and most + highest <= MAX_QUANTITY
+        return not pod.ports and has_only_claims(pod) and most + highest(self._store, rows) <= MAX_QUANTITY
 
     def _count(self, occupants: Iterable[Occupant], row: int, amount: int) -> None:
         for occupant in occupants:

@@ -31,7 +31,7 @@ class Kernel:
 
     Kinds: `ints`, `floats`, `shares` (float32), `marks` (uint16), `wholes` (int32) and `bools` are columns that are
     read, `out` (float64), `out_shares`, `out_ints`, `out_marks`, `out_wholes` and `out_bools` are such that are
-    written, `int` and `float` are plain numbers.
+    written, `cells` (int64, [columns, rows]) are several of them, `int` and `float` are plain numbers.
     """
 
     def __init__(
@@ -59,6 +59,7 @@ class Kernel:
             "marks": types.Array(types.uint16, 1, "C", readonly=True),
             "wholes": types.Array(types.int32, 1, "C", readonly=True),
             "bools": types.Array(types.boolean, 1, "C", readonly=True),
+            "cells": types.Array(types.int64, 2, "C"),
             "out": types.Array(types.float64, 1, "C"),
             "out_shares": types.Array(types.float32, 1, "C"),
             "out_ints": types.Array(types.int64, 1, "C"),

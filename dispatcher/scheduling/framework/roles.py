@@ -2,9 +2,10 @@
 
 import enum
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from dispatcher.scheduling.framework import Depends, DomainPlugin, Filter, Plugin, Score
+from dispatcher.scheduling.framework import Depends, DomainPlugin, Filter, Plugin, Reserve, Score
 from dispatcher.scheduling.framework.lifecycle import PreScore
 from dispatcher.scheduling.framework.points import ExplainingPlugin, Plan
 
@@ -30,23 +31,33 @@ class Role:
     weight: float
     explainer: ExplainingPlugin | None
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The plugin's name."""
         name: str = self.plugin.name
         return name
 
-    @property
+    @cached_property
     def by_cluster(self) -> bool:
         """All nodes of a cluster get the same answer, and it rests on nodes alone."""
         return self.scope is AnswerScope.SHARED and bool(self.plugin.by_cluster)
 
-    @property
+    @cached_property
     def normalizes(self) -> bool:
         """Its scores mean something only beside those of all feasible rows."""
         return self.score_at is not None and bool(self.plugin.normalizes)
 
-    @property
+    @cached_property
+    def pre_scores(self) -> bool:
+        """Its scores are prepared from the set of feasible rows."""
+        return isinstance(self.plugin, PreScore)
+
+    @cached_property
+    def reserves(self) -> bool:
+        """It books something of its own for pods."""
+        return isinstance(self.plugin, Reserve)
+
+    @cached_property
     def pre_scores_domains(self) -> bool:
         """It has a PreScore by domains: its scores rest on which domains have feasible rows."""
         plugin = self.plugin

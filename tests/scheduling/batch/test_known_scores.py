@@ -1,0 +1,63 @@
+"""A batch takes scores of rows as they are from the scan of all rows; they are kept until its pods are booked."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from dispatcher.plugins.node_resources_fit import NodeResourcesFit
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.framework import FleetView, Floats, Rows, kernels
+from dispatcher.scheduling.records.decision import Decision
+from tests.builders import PodBuilder, pod
+from tests.scheduling.batch.test_worked_examples import replica, scheduler, two_zones
+
+
+@pytest.fixture
+def compiled() -> Iterator[None]:
+    pytest.importorskip("numba")
+    assert kernels.compile_all()
+    yield
+    kernels.use_numpy()
+
+
+def plain(number: int) -> PodBuilder:
+    return pod(f"p{number}").cpu(1).labels(app="w")
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bytes, Rows]]:
+    """What was requested of the nodes when NodeResourcesFit was asked for scores, and of which rows."""
+    found = list[tuple[bytes, Rows]]()
+    score = NodeResourcesFit.score
+
+    def noted(self: NodeResourcesFit, state: object, fleet: FleetView, rows: Rows) -> Floats:
+        found.append((fleet.nodes.requested.tobytes(), rows))
+        return score(self, state, fleet, rows)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(NodeResourcesFit, "score", noted)
+    return found
+
+
+def decide(state: FleetState, kind: object) -> bytes:
+    before = state.requested.tobytes()
+    items = [(("a", f"uid-p{at}"), kind(at).placed("a")) for at in range(4)]  # type: ignore[operator]
+    one = scheduler(state)
+    results = one.schedule_class(items)
+    assert all(isinstance(result, Decision) and result.record() for result in results)
+    assert [dict(each.rows.last_scores) for each in one._classes._classes.values()] == [{}]
+    return before
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("kind", [replica, plain], ids=["merged", "by lookahead"])
+def test_rows_as_they_are_are_scored_once_for_a_batch(asked: list[tuple[bytes, Rows]], kind: object) -> None:
+    before = decide(two_zones(), kind)
+    assert [rows for requested, rows in asked if requested == before] == [slice(0, 3)]
+
+
+@pytest.mark.usefixtures("compiled")
+def test_pods_decided_one_by_one_leave_no_scores_behind() -> None:
+    one = scheduler(two_zones())
+    for at in range(4):  # with the fourth the class is cached
+        assert isinstance(one.schedule(plain(at).placed("a"), ("a", f"p{at}")), Decision)
+    assert [dict(each.rows.last_scores) for each in one._classes._classes.values()] == [{}]
