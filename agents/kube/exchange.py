@@ -12,6 +12,7 @@ from typing import cast
 from urllib.parse import SplitResult
 
 from agents.kube.answers import Answer, AnswerError, AnswerReader
+from agents.kube.naps import Naps
 
 MAX_CONNECTIONS = 64
 IDLE_S = 20.0  # below the time after which servers and balancers close what is idle
@@ -25,6 +26,7 @@ class Exchanges:
         self._tls = tls if url.scheme == "https" else None
         self._server_name = server_name if self._tls else None
         self._connect_s = connect_s
+        self.naps = Naps()
         self._room = asyncio.Semaphore(MAX_CONNECTIONS)
         self._idle: list[Exchange] = []
         self._open: set[Exchange] = set()
@@ -47,11 +49,13 @@ class Exchanges:
         async with self._room:
             exchange = self._kept() or await self._connect(timeout_s)
             keep = False
+            self.naps.under_way += len(requests)
             try:
                 answers, problem = await exchange.series(requests, max_body, timeout_s)
                 keep = problem is None and answers[-1].keep
                 return answers, problem
             finally:
+                self.naps.under_way -= len(requests)
                 if keep:
                     self._idle.append(exchange)
                 else:  # given up, failed, or not to be used again
@@ -78,7 +82,7 @@ class Exchanges:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(min(self._connect_s, timeout_s)):
             _, exchange = await loop.create_connection(
-                lambda: Exchange(self._open, loop),
+                lambda: Exchange(self._open, self.naps, loop),
                 *self._where,
                 ssl=self._tls,
                 server_hostname=self._server_name,
@@ -89,9 +93,10 @@ class Exchanges:
 class Exchange(asyncio.Protocol):
     """One connection, one call or series at a time."""
 
-    def __init__(self, everyone: "set[Exchange]", loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, everyone: "set[Exchange]", naps: Naps, loop: asyncio.AbstractEventLoop) -> None:
         self.used_at = time.monotonic()
         self._everyone = everyone
+        self._naps = naps
         self._loop = loop
         self._reader = AnswerReader(0)
         self._answers: list[Answer] = []
@@ -164,6 +169,7 @@ class Exchange(asyncio.Protocol):
     def _took(self, answer: Answer) -> bool:
         """Keep an answer; whether another is awaited."""
         self._answers.append(answer)
+        self._naps.came(self._loop)
         if self._reader.more == 0:
             self._end(None)
             return False

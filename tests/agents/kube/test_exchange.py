@@ -10,6 +10,7 @@ import pytest
 from agents.executor.http import Request
 from agents.kube.answers import Answer
 from agents.kube.exchange import Exchanges
+from agents.kube.naps import Naps
 from agents.kube.rendering import USER_AGENT, Rendering
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -130,6 +131,34 @@ async def test_closing_ends_calls_under_way() -> None:
         exchanges.close()
         with pytest.raises(OSError, match="closed"):
             await call
+
+
+class Noted(Naps):
+    """How many requests were under way as each answer came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[int] = []
+
+    def came(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.seen.append(self.under_way)
+
+
+@pytest.mark.parametrize(("requests", "answers", "seen"), [(1, [], [1]), (3, [], [3, 3, 3]), (3, [OK, None], [3])])
+async def test_naps_are_told_of_each_answer_and_of_what_is_under_way(
+    requests: int, answers: list[bytes | None], seen: list[int]
+) -> None:
+    async with serving(*answers) as (_, exchanges):
+        noted = exchanges.naps = Noted()
+        await exchanges.series([POST] * requests, 1000, 5.0)
+        assert (noted.seen, noted.under_way) == (seen, 0)
+
+
+async def test_a_call_that_fails_is_not_under_way_any_more() -> None:
+    async with serving(b"") as (_, exchanges):
+        with pytest.raises(TimeoutError):
+            await post(exchanges, 0.05)
+        assert exchanges.naps.under_way == 0
 
 
 async def test_nobody_listening_is_an_error() -> None:
