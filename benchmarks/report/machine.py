@@ -4,6 +4,7 @@ import os
 import platform
 import subprocess
 import sys
+import sysconfig
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +14,9 @@ QUIET_LOAD = 1.5
 
 @dataclass(frozen=True)
 class Machine:
-    """`load` is the load average of the minute before the run; `commit` ends in + where files were changed since."""
+    """`load` is the load average of the minute before the run; `commit` ends in + where files were changed since;
+    `python` is the version and, in newer rows, how it was built.
+    """
 
     date: str
     commit: str
@@ -37,9 +40,18 @@ def this_machine() -> Machine:
         cores=len(os.sched_getaffinity(0)),
         cpu=_cpu(Path("/proc/cpuinfo").read_text()),
         load=round(os.getloadavg()[0], 2),
-        python=platform.python_version(),
+        python=f"{platform.python_version()}, {python_build(sysconfig.get_config_var('CONFIG_ARGS'), sys.base_prefix)}",
         command=" ".join(["python -m benchmarks", *sys.argv[1:]]),
     )
+
+
+def python_build(configured: str | None, prefix: str) -> str:
+    """How an interpreter was built, by the arguments of its `configure` and where it is installed. A build that was
+    optimised by a profile (PGO), as those of Docker Hub's images and of distributions are, is some 10 to 20 % faster.
+    """
+    if "--enable-optimizations" in (configured or ""):
+        return "optimised build"
+    return "the distribution's build" if prefix == "/usr" else "plain build"
 
 
 def _commit() -> str:

@@ -57,9 +57,8 @@ def _table(rows: Iterable[Sequence[str]], wide: bool) -> Table:
 def heading(machine: Machine) -> str:
     """Of what machine and commit the figures are."""
     loaded = ": LOADED, not to be quoted" if machine.loaded else ""
-    return (
-        f"{machine.date}, commit {machine.commit or '?'}, {machine.cores} x {machine.cpu}, load {machine.load}{loaded}"
-    )
+    on = f"{machine.cores} x {machine.cpu}, Python {machine.python}"
+    return f"{machine.date}, commit {machine.commit or '?'}, {on}, load {machine.load}{loaded}"
 
 
 def _sections(rows: Sequence[Row]) -> Iterable[tuple[str, str, list[Row]]]:

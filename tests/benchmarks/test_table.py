@@ -8,7 +8,7 @@ from rich.console import Console
 
 from benchmarks.catalogue import ALL, chosen, minutes
 from benchmarks.report.anchors import ANCHORS, SOURCES
-from benchmarks.report.machine import Machine
+from benchmarks.report.machine import Machine, python_build
 from benchmarks.report.rows import Row
 from benchmarks.report.table import heading, show
 from benchmarks.workloads.cases import CASES
@@ -74,6 +74,23 @@ def test_every_anchor_has_a_source_that_says_what_it_counts() -> None:
 @pytest.mark.parametrize(("machine", "said"), [(QUIET, False), (LOADED, True)])
 def test_the_heading_warns_of_a_loaded_machine(machine: Machine, said: bool) -> None:
     assert ("LOADED" in heading(machine)) is said
+
+
+def test_the_heading_says_which_python() -> None:
+    assert "Python 3.11.7" in heading(QUIET)
+
+
+@pytest.mark.parametrize(
+    ("configured", "prefix", "build"),
+    [
+        ("'--enable-shared' '--enable-optimizations' '--with-lto'", "/usr/local", "optimised build"),
+        ("'--enable-shared' '--without-ensurepip'", "/usr", "the distribution's build"),
+        ("'--enable-shared'", "/opt/python", "plain build"),
+        (None, "/opt/python", "plain build"),
+    ],
+)
+def test_a_row_says_how_its_python_was_built(configured: str | None, prefix: str, build: str) -> None:
+    assert python_build(configured, prefix) == build
 
 
 def test_benchmarks_are_chosen_by_a_part_of_their_name_and_add_up_to_an_estimate() -> None:
