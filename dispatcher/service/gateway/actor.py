@@ -196,7 +196,7 @@ async def surplus_ends(number: int, leads: Callable[[], bool]) -> AsyncIterator[
 async def _end_surplus(number: int, leads: Callable[[], bool]) -> None:
     while True:
         if leads():
-            with suppress(RayError, ValueError, RuntimeError):  # it has just ended; where Ray is away, calls tell of it
+            with suppress(Exception):  # one has just ended; where Ray is away, calls to actors tell of it
                 for name in beyond(number, await in_thread(list_named_actors, "list actors")):
                     await in_thread(partial(_end, name), f"end {name}")
                     log.warning("a gateway actor beyond the configured number was ended", actor=name, actors=number)

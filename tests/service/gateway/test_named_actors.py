@@ -73,12 +73,13 @@ async def test_an_actor_that_a_standby_makes_again_ends_again() -> None:
     assert one.killed.count("gateway-2") == 2
 
 
-async def test_a_ray_that_cannot_be_asked_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("odd", [RuntimeError, OSError, ray.exceptions.RaySystemError])
+async def test_a_ray_that_cannot_be_asked_is_asked_again(odd: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[None] = []
 
     def away() -> list[str]:
         asked.append(None)
-        raise RuntimeError("Ray is away")
+        raise odd("Ray is away")
 
     with played(*FLEET):
         monkeypatch.setattr(actor, "list_named_actors", away)
