@@ -3,7 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -99,6 +99,7 @@ async def _serve(
         leadership = Leadership(one, links)
         terms = TermRunner(links, config, leadership)
         gateway.objection = terms.relay_objection
+        await stack.enter_async_context(_no_surplus(config, terms))
         access = access_of(config.leader_election, here(config.clusters))
         await stack.enter_async_context(publishing(config.cluster_profiles, access, terms.loads_led))
         reloader = Reloader(config, registry, terms.take_policies)
@@ -139,6 +140,15 @@ async def _links(
         await stack.enter_async_context(gateway.serving())
     ways = _actor_links(ray, actors.values(), sealer) if ray else {}
     return [ways[cluster.name] if cluster.name in ways else dialled(cluster.name) for cluster in config.clusters]
+
+
+def _no_surplus(config: DispatcherConfig, terms: TermRunner) -> AbstractAsyncContextManager[None]:
+    """Gateway actors beyond the configured number end while this dispatcher leads."""
+    if not (number := _gateway_actors(config)):
+        return nullcontext()
+    from dispatcher.service.gateway.actor import surplus_ends  # as above
+
+    return surplus_ends(number, lambda: terms.leader_status.leads)
 
 
 def _actor_links(ray: RayRuntime, clusters: Iterable[ClusterSection], sealer: Sealer) -> dict[str, AgentLink]:

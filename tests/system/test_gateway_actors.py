@@ -105,6 +105,10 @@ def test_pods_go_on_to_run_each_once_while_actors_and_the_dispatcher_are_killed(
         with Dispatcher(tmp_path, certificates, port, more) as second:
             eventually(lambda: running(east, "meanwhile"), 60, second.tail)
             assert site.begun() == lives
+        fewer = {**more, "gateway": {"actors": ACTORS - 1}}
+        with Dispatcher(tmp_path, certificates, port, fewer) as third:
+            ended = "a gateway actor beyond the configured number was ended"
+            eventually(lambda: ended in third.log.read_text() and third.ready() == [True, True], 60, third.tail)
         assert [agent.code for agent in agents] == [None] * len(CLUSTERS)
         assert full == [], "an agent that was not restarted told everything again"
         assert [len(of) for of in lives] == [1 + KILLS] * ACTORS

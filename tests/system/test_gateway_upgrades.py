@@ -34,6 +34,7 @@ STEPS = (
     (AGENTS, THIS),
     (GATEWAYS, THIS),
 )
+TOLD = "a gateway actor passes over settings"
 PASSED_OVER = "settings that this version does not know are passed over"
 
 
@@ -92,6 +93,13 @@ class RaySite(Site):
         passed_over = [any(line["event"].startswith(PASSED_OVER) for line in life) for life in lives]
         return [(life[0]["version"], life[0]["made_by"], over) for life, over in zip(lives, passed_over, strict=True)]
 
+    def passed_over(self) -> set[tuple[str, str]]:
+        """Actors and their versions of which a dispatcher's log says that they pass a setting over."""
+        lines = [line for file in self._folder.glob("dispatcher*.log") for line in file.read_text().splitlines()]
+        told = [json.loads(line) for line in lines if TOLD in line]
+        assert all(line["settings"] == [f"gateway.{next_version.SETTING}"] for line in told)
+        return {(line["actor"], line["version"]) for line in told}
+
     def _log(self, number: int) -> list[dict[str, Any]]:
         file = self._folder / "state" / "global-dispatcher" / "logs" / f"gateway-{number}.log"
         return list(map(json.loads, file.read_text().splitlines())) if file.exists() else []
@@ -116,5 +124,6 @@ def test_each_pod_runs_once_whichever_of_gateway_actors_dispatcher_and_agents_is
         places = eventually(lambda: all_run(apis, load.made), 60, site.tails)
         once(places, apis)
         assert not site.complaints()
+        assert site.passed_over() == {(f"gateway-{number}", version()) for number in range(ACTORS)}
         for api in (*apis.values(), feeder):
             api.close()

@@ -5,41 +5,57 @@ its process again, whether or not a dispatcher is there to call it. The one plac
 """
 
 import asyncio
+import os
 import threading
 import time
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any, TypeVar
 
-import msgspec
 import ray
+import structlog
 from ray.exceptions import RayError
+from ray.util import list_named_actors
 
 from agents.runtime.event_loop import run
 from agents.runtime.limits import allow_open_files, collect_less_often
 from agents.runtime.logs import configure_logging, log_path
 from dispatcher.config.sections import GatewaySection
-from dispatcher.service.gateway.actor_settings import ActorSettings, actor_name, digest_of, settings_of
+from dispatcher.service.gateway.actor_settings import ActorSettings, beyond, decoded, digest_of, settings_of
+from dispatcher.service.gateway.exchange import Exchange
 from dispatcher.service.gateway.remote import SILENT_S, Actor
 from dispatcher.service.gateway.serving import Serving
 from dispatcher.service.link import AgentDied, AgentTimeout, within
 from dispatcher.service.ray_link import first_line, in_thread
 from dispatcher.service.ray_runtime import GATEWAY_RESOURCE, NAMESPACE
+from dispatcher.version import version
+
+T = TypeVar("T")
+log = structlog.get_logger("gateway")
 
 MAX_CONCURRENCY = 64  # calls of dispatchers under way at once
 _OPEN_S = 30.0  # to find or make an actor
 _STARTING_S = 10.0
+_GONE_S = 0.02  # between two looks whether an actor that was killed is gone
+SURPLUS_S = 2.0  # between two looks for actors beyond the configured number
 
 
 class GatewayActor:
     """Holds agents' connections in a thread of its own."""
 
     def __init__(self, settings: bytes) -> None:
+        """What of it cannot be used is told to callers: with an exception here Ray would make it again and again."""
         self._encoded = settings
-        read = msgspec.json.decode(settings, type=ActorSettings)
-        configure_logging(read.log_level, str(log_path(read.name)))
         allow_open_files()
         collect_less_often()
-        self._serving = Serving(read, OtherActors().pass_on)
-        threading.Thread(target=lambda: run(self._serving.run()), name="gateway", daemon=True).start()
+        try:
+            self._serving: Serving | str = _serving(decoded(settings))
+        except ValueError as error:
+            self._serving = str(error)
+            log.error("the gateway actor cannot serve", problem=self._serving, version=version())
+        else:
+            threading.Thread(target=run, args=(self._serving.run(),), name="gateway", daemon=True).start()
 
     async def digest(self) -> str:
         """Of its settings."""
@@ -47,15 +63,27 @@ class GatewayActor:
 
     async def send(self, session: str, batch: bytes) -> None:
         """As of Exchange."""
-        await self._serving.call(lambda exchange: exchange.send(session, batch))
+        await self._call(lambda exchange: exchange.send(session, batch))
 
     async def collect(self, since: bytes, wait_s: float) -> bytes:
         """As of Exchange."""
-        return await self._serving.call(lambda exchange: exchange.collect(since, wait_s))
+        return await self._call(lambda exchange: exchange.collect(since, wait_s))
 
     async def relayed(self, passed: bytes) -> bool:
         """As of Peers.take, from another actor."""
-        return await self._serving.call(lambda exchange: exchange.peers.take(passed))
+        return await self._call(lambda exchange: exchange.peers.take(passed))
+
+    async def _call(self, call: Callable[[Exchange], Coroutine[Any, Any, T]]) -> T:
+        if isinstance(self._serving, str):
+            raise RuntimeError(self._serving)
+        return await self._serving.call(call)
+
+
+def _serving(settings: ActorSettings) -> Serving:
+    """With a log of its own from here on. ValueError: the settings cannot be used."""
+    configure_logging(settings.known_level, str(log_path(settings.name)))
+    log.info("gateway actor begins", actor=settings.name, pid=os.getpid(), version=version(), made_by=settings.build)
+    return Serving(settings, OtherActors().pass_on)
 
 
 class OtherActors:
@@ -113,11 +141,11 @@ class RayActor:
             raise AgentDied(first_line(error)) from None
 
     def _open(self) -> Any:
-        """May block. At the first time an actor with other settings goes, and those beyond the configured number."""
+        """May block. At the first time an actor with other settings goes."""
         actor, wanted = make_actor(self._settings), digest_of(self._settings.encoded())
         if not self._checked and ray.get(actor.digest.remote(), timeout=_STARTING_S) != wanted:
             ray.kill(actor)
-            _wait_until_gone(self._settings.name)
+            _wait_until_gone(actor, self._settings.name)
             actor = make_actor(self._settings)
             if ray.get(actor.digest.remote(), timeout=_STARTING_S) != wanted:
                 raise ValueError(
@@ -146,30 +174,49 @@ def make_actor(settings: ActorSettings) -> Any:
 
 
 def open_actors(section: GatewaySection, clusters: tuple[str, ...], log_level: str) -> dict[str, Actor]:
-    """A way to each actor that the configuration asks for, by name; actors beyond that number end."""
-    number = section.actors
-    while _ended(actor_name(number)):
-        number += 1
+    """A way to each actor that the configuration asks for, by name."""
     return {one.name: RayActor(one) for one in settings_of(section, clusters, log_level)}
 
 
-def _ended(name: str) -> bool:
-    """End the actor of this name; whether there was one."""
+@asynccontextmanager
+async def surplus_ends(number: int, leads: Callable[[], bool]) -> AsyncIterator[None]:
+    """Meanwhile, while this dispatcher leads, actors beyond this number end: it asks none of them, so that agents
+    connected to one would be missing.
+
+    Again and again, as a standby that has not got the new configuration yet makes them again.
+    """
+    ending = asyncio.create_task(_end_surplus(number, leads), name="surplus gateway actors end")
     try:
-        ray.kill(ray.get_actor(name, namespace=NAMESPACE))
-    except ValueError:
-        return False
-    return True
+        yield
+    finally:
+        ending.cancel()
+        await asyncio.gather(ending, return_exceptions=True)
 
 
-def _wait_until_gone(name: str) -> None:
+async def _end_surplus(number: int, leads: Callable[[], bool]) -> None:
+    while True:
+        if leads():
+            with suppress(Exception):  # one has just ended; where Ray is away, calls to actors tell of it
+                for name in beyond(number, await in_thread(list_named_actors, "list actors")):
+                    await in_thread(partial(_end, name), f"end {name}")
+                    log.warning("a gateway actor beyond the configured number was ended", actor=name, actors=number)
+        await asyncio.sleep(SURPLUS_S)
+
+
+def _end(name: str) -> None:
+    ray.kill(ray.get_actor(name, namespace=NAMESPACE))
+
+
+def _wait_until_gone(actor: Any, name: str) -> None:
+    """Until nobody has its name, or another actor does."""
     until = time.monotonic() + _STARTING_S
     while time.monotonic() < until:
         try:
-            ray.get_actor(name, namespace=NAMESPACE)
+            if ray.get_actor(name, namespace=NAMESPACE) != actor:
+                return
         except ValueError:
             return
-        time.sleep(0.1)
+        time.sleep(_GONE_S)
 
 
 def _require_room() -> None:

@@ -3,6 +3,10 @@ what the one tells and the other does not know is passed over.
 """
 
 import hashlib
+import logging
+import re
+from collections.abc import Iterable
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any, TypeVar
 
@@ -13,13 +17,15 @@ from dispatcher.config.sections import GatewaySection, Section
 from dispatcher.version import version
 
 S = TypeVar("S", bound=Section)
+_NAME = re.compile(r"gateway-(\d+)")
 
 
 class ActorSettings(msgspec.Struct, frozen=True):
     """What an actor is made with, as JSON; other settings, byte for byte, mean another actor.
 
-    `build` is the version of the dispatcher that makes it. Fields that come later have defaults: an older dispatcher
-    does not send them.
+    `build` is the version of the dispatcher that makes it. Fields that come later have defaults, as an older dispatcher
+    does not send them. No field is ever renamed, taken out or given another type: an actor of another version could
+    read nothing then.
     """
 
     build: str
@@ -33,9 +39,22 @@ class ActorSettings(msgspec.Struct, frozen=True):
         """Under which it is found in NAMESPACE."""
         return actor_name(self.number)
 
+    @property
+    def known_level(self) -> str:
+        """`log_level`; `info` where this version does not know the word."""
+        return self.log_level if self.log_level.upper() in logging.getLevelNamesMapping() else "info"
+
     def encoded(self) -> bytes:
         """As the actor is given it."""
         return msgspec.json.encode(self)
+
+
+def decoded(encoded: bytes) -> ActorSettings:
+    """As an actor reads it. ValueError: it cannot be read."""
+    try:
+        return msgspec.json.decode(encoded, type=ActorSettings)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ValueError(f"what the dispatcher tells it to do cannot be read: {error}") from None
 
 
 def settings_of(section: GatewaySection, clusters: tuple[str, ...], log_level: str) -> tuple[ActorSettings, ...]:
@@ -48,6 +67,12 @@ def settings_of(section: GatewaySection, clusters: tuple[str, ...], log_level: s
 def actor_name(number: int) -> str:
     """Of the actors of a fleet, counted from 0."""
     return f"gateway-{number}"
+
+
+def beyond(number: int, names: Iterable[str]) -> list[str]:
+    """Which of these are names of actors that a fleet of `number` actors does not have."""
+    found = ((name, _NAME.fullmatch(name)) for name in names)
+    return [name for name, match in found if match and int(match[1]) >= number]
 
 
 def digest_of(encoded: bytes) -> str:
@@ -67,13 +92,14 @@ def section_of(told: dict[str, Any], kind: type[S]) -> tuple[S, tuple[str, ...]]
     known = deepcopy(told)
     for *parents, last in unknown:
         inner: Any = known
-        for part in parents:
-            inner = inner[part]
-        del inner[last]
+        with suppress(LookupError, TypeError):  # a path into a union names the type that was tried, too: that key stays
+            for part in parents:
+                inner = inner[part]
+            del inner[last]
     try:
         return kind.model_validate(known), tuple(map(_dotted, unknown))
     except ValidationError as error:
-        wrong = "; ".join(f"{_dotted(one['loc'])}: {one['msg']}" for one in error.errors())
+        wrong = "; ".join(": ".join(filter(None, (_dotted(one["loc"]), one["msg"]))) for one in error.errors())
         raise ValueError(f"what the dispatcher tells it to do cannot be used: {wrong}") from None
 
 

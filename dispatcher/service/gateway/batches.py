@@ -68,7 +68,8 @@ class Served(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 class Collected(msgspec.Struct, array_like=True, frozen=True):
     """To the dispatcher: answers up to number `upto`, who is connected, if that is not state `state` any more, and how
-    many streams of each cluster were refused in this life (`StreamLimit.refused`).
+    many streams of each cluster were refused in this life (`StreamLimit.refused`). `build` is the version of the
+    actor's code ("": it does not tell), and `passed_over` are settings that it was made with and does not know.
     """
 
     boot: str
@@ -77,6 +78,8 @@ class Collected(msgspec.Struct, array_like=True, frozen=True):
     state: int
     served: tuple[Served, ...] | None = None
     refused: dict[str, int] = {}
+    build: str = ""
+    passed_over: tuple[str, ...] = ()
 
 
 class Passed(msgspec.Struct, array_like=True, frozen=True):

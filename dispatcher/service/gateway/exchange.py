@@ -35,6 +35,7 @@ from dispatcher.service.gateway.batches import (
 )
 from dispatcher.service.gateway.peers import PassOn, Peers
 from dispatcher.service.link import AgentDied, AgentFault
+from dispatcher.version import version
 
 if TYPE_CHECKING:
     from dispatcher.model.messages.relay import RelayOpen
@@ -125,13 +126,16 @@ async def _nobody(actor: str, passed: bytes) -> bool:
 class Exchange:
     """The calls of all dispatchers to the agents that are connected to one gateway, and its relayed streams."""
 
-    def __init__(self, gateway: "Gateway", name: str = "", pass_on: PassOn = _nobody) -> None:
-        """`name` is the actor's; `pass_on` is the way to the others, as of Peers."""
+    def __init__(
+        self, gateway: "Gateway", name: str = "", pass_on: PassOn = _nobody, passed_over: tuple[str, ...] = ()
+    ) -> None:
+        """`name` is the actor's; `pass_on` is the way to the others, as of Peers; `passed_over` is for Collected."""
         self.boot = secrets.token_hex(8)
         self.peers = Peers(name, self.boot, pass_on, self._way_here)
         self._questions: dict[int, _Question] = {}
         gateway.route = self._way
         self._gateway = gateway
+        self._code = (version(), passed_over)
         self._sessions: dict[str, Session] = {}
         self._numbers = count(1)
         self._lines: dict[int, Line] = {}
@@ -175,7 +179,7 @@ class Exchange:
         upto, answers = mine.after(known.upto if same else 0)
         served = None if same and known.state == self._state else self._served
         refused = {cluster: one.refused for cluster, one in self._gateway.stream_limits.items() if one.refused}
-        return encode_any(Collected(self.boot, upto, answers, self._state, served, refused))
+        return encode_any(Collected(self.boot, upto, answers, self._state, served, refused, *self._code))
 
     async def _way(self, wanted: "RelayOpen", home: str) -> "RelayLine | str":
         """Where a stream goes that an agent here opens, or why it is not relayed."""

@@ -41,6 +41,7 @@ from dispatcher.service.gateway.link import GatewayLink
 from dispatcher.service.gateway.splices import Objection
 from dispatcher.service.link import AgentDied, AgentFault, AgentMismatch, LinkError
 from dispatcher.service.signing import NO_SIGNER, Sealer
+from dispatcher.version import version
 
 log = structlog.get_logger("gateway")
 
@@ -174,7 +175,7 @@ class RemoteGateway:
             self.served = {**self._nobody}
             self._refused_before = self.refused
             self._drop_all(f"gateway actor {self.name} has restarted")
-            log.info("gateway actor answers", actor=self.name)
+            self._meet(collected)
         self._known = Since(self._known.session, collected.boot, collected.upto, collected.state)
         self.refused = self._refused_before + Counter(collected.refused)
         if collected.served is not None:
@@ -191,6 +192,18 @@ class RemoteGateway:
             else:
                 kind = _ERRORS.get(answered.verdict, AgentFault)
                 future.set_exception(kind(answered.body.decode("utf-8", "replace")))
+
+    def _meet(self, actor: Collected) -> None:
+        """The first that is heard of a life of the actor."""
+        log.info("gateway actor answers", actor=self.name, version=actor.build)
+        if actor.passed_over:
+            log.warning(
+                "a gateway actor passes over settings that its version does not know",
+                actor=self.name,
+                settings=list(actor.passed_over),
+                version=actor.build,
+                dispatcher=version(),
+            )
 
     def _asked_for(self, question: Answered) -> None:
         try:

@@ -1,7 +1,6 @@
 """What a gateway actor does in its thread: it listens, again and again, and says to callers why it does not."""
 
 import asyncio
-import os
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -25,22 +24,32 @@ class Serving:
     """The gateway of an actor."""
 
     def __init__(self, settings: ActorSettings, pass_on: PassOn) -> None:
-        """`pass_on` is the way to the other actors."""
+        """`pass_on` is the way to the other actors. ValueError: the settings cannot be used."""
         self._settings, self._pass_on = settings, pass_on
+        self._section, unknown = section_of(settings.section, GatewaySection)
+        self._passed_over = tuple(f"gateway.{key}" for key in unknown)
+        if settings.known_level != settings.log_level:
+            self._passed_over += (f"log.level: {settings.log_level} ({settings.known_level} is used)",)
         self._problem = "it has not begun to listen"
         self._served: tuple[asyncio.AbstractEventLoop, Exchange] | None = None
-        self._passed_over: tuple[str, ...] = ()
 
     async def run(self) -> None:
         """Until cancelled."""
-        name, made_by = self._settings.name, self._settings.build
-        log.info("gateway actor begins", actor=name, pid=os.getpid(), version=version(), made_by=made_by)
+        if self._passed_over:
+            log.warning(
+                "settings that this version does not know are passed over: node and dispatcher differ in version",
+                settings=list(self._passed_over),
+                version=version(),
+                made_by=self._settings.build,
+            )
         while True:
             try:
                 await self._serve()
             except Exception as error:  # a file that is being written, a port of a process that is just ending, a fault
-                self._served, self._problem = None, str(error)
-                log.error("the gateway actor cannot serve", actor=name, problem=self._problem)
+                problem = str(error) or repr(error)
+                if problem != self._problem:  # one that lasts is told once
+                    log.error("the gateway actor cannot serve", actor=self._settings.name, problem=problem)
+                self._served, self._problem = None, problem
             await asyncio.sleep(LISTEN_AGAIN_S)
 
     async def call(self, call: Callable[[Exchange], Coroutine[Any, Any, T]]) -> T:
@@ -52,20 +61,11 @@ class Serving:
         return await asyncio.wrap_future(answer)
 
     async def _serve(self) -> None:
-        section, unknown = section_of(self._settings.section, GatewaySection)
-        if unknown != self._passed_over:
-            self._passed_over = unknown
-            log.warning(
-                "settings that this version does not know are passed over: upgrade this node for them to take effect",
-                settings=[f"gateway.{key}" for key in unknown],
-                version=version(),
-                made_by=self._settings.build,
-            )
-        gateway = Gateway(section, self._settings.clusters)
-        exchange = Exchange(gateway, self._settings.name, self._pass_on)
+        gateway = Gateway(self._section, self._settings.clusters)
+        exchange = Exchange(gateway, self._settings.name, self._pass_on, self._passed_over)
         try:
             async with gateway.serving():
-                self._served = (asyncio.get_running_loop(), exchange)
+                self._served, self._problem = (asyncio.get_running_loop(), exchange), ""
                 await asyncio.Event().wait()
         finally:
             exchange.peers.close()

@@ -8,7 +8,7 @@ import argparse
 import enum
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch,
 from dispatcher.model.messages.relay import RelayAsk, RelayHead, RelayOpen, SignedAsk
 from dispatcher.model.messages.usage import Usage
 from dispatcher.model.seals import Header, Seal
+from dispatcher.service.gateway.actor_settings import ActorSettings
 from dispatcher.service.gateway.batches import Batch, Collected, Passed, RelayWay, Since
 
 MESSAGES: tuple[type[Any], ...] = (
@@ -43,9 +44,21 @@ MESSAGES: tuple[type[Any], ...] = (
     Passed,
     RelayWay,
     Since,
+    ActorSettings,
 )
+FORMATS: Mapping[str, Any] = {".msgpack": msgspec.msgpack, ".sent": msgspec.json}  # by the names of recorded files
 RECORDED = Path(__file__).parent / "recorded"
 Rows = dict[str, list[str]]
+
+
+def suffix_of(kind: type[Any]) -> str:
+    """Of the file that has the bytes of such a message."""
+    return ".msgpack" if kind.__struct_config__.array_like else ".sent"
+
+
+def format_of(kind: type[Any]) -> Any:
+    """What encodes and decodes such a message."""
+    return FORMATS[suffix_of(kind)]
 
 
 def walked() -> Iterator[inspect.StructType]:
@@ -86,6 +99,8 @@ def sample(kind: Any, name: str = "one") -> Any:
     """A value of this type, as it is on the wire, in which every field of every record says something of its own."""
     match kind:
         case inspect.StructType():
+            if not kind.array_like:
+                return {field.name: _field(field) for field in kind.fields}
             tag = [kind.tag] if kind.tag is not None else []
             return [*tag, *(_field(field) for field in kind.fields)]
         case inspect.UnionType():
@@ -109,6 +124,7 @@ _SCALARS: dict[type[Any], Callable[[Any, str], Any]] = {
     inspect.FloatType: lambda kind, name: 0.5 + len(name),
     inspect.BytesType: lambda kind, name: name.encode(),
     inspect.StrType: lambda kind, name: name,
+    inspect.AnyType: lambda kind, name: name,
 }
 
 
@@ -126,17 +142,23 @@ def _field(field: inspect.Field) -> Any:
     return value
 
 
-Raw = list[Any]
+Raw = list[Any] | dict[str, Any]
+_MORE = "of the next version"
 
 
 def longer(kind: Any, raw: Any) -> Any:
     """A message as a peer tells it whose records all have one field more."""
-    return reshaped(kind, raw, lambda _, record: [*record, "of the next version"])
+    return reshaped(kind, raw, lambda _, record: {**record, _MORE: 1} if isinstance(record, dict) else [*record, _MORE])
 
 
 def as_read_by(then: Rows, kind: Any, raw: Any) -> Any:
     """What of a message a peer reads that knows these fields of each record (`fields`)."""
-    return reshaped(kind, raw, lambda of, record: record[: len(then[name_of(of)])])
+
+    def known(of: inspect.StructType, record: Raw) -> Raw:
+        names = then[name_of(of)]
+        return {name: record[name] for name in names} if isinstance(record, dict) else record[: len(names)]
+
+    return reshaped(kind, raw, known)
 
 
 def reshaped(kind: Any, raw: Any, change: Callable[[inspect.StructType, Raw], Raw]) -> Any:
@@ -145,9 +167,7 @@ def reshaped(kind: Any, raw: Any, change: Callable[[inspect.StructType, Raw], Ra
         return None
     match kind:
         case inspect.StructType():
-            at = 0 if kind.tag is None else 1
-            said = [reshaped(field.type, one, change) for field, one in zip(kind.fields, raw[at:], strict=True)]
-            return change(kind, [*raw[:at], *said])
+            return change(kind, _inside(kind, raw, change))
         case inspect.UnionType():
             by_tag = {one.tag: one for one in kind.types if isinstance(one, inspect.StructType)}
             (other, *_) = [one for one in kind.types if not isinstance(one, inspect.NoneType)]
@@ -161,6 +181,15 @@ def reshaped(kind: Any, raw: Any, change: Callable[[inspect.StructType, Raw], Ra
         case inspect.Metadata():
             return reshaped(kind.type, raw, change)
     return raw
+
+
+def _inside(kind: inspect.StructType, raw: Raw, change: Callable[[inspect.StructType, Raw], Raw]) -> Raw:
+    """A record with those in it changed."""
+    if isinstance(raw, dict):
+        return {field.name: reshaped(field.type, raw[field.name], change) for field in kind.fields}
+    at = 0 if kind.tag is None else 1
+    said = [reshaped(field.type, one, change) for field, one in zip(kind.fields, raw[at:], strict=True)]
+    return [*raw[:at], *said]
 
 
 def told(value: Any) -> Any:
@@ -187,9 +216,9 @@ def record(version: str) -> None:
     folder.mkdir(parents=True)
     (folder / "fields.json").write_text(json.dumps(fields(), indent=1) + "\n")
     for kind in MESSAGES:
-        said = msgspec.msgpack.encode(sample(inspect.type_info(kind)))
-        (folder / f"{kind.__name__}.msgpack").write_bytes(said)
-        read = told(msgspec.msgpack.decode(said, type=kind))
+        said = format_of(kind).encode(sample(inspect.type_info(kind)))
+        (folder / f"{kind.__name__}{suffix_of(kind)}").write_bytes(said)
+        read = told(format_of(kind).decode(said, type=kind))
         (folder / f"{kind.__name__}.json").write_text(json.dumps(read, indent=1) + "\n")
 
 

@@ -12,29 +12,44 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from tests.model.wire.schema import MESSAGES, RECORDED, as_read_by, fields, longer, name_of, sample, told, walked
+from tests.model.wire.schema import (
+    FORMATS,
+    MESSAGES,
+    RECORDED,
+    as_read_by,
+    fields,
+    format_of,
+    longer,
+    name_of,
+    sample,
+    suffix_of,
+    told,
+    walked,
+)
 
 RELEASES = sorted(RECORDED.iterdir())
 BY_NAME = {kind.__name__: kind for kind in MESSAGES}
 OLD = [
     pytest.param(file, BY_NAME[file.stem], id=f"{folder.name} {file.stem}")
     for folder in RELEASES
-    for file in sorted(folder.glob("*.msgpack"))
+    for file in sorted(folder.iterdir())
+    if file.suffix in FORMATS
 ]
 
 
 @pytest.mark.parametrize(("file", "kind"), OLD)
 def test_what_an_older_peer_sends_means_what_it_meant(file: Path, kind: type[Any]) -> None:
-    read = msgspec.msgpack.decode(file.read_bytes(), type=kind)
+    read = FORMATS[file.suffix].decode(file.read_bytes(), type=kind)
     assert told(read) == json.loads(file.with_suffix(".json").read_text())
 
 
 @pytest.mark.parametrize(("file", "kind"), OLD)
 def test_what_an_older_peer_reads_of_a_message_is_what_was_meant(file: Path, kind: type[Any]) -> None:
     then = json.loads((file.parent / "fields.json").read_text())
-    today = msgspec.msgpack.encode(msgspec.msgpack.decode(file.read_bytes(), type=kind))
-    read = as_read_by(then, inspect.type_info(kind), msgspec.msgpack.decode(today))
-    assert msgspec.msgpack.encode(read) == file.read_bytes()
+    form = FORMATS[file.suffix]
+    today = form.encode(form.decode(file.read_bytes(), type=kind))
+    read = as_read_by(then, inspect.type_info(kind), form.decode(today))
+    assert form.encode(read) == file.read_bytes()
 
 
 @pytest.mark.parametrize("folder", RELEASES, ids=lambda one: one.name)
@@ -65,10 +80,12 @@ def test_what_the_next_version_appends_to_any_record_is_ignored(kind: type[Any])
     raw = sample(described)
     newer = longer(described, raw)
     assert newer != raw
-    assert msgspec.msgpack.decode(msgspec.msgpack.encode(newer), type=kind) == msgspec.convert(raw, kind)
+    form = format_of(kind)
+    assert form.decode(form.encode(newer), type=kind) == msgspec.convert(raw, kind)
 
 
 def test_each_kind_of_message_that_was_ever_sent_is_known_and_all_of_today_are_recorded_of_the_last_release() -> None:
-    recorded = [{file.stem for file in folder.glob("*.msgpack")} for folder in RELEASES]
-    assert all(names <= set(BY_NAME) for names in recorded)
-    assert recorded[-1] == set(BY_NAME)
+    recorded = [{file.name for file in folder.iterdir() if file.suffix in FORMATS} for folder in RELEASES]
+    known = {f"{name}{suffix_of(kind)}" for name, kind in BY_NAME.items()}
+    assert all(names <= known for names in recorded)
+    assert recorded[-1] == known

@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from agents.runtime.outbound.calls import Call
 from agents.runtime.outbound.settings import GatewaySettings
@@ -20,6 +22,8 @@ from dispatcher.service.gateway.exchange import Exchange
 from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.gateway.remote import GatewaySite, RemoteLine
 from dispatcher.service.link import AgentDied, AgentFault, AgentMismatch, AgentMissing
+from dispatcher.version import version
+from tests.model.wire.schema import RECORDED
 from tests.service.fakes import FakeAgent
 from tests.service.gateway.test_gateway import WAIT_S, connected, dialling, eventually
 
@@ -64,12 +68,13 @@ class InProcess:
         self._asked: set[asyncio.Task[bytes]] = (
             set()
         )  # long polls under way: they end with the actor, as Ray's calls do
+        self.passed_over: tuple[str, ...] = ()
         self.batches: list[int] = []  # of each message in, how many calls it had
         self.collected: list[int] = []  # of each message out, how many answers
 
     async def begin(self) -> None:
         gateway = Gateway(self.section, CLUSTERS)
-        self._exchange = Exchange(gateway)
+        self._exchange = Exchange(gateway, passed_over=self.passed_over)
         await self._stack.enter_async_context(gateway.serving())
 
     async def kill(self) -> None:
@@ -312,6 +317,43 @@ async def test_a_call_that_the_actor_does_not_know_is_answered_so(fleet: Fleet) 
         async with asyncio.timeout(WAIT_S):
             with pytest.raises(AgentFault, match="knows no call 'sing'"):
                 await line.call(Call("sing"))
+
+
+async def test_settings_that_an_actor_passes_over_are_in_the_dispatchers_log_once_for_each_of_its_lives(
+    fleet: Fleet,
+) -> None:
+    two = fleet.actors["gateway-1"]
+    two.passed_over = ("gateway.next",)
+    with capture_logs() as lines:
+        async with fleet.dialled("c00"), fleet.dispatcher() as site:
+            for lives in (1, 2):
+                await two.kill()
+                await two.begin()
+                await eventually(lambda: len(passed_over(lines)) >= lives)  # noqa: B023
+                await fleet.actors["gateway-0"].kill()
+                await connected(site.link("c00"))  # by gateway-1, which tells more than once
+                await fleet.actors["gateway-0"].begin()
+    said = {"actor": "gateway-1", "settings": ["gateway.next"], "version": version(), "dispatcher": version()}
+    assert passed_over(lines) == [said] * 2
+
+
+def passed_over(lines: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What a dispatcher's log says of settings that actors pass over."""
+    found = [line for line in lines if line["event"].startswith("a gateway actor passes over settings")]
+    return [{key: line[key] for key in line if key not in ("event", "log_level")} for line in found]
+
+
+async def test_an_older_actor_that_tells_no_version_is_taken(fleet: Fleet) -> None:
+    async def of_0_1_0(since: bytes, wait_s: float) -> bytes:
+        await asyncio.sleep(0.01)
+        return (RECORDED / "0.1.0" / "Collected.msgpack").read_bytes()
+
+    fleet.actors["gateway-1"].collect = of_0_1_0  # type: ignore[method-assign]
+    with capture_logs() as lines:
+        async with fleet.dispatcher():
+            await eventually(lambda: "gateway-1" in [line["actor"] for line in lines])
+    (said,) = [line for line in lines if line["actor"] == "gateway-1"]
+    assert (said["event"], said["version"]) == ("gateway actor answers", "")
 
 
 @pytest.mark.parametrize("odd", [KeyError("x"), UnicodeDecodeError("utf-8", b"", 0, 1, "x"), OSError("x")])
