@@ -4,7 +4,7 @@ import re
 import ssl
 import time
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,15 +34,15 @@ class ServerTls:
         self._section = section
         self._read_at = self._changed_at()
         self._trusted = _pem_blocks(section.client_ca_file)
-        self.context = self._made()
+        self.context = self._made(self._trusted)
 
-    def _made(self) -> ssl.SSLContext:
+    def _made(self, trusted: frozenset[tuple[str, str]]) -> ssl.SSLContext:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_cert_chain(self._section.cert_file, self._section.key_file)
         context.load_verify_locations(self._section.client_ca_file)
-        if any(kind == _CRL for kind, _ in self._trusted):
+        if any(kind == _CRL for kind, _ in trusted):
             context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
         return context
 
@@ -57,13 +57,8 @@ class ServerTls:
         if found == self._read_at:
             return Refresh.SAME
         trusted = _pem_blocks(self._section.client_ca_file)
-        try:
-            self._trusted = trusted
-            self.context = self._made()
-        except (OSError, ssl.SSLError):
-            self._trusted = before
-            raise
-        self._read_at = found
+        self.context = self._made(trusted)
+        self._read_at, self._trusted = found, trusted
         narrower = _without_lists(before) - trusted or _revoked(trusted) - _revoked(before)
         return Refresh.NARROWER if narrower else Refresh.READ
 
@@ -74,8 +69,16 @@ def _without_lists(blocks: frozenset[tuple[str, str]]) -> frozenset[tuple[str, s
 
 def _revoked(blocks: frozenset[tuple[str, str]]) -> frozenset[tuple[bytes, int]]:
     """(issuer, serial number) of all that revocation lists name: a renewed list that names nobody new cuts nobody."""
-    lists = (x509.load_der_x509_crl(b64decode(text)) for kind, text in blocks if kind == _CRL)
-    return frozenset((one.issuer.public_bytes(), revoked.serial_number) for one in lists for revoked in one)
+    return frozenset(one for kind, text in blocks if kind == _CRL for one in _named_by(text))
+
+
+def _named_by(text: str) -> Iterator[tuple[bytes, int]]:
+    """A list that OpenSSL reads and this library does not stands for itself: a change of it may name somebody new."""
+    try:
+        listed = x509.load_der_x509_crl(b64decode(text))
+        yield from [(listed.issuer.public_bytes(), revoked.serial_number) for revoked in listed]
+    except ValueError:
+        yield text.encode(), 0
 
 
 def _pem_blocks(file: str) -> frozenset[tuple[str, str]]:

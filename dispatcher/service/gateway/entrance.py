@@ -4,7 +4,6 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable, Iterable
-from time import monotonic
 
 import structlog
 from aiohttp import web
@@ -12,6 +11,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from dispatcher.service.gateway.certificates import Named, named_in
 from dispatcher.service.gateway.handshakes import in_words
+from dispatcher.service.gateway.sparing_log import SparingLog
 
 log = structlog.get_logger("gateway")
 
@@ -20,7 +20,6 @@ MAX_OF_ONE = 8  # connections with certificates of one cluster and role; and of 
 _HANDSHAKE_S = 10.0
 _BACKLOG = 128
 _PAUSE_S = 1.0  # after the system could not give a connection, for example for want of open files
-_SAY_AGAIN_S = 60.0
 
 
 class Entrance:
@@ -32,7 +31,7 @@ class Entrance:
         self._accepting: list[asyncio.Task[None]] = []
         self._handshakes: dict[asyncio.Task[None], None] = {}  # the oldest first
         self._of: dict[RequestHandler, Named] = {}  # whose each connection is
-        self._said_at: dict[str, float] = {}  # by text and problem, both of closed lists
+        self._sparing = SparingLog()
 
     async def listen(self, host: str, port: int, *, shared: bool = False) -> int:
         """Accept from now on, at every address of the host; the port. OSError. `shared`: other processes may, too."""
@@ -79,7 +78,7 @@ class Entrance:
                 oldest = next(iter(self._handshakes))
                 del self._handshakes[oldest]
                 oldest.cancel()
-                self._say("too many TLS handshakes at once: the oldest are ended", most=MAX_HANDSHAKES)
+                self._sparing.warning("too many TLS handshakes at once: the oldest are ended", most=MAX_HANDSHAKES)
 
     async def _let_in(self, connection: socket.socket) -> None:
         loop, peer = asyncio.get_running_loop(), _address(connection)
@@ -89,7 +88,7 @@ class Entrance:
             )
         except (OSError, ssl.SSLError) as error:
             problem, fix = in_words(error)
-            self._say("a TLS handshake failed", peer=peer, problem=problem, fix=fix)
+            self._sparing.warning("a TLS handshake failed", problem, peer=peer, problem=problem, fix=fix)
             return
         finally:
             if (task := asyncio.current_task()) is not None:
@@ -100,16 +99,11 @@ class Entrance:
         self._of = {one: whose for one, whose in self._of.items() if one in open_now}
         if sum(1 for whose in self._of.values() if whose == counted) >= MAX_OF_ONE:
             transport.abort()
-            self._say("too many connections with certificates of one cluster", of=str(named), most=MAX_OF_ONE)
+            self._sparing.warning(
+                "too many connections with certificates of one cluster", of=str(named), most=MAX_OF_ONE
+            )
             return
         self._of[handler] = counted
-
-    def _say(self, text: str, **about: object) -> None:
-        """Each problem not more often than now and then: anybody may connect, and must not hide what others do."""
-        kind = f"{text}: {about.get('problem', '')}"
-        if monotonic() - self._said_at.get(kind, float("-inf")) >= _SAY_AGAIN_S:
-            self._said_at[kind] = monotonic()
-            log.warning(text, **about)
 
 
 def _address(connection: socket.socket) -> str:

@@ -24,6 +24,7 @@ from dispatcher.service.gateway.certificates import Named, Refresh, ServerTls, n
 from dispatcher.service.gateway.entrance import Entrance
 from dispatcher.service.gateway.line import Line
 from dispatcher.service.gateway.link import GatewayLink
+from dispatcher.service.gateway.sparing_log import SparingLog, http_logger, shortened
 from dispatcher.service.gateway.splices import Objection, RelayLine, Route
 from dispatcher.service.gateway.stream_limit import StreamLimit
 from dispatcher.service.signing import NO_SIGNER, Sealer
@@ -33,6 +34,7 @@ log = structlog.get_logger("gateway")
 _PATHS = (f"{PATH}{{cluster}}", f"{PATH}{{cluster}}/{{role:{'|'.join(ROLES)}}}")
 _REFRESH_S = 5.0
 _CLOSE_S = 2.0
+_CONNECTIONS = 10  # of one agent: how many log lines of each kind it gets in a minute
 # Whose certificate a handshake failed with nobody knows, so that its reason stands in the log alone.
 _NEVER = (
     "its agent has never connected to this gateway: the agent's log says why, or the gateway's, as `a TLS handshake "
@@ -56,6 +58,7 @@ class Gateway:
         self._lines: dict[Named, tuple[Line, web.WebSocketResponse]] = {}
         self._cutting = ""  # why all connections end just now
         self._ending: set[asyncio.Task[None]] = set()
+        self._sparing, self._of_connections = SparingLog(), SparingLog(_CONNECTIONS)
         self.on_change: Callable[[], None] = lambda: None  # called when somebody has connected or gone
         self.port = section.port
 
@@ -101,7 +104,7 @@ class Gateway:
         app = web.Application()
         for path in _PATHS:
             app.router.add_get(path, self._accept)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, logger=http_logger(self._sparing))
         await runner.setup()
         entrance = Entrance(cast("web.Server", runner.server), lambda: tls.context, self._clusters)
         refreshing = asyncio.create_task(self._keep_fresh(tls, entrance), name="gateway certificates")
@@ -147,13 +150,17 @@ class Gateway:
             if any(self._absent[one] != why for one in absent):  # who tries again and again is told of once
                 self._absent |= dict.fromkeys(absent, why)
                 self.on_change()
-            log.warning(
-                "an agent is refused: its certificate is of another", asked=str(offered), certificate=str(named)
+            self._sparing.warning(
+                "an agent is refused: its certificate is of another",
+                str(named),
+                asked=shortened(str(offered)),
+                certificate=str(named),
             )
-            return web.Response(status=HTTPStatus.FORBIDDEN, text=f"the certificate is of {str(named)!r}\n")
-        if offered.cluster not in self._clusters:
-            log.warning("an agent is refused: its cluster does not come through the gateway", cluster=offered.cluster)
-            return web.Response(status=HTTPStatus.NOT_FOUND, text=f"{offered.cluster!r} is not configured\n")
+            return _refused(HTTPStatus.FORBIDDEN, f"the certificate is of {str(named)!r}")
+        if (cluster := offered.cluster) not in self._clusters:
+            text = "an agent is refused: its cluster does not come through the gateway"
+            self._sparing.warning(text, cluster, cluster=cluster)
+            return _refused(HTTPStatus.NOT_FOUND, f"{cluster!r} is not configured")
         return None
 
     async def _serve(self, offered: Named, socket: web.WebSocketResponse, lasts_s: float) -> None:
@@ -168,9 +175,10 @@ class Gateway:
         why, lasting = "its agent has closed the connection", asyncio.timeout(lasts_s)
         try:
             for replaced in earlier - {held[1] for held in self._lines.values()}:
-                log.warning("another agent of a cluster has connected, the earlier connection ends", agent=str(offered))
+                text = "another agent of a cluster has connected, the earlier connection ends"
+                self._of_connections.warning(text, str(offered), agent=str(offered))
                 await _closed(replaced, REPLACED)
-            log.info("agent connected", cluster=offered.cluster, agent=str(offered))
+            self._of_connections.info("agent connected", str(offered), cluster=offered.cluster, agent=str(offered))
             async with lasting:
                 await line.run()
         except (ProtocolError, OSError) as error:
@@ -182,16 +190,23 @@ class Gateway:
                 self._absent[one] = self._cutting or why
             if left:
                 self.on_change()
-                log.warning("agent is not connected", agent=str(offered), problem=self._cutting or why)
+                problem = self._cutting or why
+                self._of_connections.warning(
+                    "agent is not connected", str(offered), agent=str(offered), problem=problem
+                )
 
     async def _keep_fresh(self, tls: ServerTls, entrance: Entrance) -> None:
+        said = ""
         while True:
             await asyncio.sleep(_REFRESH_S)
             try:
                 found = tls.refresh()
-            except (OSError, ssl.SSLError) as error:
-                log.error("the gateway's certificates cannot be read again; the old ones hold", problem=str(error))
+            except Exception as error:  # whatever is wrong with a file, later ones are read
+                if (problem := str(error)) != said:
+                    log.error("the gateway's certificates cannot be read again; the old ones hold", problem=problem)
+                said = problem
                 continue
+            said = ""
             if found is not Refresh.SAME:
                 log.info("the gateway's certificates were read again")
             if found is Refresh.NARROWER:
@@ -213,6 +228,13 @@ class Gateway:
 def _served(offered: Named) -> tuple[Named, ...]:
     """What a connection serves, a role each."""
     return tuple(Named(offered.cluster, role) for role in ROLES if offered.role in ("", role))
+
+
+def _refused(status: HTTPStatus, why: str) -> web.Response:
+    """The last answer of its connection: who asks again pays with a handshake."""
+    answer = web.Response(status=status, text=f"{why}\n")
+    answer.force_close()
+    return answer
 
 
 def _relays_nothing(cluster: str) -> str:

@@ -13,6 +13,7 @@ from aiohttp import WSMessage, WSMsgType
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from structlog.testing import capture_logs
 
 from agents.runtime.outbound import connection as connection_module
 from agents.runtime.outbound.connection import LITTLE_PER_S, Pace
@@ -141,6 +142,41 @@ def test_a_revocation_list_is_narrower_by_whom_it_names_and_not_by_being_another
         revoke(folder, *revoked)
         found.append(tls.refresh())
     assert found == [Refresh.READ, Refresh.NARROWER, Refresh.READ, Refresh.NARROWER]
+
+
+def odd_list(folder: Path, more: bytes) -> bytes:
+    """A revocation list of nobody with bytes behind it, which OpenSSL passes over and other libraries refuse."""
+    authority = (folder / "ca.crt").read_bytes()
+    revoke(folder)
+    text = (folder / "ca.crt").read_bytes().removeprefix(authority).decode()
+    (folder / "ca.crt").write_bytes(authority)
+    der = ssl.PEM_cert_to_DER_cert(text.replace("X509 CRL", "CERTIFICATE"))
+    return authority + ssl.DER_cert_to_PEM_cert(der + more).replace("CERTIFICATE", "X509 CRL").encode()
+
+
+def test_a_revocation_list_that_only_openssl_reads_is_narrower_whenever_it_changes(folder: Path) -> None:
+    authority, odd, other = (folder / "ca.crt").read_bytes(), odd_list(folder, b"\0\0\0"), odd_list(folder, b"\0\0")
+    tls = ServerTls(section(folder))
+    found = []
+    for content in (odd, odd + b"\n", other, authority):
+        (folder / "ca.crt").write_bytes(content)
+        found.append(tls.refresh())
+    assert found == [Refresh.NARROWER, Refresh.READ, Refresh.NARROWER, Refresh.READ]
+
+
+async def test_whatever_is_wrong_with_a_file_later_ones_are_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as broken, capture_logs() as lines:
+        broken.setattr(ServerTls, "refresh", fails)
+        await eventually(lambda: bool(lines))
+        await asyncio.sleep(0.3)  # six more looks
+    assert [line["problem"] for line in lines] == ["a fault"]
+    with capture_logs() as lines:
+        (site.folder / "ca.crt").write_bytes((site.folder / "ca.crt").read_bytes() + b"\n")
+        await eventually(lambda: [line["event"] for line in lines] == ["the gateway's certificates were read again"])
+
+
+def fails(tls: ServerTls) -> Refresh:
+    raise RuntimeError("a fault")
 
 
 # --- how much one peer takes -----------------------------------------------------------------------------------------

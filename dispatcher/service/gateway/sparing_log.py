@@ -1,0 +1,71 @@
+"""Log lines that a peer can cause as often as it likes."""
+
+import logging
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+import structlog
+
+log = structlog.get_logger("gateway")
+
+EVERY_S = 60.0
+_LONGEST = 200  # characters of what a peer wrote
+
+
+class SparingLog:
+    """Writes each kind of line `most` times in EVERY_S, so that no peer fills a disk or hides what others do.
+
+    Example, with `most` 1: of 3,000 refusals of one agent in the first minute the first is written; the first of the
+    next minute says `left_out=2999`.
+    """
+
+    def __init__(self, most: int = 1, clock: Callable[[], float] = monotonic) -> None:
+        self._most, self._clock = most, clock
+        self._begun: dict[str, tuple[float, int]] = {}  # kind -> when its time began, and how many lines came since
+
+    def warning(self, text: str, kind: str = "", **about: Any) -> None:
+        """A line. Text and `kind` together tell kinds apart: a closed list, or names out of verified certificates."""
+        self._write(log.warning, text, kind, about)
+
+    def info(self, text: str, kind: str = "", **about: Any) -> None:
+        """As `warning`."""
+        self._write(log.info, text, kind, about)
+
+    def _write(self, write: Callable[..., Any], text: str, kind: str, about: dict[str, Any]) -> None:
+        key, now = f"{text}: {kind}", self._clock()
+        since, lines = self._begun.get(key, (now, 0))
+        if now - since >= EVERY_S:
+            if (left_out := lines - self._most) > 0:
+                about = {**about, "left_out": left_out}
+            since, lines = now, 0
+        self._begun[key] = since, lines + 1
+        if lines < self._most:
+            write(text, **about)
+
+
+class HttpFaults(logging.Handler):
+    """What the HTTP server logs of requests that it cannot read or answer, sparingly."""
+
+    def __init__(self, sparing: SparingLog) -> None:
+        super().__init__()
+        self._sparing = sparing
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line, without a traceback; its kind is the exception's."""
+        error = record.exc_info[1] if record.exc_info else None
+        kind = type(error).__name__ if error else ""
+        said = f"{kind}: {error}" if error else record.getMessage()
+        self._sparing.warning("a request cannot be answered", kind, problem=shortened(said))
+
+
+def http_logger(sparing: SparingLog) -> logging.Logger:
+    """For an aiohttp server."""
+    made = logging.Logger("gateway requests", logging.WARNING)
+    made.addHandler(HttpFaults(sparing))
+    return made
+
+
+def shortened(text: str) -> str:
+    """What a peer wrote, for a log line."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
