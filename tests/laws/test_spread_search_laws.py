@@ -132,6 +132,17 @@ def test_compiled_loops_give_the_records_that_numpy_gives(request: pytest.Fixtur
     assert decided(script, large=0) == plain
 
 
+@pytest.mark.parametrize("large", [0, 10**9])
+def test_odd_pods_of_one_app_in_a_row_find_its_hosts_as_pods_that_came_and_went_left_them(
+    request: pytest.FixtureRequest, large: int
+) -> None:
+    odd = [("pods", pod("p").labels(app="u").cpu(f"{100 + at}m").placed("a"), 1) for at in range(90)]
+    script = [*odd[:30], ("end", 3), *odd[30:80], ("end", 7), ("end", 0), *odd[80:]]
+    plain = decided(script, large)
+    request.getfixturevalue("compiled")
+    assert decided(script, large) == plain
+
+
 @settings(max_examples=examples(10), deadline=None)
 @given(script=scripts, large=st.sampled_from((0, 10**9)))
 def test_rules_compiled_give_the_records_that_parts_give(script: list[tuple[Any, ...]], large: int) -> None:

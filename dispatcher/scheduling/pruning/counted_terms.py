@@ -39,6 +39,7 @@ from dispatcher.scheduling.pruning.domain_terms import ClusterAnswers, DomainTer
 from dispatcher.scheduling.pruning.fitting_rows import WIDEST, FittingRows
 
 _KEPT = 64
+_FEW = 64  # rows that are followed one by one
 _TERM_FIELDS = "factor", "offset", "elsewhere"
 _MALFORMED = (AttributeError, IndexError, TypeError, ValueError)  # what malformed rules raise
 _RANGE, _COST = int(Scale.RANGE), int(Scale.COST)
@@ -219,12 +220,25 @@ class _RuleGroups:
         ]
 
 
+@dataclass(slots=True)
+class _Split:
+    """The rows as they were split last. `of`: the groups, their width, the filters and their version; `loads_at`: up to
+    which change of rows. `group` [n] of each row; `members` [groups]: rows that fit.
+    """
+
+    of: tuple[_RuleGroups, int, StaticFilters, int]
+    loads_at: int
+    group: SmallInts
+    members: Ints
+
+
 class CountedTerms:
     """Makes domain terms out of rules over counts, and keeps what depends on nodes and rules alone."""
 
     def __init__(self, fitting: FittingRows) -> None:
         self._fitting, self._at = fitting, -1
         self._kept: OrderedDict[tuple[int, ...], _RuleGroups] = OrderedDict()
+        self._last: _Split | None = None
 
     def terms(
         self,
@@ -256,7 +270,7 @@ class CountedTerms:
         if found is None:
             return None
         axis = self._fitting.fleet.domain(CLUSTER_LEVEL)
-        split = self._split(found, filters, evaluators, id(axis))
+        split = self._split_again(found, filters) or self._split(found, filters, evaluators, id(axis))
         if split is None:
             return None
         group, members = split
@@ -273,6 +287,26 @@ class CountedTerms:
             if not policy.add_to(terms, members, found.numbers, self._fitting.fleet.n):
                 return None
         return terms
+
+    def _split_again(self, found: _RuleGroups, filters: StaticFilters) -> tuple[SmallInts, Ints] | None:
+        """What `_split` answers, by the last split and the rows that changed since: only their hosts' numbers may have.
+        None if that was of other groups, too many rows changed, or there is no group for a number.
+        """
+        last, of_hosts, loads = self._last, found.of_hosts, self._fitting.fleet.loads
+        if last is None or of_hosts is None or last.of != (found, found.width, filters, filters.version):
+            return None
+        rows = loads.since(last.loads_at)
+        if rows is None or len(rows) > _FEW:
+            return None
+        for row in rows.tolist():
+            number, fits = of_hosts.item(row), int(filters.first.item(row) == 0)
+            if not 0 <= number < found.width:
+                return None
+            last.members[last.group.item(row)] -= fits
+            last.group[row] = group = found.base.group.item(row) * found.width + number
+            last.members[group] += fits
+        last.loads_at = loads.position
+        return last.group, last.members.copy()
 
     def _split(
         self, found: _RuleGroups, filters: StaticFilters, evaluators: Sequence[PluginEvaluator], clusters: int
@@ -295,7 +329,11 @@ class CountedTerms:
             group = np.empty(len(base), dtype=np.int32)
             highest = _split_by_number.fast(base, of_hosts, found.width, first, group, members)
             if 0 <= highest < found.width:
-                return (group if few is None else _spread(group, rows, n)), members
+                if few is not None:
+                    return _spread(group, rows, n), members
+                of = found, found.width, filters, filters.version
+                self._last = _Split(of, self._fitting.fleet.loads.position, group, members)
+                return group, members.copy()
         return None
 
     def _groups(self, evaluators: Sequence[PluginEvaluator], placed: Placed) -> _RuleGroups | None:
