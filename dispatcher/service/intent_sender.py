@@ -34,6 +34,7 @@ class IntentSender:
         self._waiting: deque[AnyIntent] = deque()
         self._busy: set[str] = set()  # UIDs of pods with an intent in flight
         self._calls: set[asyncio.Task[None]] = set()
+        self._due = False  # whether what waits is about to be sent
         self._peers: tuple[tuple[Peer, ...], Shadows] | None = None
         self._peers_call: asyncio.Task[None] | None = None
         self._word = ""  # of the agent's last answer to peers
@@ -49,9 +50,9 @@ class IntentSender:
         return len(self._calls)
 
     def put(self, intents: tuple[AnyIntent, ...]) -> None:
-        """Send these after all that was put before."""
+        """Send these after all that was put before, with what else is put before the event loop goes on."""
         self._waiting.extend(intents)
-        self._send_more()
+        self._send_soon()
 
     def put_peers(self, peers: tuple[Peer, ...], shadows: Shadows = NO_SHADOWS) -> None:
         """Send this list of peers, and the shadow budgets; what still waits is replaced."""
@@ -73,14 +74,25 @@ class IntentSender:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _send_soon(self) -> None:
+        if not self._due:
+            self._due = True
+            asyncio.get_running_loop().call_soon(self._send_more)
+
     def _send_more(self) -> None:
+        self._due = False
         while self._waiting and len(self._calls) < self._timing.in_flight and self._may_speak():
             intents = self._next_batch()
             if not intents:
                 return
             call = asyncio.create_task(self._send(intents), name=f"execute {self.cluster}")
             self._calls.add(call)
-            call.add_done_callback(self._calls.discard)
+            call.add_done_callback(self._ended)
+
+    def _ended(self, call: asyncio.Task[None]) -> None:
+        self._calls.discard(call)
+        if not call.cancelled():
+            self._send_soon()
 
     def _next_batch(self) -> list[AnyIntent]:
         batch: list[AnyIntent] = []
@@ -113,7 +125,6 @@ class IntentSender:
                 self._answered(intents, answer.outcomes)
         finally:
             self._busy -= {intent.pod.uid for intent in intents}
-            asyncio.get_running_loop().call_soon(self._send_more)
 
     def _against_us(self, answer: OutcomeBatch) -> Deposed | None:
         newer = answer.obeys > self._term.epoch

@@ -192,12 +192,28 @@ async def test_intents_are_sent_and_their_answers_come_back() -> None:
     assert b'global_dispatcher_outcomes_total{cluster="east",verdict="bound"} 2.0' in subject.metrics.render()
 
 
+async def test_intents_of_one_round_for_a_cluster_leave_in_one_call() -> None:
+    core, agent = FakeCore(), FakeAgent("east")
+    core.effects.append([SendIntents("east", (bind(1),)), SendIntents("east", (bind(2), bind(3)))])
+    async with running(service(core, LocalLink("east", agent))):
+        await core.until(lambda: sum(len(event.outcomes) for event in core.of(Answered)) == 3)
+    assert [[intent.id for intent in batch.intents] for batch in agent.batches] == [["1", "2", "3"]]
+
+
 async def test_two_intents_of_one_pod_are_never_in_flight_together() -> None:
     core, agent = FakeCore(), FakeAgent("east")
     core.effects.append([SendIntents("east", (bind(1, "uid"), bind(2), bind(3, "uid"), bind(4)))])
     async with running(service(core, LocalLink("east", agent))):
         await core.until(lambda: sum(len(event.outcomes) for event in core.of(Answered)) == 4)
     assert [[intent.id for intent in batch.intents] for batch in agent.batches] == [["1", "2"], ["3", "4"]]
+
+
+async def test_a_call_that_has_ended_makes_room_for_the_next_at_once() -> None:
+    core, agent = FakeCore(), FakeAgent("east")
+    core.effects.append([SendIntents("east", (bind(1), bind(2)))])
+    async with running(service(core, LocalLink("east", agent), timing=replace(FAST, in_flight=1, batch=1))):
+        await core.until(lambda: sum(len(event.outcomes) for event in core.of(Answered)) == 2)
+    assert [[intent.id for intent in batch.intents] for batch in agent.batches] == [["1"], ["2"]]
 
 
 async def test_a_batch_without_answer_is_reported_with_all_its_intents() -> None:

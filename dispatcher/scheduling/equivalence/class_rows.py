@@ -179,7 +179,7 @@ class ClassRows:
 
     def totals_of(self, rows: RowList) -> Floats:
         """[rows] the same of some rows."""
-        found: Floats = self._known.total[rows]
+        found = self._known.totals_of(rows)
         return found if self.by_cluster is None else found + self.by_cluster[self._fleet.cluster[rows]]
 
     @property

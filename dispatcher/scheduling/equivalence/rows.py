@@ -105,9 +105,27 @@ class RowTable:
         # fits in one BLOCK (else scores of a full scan come in pieces and are not kept), and until a pod is booked
         self.last_scores: dict[int | None, Floats] = {}
         self.first: Codes = np.zeros(0, dtype=np.uint16) if old is None else old.first
-        self.total: Floats = np.zeros(0) if old is None else old.total
+        self._total: Floats = np.zeros(0) if old is None else old._total
+        self._part: tuple[slice, Floats] | None = None  # where few rows side by side are open: their part of `total`
         self.rejected: Counter[tuple[int, int]] = Counter()
         self.feasible = self.evaluated = 0
+
+    @property
+    def total(self) -> Floats:
+        """See above. Of few open rows it is made when somebody asks: fresh memory costs more than their answers."""
+        if self._part is not None:
+            known, (where, part), self._part = len(self._total), self._part, None
+            self._total = grown(self._total, self._fleet.n, INFEASIBLE)
+            self._total[:known] = INFEASIBLE
+            self._total[where] = part
+        return self._total
+
+    def totals_of(self, rows: RowList) -> Floats:
+        """[rows] the same of some rows."""
+        where, part = self._part or (slice(0, 0), self._total)
+        inside = len(rows) > 0 and where.start <= rows.min() and rows.max() < where.stop
+        found: Floats = part[rows - where.start] if inside else self.total[rows]
+        return found
 
     def refresh(self) -> None:
         """Ask again about the rows that changed, or about all. The shared columns are up to date, and PreFilter of the
@@ -142,9 +160,9 @@ class RowTable:
             self._ask_all()
             return
         self.last_scores = {}
-        self.first, self.total = grown(self.first, n, NO_NODE), grown(self.total, n, INFEASIBLE)
+        self.first, self._total = grown(self.first, n, NO_NODE), grown(self.total, n, INFEASIBLE)
         before = self.first[rows]
-        self._fill(rows)
+        self._total[rows] = self._fill(rows)
         self.asked.extend(rows)
         after = self.first[rows]
         # A row that got another node may be of another cluster now: then counts cannot be kept by difference.
@@ -159,25 +177,35 @@ class RowTable:
 
     def fill_all(self) -> None:
         """Ask about all rows, without counting."""
-        n = self._fleet.n
-        self.first, self.total = grown(self.first, n, NO_NODE), grown(self.total, n, INFEASIBLE)
-        few = self._static_filters.few_open
+        n, few, self._part = self._fleet.n, self._static_filters.few_open, None
+        self.first = grown(self.first, n, NO_NODE)
         if few is not None:
-            self.first[:n], self.total[:n] = self._static_filters.first[:n], INFEASIBLE
-            if len(few):
-                self._fill(window_of(few))
+            self.first[:n] = self._static_filters.first[:n]
+            self._fill_few(few)
             return
+        self._total = grown(self._total, n, INFEASIBLE)
         for block in blocks(slice(0, n)):
             is_open = self._static_filters.first[block] == 0
             if FEW_OPEN * np.count_nonzero(is_open) > block.stop - block.start:
-                self._fill(block)
+                self._total[block] = self._fill(block)
                 continue
             open_ = np.flatnonzero(is_open)
-            self.first[block], self.total[block] = self._static_filters.first[block], INFEASIBLE
+            self.first[block], self._total[block] = self._static_filters.first[block], INFEASIBLE
             if len(open_):
-                self._fill(open_ + block.start)
+                rows = open_ + block.start
+                self._total[rows] = self._fill(rows)
 
-    def _fill(self, where: Rows) -> None:
+    def _fill_few(self, few: RowList) -> None:
+        where = window_of(few)
+        part = self._fill(where) if len(few) else np.zeros(0)
+        if isinstance(where, slice):
+            self._part = where, part
+        else:
+            self._part = slice(0, 0), np.zeros(0)  # every other row is refused
+            self.total[where] = part
+
+    def _fill(self, where: Rows) -> Floats:
+        """Write `first` of these rows; [rows] their totals."""
         first = self._static_filters.first[where]
         first = first.copy() if isinstance(where, slice) else first
         for one in self._filters:
@@ -185,7 +213,7 @@ class RowTable:
             if np.count_nonzero(codes):
                 np.copyto(first, codes, where=first == 0)
         self.first[where] = first
-        self.total[where] = self._add_up(where, first == 0)
+        return self._add_up(where, first == 0)
 
     def _add_up(self, where: Rows, fits: Bools) -> Floats:
         count = int(np.count_nonzero(fits))

@@ -5,6 +5,7 @@ Shared by the filters that enforce this and by fault-domain spread, which counts
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -61,13 +62,13 @@ class LabelMasks:
 
     def selected(self, pod: Pod, fleet: FleetView, rows: Rows) -> Bools:
         """[rows] whether the node satisfies nodeSelector and, if there are any, one of the required terms."""
-        mask = np.ones(len(fleet.nodes.live[rows]), dtype=np.bool_)
-        for key, value in pod.node_selector.items():
-            mask &= self.clause(Requirement(key, IN, (value,)), fleet, rows)
+        masks = [self.clause(Requirement(key, IN, (value,)), fleet, rows) for key, value in pod.node_selector.items()]
         required = pod.affinity.required if pod.affinity else None
         if required is not None:
-            mask &= self.any_term(required, fleet, rows)
-        return mask
+            masks.append(self.any_term(required, fleet, rows))
+        if not masks:
+            return np.ones(len(fleet.nodes.live[rows]), dtype=np.bool_)
+        return reduce(np.logical_and, masks)
 
     def any_term(self, terms: tuple[NodeSelectorTerm, ...], fleet: FleetView, rows: Rows) -> Bools:
         """[rows] whether the node satisfies at least one term."""

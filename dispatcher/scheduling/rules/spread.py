@@ -20,7 +20,7 @@ from dispatcher.scheduling.framework.lifecycle import RowList
 from dispatcher.scheduling.framework.pod_sets import PodSet, pods_beside, selector_key
 from dispatcher.scheduling.framework.value_columns import Column, Same, fields, numbers, picked
 from dispatcher.scheduling.rules.eligibility import topology_key
-from dispatcher.scheduling.rules.spread_domains import Domains, Name, domains_of, with_domains
+from dispatcher.scheduling.rules.spread_domains import Domains, Name, domains_of, domains_on, with_domains
 
 _MOST_AREAS = 32
 
@@ -278,6 +278,7 @@ class KnownAreas:
     def __init__(self) -> None:
         self._at: SmallInts | None = None
         self._known: OrderedDict[tuple[str, tuple[str, ...], Hashable], Domains] = OrderedDict()
+        self._selected: tuple[Hashable, RowList] | None = None  # by the pods that were asked about last
 
     def area_of(
         self,
@@ -294,16 +295,29 @@ class KnownAreas:
         if hosts is not self._at:  # while no node changes, it is the very same array
             self._at = hosts
             self._known.clear()
+            self._selected = None
         level, selection = topology_key(one.key, pod), selects[0] if selects else None
         found = self._known.pop((level, levels, selection), None)
         if found is None:
-            base = fleet.nodes.live & selects[1]() if selects else None
-            others = (one for key, one in self._known.items() if selects and key[1:] == (levels, selection))
-            found = domains_of(level, fleet, with_domains(fleet, levels, base), next(others, None))
+            if selects:
+                found = self._select(level, fleet, levels, *selects)
+            else:
+                found = domains_of(level, fleet, with_domains(fleet, levels))
         self._known[level, levels, selection] = found
         if len(self._known) > _MOST_AREAS:
             self._known.popitem(last=False)
         return _area(one, pod, found)
+
+    def _select(
+        self, level: str, fleet: FleetView, levels: tuple[str, ...], selection: Hashable, selects: Callable[[], Bools]
+    ) -> Domains:
+        if self._selected is None or self._selected[0] != (levels, selection):
+            rows = np.flatnonzero(fleet.nodes.live & selects())
+            for each in levels:
+                rows = rows[fleet.topology.domain(each)[rows] >= 0]
+            self._selected = (levels, selection), rows
+        others = (one for key, one in self._known.items() if key[1:] == (levels, selection))
+        return domains_on(level, fleet, self._selected[1], next(others, None))
 
 
 def counts_itself(one: SpreadConstraint, pod: Pod) -> bool:

@@ -90,15 +90,24 @@ class Domains:
 
 def domains_of(level: str, fleet: FleetView, eligible: Bools, other: Domains | None = None) -> Domains:
     """`eligible`: as of `spread.area_of`. `other`: domains of another level, for which the same rows may count."""
+    eligible = eligible & (fleet.topology.domain(level) >= 0)
+    # Every row is a host of its own.
+    return _domains_on(level, fleet, np.flatnonzero(eligible), other, eligible if level == HOST_LEVEL else None)
+
+
+def domains_on(level: str, fleet: FleetView, rows: RowList, other: Domains | None = None) -> Domains:
+    """The same of few eligible `rows`, ascending."""
+    return _domains_on(level, fleet, rows[fleet.topology.domain(level)[rows] >= 0], other)
+
+
+def _domains_on(
+    level: str, fleet: FleetView, rows: RowList, other: Domains | None, present: Bools | None = None
+) -> Domains:
     domain = fleet.topology.domain(level)
-    known = domain >= 0
-    eligible = eligible & known
-    rows = np.flatnonzero(eligible)
-    counted = None if len(rows) == np.count_nonzero(fleet.nodes.live & known) else rows
-    if level == HOST_LEVEL:  # every row is a domain of its own
-        present = eligible
-    else:
-        present = np.zeros(len(fleet.topology.domain_values(level)), dtype=np.bool_)
+    counted = None if len(rows) == np.count_nonzero(fleet.nodes.live & (domain >= 0)) else rows
+    if present is None:
+        size = fleet.n if level == HOST_LEVEL else len(fleet.topology.domain_values(level))
+        present = np.zeros(size, dtype=np.bool_)
         present[domain[rows]] = True
     like = None
     if counted is not None and other is not None and other.counted is not None:
