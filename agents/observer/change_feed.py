@@ -62,6 +62,11 @@ class ChangeFeed:
         stranger = asked != who.incarnation or not self._log.knows(since)
         return self.ready(who) and (stranger or since < self.revision)
 
+    def only_confirms(self, who: Identity, asked: str, since: int) -> bool:
+        """Whether `since` would be told that pods show where they were bound to, and nothing else."""
+        known = asked == who.incarnation and self._log.knows(since)
+        return known and self.ready(who) and self._log.awaited <= since < self.revision
+
     def since(self, who: Identity, asked: str, since: int, health: Health, now: float) -> Changes:
         """Changes after `since` of the incarnation `asked`; a full snapshot where that cannot be told.
 

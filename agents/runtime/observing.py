@@ -75,16 +75,21 @@ class Observing:
         """Long poll: what changed after `since` as soon as there is any, else nothing new after `wait_s` seconds."""
         self.heard_at = time.monotonic()
         deadline = self.heard_at + max(0.0, min(wait_s, MAX_WAIT_S))
-        log = self._watching.log
         with suppress(TimeoutError):
             async with asyncio.timeout(deadline - time.monotonic()):
+                if self._follow.only_confirms(self._who(), incarnation, since):
+                    await self._coalesce(since)
                 while not self._follow.has_news(self._who(), incarnation, since):
                     self._news.clear()
                     await self._news.wait()
-                    await coalesce_changes(
-                        lambda: log.revision,
-                        lambda: asyncio.sleep(self._settings.coalesce_s),
-                        lambda: log.urgent > since,
-                        lambda: log.awaited > since,
-                    )
+                    await self._coalesce(since)
         return self._follow.since(self._who(), incarnation, since, self._health(), time.monotonic())
+
+    async def _coalesce(self, since: int) -> None:
+        log = self._watching.log
+        await coalesce_changes(
+            lambda: log.revision,
+            lambda: asyncio.sleep(self._settings.coalesce_s),
+            lambda: log.urgent > since,
+            lambda: log.awaited > since,
+        )

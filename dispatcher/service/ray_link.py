@@ -82,7 +82,7 @@ class RayLink:
         reference = _asked(getattr(handle, method), args)
         try:
             answer: bytes = await within(reference, timeout_s, self.cluster, method)
-        except AgentTimeout:
+        except (AgentTimeout, asyncio.CancelledError):
             with contextlib.suppress(RayError, TypeError):
                 cancel(reference)  # a call given up goes on at the other side unless it is cancelled
             raise

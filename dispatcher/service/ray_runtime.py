@@ -143,6 +143,9 @@ def _prepare_environment(*, local: bool) -> None:
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "^")
     # Ray's workers run at nice 15: on a busy machine the agents would starve beside whatever they look after.
     os.environ.setdefault("RAY_worker_niceness", "0")
+    if local:  # Ray's log monitor looks for files ten times a second, of lines for a driver that does not want them
+        os.environ.setdefault("RAY_LOG_MONITOR_MANY_FILES_THRESHOLD", "0")
+        os.environ.setdefault("LOG_NAME_UPDATE_INTERVAL_S", "inf")
     if local and "ray" not in sys.modules and "RAY_AUTH_TOKEN_PATH" not in os.environ:
         os.environ.setdefault("RAY_AUTH_MODE", "token")
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))

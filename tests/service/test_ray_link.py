@@ -61,3 +61,28 @@ async def test_an_agent_of_the_version_before_that_does_not_tell_of_its_sources_
     link = RayLink("east", object)  # an actor without that method
     with pytest.raises(AgentMismatch, match="cluster east is of an older version, which does not tell: upgrade it"):
         await link.telemetry(timeout_s=1)
+
+
+class Silent:
+    """An actor whose method `changes` never answers."""
+
+    def __init__(self) -> None:
+        self.changes = self
+        self.asked: list[asyncio.Future[bytes]] = []
+
+    def remote(self, *_: object) -> asyncio.Future[bytes]:
+        self.asked.append(asyncio.get_running_loop().create_future())
+        return self.asked[-1]
+
+
+async def test_a_poll_that_is_cancelled_is_cancelled_at_the_agent_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    actor, ended = Silent(), list[object]()
+    monkeypatch.setattr(ray_link, "cancel", ended.append)
+    poll = asyncio.create_task(RayLink("east", lambda: actor).changes("", 0, 3.0, timeout_s=60))
+    async with asyncio.timeout(30):
+        while not actor.asked:  # noqa: ASYNC110 - the actor is looked up in a thread
+            await asyncio.sleep(0.01)
+    poll.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await poll
+    assert ended == actor.asked

@@ -1,10 +1,14 @@
 """Ray that cannot be had is told of in one line."""
 
+import importlib
 import os
+import time
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
 import ray
+from ray._private import log_monitor
 
 from dispatcher.service import ray_runtime
 from dispatcher.service.errors import CommandError
@@ -29,3 +33,15 @@ def test_a_ray_of_another_version_is_told_of_with_both_versions(monkeypatch: pyt
         "Ray cannot start: Version mismatch: The cluster was started with: Ray: 2.60.0 Python: 3.11.7 "
         "This process on node 10.0.0.1 was started with: Ray: 2.61.0 Python: 3.11.7"
     )
+
+
+def test_the_log_monitor_of_a_ray_of_ours_looks_for_no_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray, "init", mock.Mock())
+    monkeypatch.setattr(ray, "shutdown", mock.Mock())
+    with mock.patch.dict(os.environ):
+        RayRuntime.start([]).stop()
+        importlib.reload(log_monitor)  # as a process that is started now reads it
+    an_hour_ago = time.time() - 3600
+    looks = log_monitor.LogMonitor.should_update_filenames(SimpleNamespace(log_filenames=set()), an_hour_ago)
+    importlib.reload(log_monitor)
+    assert not looks

@@ -28,7 +28,7 @@ from dispatcher.scheduling.fleet.occupants import (
     SharedDicts,
     is_unseen,
     runs_alike,
-    weighs_the_same,
+    takes_the_same,
 )
 from dispatcher.scheduling.fleet.owner_uses import OwnerUses
 from dispatcher.scheduling.fleet.reading_table import ReadingTable
@@ -170,10 +170,12 @@ class FleetState(ReadingTable):
             if row is not None and pod.node == node:
                 node = self._places[row][1]
                 msgspec.structs.force_setattr(pod, "node", node)
-        if old is not None and stays and weighs_the_same(old.placed.pod, pod):
+        if old is not None and stays and takes_the_same(old.placed.pod, pod):
             was = old.placed.pod
             if old.row is not None and (was.started != pod.started or was.priority != pod.priority):
                 self.starts.append(old.row)
+            if was.labels != pod.labels:  # API servers label a pod by its node's zone when they bind it
+                self._relabel(old, placed)
             old.placed, old.assumed = placed, assumed
             return
         new = Occupant(pod_id, placed, cluster, node, assumed, self.now, counts_as=placed.counts_as)
@@ -253,6 +255,18 @@ class FleetState(ReadingTable):
             self.kept.versions[USERS] += 1
         self._count([occupant], row, 1)
         self.loads.append(row)
+
+    def _relabel(self, occupant: Occupant, placed: Placed) -> None:
+        """Count a pod by other labels, where it is."""
+        row = occupant.row
+        self._apps.drop(occupant)
+        if row is not None:
+            self._count([occupant], row, -1)
+        occupant.placed = placed
+        self._apps.put(occupant)
+        if row is not None:
+            self._count([occupant], row, 1)
+            self.loads.append(row)
 
     def _detach(self, occupant: Occupant) -> None:
         row = occupant.row

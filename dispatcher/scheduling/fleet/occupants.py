@@ -48,17 +48,15 @@ class Occupant(msgspec.Struct, eq=False, gc=False):
 
 
 _pod_id_of = attrgetter("pod_id")
-_weighed_by = attrgetter(
-    "requests", "expected", "ports", "volumes", "labels", "namespace", "terminating", "pod_affinity",
-    "pod_anti_affinity",
-)  # fmt: skip
+_taken_by = attrgetter(
+    "requests", "expected", "ports", "volumes", "namespace", "terminating", "pod_affinity", "pod_anti_affinity"
+)
 
 
-def weighs_the_same(one: Pod, other: Pod) -> bool:
-    """Whether two versions of a pod take and count the same, so that nothing has to be rewritten."""
+def takes_the_same(one: Pod, other: Pod) -> bool:
+    """Whether two versions of a pod take and count the same but for what their labels say."""
     return one is other or (
-        _weighed_by(one) == _weighed_by(other)
-        and one.annotations.get(DOMAIN_SCOPE) == other.annotations.get(DOMAIN_SCOPE)
+        _taken_by(one) == _taken_by(other) and one.annotations.get(DOMAIN_SCOPE) == other.annotations.get(DOMAIN_SCOPE)
     )
 
 

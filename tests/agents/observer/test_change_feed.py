@@ -13,6 +13,7 @@ from agents.observer.loads import Loads, Measure, Sample
 from agents.observer.owner_uses import OwnerUses
 from agents.observer.seen import NODES, PODS, NodeSeen, NodeTarget, ObjectSeen, PodSeen
 from dispatcher.model.messages import Changes
+from dispatcher.model.names import EPOCH
 from dispatcher.model.node import Node, Reading
 from dispatcher.model.objects import AnyObject, Namespace, ObjectRef, PodDisruptionBudget
 from dispatcher.model.pod import Pod, SourceRef
@@ -74,6 +75,10 @@ class World:
         self.version += 1
         self.cache.apply(PodSeen(uid, self.version, Pod(uid, "d", uid, priority=priority)))
 
+    def bound(self, uid: str) -> None:
+        self.version += 1
+        self.cache.apply(PodSeen(uid, self.version, Pod(uid, "d", uid, node="n1", annotations={EPOCH: "1"})))
+
     def space(self, name: str, **labels: str) -> None:
         self.version += 1
         self.cache.apply(ObjectSeen(Namespace(name, labels), self.version))
@@ -101,6 +106,28 @@ def test_the_first_answer_is_everything_and_the_second_nothing() -> None:
     assert not world.follow.has_news(WHO, follower.incarnation, follower.revision)
     second = world.ask(follower)
     assert (second.full, second.nodes, second.pods) == (False, (), ())
+
+
+def test_news_are_mere_confirmations_while_pods_show_where_they_were_bound_to_and_nothing_else_changes() -> None:
+    world, follower = World(), Follower()
+    world.pod("a")
+    world.pod("b")
+
+    def only_confirms(asked: str = "life-1") -> bool:
+        return world.follow.only_confirms(WHO, asked, follower.revision)
+
+    assert not only_confirms()  # all is news
+    world.ask(follower)
+    assert not only_confirms()  # nothing is
+    world.bound("a")
+    world.bound("b")
+    assert only_confirms()
+    assert not only_confirms("an earlier life")
+    world.pod("c")
+    assert not only_confirms()
+    world.ask(follower)
+    world.bound("c")
+    assert only_confirms()
 
 
 def test_an_empty_cluster_is_told_once_in_full() -> None:

@@ -89,6 +89,7 @@ async def an_agent(
     folder: Path,
     seen: dict[str, int] | None = None,
     pace: Mapping[str, float] = IMPATIENT,
+    coalesce_s: float = 0.02,
     **more: float,
 ) -> AsyncIterator[Dispatcher]:
     """An agent, impatient by default; `more` of its settings of the API server, `seen` of an earlier life."""
@@ -98,6 +99,7 @@ async def an_agent(
             "kubeconfig": api.kubeconfig(folder),
             "api": {**pace, **more},
             "kubelet": {"interval_s": 0.1},
+            "coalesce_s": coalesce_s,
         }
     )
     agent = Agent(settings)
@@ -217,6 +219,22 @@ async def test_a_pod_that_names_another_scheduler_gets_one_event(tmp_path: Path)
         event = api.posted[0]
         assert (event["type"], event["regarding"]["name"], len(api.posted)) == ("Warning", "lost", 1)
         assert "lost" not in dispatcher.pods
+
+
+async def test_a_pod_that_shows_where_it_was_bound_to_is_told_with_the_next_one(tmp_path: Path) -> None:
+    """Also if it showed before the dispatcher asked."""
+    async with fake_api() as api:
+        pods = ("one", "two")
+        for name in pods:
+            api.put("pods", pod_object(name))
+        async with an_agent(api, tmp_path, pace=PATIENT, coalesce_s=0.1) as dispatcher:
+            await dispatcher.poll_until(lambda: dispatcher.well() and len(dispatcher.pods) == len(pods))
+            bound = {"nodeName": "n1", "metadata": {"annotations": {names.EPOCH: "1"}}}
+            api.put("pods", pod_object("one", **bound))
+            await until(lambda: dispatcher.agent.cache.pods_on("n1"))
+            api.put("pods", pod_object("two", **bound))
+            told = await dispatcher.poll()
+            assert sorted(pod.name for pod in told.pods) == ["one", "two"]
 
 
 async def test_a_typo_on_a_pod_is_one_event_however_often_the_pod_changes(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The fleet's columns: what nodes, pods and readings write there, and that taking out is the inverse of putting in."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -228,6 +229,36 @@ def test_pods_of_other_apps_are_not_asked_whether_they_are_of_a_set(wanted: Labe
 
     state.count_in(replace(found, matches=noted), "zone")
     assert seen == asked
+
+
+def refuse_to_be_asked(one: Pod, *_: object) -> bool:
+    raise AssertionError(f"pod {one.name} is of another app")
+
+
+def test_a_pod_that_gets_other_labels_where_it_is_counts_by_these_and_takes_what_it_took() -> None:
+    state = fleet(a=[node("n1").labels(zone="x")])
+    state.place(("a", "u"), pod("p").labels(app="web").cpu(1).placed(), "a", "n1", assumed=True)
+
+    numbers = itertools.count()
+
+    def members(**labels: str) -> list[int]:
+        known = state.counted(state.count_in(pods_in("default", selector(**labels)), "zone"))
+        made_anew = LabelSelector(labels, (Requirement(f"absent-{next(numbers)}", NOT_EXISTS),))
+        assert state.counted(state.count_in(pods_in("default", made_anew), "zone")).tolist() == known.tolist()
+        return [int(one) for one in known]
+
+    assert (members(app="web"), members(app="db")) == ([1], [0])
+    taken = state.requested[:, 0].tolist(), state.recent[:, 0].tolist()
+    before = state.loads.position
+    state.place(("a", "u"), pod("p").labels(app="db").cpu(1).on("n1", "Pending").placed(), "a", "n1", assumed=False)
+    assert (members(app="web"), members(app="db")) == ([0], [1])
+    assert (state.requested[:, 0].tolist(), state.recent[:, 0].tolist()) == taken
+    assert state.loads.position > before, "who has asked pods of that node for their labels asks again"
+    nobody = replace(pods_in("default", selector(app="web")), name=("none of web",), matches=refuse_to_be_asked)
+    assert state.counted(state.count_in(nobody, "zone")).tolist() == [0]
+    state.remove(("a", "u"))
+    assert members(app="db") == [0]
+    assert state.recent[:, 0].tolist() == [0, 0]
 
 
 def test_an_app_is_forgotten_with_its_last_pod_and_known_again_with_the_next() -> None:
