@@ -94,21 +94,21 @@ class FleetState(ReadingTable):
         """`put_node` for each of them, in one go for those that are known, and for new ones that have no pods yet. No
         name comes twice.
         """
-        home, known, fresh = self._cluster(cluster), list[tuple[int, Node]](), list[Node]()
+        home, known, fresh, awaited = self._cluster(cluster), list[tuple[int, Node]](), list[Node](), list[Node]()
         for node in nodes:
             row = home.rows.get(node.name)
             if row is not None:
                 if self._nodes[row] != node:
                     known.append((row, node))
-            elif (cluster, node.name) in self._at:
-                self.put_node(cluster, node)
             else:
-                fresh.append(node)
+                (awaited if (cluster, node.name) in self._at else fresh).append(node)
         if len(known) < _FEW:
             for _, node in known:
                 self.put_node(cluster, node)
         else:
             self._replace_nodes(*zip(*known, strict=True))
+        for node in awaited:
+            self.put_node(cluster, node)
         for node in fresh:
             self._dicts.share_node(node)
         if fresh:
