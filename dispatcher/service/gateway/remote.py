@@ -7,7 +7,7 @@ one address is enough for all. Each actor tells which clusters are connected to 
 import asyncio
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence, Set
 from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import Protocol
@@ -97,6 +97,7 @@ class RemoteGateway:
         self.name, self._actor, self._heard, self._route = name, actor, heard, route
         self._nobody = dict.fromkeys((Named(cluster, role) for cluster in clusters for role in ROLES), _STARTING)
         self.served: dict[Named, RemoteLine | str] = {**self._nobody}
+        self._unlisted: frozenset[str] = frozenset()  # clusters that the actor was not told of
         self._known = Since(secrets.token_hex(8))
         self.refused = Counter[str]()  # by cluster, streams refused by all lives of the actor (`StreamLimit.refused`)
         self._refused_before = Counter[str]()  # by those before this one
@@ -216,6 +217,7 @@ class RemoteGateway:
     def _connected(self, told: Sequence[Served]) -> None:
         before = {one.number: one for one in self._lines()}
         self.served = {**self._nobody}
+        self._note_unlisted({one.cluster for one in told})
         for one in told:
             if (named := Named(one.cluster, one.role)) not in self._nobody:
                 continue
@@ -227,6 +229,19 @@ class RemoteGateway:
                 line = before[one.line] = RemoteLine(self, self._known.boot, one.line, one.since)
             self.served[named] = line
         self._heard()
+
+    def _note_unlisted(self, listed: Set[str]) -> None:
+        """Who made the actor knows other clusters than this dispatcher does."""
+        before, self._unlisted = self._unlisted, frozenset(one.cluster for one in self._nobody) - listed
+        why = f"{self.name} was made by a dispatcher that does not list this cluster"
+        self.served |= {one: why for one in self._nobody if one.cluster in self._unlisted}
+        if self._unlisted - before:
+            log.warning(
+                "a gateway actor was made by a dispatcher that does not list all clusters of this one",
+                actor=self.name,
+                clusters=sorted(self._unlisted),
+                fix="give all dispatchers of a fleet the same clusters, and each fleet a Ray cluster of its own",
+            )
 
     def _lines(self) -> list[RemoteLine]:
         return [one for one in self.served.values() if isinstance(one, RemoteLine)]

@@ -68,12 +68,13 @@ class InProcess:
         self._asked: set[asyncio.Task[bytes]] = (
             set()
         )  # long polls under way: they end with the actor, as Ray's calls do
+        self.clusters = CLUSTERS
         self.passed_over: tuple[str, ...] = ()
         self.batches: list[int] = []  # of each message in, how many calls it had
         self.collected: list[int] = []  # of each message out, how many answers
 
     async def begin(self) -> None:
-        gateway = Gateway(self.section, CLUSTERS)
+        gateway = Gateway(self.section, self.clusters)
         self._exchange = Exchange(gateway, passed_over=self.passed_over)
         await self._stack.enter_async_context(gateway.serving())
 
@@ -275,6 +276,25 @@ async def test_a_cluster_whose_agent_has_not_come_is_missing_with_that_reason(fl
             await site.link("c00").hello(timeout_s=WAIT_S)
 
 
+async def test_a_cluster_that_the_maker_of_an_actor_does_not_list_is_missing_with_that_reason_and_logged_once(
+    fleet: Fleet,
+) -> None:
+    why = "gateway-0 was made by a dispatcher that does not list this cluster"
+    one, two = fleet.actors.values()
+    await two.kill()
+    await one.kill()
+    one.clusters = CLUSTERS[1:]
+    with capture_logs() as lines:
+        async with fleet.dispatcher() as site, fleet.dialled("c01"):
+            for _ in range(2):
+                await one.begin()
+                await connected(site.link("c01"))
+                assert [site.link("c00")._find(role) for role in ("observer", "executor")] == [why, why]
+                await one.kill()
+    told = [line for line in lines if "does not list all clusters" in line["event"]]
+    assert [(line["actor"], line["clusters"]) for line in told] == [("gateway-0", ["c00"])]
+
+
 async def test_a_call_that_is_given_up_ends_at_the_agent_too(fleet: Fleet) -> None:
     ended = asyncio.Event()
 
@@ -351,9 +371,13 @@ async def test_an_older_actor_that_tells_no_version_is_taken(fleet: Fleet) -> No
     fleet.actors["gateway-1"].collect = of_0_1_0  # type: ignore[method-assign]
     with capture_logs() as lines:
         async with fleet.dispatcher():
-            await eventually(lambda: "gateway-1" in [line["actor"] for line in lines])
-    (said,) = [line for line in lines if line["actor"] == "gateway-1"]
-    assert (said["event"], said["version"]) == ("gateway actor answers", "")
+            await eventually(lambda: bool(answering(lines, "gateway-1")))
+    assert [line["version"] for line in answering(lines, "gateway-1")] == [""]
+
+
+def answering(lines: Iterable[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
+    """What a dispatcher's log says of an actor that it has met."""
+    return [line for line in lines if (line["event"], line["actor"]) == ("gateway actor answers", name)]
 
 
 @pytest.mark.parametrize("odd", [KeyError("x"), UnicodeDecodeError("utf-8", b"", 0, 1, "x"), OSError("x")])
