@@ -186,7 +186,12 @@ class RayActor:
                 actor = ray.get_actor(self._settings.name, namespace=NAMESPACE)
             except ValueError:
                 raise ValueError("it is not there yet: the dispatcher that leads makes it") from None
-        digest: str = ray.get(actor.digest.remote(), timeout=_STARTING_S)
+        try:
+            digest: str = ray.get(actor.digest.remote(), timeout=_STARTING_S)
+        except ray.exceptions.GetTimeoutError:  # as where other actors have taken all of the resource
+            raise ValueError(
+                f"it has not started: is there a node with a free `{GATEWAY_RESOURCE}` resource?"
+            ) from None
         return actor, digest
 
 

@@ -97,6 +97,7 @@ class RemoteGateway:
         self.name, self._actor, self._heard, self._route = name, actor, heard, route
         self._nobody = dict.fromkeys((Named(cluster, role) for cluster in clusters for role in ROLES), _STARTING)
         self.served: dict[Named, RemoteLine | str] = {**self._nobody}
+        self._silence = ""  # why it does not answer
         self._unlisted: frozenset[str] = frozenset()  # clusters that the actor was not told of
         self._known = Since(secrets.token_hex(8))
         self.refused = Counter[str]()  # by cluster, streams refused by all lives of the actor (`StreamLimit.refused`)
@@ -177,6 +178,9 @@ class RemoteGateway:
             self._refused_before = self.refused
             self._drop_all(f"gateway actor {self.name} has restarted")
             self._meet(collected)
+        elif self._silence:
+            log.info("gateway actor answers again", actor=self.name)
+        self._silence = ""
         self._known = Since(self._known.session, collected.boot, collected.upto, collected.state)
         self.refused = self._refused_before + Counter(collected.refused)
         if collected.served is not None:
@@ -248,8 +252,9 @@ class RemoteGateway:
 
     def _lost(self, why: str) -> None:
         """What was under way is unknown, and nobody is known to be connected."""
-        if self._lines():
+        if why != self._silence:  # also of one that serves nobody: the others may serve all, so nothing else tells
             log.warning("gateway actor does not answer", actor=self.name, problem=why)
+        self._silence = why
         self.served = dict.fromkeys(self._nobody, why)
         # Of another session: an answer that did not get through, too large perhaps, must not be sent again for ever.
         self._known = Since(secrets.token_hex(8), self._known.boot)

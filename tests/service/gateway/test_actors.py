@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,9 @@ from structlog.testing import capture_logs
 from agents.runtime.outbound.calls import Call
 from agents.runtime.outbound.settings import GatewaySettings
 from dispatcher.config.sections import GatewaySection
+from dispatcher.model.backoff import Backoff
 from dispatcher.model.messages import Bind, IntentBatch, PodRef
+from dispatcher.service.gateway import remote
 from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.gateway.batches import decode_batch, decode_collected
 from dispatcher.service.gateway.certificates import Named
@@ -295,6 +298,39 @@ async def test_a_cluster_that_the_maker_of_an_actor_does_not_list_is_missing_wit
     assert [(line["actor"], line["clusters"]) for line in told] == [("gateway-0", ["c00"])]
 
 
+async def test_why_an_actor_does_not_answer_is_logged_once_until_it_changes_though_another_serves_all(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "_PAUSES", Backoff(0.01, 0.01))
+    two = fleet.actors["gateway-1"]
+    right, why, asked = two.collect, "it has not started", Counter[str]()
+
+    async def fails(since: bytes, wait_s: float) -> bytes:
+        asked[why] += 1
+        raise AgentDied(why)
+
+    async def answers(since: bytes, wait_s: float) -> bytes:
+        return await right(since, 0.01)
+
+    two.collect = fails  # type: ignore[method-assign]
+    with capture_logs() as lines:
+        async with fleet.dispatcher() as site, fleet.dialled("c00"):
+            await eventually(lambda: asked[why] > 3)
+            why = "cannot be used: gateway.actors"
+            await eventually(lambda: asked[why] > 3)
+            two.collect = answers  # type: ignore[method-assign]
+            await eventually(lambda: bool(answering(lines, "gateway-1")))
+            two.collect = fails  # type: ignore[method-assign]
+            await eventually(lambda: asked[why] > 9)
+            two.collect = answers  # type: ignore[method-assign]
+            await eventually(lambda: any(line["event"] == "gateway actor answers again" for line in lines))
+            await connected(site.link("c00"))
+    told = [
+        line["problem"].rpartition("answer: ")[2] for line in lines if line["event"] == "gateway actor does not answer"
+    ]
+    assert told == ["it has not started", why, why]
+
+
 async def test_a_call_that_is_given_up_ends_at_the_agent_too(fleet: Fleet) -> None:
     ended = asyncio.Event()
 
@@ -377,7 +413,7 @@ async def test_an_older_actor_that_tells_no_version_is_taken(fleet: Fleet) -> No
 
 def answering(lines: Iterable[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
     """What a dispatcher's log says of an actor that it has met."""
-    return [line for line in lines if (line["event"], line["actor"]) == ("gateway actor answers", name)]
+    return [line for line in lines if (line["event"], line.get("actor")) == ("gateway actor answers", name)]
 
 
 @pytest.mark.parametrize("odd", [KeyError("x"), UnicodeDecodeError("utf-8", b"", 0, 1, "x"), OSError("x")])

@@ -275,3 +275,14 @@ async def test_the_end_of_an_actor_that_was_replaced_meanwhile_does_not_lose_the
         await long_poll
     await opened.collect(b"", 10.0)
     assert looked_up == []
+
+
+async def test_an_actor_that_never_starts_is_missing_with_what_to_look_at(
+    rays: PlayedFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def waits(answer: object, timeout: float) -> object:
+        raise ray.exceptions.GetTimeoutError("Get timed out: some object(s) not ready.")
+
+    monkeypatch.setattr(ray, "get", waits)
+    with pytest.raises(AgentDied, match="it has not started: is there a node with a free `gateway` resource"):
+        await dispatcher("east", leads=always)()
