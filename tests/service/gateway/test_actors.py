@@ -331,6 +331,32 @@ async def test_why_an_actor_does_not_answer_is_logged_once_until_it_changes_thou
     assert told == ["it has not started", why, why]
 
 
+@pytest.mark.parametrize("known_to", ["gateway-0", "gateway-1"])
+async def test_what_one_actor_knows_of_an_agent_is_told_whatever_the_others_do_not_know(
+    fleet: Fleet, other_port: int, known_to: str
+) -> None:
+    knows = fleet.actors[known_to]
+    await knows.kill()
+    knows.section = knows.section.model_copy(update={"port": other_port})  # so that it is known whom the agent meets
+    await knows.begin()
+    wrong = fleet.settings("c01").model_copy(update={"urls": (f"wss://localhost:{other_port}",)})
+    refused = "an agent was refused: its certificate is of 'c01'"
+    async with fleet.dispatcher() as site, dialling(wrong, "c00", fleet.agents["c00"]):
+        await eventually(lambda: site.link("c00")._find("observer") == refused)
+        (other,) = (one for name, one in fleet.actors.items() if name != known_to)
+        await other.kill()
+        await asyncio.sleep(0.1)
+        assert site.link("c00")._find("observer") == refused
+
+
+async def test_an_actor_that_does_not_answer_is_told_of_before_one_that_an_agent_never_came_to(fleet: Fleet) -> None:
+    await fleet.actors["gateway-1"].kill()
+    async with fleet.dispatcher() as site:
+        await eventually(
+            lambda: "gateway-1 does not answer: it is not there" in str(site.link("c00")._find("observer"))
+        )
+
+
 async def test_a_call_that_is_given_up_ends_at_the_agent_too(fleet: Fleet) -> None:
     ended = asyncio.Event()
 
