@@ -238,12 +238,21 @@ async def surplus_ends(number: int, leads: Callable[[], bool]) -> AsyncIterator[
 
 
 async def _end_surplus(number: int, leads: Callable[[], bool]) -> None:
+    failed: set[str] = set()
     while True:
+        names: list[str] = []
         if leads():
-            with suppress(Exception):  # one has just ended; where Ray is away, calls to actors tell of it
-                for name in beyond(number, await in_thread(list_named_actors, "list actors")):
-                    await in_thread(partial(_end, name), f"end {name}")
-                    log.warning("a gateway actor beyond the configured number was ended", actor=name, actors=number)
+            with suppress(Exception):  # where Ray is away, calls to actors tell of it
+                names = beyond(number, await in_thread(list_named_actors, "list actors"))
+        for name in names:
+            try:
+                await in_thread(partial(_end, name), f"end {name}")
+            except Exception as error:  # the others end all the same
+                if name not in failed:
+                    log.warning("a surplus gateway actor cannot be ended", actor=name, problem=first_line(error))
+                failed.add(name)
+            else:
+                log.warning("a gateway actor beyond the configured number was ended", actor=name, actors=number)
         await asyncio.sleep(SURPLUS_S)
 
 

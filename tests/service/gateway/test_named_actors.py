@@ -79,6 +79,23 @@ async def test_an_actor_that_a_standby_makes_again_ends_again() -> None:
     assert one.killed.count("gateway-2") == 2
 
 
+async def test_one_that_cannot_be_ended_keeps_no_other_and_is_logged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with played(*FLEET) as one, capture_logs() as lines:
+        tries: list[object] = []
+
+        def stays(name: object) -> None:
+            if name == "gateway-2":
+                tries.append(name)
+                raise ray.exceptions.RaySystemError("it does not go")
+            one.kill(name)
+
+        monkeypatch.setattr(ray, "kill", stays)
+        async with surplus_ends(2, lambda: True):
+            await eventually(lambda: set(one.held) == KEPT | {"gateway-2"} and len(tries) > 2)
+    told = [line for line in lines if line["event"] == "a surplus gateway actor cannot be ended"]
+    assert [(line["actor"], "it does not go" in line["problem"]) for line in told] == [("gateway-2", True)]
+
+
 @pytest.mark.parametrize("odd", [RuntimeError, OSError, ray.exceptions.RaySystemError])
 async def test_a_ray_that_cannot_be_asked_is_asked_again(odd: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[None] = []
