@@ -94,10 +94,11 @@ async def _serve(
     async with AsyncExitStack() as stack:
         sealer = _sealer(config)
         gateway = Gateway(config.gateway, _dialling(config, ray), sealer)
-        links = await _links(config, ray, gateway, sealer, stack)
+        standing = _Standing()
+        links = await _links(config, ray, gateway, sealer, stack, standing)
         one = await stack.enter_async_context(candidate(config.leader_election, here(config.clusters)))
         leadership = Leadership(one, links)
-        terms = TermRunner(links, config, leadership)
+        terms = standing.terms = TermRunner(links, config, leadership)
         gateway.objection = terms.relay_objection
         await stack.enter_async_context(_no_surplus(config, terms))
         access = access_of(config.leader_election, here(config.clusters))
@@ -123,8 +124,22 @@ def _dialling(config: DispatcherConfig, ray: RayRuntime | None) -> list[str]:
     return [cluster.name for cluster in config.clusters if cluster.name not in _actors(config, ray)]
 
 
+class _Standing:
+    """Whether this dispatcher leads; what its terms go over is made before them."""
+
+    terms: TermRunner | None = None
+
+    def leads(self) -> bool:
+        return self.terms is not None and self.terms.leader_status.leads
+
+
 async def _links(
-    config: DispatcherConfig, ray: RayRuntime | None, gateway: Gateway, sealer: Sealer, stack: AsyncExitStack
+    config: DispatcherConfig,
+    ray: RayRuntime | None,
+    gateway: Gateway,
+    sealer: Sealer,
+    stack: AsyncExitStack,
+    standing: _Standing,
 ) -> list[AgentLink]:
     """A way to each agent, in the order of the configuration; if any dials in, the gateway listens, or its actors."""
     actors, dialling = _actors(config, ray), _dialling(config, ray)
@@ -132,7 +147,9 @@ async def _links(
     if dialling and config.gateway.actors:
         from dispatcher.service.gateway.actor import open_actors  # Ray has read its environment by now
 
-        site = GatewaySite(open_actors(config.gateway, tuple(dialling), config.log.level), dialling, sealer)
+        alone = ray is not None and ray.ours  # no other dispatcher meets its actors, so that a standby has them, too
+        leads = lambda: alone or standing.leads()  # noqa: E731
+        site = GatewaySite(open_actors(config.gateway, tuple(dialling), config.log.level, leads), dialling, sealer)
         site.objection = gateway.objection_now
         await stack.enter_async_context(site.serving())
         dialled = site.link

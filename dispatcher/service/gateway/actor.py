@@ -22,6 +22,7 @@ from agents.runtime.event_loop import run
 from agents.runtime.limits import allow_open_files, collect_less_often
 from agents.runtime.logs import configure_logging, log_path
 from dispatcher.config.sections import GatewaySection
+from dispatcher.model.backoff import Backoff
 from dispatcher.service.gateway.actor_settings import ActorSettings, beyond, decoded, digest_of, settings_of
 from dispatcher.service.gateway.exchange import Exchange
 from dispatcher.service.gateway.remote import SILENT_S, Actor
@@ -37,6 +38,8 @@ log = structlog.get_logger("gateway")
 MAX_CONCURRENCY = 64  # calls of dispatchers under way at once
 _OPEN_S = 30.0  # to find or make an actor
 _STARTING_S = 10.0
+_OTHER_S = 1.0  # a long poll of an actor with other settings: it is replaced soon after this dispatcher leads
+_REPLACING = Backoff(2.0, 60.0)  # so that two that lead, with different configurations, do not end it all the time
 _GONE_S = 0.02  # between two looks whether an actor that was killed is gone
 SURPLUS_S = 2.0  # between two looks for actors beyond the configured number
 
@@ -105,54 +108,91 @@ class OtherActors:
 
 
 class RayActor:
-    """An actor behind Ray; found, or made anew where it is gone for good."""
+    """An actor behind Ray. While this dispatcher leads, one that is gone for good is made anew, and one with other
+    settings replaced; a standby takes what is there.
+    """
 
-    def __init__(self, settings: ActorSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: ActorSettings, leads: Callable[[], bool]) -> None:
+        self._settings, self._leads = settings, leads
+        self._wanted = digest_of(settings.encoded())
         self._handle: Any = None
         self._opening: asyncio.Future[Any] | None = None
-        self._checked = False  # it was made with our settings, when we first met it
+        self._other = ""  # the digest of its settings, where those are not ours
+        self._replaced, self._not_before = 0, 0.0  # how often we have, and when we may again
 
     async def send(self, session: str, batch: bytes) -> None:
         """As of Actor."""
-        await self._call("send", SILENT_S, session, batch)
+        await self._call("send", lambda _: (session, batch))
 
     async def collect(self, since: bytes, wait_s: float) -> bytes:
         """As of Actor."""
-        answer: bytes = await self._call("collect", wait_s + SILENT_S, since, wait_s)
+        answer: bytes = await self._call("collect", lambda longest_s: (since, longest_s), wait_s)
         return answer
 
-    async def _call(self, method: str, timeout_s: float, *args: object) -> Any:
-        name = self._settings.name
+    async def _call(self, method: str, args: Callable[[float], tuple[object, ...]], wait_s: float = 0.0) -> Any:
+        """`wait_s` is how long the actor may wait; `args` are given what it is at most."""
+        name, handle = self._settings.name, None
         try:
-            if self._handle is None:
-                if self._opening is None or self._opening.done():
-                    self._opening = in_thread(self._open, f"open {name}")
-                self._handle = await within(asyncio.shield(self._opening), _OPEN_S, name, "its look-up")
-            return await within(getattr(self._handle, method).remote(*args), timeout_s, name, method)
+            handle = await self._actor()
+            wait_s = min(wait_s, _OTHER_S) if self._other else wait_s  # known once it is found
+            return await within(getattr(handle, method).remote(*args(wait_s)), wait_s + SILENT_S, name, method)
         except AgentTimeout:
             raise AgentDied(f"no answer to {method}") from None
         except ray.exceptions.ActorUnavailableError:
             raise AgentDied("it is restarting") from None
         except ray.exceptions.ActorDiedError as error:
-            self._handle = None
+            if self._handle is handle:
+                self._handle = None
             raise AgentDied(f"it died: {first_line(error)}") from None
         except (RayError, ValueError, RuntimeError) as error:
             raise AgentDied(first_line(error)) from None
 
+    async def _actor(self) -> Any:
+        if self._handle is None or (self._other and self._may_replace()):
+            if self._opening is None or self._opening.done():
+                self._opening = in_thread(self._open, f"open {self._settings.name}")
+            self._handle = await within(asyncio.shield(self._opening), _OPEN_S, self._settings.name, "its look-up")
+        return self._handle
+
+    def _may_replace(self) -> bool:
+        return self._leads() and time.monotonic() >= self._not_before
+
     def _open(self) -> Any:
-        """May block. At the first time an actor with other settings goes."""
-        actor, wanted = make_actor(self._settings), digest_of(self._settings.encoded())
-        if not self._checked and ray.get(actor.digest.remote(), timeout=_STARTING_S) != wanted:
+        """May block. Compares its settings with ours each time, as another dispatcher may have made it meanwhile."""
+        actor, digest = self._found()
+        if digest != self._wanted and self._may_replace():
+            self._replaced += 1
+            self._not_before = time.monotonic() + _REPLACING.after(self._replaced)
+            log.warning("a gateway actor with other settings than ours is replaced", actor=self._settings.name)
             ray.kill(actor)
             _wait_until_gone(actor, self._settings.name)
-            actor = make_actor(self._settings)
-            if ray.get(actor.digest.remote(), timeout=_STARTING_S) != wanted:
-                raise ValueError(
-                    f"{self._settings.name} was made by another dispatcher meanwhile: it is looked at again"
-                )
-        self._checked = True
+            actor, digest = self._found()
+        other = "" if digest == self._wanted else digest
+        if other and other != self._other:
+            log.warning(
+                "a gateway actor was made by a dispatcher with other settings or of another version: it is used as it"
+                " is until this dispatcher leads and may replace it",
+                actor=self._settings.name,
+            )
+        self._other = other
         return actor
+
+    def _found(self) -> tuple[Any, str]:
+        """The actor, and the digest of its settings."""
+        if self._leads():
+            actor = make_actor(self._settings)
+        else:
+            try:
+                actor = ray.get_actor(self._settings.name, namespace=NAMESPACE)
+            except ValueError:
+                raise ValueError("it is not there yet: the dispatcher that leads makes it") from None
+        try:
+            digest: str = ray.get(actor.digest.remote(), timeout=_STARTING_S)
+        except ray.exceptions.GetTimeoutError:  # as where other actors have taken all of the resource
+            raise ValueError(
+                f"it has not started: is there a node with a free `{GATEWAY_RESOURCE}` resource?"
+            ) from None
+        return actor, digest
 
 
 def make_actor(settings: ActorSettings) -> Any:
@@ -173,9 +213,13 @@ def make_actor(settings: ActorSettings) -> Any:
     return options.remote(settings.encoded())
 
 
-def open_actors(section: GatewaySection, clusters: tuple[str, ...], log_level: str) -> dict[str, Actor]:
-    """A way to each actor that the configuration asks for, by name."""
-    return {one.name: RayActor(one) for one in settings_of(section, clusters, log_level)}
+def open_actors(
+    section: GatewaySection, clusters: tuple[str, ...], log_level: str, leads: Callable[[], bool] = lambda: True
+) -> dict[str, Actor]:
+    """A way to each actor that the configuration asks for, by name. Only who `leads` makes and replaces them, so that
+    dispatchers that differ in their configuration do not end each other's; it is called from any thread.
+    """
+    return {one.name: RayActor(one, leads) for one in settings_of(section, clusters, log_level)}
 
 
 @asynccontextmanager
@@ -183,7 +227,7 @@ async def surplus_ends(number: int, leads: Callable[[], bool]) -> AsyncIterator[
     """Meanwhile, while this dispatcher leads, actors beyond this number end: it asks none of them, so that agents
     connected to one would be missing.
 
-    Again and again, as a standby that has not got the new configuration yet makes them again.
+    Again and again, as another that leads or is of an older version makes them again.
     """
     ending = asyncio.create_task(_end_surplus(number, leads), name="surplus gateway actors end")
     try:
@@ -194,12 +238,21 @@ async def surplus_ends(number: int, leads: Callable[[], bool]) -> AsyncIterator[
 
 
 async def _end_surplus(number: int, leads: Callable[[], bool]) -> None:
+    failed: set[str] = set()
     while True:
+        names: list[str] = []
         if leads():
-            with suppress(Exception):  # one has just ended; where Ray is away, calls to actors tell of it
-                for name in beyond(number, await in_thread(list_named_actors, "list actors")):
-                    await in_thread(partial(_end, name), f"end {name}")
-                    log.warning("a gateway actor beyond the configured number was ended", actor=name, actors=number)
+            with suppress(Exception):  # where Ray is away, calls to actors tell of it
+                names = beyond(number, await in_thread(list_named_actors, "list actors"))
+        for name in names:
+            try:
+                await in_thread(partial(_end, name), f"end {name}")
+            except Exception as error:  # the others end all the same
+                if name not in failed:
+                    log.warning("a surplus gateway actor cannot be ended", actor=name, problem=first_line(error))
+                failed.add(name)
+            else:
+                log.warning("a gateway actor beyond the configured number was ended", actor=name, actors=number)
         await asyncio.sleep(SURPLUS_S)
 
 

@@ -7,7 +7,7 @@ one address is enough for all. Each actor tells which clusters are connected to 
 import asyncio
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence, Set
 from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import Protocol
@@ -50,6 +50,8 @@ SILENT_S = 5.0  # beyond that: the actor is hung
 GATHER_S = 0.005  # polls of several clusters that are due within this time cross together; orders do not wait
 _PAUSES = Backoff(0.1, 2.0)
 _STARTING = "its gateway actor has not answered yet"
+# How reasons begin that say little of what happened to an agent, the least last.
+_VAGUE = ("its gateway actor ", "its agent has never connected to this gateway", _STARTING)
 _ERRORS: Mapping[int, type[LinkError]] = {DIED: AgentDied, FAULT: AgentFault, MISFIT: AgentMismatch}
 
 
@@ -97,6 +99,8 @@ class RemoteGateway:
         self.name, self._actor, self._heard, self._route = name, actor, heard, route
         self._nobody = dict.fromkeys((Named(cluster, role) for cluster in clusters for role in ROLES), _STARTING)
         self.served: dict[Named, RemoteLine | str] = {**self._nobody}
+        self._silence = ""  # why it does not answer
+        self._unlisted: frozenset[str] = frozenset()  # clusters that the actor was not told of
         self._known = Since(secrets.token_hex(8))
         self.refused = Counter[str]()  # by cluster, streams refused by all lives of the actor (`StreamLimit.refused`)
         self._refused_before = Counter[str]()  # by those before this one
@@ -176,6 +180,9 @@ class RemoteGateway:
             self._refused_before = self.refused
             self._drop_all(f"gateway actor {self.name} has restarted")
             self._meet(collected)
+        elif self._silence:
+            log.info("gateway actor answers again", actor=self.name)
+        self._silence = ""
         self._known = Since(self._known.session, collected.boot, collected.upto, collected.state)
         self.refused = self._refused_before + Counter(collected.refused)
         if collected.served is not None:
@@ -216,6 +223,7 @@ class RemoteGateway:
     def _connected(self, told: Sequence[Served]) -> None:
         before = {one.number: one for one in self._lines()}
         self.served = {**self._nobody}
+        self._note_unlisted({one.cluster for one in told})
         for one in told:
             if (named := Named(one.cluster, one.role)) not in self._nobody:
                 continue
@@ -228,13 +236,27 @@ class RemoteGateway:
             self.served[named] = line
         self._heard()
 
+    def _note_unlisted(self, listed: Set[str]) -> None:
+        """Who made the actor knows other clusters than this dispatcher does."""
+        before, self._unlisted = self._unlisted, frozenset(one.cluster for one in self._nobody) - listed
+        why = f"{self.name} was made by a dispatcher that does not list this cluster"
+        self.served |= {one: why for one in self._nobody if one.cluster in self._unlisted}
+        if self._unlisted - before:
+            log.warning(
+                "a gateway actor was made by a dispatcher that does not list all clusters of this one",
+                actor=self.name,
+                clusters=sorted(self._unlisted),
+                fix="give all dispatchers of a fleet the same clusters, and each fleet a Ray cluster of its own",
+            )
+
     def _lines(self) -> list[RemoteLine]:
         return [one for one in self.served.values() if isinstance(one, RemoteLine)]
 
     def _lost(self, why: str) -> None:
         """What was under way is unknown, and nobody is known to be connected."""
-        if self._lines():
+        if why != self._silence:  # also of one that serves nobody: the others may serve all, so nothing else tells
             log.warning("gateway actor does not answer", actor=self.name, problem=why)
+        self._silence = why
         self.served = dict.fromkeys(self._nobody, why)
         # Of another session: an answer that did not get through, too large perhaps, must not be sent again for ever.
         self._known = Since(secrets.token_hex(8), self._known.boot)
@@ -285,7 +307,7 @@ class GatewaySite:
         lines = [one for one in found if isinstance(one, RemoteLine)]
         if lines:
             return max(lines, key=lambda line: line.since)
-        return next((one for one in found if isinstance(one, str) and one != _STARTING), _STARTING)
+        return min((one for one in found if isinstance(one, str)), key=_vagueness, default=_STARTING)
 
     def _route(self, home: str, target: str, pod: str) -> tuple[str, str, str]:
         if why := self.objection(home, target, pod):
@@ -305,3 +327,8 @@ class GatewaySite:
         for gateway, line in every:
             if line not in used:
                 gateway.replace(line.number)
+
+
+def _vagueness(reason: str) -> int:
+    """0: it says what happened to the agent, as the actor does that it came to."""
+    return max((rank for rank, begins in enumerate(_VAGUE, 1) if reason.startswith(begins)), default=0)

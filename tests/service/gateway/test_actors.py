@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,9 @@ from structlog.testing import capture_logs
 from agents.runtime.outbound.calls import Call
 from agents.runtime.outbound.settings import GatewaySettings
 from dispatcher.config.sections import GatewaySection
+from dispatcher.model.backoff import Backoff
 from dispatcher.model.messages import Bind, IntentBatch, PodRef
+from dispatcher.service.gateway import remote
 from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.gateway.batches import decode_batch, decode_collected
 from dispatcher.service.gateway.certificates import Named
@@ -68,12 +71,13 @@ class InProcess:
         self._asked: set[asyncio.Task[bytes]] = (
             set()
         )  # long polls under way: they end with the actor, as Ray's calls do
+        self.clusters = CLUSTERS
         self.passed_over: tuple[str, ...] = ()
         self.batches: list[int] = []  # of each message in, how many calls it had
         self.collected: list[int] = []  # of each message out, how many answers
 
     async def begin(self) -> None:
-        gateway = Gateway(self.section, CLUSTERS)
+        gateway = Gateway(self.section, self.clusters)
         self._exchange = Exchange(gateway, passed_over=self.passed_over)
         await self._stack.enter_async_context(gateway.serving())
 
@@ -275,6 +279,84 @@ async def test_a_cluster_whose_agent_has_not_come_is_missing_with_that_reason(fl
             await site.link("c00").hello(timeout_s=WAIT_S)
 
 
+async def test_a_cluster_that_the_maker_of_an_actor_does_not_list_is_missing_with_that_reason_and_logged_once(
+    fleet: Fleet,
+) -> None:
+    why = "gateway-0 was made by a dispatcher that does not list this cluster"
+    one, two = fleet.actors.values()
+    await two.kill()
+    await one.kill()
+    one.clusters = CLUSTERS[1:]
+    with capture_logs() as lines:
+        async with fleet.dispatcher() as site, fleet.dialled("c01"):
+            for _ in range(2):
+                await one.begin()
+                await connected(site.link("c01"))
+                assert [site.link("c00")._find(role) for role in ("observer", "executor")] == [why, why]
+                await one.kill()
+    told = [line for line in lines if "does not list all clusters" in line["event"]]
+    assert [(line["actor"], line["clusters"]) for line in told] == [("gateway-0", ["c00"])]
+
+
+async def test_why_an_actor_does_not_answer_is_logged_once_until_it_changes_though_another_serves_all(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "_PAUSES", Backoff(0.01, 0.01))
+    two = fleet.actors["gateway-1"]
+    right, why, asked = two.collect, "it has not started", Counter[str]()
+
+    async def fails(since: bytes, wait_s: float) -> bytes:
+        asked[why] += 1
+        raise AgentDied(why)
+
+    async def answers(since: bytes, wait_s: float) -> bytes:
+        return await right(since, 0.01)
+
+    two.collect = fails  # type: ignore[method-assign]
+    with capture_logs() as lines:
+        async with fleet.dispatcher() as site, fleet.dialled("c00"):
+            await eventually(lambda: asked[why] > 3)
+            why = "cannot be used: gateway.actors"
+            await eventually(lambda: asked[why] > 3)
+            two.collect = answers  # type: ignore[method-assign]
+            await eventually(lambda: bool(answering(lines, "gateway-1")))
+            two.collect = fails  # type: ignore[method-assign]
+            await eventually(lambda: asked[why] > 9)
+            two.collect = answers  # type: ignore[method-assign]
+            await eventually(lambda: any(line["event"] == "gateway actor answers again" for line in lines))
+            await connected(site.link("c00"))
+    told = [
+        line["problem"].rpartition("answer: ")[2] for line in lines if line["event"] == "gateway actor does not answer"
+    ]
+    assert told == ["it has not started", why, why]
+
+
+@pytest.mark.parametrize("known_to", ["gateway-0", "gateway-1"])
+async def test_what_one_actor_knows_of_an_agent_is_told_whatever_the_others_do_not_know(
+    fleet: Fleet, other_port: int, known_to: str
+) -> None:
+    knows = fleet.actors[known_to]
+    await knows.kill()
+    knows.section = knows.section.model_copy(update={"port": other_port})  # so that it is known whom the agent meets
+    await knows.begin()
+    wrong = fleet.settings("c01").model_copy(update={"urls": (f"wss://localhost:{other_port}",)})
+    refused = "an agent was refused: its certificate is of 'c01'"
+    async with fleet.dispatcher() as site, dialling(wrong, "c00", fleet.agents["c00"]):
+        await eventually(lambda: site.link("c00")._find("observer") == refused)
+        (other,) = (one for name, one in fleet.actors.items() if name != known_to)
+        await other.kill()
+        await asyncio.sleep(0.1)
+        assert site.link("c00")._find("observer") == refused
+
+
+async def test_an_actor_that_does_not_answer_is_told_of_before_one_that_an_agent_never_came_to(fleet: Fleet) -> None:
+    await fleet.actors["gateway-1"].kill()
+    async with fleet.dispatcher() as site:
+        await eventually(
+            lambda: "gateway-1 does not answer: it is not there" in str(site.link("c00")._find("observer"))
+        )
+
+
 async def test_a_call_that_is_given_up_ends_at_the_agent_too(fleet: Fleet) -> None:
     ended = asyncio.Event()
 
@@ -351,9 +433,13 @@ async def test_an_older_actor_that_tells_no_version_is_taken(fleet: Fleet) -> No
     fleet.actors["gateway-1"].collect = of_0_1_0  # type: ignore[method-assign]
     with capture_logs() as lines:
         async with fleet.dispatcher():
-            await eventually(lambda: "gateway-1" in [line["actor"] for line in lines])
-    (said,) = [line for line in lines if line["actor"] == "gateway-1"]
-    assert (said["event"], said["version"]) == ("gateway actor answers", "")
+            await eventually(lambda: bool(answering(lines, "gateway-1")))
+    assert [line["version"] for line in answering(lines, "gateway-1")] == [""]
+
+
+def answering(lines: Iterable[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
+    """What a dispatcher's log says of an actor that it has met."""
+    return [line for line in lines if (line["event"], line.get("actor")) == ("gateway actor answers", name)]
 
 
 @pytest.mark.parametrize("odd", [KeyError("x"), UnicodeDecodeError("utf-8", b"", 0, 1, "x"), OSError("x")])
