@@ -49,13 +49,11 @@ class Exchanges:
         async with self._room:
             exchange = self._kept() or await self._connect(timeout_s)
             keep = False
-            self.naps.under_way += len(requests)
             try:
                 answers, problem = await exchange.series(requests, max_body, timeout_s)
                 keep = problem is None and answers[-1].keep
                 return answers, problem
             finally:
-                self.naps.under_way -= len(requests)
                 if keep:
                     self._idle.append(exchange)
                 else:  # given up, failed, or not to be used again
@@ -94,7 +92,7 @@ class Exchange(asyncio.Protocol):
     """One connection, one call or series at a time."""
 
     def __init__(self, everyone: "set[Exchange]", naps: Naps, loop: asyncio.AbstractEventLoop) -> None:
-        self.used_at = time.monotonic()
+        self.used_at = self._sent_at = time.monotonic()
         self._everyone = everyone
         self._naps = naps
         self._loop = loop
@@ -120,6 +118,7 @@ class Exchange(asyncio.Protocol):
         self._waiting = self._loop.create_future()
         # A context manager of asyncio's would cost a tenth of the whole call.
         late = self._loop.call_later(timeout_s, self._late)
+        self._sent_at = time.monotonic()
         try:
             self._transport.write(requests[0] if len(requests) == 1 else b"".join(requests))
             return answers, await self._waiting
@@ -169,7 +168,7 @@ class Exchange(asyncio.Protocol):
     def _took(self, answer: Answer) -> bool:
         """Keep an answer; whether another is awaited."""
         self._answers.append(answer)
-        self._naps.came(self._loop)
+        self._naps.came(self._loop, time.monotonic() - self._sent_at)
         if self._reader.more == 0:
             self._end(None)
             return False

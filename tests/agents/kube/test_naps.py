@@ -28,14 +28,9 @@ class Time:
         self.now += seconds
 
 
-def taking(time: Time, under_way: float = 16) -> Naps:
+async def answer_each(seconds: float, time: Time, under_way: float = 16, answers: int = 20) -> None:
+    """Answers at even distances to so many requests; those that come in a nap are taken in after it, all at once."""
     naps = Naps(time.sleep, time.clocks)
-    naps.under_way = int(under_way)
-    return naps
-
-
-async def answer_each(seconds: float, time: Time, naps: Naps, answers: int = 20) -> None:
-    """Answers at even distances; those that come in a nap are taken in after it, all at once."""
     begun, taken = time.now, 0
     while taken < answers:
         due = int((time.now - begun) / seconds + 1e-6)
@@ -43,7 +38,7 @@ async def answer_each(seconds: float, time: Time, naps: Naps, answers: int = 20)
             time.pass_by(begun + (taken + 1) * seconds - time.now)
             due = taken + 1
         for _ in range(due - taken):
-            naps.came(asyncio.get_running_loop())
+            naps.came(asyncio.get_running_loop(), under_way * seconds)
         taken = due
         await settled()
 
@@ -53,26 +48,26 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_nap_lasts_until_a_quarter_of_what_is_under_way_has_been_answered() -> None:
+async def test_a_nap_lasts_until_a_quarter_of_what_is_being_answered_has_been() -> None:
     time = Time()
-    await answer_each(0.0012, time, taking(time, 16), answers=80)
+    await answer_each(0.0012, time, 16, answers=80)
     assert len(time.naps) >= 8
     assert time.naps == pytest.approx([0.0048] * len(time.naps))
 
 
 async def test_no_answer_waits_for_longer_than_the_most() -> None:
     time = Time()
-    await answer_each(0.004, time, taking(time, 64))
+    await answer_each(0.004, time, 64)
     assert set(time.naps) == {MOST_S}
 
 
 async def test_one_nap_is_taken_for_all_answers_of_a_wake_up() -> None:
     time = Time()
-    naps = taking(time)
+    naps = Naps(time.sleep, time.clocks)
     time.pass_by(0.010)
     looks = time.looks
     for _ in range(10):
-        naps.came(asyncio.get_running_loop())
+        naps.came(asyncio.get_running_loop(), 0.016)
     await settled()
     assert (len(time.naps), time.looks - looks) == (1, 1)
 
@@ -80,27 +75,27 @@ async def test_one_nap_is_taken_for_all_answers_of_a_wake_up() -> None:
 @pytest.mark.parametrize(("under_way", "naps"), [(1, False), (LEAST / SHARE - 1, False), (LEAST / SHARE + 1, True)])
 async def test_nothing_waits_while_few_requests_are_under_way(under_way: float, naps: bool) -> None:
     time = Time()
-    await answer_each(0.0001, time, taking(time, under_way))
+    await answer_each(0.0001, time, under_way)
     assert bool(time.naps) is naps
 
 
 @pytest.mark.parametrize(("seconds", "naps"), [(1.1 * MOST_S / LEAST, False), (0.9 * MOST_S / LEAST, True)])
 async def test_nothing_waits_for_answers_that_come_too_seldom_to_meet(seconds: float, naps: bool) -> None:
     time = Time()
-    await answer_each(seconds, time, taking(time))
+    await answer_each(seconds, time)
     assert bool(time.naps) is naps
 
 
 @pytest.mark.parametrize(("busy", "naps"), [(0.9, False), (0.4, True)])
 async def test_a_thread_that_has_its_hands_full_takes_no_nap(busy: float, naps: bool) -> None:
     time = Time(busy)
-    await answer_each(0.001, time, taking(time))
+    await answer_each(0.001, time)
     assert bool(time.naps) is naps
 
 
 async def test_what_an_answer_sets_off_is_sent_before_the_nap() -> None:
     time = Time()
-    naps = taking(time)
+    naps = Naps(time.sleep, time.clocks)
     sent_before: list[int] = []
 
     async def procedure(answered: "asyncio.Future[None]", granted: "asyncio.Future[None]") -> None:
@@ -116,7 +111,7 @@ async def test_what_an_answer_sets_off_is_sent_before_the_nap() -> None:
     tasks = [asyncio.create_task(procedure(answered, granted)), asyncio.create_task(next_procedure(granted))]
     await asyncio.sleep(0)
     time.pass_by(0.001)
-    naps.came(loop)
+    naps.came(loop, 0.016)
     answered.set_result(None)
     await asyncio.gather(*tasks)
     await settled()
