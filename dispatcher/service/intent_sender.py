@@ -68,7 +68,8 @@ class IntentSender:
         return not self._silenced and self._term.valid()
 
     async def close(self) -> None:
-        """Give up all calls."""
+        """Give up all calls, and begin no other."""
+        self._silenced = True
         tasks = [*self._calls, *([self._peers_call] if self._peers_call else [])]
         for task in tasks:
             task.cancel()

@@ -12,7 +12,7 @@ from itertools import pairwise
 import pytest
 from structlog.testing import capture_logs
 
-from dispatcher.model.messages import UNKNOWN, Changes, Hello, Outcome, OutcomeBatch, Peer
+from dispatcher.model.messages import UNKNOWN, Changes, Hello, IntentBatch, Outcome, OutcomeBatch, Peer
 from dispatcher.scheduling.clusters import ClusterView, GapError
 from dispatcher.scheduling.events import (
     Answered,
@@ -30,6 +30,7 @@ from dispatcher.scheduling.events import (
     Unanswered,
     Unsent,
 )
+from dispatcher.service.intent_sender import IntentSender
 from dispatcher.service.link import (
     AgentDied,
     AgentFault,
@@ -40,6 +41,7 @@ from dispatcher.service.link import (
     LocalLink,
 )
 from dispatcher.service.service import MOST_WARNED, Service
+from dispatcher.service.term import Term
 from tests.service.fakes import FAST, FakeAgent, FakeCore, ScriptedLink, bind, service
 
 
@@ -214,6 +216,31 @@ async def test_a_call_that_has_ended_makes_room_for_the_next_at_once() -> None:
     async with running(service(core, LocalLink("east", agent), timing=replace(FAST, in_flight=1, batch=1))):
         await core.until(lambda: sum(len(event.outcomes) for event in core.of(Answered)) == 2)
     assert [[intent.id for intent in batch.intents] for batch in agent.batches] == [["1"], ["2"]]
+
+
+class HeldLink(LocalLink):
+    """Each call is answered when its future is set."""
+
+    def __init__(self) -> None:
+        super().__init__("east", FakeAgent("east"))
+        self.calls: list[asyncio.Future[OutcomeBatch]] = []
+
+    async def execute(self, batch: IntentBatch, *, timeout_s: float) -> OutcomeBatch:
+        self.calls.append(asyncio.get_running_loop().create_future())
+        return await self.calls[-1]
+
+
+async def test_a_call_that_ends_while_all_are_given_up_makes_room_for_none() -> None:
+    link = HeldLink()
+    timing = replace(FAST, in_flight=1, batch=1)
+    sender = IntentSender(link, lambda _: None, timing, Term("me", 3), lambda _: None)
+    sender.put((bind(1), bind(2)))
+    await asyncio.sleep(0.01)
+    link.calls[0].set_result(OutcomeBatch("east", ()))
+    await asyncio.sleep(0)  # the call has ended, and is not counted out yet
+    await sender.close()
+    await asyncio.sleep(0.05)
+    assert (len(link.calls), sender.in_flight) == (1, 0)
 
 
 async def test_a_batch_without_answer_is_reported_with_all_its_intents() -> None:

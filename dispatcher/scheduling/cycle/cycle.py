@@ -300,6 +300,8 @@ class Scheduler(Booking):
         try:
             for selector in self._selectors(key, pod_id, placed):
                 found = selector.select(pod_id, placed) if selector.prepare(placed) is None else None
+                if isinstance(found, Decision):
+                    selector.booked(found.row)  # it is not, but what is kept until then need be kept no longer
                 if found is not None:
                     return found if isinstance(found, Decision) else None
         except PluginError:

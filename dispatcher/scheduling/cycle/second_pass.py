@@ -41,6 +41,10 @@ class SecondPass(Selector):
         """As the class."""
         return self._class.explainers()
 
+    def booked(self, row: int) -> None:
+        """As the class."""
+        self._class.booked(row)
+
     def select(self, pod_id: PodId, placed: Placed) -> Decision | NoPlace:
         """The place that was promised, if the pod fits there now; else the best one that holds without nominees."""
         found = self._nominated(pod_id, placed) or self._class.select(pod_id, placed)

@@ -91,8 +91,8 @@ class FleetState(ReadingTable):
         return row
 
     def put_nodes(self, cluster: str, nodes: Sequence[Node]) -> None:
-        """`put_node` for each of them, in one go for those that are known, and for new ones that have no pods yet. No
-        name comes twice.
+        """`put_node` for each of them, in one go for those that are known, and for new ones that have no pods yet.
+        Known ones enter first, then those that pods came before, then the others. No name comes twice.
         """
         home, known, fresh, awaited = self._cluster(cluster), list[tuple[int, Node]](), list[Node](), list[Node]()
         for node in nodes:

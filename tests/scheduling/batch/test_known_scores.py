@@ -5,7 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from dispatcher.plugins.node_resources_fit import NodeResourcesFit
+from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import FleetView, Floats, Rows, kernels
 from dispatcher.scheduling.records.decision import Decision
 from tests.builders import PodBuilder, pod
@@ -44,8 +46,13 @@ def decide(state: FleetState, kind: object) -> bytes:
     one = scheduler(state)
     results = one.schedule_class(items)
     assert all(isinstance(result, Decision) and result.record() for result in results)
-    assert [dict(each.rows.last_scores) for each in one._classes._classes.values()] == [{}]
+    assert left(one) == [{}]
     return before
+
+
+def left(one: Scheduler) -> list[dict[int | None, Floats]]:
+    """The scores that each class still has."""
+    return [dict(each.rows.last_scores) for each in one._classes._classes.values()]
 
 
 @pytest.mark.usefixtures("compiled")
@@ -56,8 +63,19 @@ def test_rows_as_they_are_are_scored_once_for_a_batch(asked: list[tuple[bytes, R
 
 
 @pytest.mark.usefixtures("compiled")
-def test_pods_decided_one_by_one_leave_no_scores_behind() -> None:
+@pytest.mark.parametrize("nominated", [False, True], ids=["", "beside a nominee"])
+def test_pods_decided_one_by_one_leave_no_scores_behind(*, nominated: bool) -> None:
     one = scheduler(two_zones())
+    if nominated:
+        one.nominations.put(Nominee(("a", "x"), pod("x").placed("a"), *one.fleet.name_of(0)))
     for at in range(4):  # with the fourth the class is cached
         assert isinstance(one.schedule(plain(at).placed("a"), ("a", f"p{at}")), Decision)
-    assert [dict(each.rows.last_scores) for each in one._classes._classes.values()] == [{}]
+    assert left(one) == [{}]
+
+
+@pytest.mark.usefixtures("compiled")
+def test_pods_that_are_only_asked_about_leave_no_scores_behind() -> None:
+    one = scheduler(two_zones())
+    for at in range(4):
+        assert one.would_choose(("a", f"p{at}"), plain(at).placed("a"))
+    assert left(one) == [{}]
