@@ -163,9 +163,9 @@ def _no_surplus(config: DispatcherConfig, terms: TermRunner) -> AbstractAsyncCon
     """Gateway actors beyond the configured number end while this dispatcher leads."""
     if not (number := _gateway_actors(config)):
         return nullcontext()
-    from dispatcher.service.gateway.actor import surplus_ends  # as above
+    from dispatcher.service.gateway.actor import ending_surplus  # as above
 
-    return surplus_ends(number, lambda: terms.leader_status.leads)
+    return ending_surplus(number, lambda: terms.leader_status.leads)
 
 
 def _actor_links(ray: RayRuntime, clusters: Iterable[ClusterSection], sealer: Sealer) -> dict[str, AgentLink]:

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from typing import Any, TypeVar
 
 import ray
@@ -109,7 +108,8 @@ class OtherActors:
 
 class RayActor:
     """An actor behind Ray. While this dispatcher leads, one that is gone for good is made anew, and one with other
-    settings replaced; a standby takes what is there.
+    settings replaced; a standby takes what is there. Where there is no gateway actor at all a standby makes its own:
+    the leader may have none in its configuration, and without them a rolling upgrade to some would wait for ever.
     """
 
     def __init__(self, settings: ActorSettings, leads: Callable[[], bool]) -> None:
@@ -131,13 +131,13 @@ class RayActor:
 
     async def _call(self, method: str, args: Callable[[float], tuple[object, ...]], wait_s: float = 0.0) -> Any:
         """`wait_s` is how long the actor may wait; `args` are given what it is at most."""
-        name, handle = self._settings.name, None
+        name, handle, asked = self._settings.name, None, "its look-up"
         try:
-            handle = await self._actor()
+            handle, asked = await self._actor(), method
             wait_s = min(wait_s, _OTHER_S) if self._other else wait_s  # known once it is found
             return await within(getattr(handle, method).remote(*args(wait_s)), wait_s + SILENT_S, name, method)
         except AgentTimeout:
-            raise AgentDied(f"no answer to {method}") from None
+            raise AgentDied(f"no answer to {asked}") from None
         except ray.exceptions.ActorUnavailableError:
             raise AgentDied("it is restarting") from None
         except ray.exceptions.ActorDiedError as error:
@@ -179,7 +179,7 @@ class RayActor:
 
     def _found(self) -> tuple[Any, str]:
         """The actor, and the digest of its settings."""
-        if self._leads():
+        if self._leads() or not beyond(0, list_named_actors()):
             actor = make_actor(self._settings)
         else:
             try:
@@ -223,41 +223,54 @@ def open_actors(
 
 
 @asynccontextmanager
-async def surplus_ends(number: int, leads: Callable[[], bool]) -> AsyncIterator[None]:
-    """Meanwhile, while this dispatcher leads, actors beyond this number end: it asks none of them, so that agents
-    connected to one would be missing.
-
-    Again and again, as another that leads or is of an older version makes them again.
+async def ending_surplus(number: int, leads: Callable[[], bool]) -> AsyncIterator[None]:
+    """Within, while this dispatcher leads, actors beyond this number are ended: it asks nothing of them, so agents
+    connected to one would stay unheard.
     """
-    ending = asyncio.create_task(_end_surplus(number, leads), name="surplus gateway actors end")
+    surplus = Surplus(number, leads)
+    looking = asyncio.create_task(surplus.run(), name="surplus gateway actors are ended")
     try:
         yield
     finally:
-        ending.cancel()
-        await asyncio.gather(ending, return_exceptions=True)
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
 
 
-async def _end_surplus(number: int, leads: Callable[[], bool]) -> None:
-    failed: set[str] = set()
-    while True:
-        names: list[str] = []
-        if leads():
-            with suppress(Exception):  # where Ray is away, calls to actors tell of it
-                names = beyond(number, await in_thread(list_named_actors, "list actors"))
-        for name in names:
-            try:
-                await in_thread(partial(_end, name), f"end {name}")
-            except Exception as error:  # the others end all the same
-                if name not in failed:
-                    log.warning("a surplus gateway actor cannot be ended", actor=name, problem=first_line(error))
-                failed.add(name)
-            else:
-                log.warning("a gateway actor beyond the configured number was ended", actor=name, actors=number)
-        await asyncio.sleep(SURPLUS_S)
+class Surplus:
+    """Actors beyond the configured `number`. Another that leads, or is of an older version, may make them again: each
+    is ended again 2 s later at first, up to 60 s later on.
+    """
 
+    def __init__(self, number: int, leads: Callable[[], bool]) -> None:
+        self._number, self._leads = number, leads
+        self._ended: dict[str, tuple[int, float]] = {}  # how often, and when it may be again
+        self._problems: dict[str, str] = {}  # of those that could not be ended last
 
-def _end(name: str) -> None:
-    ray.kill(ray.get_actor(name, namespace=NAMESPACE))
+    async def run(self) -> None:
+        """Look again and again."""
+        while True:
+            if self._leads():
+                with suppress(Exception):  # where Ray is away, calls to actors tell of it
+                    for name in beyond(self._number, await in_thread(list_named_actors, "list actors")):
+                        await self._end(name)
+            await asyncio.sleep(SURPLUS_S)
+
+    async def _end(self, name: str) -> None:
+        times, not_before = self._ended.get(name, (0, 0.0))
+        if not self._leads() or time.monotonic() < not_before:
+            return
+        try:
+            await in_thread(lambda: ray.kill(ray.get_actor(name, namespace=NAMESPACE)), f"end {name}")
+        except ValueError:  # another has ended it
+            return
+        except Exception as error:  # the others end all the same
+            if (problem := first_line(error)) != self._problems.get(name):
+                log.warning("a surplus gateway actor cannot be ended", actor=name, problem=problem)
+            self._problems[name] = problem
+            return
+        self._problems.pop(name, None)
+        self._ended[name] = times + 1, time.monotonic() + _REPLACING.after(times + 1)
+        log.warning("a gateway actor beyond the configured number was ended", actor=name, actors=self._number)
 
 
 def _wait_until_gone(actor: Any, name: str) -> None:

@@ -57,9 +57,9 @@ class ServerTls:
         if found == self._read_at:
             return Refresh.SAME
         trusted = _pem_blocks(self._section.client_ca_file)
+        narrower = _without_lists(before) - trusted or _revoked(trusted) - _revoked(before)
         self.context = self._made(trusted)
         self._read_at, self._trusted = found, trusted
-        narrower = _without_lists(before) - trusted or _revoked(trusted) - _revoked(before)
         return Refresh.NARROWER if narrower else Refresh.READ
 
 
@@ -77,7 +77,9 @@ def _named_by(text: str) -> Iterator[tuple[bytes, int]]:
     try:
         listed = x509.load_der_x509_crl(b64decode(text))
         yield from [(listed.issuer.public_bytes(), revoked.serial_number) for revoked in listed]
-    except ValueError:
+    except (
+        Exception
+    ):  # of whatever kind: of a version that it does not know, x509.InvalidVersion, which is no ValueError
         yield text.encode(), 0
 
 

@@ -183,6 +183,9 @@ class Gateway:
                 await line.run()
         except (ProtocolError, OSError) as error:
             why = _EXPIRED if lasting.expired() else f"the connection of its agent ended: {error}"
+        except Exception as error:
+            why = f"a fault of the gateway, which its log tells, ended the connection of its agent: {error!r}"
+            raise
         finally:
             left = [one for one in served if self._lines.get(one, (None,))[0] is line]
             for one in left:

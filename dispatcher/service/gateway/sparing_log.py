@@ -1,11 +1,13 @@
 """Log lines that a peer can cause as often as it likes."""
 
 import logging
+import traceback
 from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
 import structlog
+from aiohttp.http_exceptions import HttpProcessingError
 
 log = structlog.get_logger("gateway")
 
@@ -52,11 +54,15 @@ class HttpFaults(logging.Handler):
         self._sparing = sparing
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line, without a traceback; its kind is the exception's."""
+        """One line; its kind is that of the exception. A fault of ours has its traceback, and its place is its kind."""
         error = record.exc_info[1] if record.exc_info else None
-        kind = type(error).__name__ if error else ""
-        said = f"{kind}: {error}" if error else record.getMessage()
-        self._sparing.warning("a request cannot be answered", kind, problem=shortened(said))
+        if error is None or isinstance(error, HttpProcessingError):
+            said = f"{type(error).__name__}: {error}" if error else record.getMessage()
+            self._sparing.warning("a request cannot be read", type(error).__name__, problem=shortened(said))
+            return
+        *_, place = traceback.extract_tb(error.__traceback__) or [None]
+        kind = f"{type(error).__name__} {place.filename}:{place.lineno}" if place else type(error).__name__
+        self._sparing.warning("a request failed", kind, exc_info=error)
 
 
 def http_logger(sparing: SparingLog) -> logging.Logger:

@@ -5,6 +5,7 @@ import contextlib
 import datetime as dt
 import shutil
 import ssl
+import traceback
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from dispatcher.service.gateway import gateway as gateway_module
 from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.gateway.certificates import Refresh, ServerTls
 from dispatcher.service.gateway.gateway import Gateway
+from dispatcher.service.gateway.line import Line
 from dispatcher.service.link import AgentMissing
 from tests.service.fakes import FakeAgent
 from tests.service.gateway.test_gateway import WAIT_S, Site, connected, dialling, eventually, problem_of, section
@@ -144,18 +146,30 @@ def test_a_revocation_list_is_narrower_by_whom_it_names_and_not_by_being_another
     assert found == [Refresh.READ, Refresh.NARROWER, Refresh.READ, Refresh.NARROWER]
 
 
-def odd_list(folder: Path, more: bytes) -> bytes:
-    """A revocation list of nobody with bytes behind it, which OpenSSL passes over and other libraries refuse."""
+def odd_list(folder: Path, change: Callable[[bytes], bytes]) -> bytes:
+    """The authority and a changed revocation list of nobody."""
     authority = (folder / "ca.crt").read_bytes()
     revoke(folder)
     text = (folder / "ca.crt").read_bytes().removeprefix(authority).decode()
     (folder / "ca.crt").write_bytes(authority)
     der = ssl.PEM_cert_to_DER_cert(text.replace("X509 CRL", "CERTIFICATE"))
-    return authority + ssl.DER_cert_to_PEM_cert(der + more).replace("CERTIFICATE", "X509 CRL").encode()
+    return authority + ssl.DER_cert_to_PEM_cert(change(der)).replace("CERTIFICATE", "X509 CRL").encode()
 
 
-def test_a_revocation_list_that_only_openssl_reads_is_narrower_whenever_it_changes(folder: Path) -> None:
-    authority, odd, other = (folder / "ca.crt").read_bytes(), odd_list(folder, b"\0\0\0"), odd_list(folder, b"\0\0")
+def with_bytes_behind(der: bytes) -> bytes:
+    return der + b"\0\0\0"
+
+
+def of_version_3(der: bytes) -> bytes:
+    return der.replace(b"\x02\x01\x01", b"\x02\x01\x02", 1)
+
+
+@pytest.mark.parametrize("change", [with_bytes_behind, of_version_3])
+def test_a_revocation_list_that_only_openssl_reads_is_narrower_whenever_it_changes(
+    folder: Path, change: Callable[[bytes], bytes]
+) -> None:
+    authority, odd = (folder / "ca.crt").read_bytes(), odd_list(folder, change)
+    other = odd_list(folder, lambda der: change(der) + b"\0")
     tls = ServerTls(section(folder))
     found = []
     for content in (odd, odd + b"\n", other, authority):
@@ -177,6 +191,22 @@ async def test_whatever_is_wrong_with_a_file_later_ones_are_read(site: Site, mon
 
 def fails(tls: ServerTls) -> Refresh:
     raise RuntimeError("a fault")
+
+
+async def test_a_fault_of_the_gateway_is_told_with_its_place_and_of_whose_connection(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(line: Line) -> None:
+        raise KeyError("since")
+
+    monkeypatch.setattr(Line, "run", broken)
+    with capture_logs() as lines:
+        async with dialling(site.settings("east"), "east", FakeAgent("east")):
+            await eventually(lambda: "a request failed" in [line["event"] for line in lines])
+    first = next(line for line in lines if line["event"] == "a request failed")
+    assert "broken" in [frame.name for frame in traceback.extract_tb(first["exc_info"].__traceback__)]
+    with pytest.raises(AgentMissing, match="a fault of the gateway, which its log tells"):
+        await site.gateway.link("east").hello(timeout_s=WAIT_S)
 
 
 # --- how much one peer takes -----------------------------------------------------------------------------------------

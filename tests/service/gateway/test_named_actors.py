@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from dispatcher.config.sections import GatewaySection
 from dispatcher.model.backoff import Backoff
 from dispatcher.service.gateway import actor
-from dispatcher.service.gateway.actor import open_actors, surplus_ends
+from dispatcher.service.gateway.actor import ending_surplus, open_actors
 from dispatcher.service.gateway.actor_settings import ActorSettings, digest_of
 from dispatcher.service.link import AgentDied
 from tests.service.gateway.test_gateway import eventually
@@ -47,6 +47,7 @@ def played(*names: str) -> Iterator[PlayedRay]:
             patch.setattr(ray, call.__name__, call)
         patch.setattr(actor, "list_named_actors", lambda: list(one.held))
         patch.setattr(actor, "SURPLUS_S", 0.01)
+        patch.setattr(actor, "_REPLACING", Backoff(0.02, 0.64))
         yield one
 
 
@@ -63,7 +64,7 @@ def test_who_starts_beside_a_leader_with_more_actors_ends_none_of_them() -> None
 async def test_actors_beyond_the_configured_number_end_once_this_dispatcher_leads() -> None:
     leads = False
     with played(*FLEET) as one:
-        async with surplus_ends(2, lambda: leads):
+        async with ending_surplus(2, lambda: leads):
             await asyncio.sleep(0.05)
             assert one.killed == []
             leads = True
@@ -72,11 +73,36 @@ async def test_actors_beyond_the_configured_number_end_once_this_dispatcher_lead
 
 async def test_an_actor_that_a_standby_makes_again_ends_again() -> None:
     with played(*FLEET) as one:
-        async with surplus_ends(2, lambda: True):
+        async with ending_surplus(2, lambda: True):
             await eventually(lambda: set(one.held) == KEPT)
             one.held["gateway-2"] = "gateway-2"
             await eventually(lambda: set(one.held) == KEPT)
     assert one.killed.count("gateway-2") == 2
+
+
+async def test_an_actor_that_comes_again_and_again_is_ended_later_and_later() -> None:
+    with played("gateway-5") as one, capture_logs() as lines:
+        async with ending_surplus(2, lambda: True):
+            for _ in range(100):
+                one.held["gateway-5"] = "gateway-5"
+                await asyncio.sleep(0.01)
+    assert 1 < len(one.killed) == len(lines) <= 6  # after 0.02, 0.06, 0.14, 0.3, 0.62 s
+
+
+async def test_one_that_another_has_ended_meanwhile_is_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    with played("gateway-5", "gateway-6") as one, capture_logs() as lines:
+        monkeypatch.setattr(actor, "list_named_actors", lambda: ["gateway-4", *one.held])
+        async with ending_surplus(2, lambda: True):
+            await eventually(lambda: not one.held)
+    assert {line["actor"] for line in lines} == {"gateway-5", "gateway-6"}
+
+
+async def test_who_leads_no_more_once_the_actors_are_listed_ends_none() -> None:
+    answers = iter([True])
+    with played("gateway-5") as one:
+        async with ending_surplus(2, lambda: next(answers, False)):
+            await asyncio.sleep(0.1)
+        assert (one.killed, next(answers, None)) == ([], None)
 
 
 async def test_one_that_cannot_be_ended_keeps_no_other_and_is_logged_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +116,7 @@ async def test_one_that_cannot_be_ended_keeps_no_other_and_is_logged_once(monkey
             one.kill(name)
 
         monkeypatch.setattr(ray, "kill", stays)
-        async with surplus_ends(2, lambda: True):
+        async with ending_surplus(2, lambda: True):
             await eventually(lambda: set(one.held) == KEPT | {"gateway-2"} and len(tries) > 2)
     told = [line for line in lines if line["event"] == "a surplus gateway actor cannot be ended"]
     assert [(line["actor"], "it does not go" in line["problem"]) for line in told] == [("gateway-2", True)]
@@ -106,7 +132,7 @@ async def test_a_ray_that_cannot_be_asked_is_asked_again(odd: type[Exception], m
 
     with played(*FLEET):
         monkeypatch.setattr(actor, "list_named_actors", away)
-        async with surplus_ends(2, lambda: True):
+        async with ending_surplus(2, lambda: True):
             await eventually(lambda: len(asked) > 1)
 
 
@@ -171,6 +197,7 @@ def rays(monkeypatch: pytest.MonkeyPatch) -> PlayedFleet:
         monkeypatch.setattr(ray, call.__name__, call)
     monkeypatch.setattr(ray, "get", lambda answer, timeout: answer)
     monkeypatch.setattr(actor, "make_actor", one.make_actor)
+    monkeypatch.setattr(actor, "list_named_actors", lambda: list(one.held))
     return one
 
 
@@ -217,8 +244,14 @@ async def test_a_standby_takes_an_actor_with_other_settings_as_it_is_and_says_so
     assert [line["actor"] for line in used_as_it_is(lines)] == ["gateway-0"]
 
 
+async def test_a_standby_whose_leader_has_no_actors_makes_its_own(rays: PlayedFleet) -> None:
+    rays.held["agent:east"] = "of a cluster with `via: ray`"
+    assert (await dispatcher("east", leads=never)(), made_with(rays)) == ("east", ["east"])
+
+
 async def test_a_standby_makes_no_actor_and_finds_the_one_that_the_leader_makes(rays: PlayedFleet) -> None:
     leader, standby = dispatcher("east", leads=always), dispatcher("east", leads=never)
+    rays.held["gateway-1"] = "of the leader"
     with pytest.raises(AgentDied, match="it is not there yet: the dispatcher that leads makes it"):
         await standby()
     assert (made_with(rays), await leader(), await standby()) == ([], "east", "east")

@@ -65,7 +65,7 @@ async def answer_to(site: Site, cluster: str, target: str) -> bytes:
         ("west", "/v1/clusters/east", b"403", "an agent is refused: its certificate is of another"),
         ("west", f"/v1/clusters/{'x' * 7000}", b"403", "an agent is refused: its certificate is of another"),
         ("west", "/v1/clusters/west", b"404", "an agent is refused: its cluster does not come through the gateway"),
-        ("east", "http://[", b"400", "a request cannot be answered"),
+        ("east", "http://[", b"400", "a request cannot be read"),
     ],
 )
 async def test_requests_without_end_of_one_certificate_leave_one_short_line(
