@@ -1,16 +1,5 @@
 """What the laws share."""
 
-from collections.abc import Iterator
+from tests.compiled import compiled
 
-import pytest
-
-from dispatcher.scheduling.framework import kernels
-
-
-@pytest.fixture
-def compiled() -> Iterator[None]:
-    """Answers by compiled kernels, until a test says otherwise."""
-    pytest.importorskip("numba")
-    assert kernels.compile_all()
-    yield
-    kernels.use_numpy()
+__all__ = ["compiled"]

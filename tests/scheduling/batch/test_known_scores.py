@@ -1,25 +1,18 @@
 """A batch takes scores of rows as they are from the scan of all rows; they are kept until its pods are booked."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from dispatcher.plugins.node_resources_fit import NodeResourcesFit
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominee
-from dispatcher.scheduling.framework import FleetView, Floats, Rows, kernels
+from dispatcher.scheduling.framework import FleetView, Floats, Rows
 from dispatcher.scheduling.records.decision import Decision
 from tests.builders import PodBuilder, pod
+from tests.compiled import compiled
 from tests.scheduling.batch.test_worked_examples import replica, scheduler, two_zones
 
-
-@pytest.fixture
-def compiled() -> Iterator[None]:
-    pytest.importorskip("numba")
-    assert kernels.compile_all()
-    yield
-    kernels.use_numpy()
+__all__ = ["compiled"]
 
 
 def plain(number: int) -> PodBuilder:
