@@ -2,7 +2,7 @@
 say in the log of a node that others refuse its certificate.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -18,9 +18,21 @@ def insecure(address: str, environment: Mapping[str, str]) -> str:
     On loopback both are left to whoever runs it. A Ray without token runs the code of whoever reaches a port of it,
     and one without TLS shows its token to whoever listens.
     """
-    if _is_loopback(address.removeprefix("ray://").rpartition(":")[0]):
+    return _unprotected(f"ray.address {address}", address.removeprefix("ray://").rpartition(":")[0], environment)
+
+
+def insecure_nodes(addresses: Iterable[str], environment: Mapping[str, str]) -> str:
+    """The same of a Ray that was joined, by the addresses of its living nodes: a head that is reached on loopback may
+    listen elsewhere, too, and have nodes on other hosts.
+    """
+    problems = (_unprotected(f"the address of a Ray node, {one},", one, environment) for one in addresses)
+    return next(filter(None, problems), "")
+
+
+def _unprotected(what: str, host: str, environment: Mapping[str, str]) -> str:
+    if _is_loopback(host):
         return ""
-    at = f"ray.address {address} is not on loopback"
+    at = f"{what} is not on loopback"
     if environment.get("RAY_AUTH_MODE", "") not in ("token", "k8s"):
         return f"{at}, and RAY_AUTH_MODE is not set: set RAY_AUTH_MODE=token for every process of this Ray"
     if not (environment.get("RAY_AUTH_TOKEN") or environment.get("RAY_AUTH_TOKEN_PATH")):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from agents.runtime.ray_security import insecure
+from agents.runtime.ray_security import insecure, insecure_nodes
 from agents.runtime.settings import AgentSettings
 from dispatcher.service.descendants import Process, descendants, end, lives, program
 from dispatcher.service.errors import CommandError
@@ -80,6 +80,9 @@ class RayRuntime:
                 raise CommandError(f"{problem}; or let agents dial in, `via: gateway` (docs/connectivity.md)")
             _probe(options.address)
             ray.init(address=options.address, **quiet)
+            living = [node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]]
+            if problem := insecure_nodes(living, os.environ):
+                raise CommandError(f"{problem}; or start Ray with --node-ip-address=127.0.0.1, if all of it is here")
             return
         ray.init(
             "local",

@@ -114,6 +114,26 @@ def test_own_settings_arrive(helm: Helm, tmp_path: Path) -> None:
     assert (settings.node.lost_s, settings.node.ports.max_worker) == (60, 10_199)
 
 
+def test_an_agent_on_ray_gets_its_certificate_for_ray_from_a_secret(helm: Helm) -> None:
+    (deployment,) = of_kind(helm.template("agent", {"ray": {"tls": {"existingSecret": "ray-tls"}}}), "Deployment")
+    (one,) = containers([deployment])
+    (mount,) = [mount for mount in one["volumeMounts"] if mount["name"] == "ray-tls"]
+    (volume,) = [volume for volume in deployment["spec"]["template"]["spec"]["volumes"] if volume["name"] == "ray-tls"]
+    assert volume["secret"]["secretName"] == "ray-tls"
+    told = {env["name"]: env.get("value", "") for env in one["env"]}
+    assert told["RAY_USE_TLS"] == "1"
+    files = {name: told[f"RAY_TLS_{name}"] for name in ("SERVER_CERT", "SERVER_KEY", "CA_CERT")}
+    at = mount["mountPath"]
+    assert files == {"SERVER_CERT": f"{at}/tls.crt", "SERVER_KEY": f"{at}/tls.key", "CA_CERT": f"{at}/ca.crt"}
+
+
+def test_notes_say_where_orders_are_not_verified(helm: Helm) -> None:
+    warning = "ORDERS ARE NOT VERIFIED"
+    assert warning in helm.notes("agent")
+    assert warning not in helm.notes("agent", {"config": {"orders": {"authority": "PEM"}}})
+    assert warning not in helm.notes("agent", DIALS_OUT)
+
+
 def test_metrics_are_served_on_a_port_of_their_own_where_they_are_wanted(helm: Helm, tmp_path: Path) -> None:
     objects = helm.template("agent", {"metrics": {"enabled": True, "port": 9102}})
     settings = join.read_settings(write_mounted(objects, tmp_path) / "agent.yaml")

@@ -35,6 +35,17 @@ def test_a_ray_of_another_version_is_told_of_with_both_versions(monkeypatch: pyt
     )
 
 
+def test_a_ray_with_nodes_elsewhere_is_not_joined_without_token_and_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [{"Alive": True, "NodeManagerAddress": one} for one in ("127.0.0.1", "192.0.2.2")]
+    monkeypatch.setattr(ray_runtime, "_probe", lambda address: None)
+    monkeypatch.setattr(ray, "nodes", lambda: nodes)
+    for call in ("init", "shutdown"):
+        monkeypatch.setattr(ray, call, mock.Mock())
+    with mock.patch.dict(os.environ, {"RAY_AUTH_MODE": "disabled"}), pytest.raises(CommandError) as told:
+        RayRuntime.start([], RayOptions("127.0.0.1:6379"))
+    assert "192.0.2.2, is not on loopback, and RAY_AUTH_MODE is not set" in str(told.value)
+
+
 def test_the_log_monitor_of_a_ray_of_ours_looks_for_no_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray, "init", mock.Mock())
     monkeypatch.setattr(ray, "shutdown", mock.Mock())

@@ -7,7 +7,7 @@ import structlog
 
 from agents.runtime.agent import Agent
 from agents.runtime.event_loop import run
-from agents.runtime.join.health import serving
+from agents.runtime.join.health import Beat, serving
 from agents.runtime.join.settings import JoinSettings
 from agents.runtime.keyfile import KeyFileError
 from agents.runtime.limits import allow_open_files, collect_less_often, keep_freed_memory
@@ -18,6 +18,7 @@ from agents.runtime.settings import OBSERVER
 
 LOG = structlog.get_logger("join")
 _LOOK_S = 0.2
+_BEAT_S = 1.0
 STARTING = "starts"
 STOPPED, WRONG = 0, 2
 
@@ -40,17 +41,31 @@ def dial_out(settings: JoinSettings, stop: threading.Event) -> int:
     allow_open_files()
     collect_less_often()
     keep_freed_memory()
-    outbound = Outbound()
+    outbound, beat = Outbound(), Beat()
     try:
-        with serving(outbound.unwell, settings.health):
-            run(_work(settings, outbound, stop))
+        with serving(outbound.unwell, settings.health, beat):
+            run(_work(settings, outbound, stop, beat))
     except KeyFileError as error:
         LOG.error("leaving", problem=str(error))
         return WRONG
     return STOPPED
 
 
-async def _work(settings: JoinSettings, outbound: Outbound, stop: threading.Event) -> None:
+async def _work(settings: JoinSettings, outbound: Outbound, stop: threading.Event, beat: Beat) -> None:
+    beating = asyncio.create_task(_beats(beat), name="beats")  # also while the API server does not answer at the start
+    try:
+        await _be_agent(settings, outbound, stop)
+    finally:
+        beating.cancel()
+
+
+async def _beats(beat: Beat) -> None:
+    while True:
+        beat()
+        await asyncio.sleep(_BEAT_S)
+
+
+async def _be_agent(settings: JoinSettings, outbound: Outbound, stop: threading.Event) -> None:
     agent = Agent(settings.agent)
     await agent.start()
     role = settings.role

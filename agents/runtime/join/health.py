@@ -1,8 +1,9 @@
-"""GET /livez: this process runs. GET /readyz: its actor answered in the last round."""
+"""GET /livez: this process works, which a main thread that hangs does not. GET /readyz: what it joins answers."""
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 
@@ -12,16 +13,36 @@ from aiohttp import web
 from agents.runtime.join.settings import HealthSettings
 
 LOG = structlog.get_logger("join")
+HANGS_S = 60.0  # a large cluster's list, read on a slow core, may keep the main thread for seconds
+
+
+class Beat:
+    """When the main thread's loop last came round. Any thread may ask."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last = clock()
+
+    def __call__(self) -> None:
+        """It comes round."""
+        self._last = self._clock()
+
+    def hangs(self) -> str:
+        """What is wrong; '' while it comes round."""
+        silent_s = self._clock() - self._last
+        return f"the main thread has hung for {silent_s:.0f} s" if silent_s > HANGS_S else ""
 
 
 @contextmanager
-def serving(unwell: Callable[[], str], settings: HealthSettings) -> Iterator[None]:
+def serving(unwell: Callable[[], str], settings: HealthSettings, beat: Beat) -> Iterator[None]:
     """Serve both in a thread of its own, for the main one waits for Ray; OSError when the address cannot be had.
 
-    `unwell` says what is wrong now, '' if nothing.
+    `unwell` says what is wrong now, '' if nothing. `beat` is called by the main thread's loop.
     """
     with asyncio.Runner() as loop:
-        runner = web.AppRunner(_app(unwell), access_log=None, shutdown_timeout=1.0)  # probes are not worth a line
+        runner = web.AppRunner(
+            _app(beat.hangs, unwell), access_log=None, shutdown_timeout=1.0
+        )  # probes are not worth a line
         loop.run(_start(runner, settings))
         LOG.info("serving", address=f"http://{settings.host}:{runner.addresses[0][1]}")
         stop = asyncio.Event()
@@ -40,16 +61,16 @@ async def _start(runner: web.AppRunner, settings: HealthSettings) -> None:
     await web.TCPSite(runner, settings.host, settings.port).start()
 
 
-def _app(unwell: Callable[[], str]) -> web.Application:
-    async def alive(_: web.Request) -> web.Response:
-        return web.Response(text="ok")
+def _app(hangs: Callable[[], str], unwell: Callable[[], str]) -> web.Application:
+    def answering(wrong: Callable[[], str]) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def answer(_: web.Request) -> web.Response:
+            problem = wrong()
+            status = HTTPStatus.SERVICE_UNAVAILABLE if problem else HTTPStatus.OK
+            return web.Response(status=status, body=(problem or "ok").encode("utf-8", "replace"))
 
-    async def ready(_: web.Request) -> web.Response:
-        problem = unwell()
-        status = HTTPStatus.SERVICE_UNAVAILABLE if problem else HTTPStatus.OK
-        return web.Response(status=status, body=(problem or "ok").encode("utf-8", "replace"))
+        return answer
 
     app = web.Application()
-    app.router.add_get("/livez", alive)
-    app.router.add_get("/readyz", ready)
+    app.router.add_get("/livez", answering(hangs))
+    app.router.add_get("/readyz", answering(unwell))
     return app

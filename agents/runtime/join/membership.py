@@ -1,5 +1,6 @@
 """Our membership in the fleet: the cluster's actor, made by us, on our node, answering."""
 
+import os
 import threading
 import time
 from contextlib import suppress
@@ -8,6 +9,7 @@ from typing import Any
 import structlog
 
 from agents.runtime.join.settings import JoinSettings
+from agents.runtime.ray_security import insecure_nodes
 
 LOG = structlog.get_logger("join")
 ROUND_S = 2.0  # between two looks at node, head and actor
@@ -81,6 +83,9 @@ class Membership:
 
         if not ray.is_initialized():
             self._attach()
+        living = [node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]]
+        if problem := insecure_nodes(living, os.environ):
+            raise RuntimeError(problem)
         if not self._listed():
             raise RuntimeError("the head does not list this node among the living")
         if self._actor is None:

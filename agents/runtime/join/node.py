@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 import structlog
 
+from agents.runtime.join.health import Beat
 from agents.runtime.join.settings import JoinSettings, RayNodeSettings, WrongConfiguration
 from agents.runtime.ray_security import insecure, misnamed
 
@@ -55,11 +56,12 @@ def node_command(settings: JoinSettings) -> list[str]:
     return [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--no-redirect-output", *words]
 
 
-def head_answers(ray: RayNodeSettings, stop: threading.Event) -> bool:
-    """Wait for the head; False if `stop` or the end of the patience comes first."""
+def head_answers(ray: RayNodeSettings, stop: threading.Event, beat: Beat) -> bool:
+    """Wait for the head, and `beat` meanwhile; False if `stop` or the end of the patience comes first."""
     host, _, port = ray.address.rpartition(":")
     until, told = time.monotonic() + ray.wait_s, ""
     while not stop.is_set():
+        beat()
         try:
             with socket.create_connection((host, int(port)), 3.0):
                 return True

@@ -14,7 +14,7 @@ from pathlib import Path
 import structlog
 
 from agents.runtime.join.dial_out import dial_out
-from agents.runtime.join.health import serving
+from agents.runtime.join.health import Beat, serving
 from agents.runtime.join.membership import Membership
 from agents.runtime.join.node import head_answers, prepare_environment, ray_node
 from agents.runtime.join.settings import JoinSettings, WrongConfiguration, read_settings
@@ -49,18 +49,21 @@ def join(file: Path, node_ip: str = "", role: str = "") -> int:
 
 def stay(settings: JoinSettings, stop: threading.Event) -> int:
     """Join, and stay until `stop` or until something is lost; returns the exit code."""
-    membership = Membership(settings)
-    with serving(membership.unwell, settings.health):
-        if head_answers(settings.node, stop):
-            return _be_member(settings, membership, stop)
+    membership, beat = Membership(settings), Beat()
+    with serving(membership.unwell, settings.health, beat):
+        if head_answers(settings.node, stop, beat):
+            return _be_member(settings, membership, stop, beat)
     return STOPPED if stop.is_set() else LOST
 
 
-def _be_member(settings: JoinSettings, membership: Membership, stop: threading.Event) -> int:
+def _be_member(settings: JoinSettings, membership: Membership, stop: threading.Event, beat: Beat) -> int:
     handlers = False
+    if not settings.agent.orders.verified:
+        LOG.warning("orders are not verified", problem="whoever runs code in this Ray is obeyed: set orders.authority")
     with ray_node(settings) as node:
         membership.start()
         while not stop.wait(0.5):
+            beat()
             ended = node.poll()
             why = f"the Ray node ended with {ended}" if ended is not None else membership.overdue()
             if why:

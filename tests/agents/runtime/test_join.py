@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from agents.runtime.join import node, process, settings
-from agents.runtime.join.health import serving
+from agents.runtime.join.health import HANGS_S, Beat, serving
 from agents.runtime.settings import AgentSettings
 
 SMALLEST = {"cluster": "east", "ray": {"address": "head:6379"}}
@@ -130,7 +130,7 @@ def test_the_wait_for_a_head_ends_at_once_when_asked_to_stop() -> None:
 @pytest.mark.parametrize(
     ("path", "problem", "answer"),
     [
-        pytest.param("/livez", "Ray does not answer", (200, "ok"), id="alive in any case"),
+        pytest.param("/livez", "Ray does not answer", (200, "ok"), id="alive without Ray"),
         pytest.param("/readyz", "", (200, "ok"), id="ready"),
         pytest.param("/readyz", "Ray does not answer", (503, "Ray does not answer"), id="not ready, and why"),
         pytest.param("/readyz", "odd \udcff", (503, "odd ?"), id="what is no UTF-8"),
@@ -139,14 +139,31 @@ def test_the_wait_for_a_head_ends_at_once_when_asked_to_stop() -> None:
 )
 def test_health_is_served_beside_a_main_thread_that_waits(path: str, problem: str, answer: tuple[int, str]) -> None:
     port = closed_port()
-    with serving(lambda: problem, settings.HealthSettings(port=port)):
+    with serving(lambda: problem, settings.HealthSettings(port=port), Beat()):
         found = httpx.get(f"http://127.0.0.1:{port}{path}", trust_env=False)
     assert (found.status_code, found.text) == answer
 
 
+def test_a_main_thread_that_hangs_is_not_alive_and_is_again_when_it_comes_round() -> None:
+    port, now = closed_port(), [0.0]
+    beat = Beat(lambda: now[0])
+
+    def asked() -> tuple[int, str]:
+        found = httpx.get(f"http://127.0.0.1:{port}/livez", trust_env=False)
+        return found.status_code, found.text
+
+    with serving(str, settings.HealthSettings(port=port), beat):
+        now[0] = HANGS_S
+        assert asked() == (200, "ok")
+        now[0] = HANGS_S + 1
+        assert asked() == (503, "the main thread has hung for 61 s")
+        beat()
+        assert asked() == (200, "ok")
+
+
 def test_health_ends_with_the_member_whoever_is_still_connected() -> None:
     port = closed_port()
-    with serving(str, settings.HealthSettings(port=port)):
+    with serving(str, settings.HealthSettings(port=port), Beat()):
         probe = socket.create_connection(("127.0.0.1", port), 3)
     with probe, pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), 3)
@@ -157,7 +174,7 @@ def test_a_taken_address_is_an_error_before_anything_is_joined() -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         taken = settings.HealthSettings(port=other.getsockname()[1])
-        with pytest.raises(OSError, match="in use"), serving(str, taken):
+        with pytest.raises(OSError, match="in use"), serving(str, taken, Beat()):
             pytest.fail("served at an address of another")
 
 

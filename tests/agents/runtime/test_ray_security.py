@@ -7,7 +7,7 @@ import trustme
 import yaml
 
 from agents.runtime.join.process import WRONG, join
-from agents.runtime.ray_security import insecure, misnamed
+from agents.runtime.ray_security import insecure, insecure_nodes, misnamed
 
 FILES = {
     "RAY_TLS_SERVER_CERT": "/tls/tls.crt",
@@ -40,6 +40,23 @@ def test_what_is_missing_is_named(address: str, environment: dict[str, str], say
     assert says in problem
     assert bool(problem) == bool(says)
     assert not problem or problem.startswith(f"ray.address {address} is not on loopback")
+
+
+@pytest.mark.parametrize(
+    ("addresses", "environment", "says"),
+    [
+        pytest.param(["127.0.0.1", "127.0.0.2"], {}, "", id="all on loopback"),
+        pytest.param(["127.0.0.1", "10.1.2.3"], SECURE, "", id="both"),
+        pytest.param(["127.0.0.1", "10.1.2.3"], {}, "RAY_AUTH_MODE=token", id="a node on another host"),
+        pytest.param(["east-ray.gd.svc"], TOKEN, "RAY_USE_TLS=1", id="a node with a name"),
+    ],
+)
+def test_a_head_on_loopback_does_not_hide_nodes_elsewhere(
+    addresses: list[str], environment: dict[str, str], says: str
+) -> None:
+    problem = insecure_nodes(addresses, environment)
+    assert says in problem
+    assert not says or f"the address of a Ray node, {addresses[-1]}, is not on loopback" in problem
 
 
 def shown(folder: Path, *names: str) -> dict[str, str]:
