@@ -15,8 +15,9 @@ from agents.kube.client import FAILURES
 from agents.kube.pipe import Pipe
 from agents.runtime.outbound.relayed import Stream, StreamReset
 from agents.runtime.relay.callers import Caller, caller_of
+from agents.runtime.relay.spdy import Frames
 from agents.runtime.relay.wire import OK, SWITCHING, Wire, plain
-from dispatcher.model.messages.relay import LOG, RelayHead, RelayOpen, decode_head, encode_relay
+from dispatcher.model.messages.relay import ATTACH, EXEC, LOG, RelayHead, RelayOpen, decode_head, encode_relay
 from dispatcher.model.pod import Pod
 from dispatcher.model.streams.frames import CHUNK
 
@@ -116,7 +117,7 @@ class NearEnd:
             headers = [(name, value) for name, value in head.headers if name in relay.ANSWERED_HEADERS]
             if head.status == SWITCHING:
                 await wire.send(h11.InformationalResponse(status_code=SWITCHING, headers=headers))
-                await wire.relay(held.stream)
+                await wire.relay(held.stream, Frames() if _ends_by_word(wanted, headers) else None)
                 return
             kept = [(name, value) for name, value in headers if name == "content-type"]
             await wire.send(h11.Response(status_code=OK, headers=[*kept, ("Connection", "close")]))
@@ -150,6 +151,12 @@ class NearEnd:
                 return decode_head(await stream.read())
         except (OSError, msgspec.MsgspecError) as error:
             raise Refusal(relay.FAILED, f'cluster "{cluster}" has not answered: {error or "time is up"}') from None
+
+
+def _ends_by_word(wanted: Wanted, headers: list[tuple[str, str]]) -> bool:
+    """Whether a connection that closes without a word is taken for a command that has ended well."""
+    upgrades = [value.lower() for name, value in headers if name == "upgrade"]
+    return wanted.verb in (EXEC, ATTACH) and any(one.startswith("spdy/") for one in upgrades)
 
 
 class _Held:

@@ -9,10 +9,12 @@ import h11
 from agents.executor.relay import Headers
 from agents.kube.pipe import Pipe
 from agents.runtime.outbound.relayed import Stream
+from agents.runtime.relay.spdy import Frames
 from dispatcher.model.streams.frames import CHUNK
 
 SWITCHING, OK = 101, 200
 _SMALL, _GATHER_S = CHUNK // 2, 0.01  # after a small piece the next is given this time to grow: frames are costly
+_FAREWELL_S = 5.0  # for the last word to be read
 Role = type[h11.CLIENT] | type[h11.SERVER]
 
 
@@ -65,25 +67,36 @@ class Wire:
         headers = [("Content-Type", kind), ("Content-Length", str(len(body))), ("Connection", "close")]
         await self.send(h11.Response(status_code=status, headers=headers), h11.Data(data=body), h11.EndOfMessage())
 
-    async def relay(self, stream: Stream) -> None:
+    async def relay(self, stream: Stream, frames: Frames | None = None) -> None:
         """Bytes between this connection, which has switched, and a stream, until both directions have ended.
 
-        An end of one is an end of the other; when either breaks, both are cut, so that nobody takes it for an end.
+        An end of one is an end of the other; when either breaks, both are cut, so that nobody takes it for an end:
+        with a last word where the `frames` of SPDY need one.
         """
         first = self._http.trailing_data[0]
         ways = {
             asyncio.create_task(_to_stream(first, self.pipe, stream)),
-            asyncio.create_task(_to_pipe(stream, self.pipe)),
+            asyncio.create_task(_to_pipe(stream, self.pipe, frames)),
         }
         try:
             await asyncio.gather(*ways)
         except OSError as error:
-            stream.reset(str(error) or type(error).__name__)
-            self.pipe.abort()
+            why = str(error) or type(error).__name__
+            stream.reset(why)
+            await self._cut(frames.farewell(why) if frames else b"")
         finally:
             for one in ways:
                 one.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
+
+    async def _cut(self, farewell: bytes) -> None:
+        if farewell:
+            with suppress(OSError, TimeoutError):
+                async with asyncio.timeout(_FAREWELL_S):
+                    await self.pipe.write(farewell)
+                    self.pipe.close()
+                    await self.pipe.writer.wait_closed()
+        self.pipe.abort()
 
     async def hung_up(self) -> None:
         """Wait until the other end of the connection is gone; nothing more may come from it."""
@@ -102,8 +115,10 @@ async def _to_stream(first: bytes, pipe: Pipe, stream: Stream) -> None:
     stream.finish()
 
 
-async def _to_pipe(stream: Stream, pipe: Pipe) -> None:
+async def _to_pipe(stream: Stream, pipe: Pipe, frames: Frames | None = None) -> None:
     while data := await stream.read():
+        if frames:
+            frames.follow(data)
         try:
             await pipe.write(data)
         except OSError:  # nobody reads there any more; what was said before, the other direction still brings
