@@ -1,4 +1,4 @@
-"""The log of a simulated container: what its kubelet did with it, and a line every ten seconds while it runs."""
+"""The log of a simulated container, which has no output: that it is simulated, at its start and every ten seconds."""
 
 from collections.abc import Iterator, Mapping
 from math import ceil
@@ -47,7 +47,7 @@ def _lines(pod: Object, container: str, state: Object, restarts: int, now: float
     yield began, f"{container} started on {pod['spec'].get('nodeName', '')}{again}; this container is simulated"
     first = max(1, ceil((until - began) / _PERIOD_S) - _MOST_LINES)
     for step in range(first, ceil((until - began) / _PERIOD_S)):
-        yield began + step * _PERIOD_S, f"{container} has been running for {step * _PERIOD_S:.0f} s"
+        yield began + step * _PERIOD_S, f"{container} is simulated and has no output (for {step * _PERIOD_S:.0f} s)"
     if ended:
         yield ended, f"{container} ended with exit code {run.get('exitCode', 0)}"
 
