@@ -7,17 +7,16 @@ FROM ${BASE} AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv /opt/global-dispatcher
 WORKDIR /src
-COPY requirements.lock ./
-RUN /opt/global-dispatcher/bin/python -m pip install --require-hashes --only-binary=:all: -r requirements.lock
+COPY requirements-image.lock requirements-build.lock ./
+RUN /opt/global-dispatcher/bin/python -m pip install --require-hashes --only-binary=:all: -r requirements-image.lock
 COPY dispatcher ./dispatcher
 COPY agents ./agents
 COPY localfleet ./localfleet
 COPY configs ./configs
 COPY pyproject.toml LICENSE README.md ./
 # The build tool stays out of the image, in a virtual environment that is left behind.
-ARG HATCHLING=hatchling==1.27.0
 RUN python -m venv /tmp/tool \
- && /tmp/tool/bin/python -m pip install "${HATCHLING}" \
+ && /tmp/tool/bin/python -m pip install --require-hashes --only-binary=:all: -r requirements-build.lock \
  && /tmp/tool/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-dir /tmp/wheel . \
  && /opt/global-dispatcher/bin/python -m pip install --no-deps /tmp/wheel/*.whl \
  && /opt/global-dispatcher/bin/python -m compileall -q /opt/global-dispatcher/lib \

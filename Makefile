@@ -75,6 +75,9 @@ lock: $(VENV)/dev.stamp ## Refresh the hash-locked dependency files
 	@$(BIN)/python -m pip install --quiet 'uv>=0.13,<0.14'
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --upgrade --output-file requirements.lock pyproject.toml
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --extra dev --constraint requirements.lock --output-file requirements-dev.lock pyproject.toml
+	@# What the image has, traces included, and what makes the wheel in it.
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --extra otel --constraint requirements.lock --output-file requirements-image.lock pyproject.toml
+	@echo 'hatchling>=1.27,<2' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --output-file requirements-build.lock -
 
 clean: ## Remove the virtual environment and caches
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

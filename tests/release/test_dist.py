@@ -18,6 +18,7 @@ import yaml
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+LOCKED = re.compile(r"^([a-z0-9._-]+)==([^ ;\\]+)", re.MULTILINE)
 HERE = f"{platform.system().lower()}-{'arm64' if platform.machine() in ('arm64', 'aarch64') else 'amd64'}"
 
 
@@ -114,9 +115,23 @@ def test_compiled_parts_are_there_for_every_python_of_every_platform(dist: Path)
 
 def test_the_bill_of_materials_names_every_locked_package_with_its_hash(dist: Path) -> None:
     told = json.loads((dist / f"global-dispatcher-{VERSION}.cdx.json").read_text())
-    locked = set(re.findall(r"^([a-z0-9._-]+)==([^ ;\\]+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
+    locked = set(
+        re.findall(r"^([a-z0-9._-]+)==([^ ;\\]+)", (ROOT / "requirements-image.lock").read_text(), re.MULTILINE)
+    )
     assert {(each["name"], each["version"]) for each in told["components"]} == locked
     assert all(each.get("externalReferences") or each.get("hashes") for each in told["components"])
+
+
+def test_what_makes_the_wheel_in_the_image_is_locked_and_traces_can_be_sent_from_it(dist: Path) -> None:
+    with tarfile.open(dist / f"global-dispatcher-image-{VERSION}.tar.gz") as archive:
+        read = {
+            name: archive.extractfile(f"./{name}") for name in ("requirements-image.lock", "requirements-build.lock")
+        }
+        locked = {name: set(LOCKED.findall(file.read().decode())) for name, file in read.items() if file}
+    names = {name: {package for package, _ in packages} for name, packages in locked.items()}
+    assert "hatchling" in names["requirements-build.lock"]
+    assert {"ray", "opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"} <= names["requirements-image.lock"]
+    assert set(LOCKED.findall((ROOT / "requirements.lock").read_text())) <= locked["requirements-image.lock"]
 
 
 def test_charts_are_packaged_with_their_version(dist: Path) -> None:
