@@ -22,7 +22,9 @@ from tests.system.dialled import CLUSTERS, Dispatcher, pod, running, settings
 from tests.system.ray_fleet import Head, JoinedAgent, environment, free_ports
 
 ACTORS = 2
-KILLS = int(os.environ.get("GLOBAL_DISPATCHER_TEST_ACTORS") or 3)  # of each actor
+MANY = os.environ.get("GLOBAL_DISPATCHER_TEST_ACTORS")  # on a quiet machine, by hand
+KILLS = int(MANY or 3)  # of each actor
+MOST_S = 5.0 if MANY else 10.0  # until the pods run that came when an actor was killed
 NODES = 6  # a full report tells of all of them
 
 
@@ -115,6 +117,7 @@ def test_pods_go_on_to_run_each_once_while_actors_and_the_dispatcher_are_killed(
     sources = Counter(one["metadata"]["annotations"][SOURCE_UID] for one in west.pods())
     assert set(sources.values()) == {1}
     assert len(sources) == 2 * KILLS * ACTORS + 1
+    assert max(waited) < MOST_S
     say(
         f"{KILLS * ACTORS} actors killed: both pods of each time ran within"
         f" p50 {statistics.median(waited):.2f} s, at most {max(waited):.2f} s"
