@@ -14,11 +14,11 @@ from typing import Any
 from dispatcher.version import version
 from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet
 from tests.system import next_version
-from tests.system.cluster_api import ClusterApi, eventually, running_places
+from tests.system.cluster_api import ClusterApi, eventually
 from tests.system.dialled import CLUSTERS, pod
 from tests.system.load import Load
 from tests.system.ray_fleet import Head, Node, environment, free_ports
-from tests.system.test_upgrades import AWAY, HOME, NEXT, THIS, Site, all_run, once
+from tests.system.test_upgrades import AWAY, HOME, NEXT, THIS, Site, all_run, left_over, new_ones_run, once
 
 ACTORS = 2
 NODE_IP = "127.0.0.4"
@@ -116,12 +116,15 @@ def test_each_pod_runs_once_whichever_of_gateway_actors_dispatcher_and_agents_is
         apis = {name: ClusterApi(site.fleet.kubeconfig, name) for name in CLUSTERS}
         feeder = ClusterApi(site.fleet.kubeconfig, HOME)
         eventually(site.well, 60, site.tails)
-        with Load(feeder, lambda number: pod(f"load-{number}", (HOME, AWAY)[number % 2]), EVERY_S) as load:
+        with Load(
+            feeder, lambda number: pod(f"load-{number}", (HOME, AWAY)[number % 2]), EVERY_S, deletes=True
+        ) as load:
             for names, module in STEPS:
                 site.replace(names, module)
                 made = load.made
-                eventually(lambda: site.well() and len(running_places(apis, HOME)) > made, 60, site.tails)  # noqa: B023
-        places = eventually(lambda: all_run(apis, load.made), 60, site.tails)
+                eventually(lambda: site.well() and new_ones_run(apis, load, made), 60, site.tails)  # noqa: B023
+        places = eventually(lambda: all_run(apis, load.made - load.deleted), 60, site.tails)
+        eventually(lambda: not left_over(apis), 60, site.tails)
         once(places, apis)
         assert not site.complaints()
         assert site.passed_over() == {(f"gateway-{number}", version()) for number in range(ACTORS)}

@@ -7,6 +7,7 @@ There is no second version to run, so the next one is this one with a field more
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,13 +95,14 @@ def test_each_pod_runs_once_whoever_is_upgraded_or_goes_back_first(tmp_path: Pat
         site = Site(tmp_path / "site", fleet, stack)
         eventually(site.well, 60, site.tails)
         feeder = ClusterApi(fleet.kubeconfig, HOME)
-        with Load(feeder, lambda number: pod(f"load-{number}", (HOME, AWAY)[number % 2])) as load:
+        with Load(feeder, lambda number: pod(f"load-{number}", (HOME, AWAY)[number % 2]), deletes=True) as load:
             for what, names, module in STEPS:
                 site.replace(names, module)
                 eventually(site.well, 60, site.tails)
-                made = load.made
-                eventually(lambda: len(running_places(apis, HOME)) > made, 60, lambda: f"{what}\n{site.tails()}")  # noqa: B023
-        places = eventually(lambda: all_run(apis, load.made), 60, site.tails)
+                newer = partial(new_ones_run, apis, load, load.made)
+                eventually(newer, 60, lambda: f"{what}\n{site.tails()}")  # noqa: B023
+        places = eventually(lambda: all_run(apis, load.made - load.deleted), 60, site.tails)
+        eventually(lambda: not left_over(apis), 60, site.tails)
         once(places, apis)
         assert not site.complaints()
         for api in (*apis.values(), feeder):
@@ -111,6 +113,20 @@ def all_run(apis: dict[str, ClusterApi], total: int) -> dict[str, list[str]]:
     """Where each pod runs, once all do."""
     found = running_places(apis, HOME)
     return found if len(found) == total else {}
+
+
+def new_ones_run(apis: dict[str, ClusterApi], load: Load, before: int) -> bool:
+    """Whether pods run that came after so many."""
+    return len(running_places(apis, HOME)) + load.deleted > before
+
+
+def left_over(apis: dict[str, ClusterApi]) -> list[str]:
+    """Sources that end and do not go, and delegates of those that went."""
+    sources = apis[HOME].pods()
+    known = {one["metadata"]["uid"] for one in sources}
+    ending = [one["metadata"]["name"] for one in sources if "deletionTimestamp" in one["metadata"]]
+    copies = [one["metadata"] for one in apis[AWAY].pods() if DELEGATE in one["metadata"].get("labels", {})]
+    return ending + [one["name"] for one in copies if one["annotations"][SOURCE_UID] not in known]
 
 
 def once(places: dict[str, list[str]], apis: dict[str, ClusterApi]) -> None:
