@@ -100,7 +100,7 @@ async def _serve(
         leadership = Leadership(one, links)
         terms = standing.terms = TermRunner(links, config, leadership)
         gateway.objection = terms.relay_objection
-        await stack.enter_async_context(_no_surplus(config, terms))
+        await stack.enter_async_context(_no_surplus(config, standing.leads))
         access = access_of(config.leader_election, here(config.clusters))
         await stack.enter_async_context(publishing(config.cluster_profiles, access, terms.loads_led))
         reloader = Reloader(config, registry, terms.take_policies)
@@ -159,13 +159,13 @@ async def _links(
     return [ways[cluster.name] if cluster.name in ways else dialled(cluster.name) for cluster in config.clusters]
 
 
-def _no_surplus(config: DispatcherConfig, terms: TermRunner) -> AbstractAsyncContextManager[None]:
+def _no_surplus(config: DispatcherConfig, leads: Callable[[], bool]) -> AbstractAsyncContextManager[None]:
     """Gateway actors beyond the configured number end while this dispatcher leads."""
     if not (number := _gateway_actors(config)):
         return nullcontext()
     from dispatcher.service.gateway.actor import ending_surplus  # as above
 
-    return ending_surplus(number, lambda: terms.leader_status.leads)
+    return ending_surplus(number, leads)
 
 
 def _actor_links(ray: RayRuntime, clusters: Iterable[ClusterSection], sealer: Sealer) -> dict[str, AgentLink]:

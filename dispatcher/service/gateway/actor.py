@@ -122,20 +122,22 @@ class RayActor:
 
     async def send(self, session: str, batch: bytes) -> None:
         """As of Actor."""
-        await self._call("send", lambda _: (session, batch))
+        await self._call("send", session, batch)
 
     async def collect(self, since: bytes, wait_s: float) -> bytes:
         """As of Actor."""
-        answer: bytes = await self._call("collect", lambda longest_s: (since, longest_s), wait_s)
+        answer: bytes = await self._call("collect", since, wait_s=wait_s)
         return answer
 
-    async def _call(self, method: str, args: Callable[[float], tuple[object, ...]], wait_s: float = 0.0) -> Any:
-        """`wait_s` is how long the actor may wait; `args` are given what it is at most."""
+    async def _call(self, method: str, *args: object, wait_s: float | None = None) -> Any:
+        """`wait_s`, of calls that wait: how long the actor may at most, which is the last argument."""
         name, handle, asked = self._settings.name, None, "its look-up"
         try:
             handle, asked = await self._actor(), method
-            wait_s = min(wait_s, _OTHER_S) if self._other else wait_s  # known once it is found
-            return await within(getattr(handle, method).remote(*args(wait_s)), wait_s + SILENT_S, name, method)
+            if wait_s is not None:
+                wait_s = min(wait_s, _OTHER_S) if self._other else wait_s  # known once it is found
+                args = (*args, wait_s)
+            return await within(getattr(handle, method).remote(*args), (wait_s or 0.0) + SILENT_S, name, method)
         except AgentTimeout:
             raise AgentDied(f"no answer to {asked}") from None
         except ray.exceptions.ActorUnavailableError:
