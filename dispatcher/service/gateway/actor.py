@@ -37,7 +37,7 @@ log = structlog.get_logger("gateway")
 MAX_CONCURRENCY = 64  # calls of dispatchers under way at once
 _OPEN_S = 30.0  # to find or make an actor
 _STARTING_S = 10.0
-_OTHER_S = 1.0  # a long poll of an actor with other settings: it is replaced soon after this dispatcher leads
+_MISMATCHED_POLL_S = 1.0  # a long poll of an actor with other settings: it is replaced soon after this dispatcher leads
 _REPLACING = Backoff(2.0, 60.0)  # so that two that lead, with different configurations, do not end it all the time
 _GONE_S = 0.02  # between two looks whether an actor that was killed is gone
 SURPLUS_S = 2.0  # between two looks for actors beyond the configured number
@@ -117,7 +117,7 @@ class RayActor:
         self._wanted = digest_of(settings.encoded())
         self._handle: Any = None
         self._opening: asyncio.Future[Any] | None = None
-        self._other = ""  # the digest of its settings, where those are not ours
+        self._mismatched = ""  # the digest of its settings, where those are not ours
         self._replaced, self._not_before = 0, 0.0  # how often we have, and when we may again
 
     async def send(self, session: str, batch: bytes) -> None:
@@ -135,7 +135,7 @@ class RayActor:
         try:
             handle, asked = await self._actor(), method
             if wait_s is not None:
-                wait_s = min(wait_s, _OTHER_S) if self._other else wait_s  # known once it is found
+                wait_s = min(wait_s, _MISMATCHED_POLL_S) if self._mismatched else wait_s  # known once it is found
                 args = (*args, wait_s)
             return await within(getattr(handle, method).remote(*args), (wait_s or 0.0) + SILENT_S, name, method)
         except AgentTimeout:
@@ -150,7 +150,7 @@ class RayActor:
             raise AgentDied(first_line(error)) from None
 
     async def _actor(self) -> Any:
-        if self._handle is None or (self._other and self._may_replace()):
+        if self._handle is None or (self._mismatched and self._may_replace()):
             if self._opening is None or self._opening.done():
                 self._opening = in_thread(self._open, f"open {self._settings.name}")
             self._handle = await within(asyncio.shield(self._opening), _OPEN_S, self._settings.name, "its look-up")
@@ -169,14 +169,14 @@ class RayActor:
             ray.kill(actor)
             _wait_until_gone(actor, self._settings.name)
             actor, digest = self._found()
-        other = "" if digest == self._wanted else digest
-        if other and other != self._other:
+        mismatched = "" if digest == self._wanted else digest
+        if mismatched and mismatched != self._mismatched:
             log.warning(
                 "a gateway actor was made by a dispatcher with other settings or of another version: it is used as it"
                 " is until this dispatcher leads and may replace it",
                 actor=self._settings.name,
             )
-        self._other = other
+        self._mismatched = mismatched
         return actor
 
     def _found(self) -> tuple[Any, str]:
