@@ -52,7 +52,7 @@ class GatewayActor:
         allow_open_files()
         collect_less_often()
         try:
-            self._serving: Serving | str = _serving(decoded(settings))
+            self._serving: Serving | str = _serving(*decoded(settings))
         except ValueError as error:
             self._serving = str(error)
             log.error("the gateway actor cannot serve", problem=self._serving, version=version())
@@ -81,11 +81,11 @@ class GatewayActor:
         return await self._serving.call(call)
 
 
-def _serving(settings: ActorSettings) -> Serving:
+def _serving(settings: ActorSettings, unknown: tuple[str, ...]) -> Serving:
     """With a log of its own from here on. ValueError: the settings cannot be used."""
     configure_logging(settings.known_level, str(log_path(settings.name)))
     log.info("gateway actor begins", actor=settings.name, pid=os.getpid(), version=version(), made_by=settings.build)
-    return Serving(settings, OtherActors().pass_on)
+    return Serving(settings, OtherActors().pass_on, unknown)
 
 
 class OtherActors:
