@@ -327,12 +327,20 @@ async def test_the_end_of_an_actor_that_was_replaced_meanwhile_does_not_lose_the
     assert looked_up == []
 
 
-async def test_an_actor_that_never_starts_is_missing_with_what_to_look_at(
+async def test_an_actor_that_never_starts_is_missing_with_what_to_look_at_and_no_call_waits_for_it(
     rays: PlayedFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Calls to an actor that is pending stay with Ray until it starts, unless they are cancelled."""
+    waiting: list[object] = []
+
     def waits(answer: object, timeout: float) -> object:
+        waiting.append(answer)
         raise ray.exceptions.GetTimeoutError("Get timed out: some object(s) not ready.")
 
     monkeypatch.setattr(ray, "get", waits)
-    with pytest.raises(AgentDied, match="it has not started: is there a node with a free `gateway` resource"):
-        await dispatcher("east", leads=always)()
+    monkeypatch.setattr(ray, "cancel", waiting.remove)
+    poll = dispatcher("east", leads=always)
+    for _ in range(3):
+        with pytest.raises(AgentDied, match="it has not started: is there a node with a free `gateway` resource"):
+            await poll()
+    assert (waiting, len(rays.made)) == ([], 1)
