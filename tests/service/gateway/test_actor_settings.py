@@ -21,7 +21,7 @@ from dispatcher.service.gateway.batches import Collected, Since, decode_collecte
 from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.gateway.serving import Serving
 from dispatcher.version import version
-from tests.service.gateway.test_actors import held_port
+from tests.service.gateway.actors import held_port
 from tests.service.gateway.test_gateway import WAIT_S, eventually
 
 # As the dispatcher of version 0.1.0 makes an actor.

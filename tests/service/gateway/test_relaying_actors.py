@@ -26,7 +26,7 @@ from dispatcher.service.gateway.metrics import RelayCollector
 from dispatcher.service.gateway.remote import GatewaySite
 from dispatcher.service.gateway.stream_limit import StreamLimit
 from tests.service.fakes import FakeAgent
-from tests.service.gateway.test_actors import InProcess
+from tests.service.gateway.actors import InProcess
 
 EAST, WEST, POD = "east", "west", "uid-web"
 BEFORE = "this dispatcher knows of no delegate"
