@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterable
 
 from dispatcher.model.delegate_events import DelegateEvent, goes_on
+from dispatcher.model.token_buckets import TokenBuckets
 
 BURST, EVERY_S = 25, 300.0  # at once, then one in so many seconds: client-go's EventSourceObjectSpamFilter
 OLD_S = 600.0  # since an event happened: after a restart none that is old, as it was told then
@@ -12,15 +13,14 @@ OLD_S = 600.0  # since an event happened: after a restart none that is old, as i
 class ToldEvents:
     """Of one source. What was told is remembered by a digest of its texts, as long as the delegate shows it."""
 
-    __slots__ = ("_at", "_known", "_left")
+    __slots__ = ("_known", "_room")
 
     def __init__(self) -> None:
         self._known: dict[bytes, tuple[int, float]] = {}  # count and time
-        self._left, self._at = float(BURST), float("-inf")
+        self._room = TokenBuckets(BURST, 1 / EVERY_S)
 
     def new(self, happened: Iterable[DelegateEvent], mono: float, wall: float) -> list[DelegateEvent]:
         """Those that are to be told now. One that finds no room is told with a later status, if it is not old then."""
-        self._left, self._at = min(float(BURST), self._left + (mono - self._at) / EVERY_S), mono
         found, known = [], {}
         for one in happened:
             digest = hashlib.sha256(f"{one.reason}\0{one.message}".encode("utf-8", "replace")).digest()[:16]
@@ -29,9 +29,8 @@ class ToldEvents:
                 known[digest] = before
                 continue
             if wall - one.at < OLD_S:
-                if self._left < 1:
+                if self._room.admit(mono) is None:
                     continue
-                self._left -= 1
                 found.append(one)
             known[digest] = one.count, one.at
         self._known = known

@@ -65,7 +65,7 @@ class ChangeFeed:
     def only_confirms(self, who: Identity, asked: str, since: int) -> bool:
         """Whether `since` would be told that pods show where they were bound to, and nothing else."""
         known = asked == who.incarnation and self._log.knows(since)
-        return known and self.ready(who) and self._log.awaited <= since < self.revision
+        return known and self.ready(who) and self._log.unexpected <= since < self.revision
 
     def since(self, who: Identity, asked: str, since: int, health: Health, now: float) -> Changes:
         """Changes after `since` of the incarnation `asked`; a full snapshot where that cannot be told.

@@ -13,11 +13,11 @@ class ChangeLog:
     """Which keys changed at which revision. Revision 0 is before everything; the first change is 1.
 
     `on_change` is called after every change, to wake who waits for one. `urgent` is the latest revision that somebody
-    waits for: a pod to be placed; `awaited` the latest that is no mere confirmation of what the follower has ordered.
+    waits for: a pod to be placed; `unexpected` the latest that does not merely confirm what the follower has ordered.
     """
 
     def __init__(self, *, max_graves: int = 20_000, on_change: Callable[[], None] = lambda: None) -> None:
-        self.revision = self.urgent = self.awaited = 0
+        self.revision = self.urgent = self.unexpected = 0
         self._on_change = on_change
         self._alive: dict[Key, int] = {}  # insertion order is revision order
         self._gone: dict[Key, int] = {}
@@ -31,7 +31,7 @@ class ChangeLog:
         self._missing.discard((kind, key))
         if urgent:
             self.urgent = self.revision + 1
-        self._stamp(self._alive, (kind, key), awaited=not confirms)
+        self._stamp(self._alive, (kind, key), expected=confirms)
 
     def drop(self, kind: str, key: str, *, missing: bool = False) -> None:
         """`key` is gone; `missing`: nobody has seen it go."""
@@ -50,7 +50,7 @@ class ChangeLog:
     def bump(self) -> None:
         """Something without a key changed (health): wake the followers."""
         self.revision += 1
-        self.awaited = self.revision
+        self.unexpected = self.revision
         self._on_change()
 
     def knows(self, since: int) -> bool:
@@ -69,10 +69,10 @@ class ChangeLog:
         """Whether `key` is gone and nobody has seen it go."""
         return (kind, key) in self._missing
 
-    def _stamp(self, where: dict[Key, int], key: Key, *, awaited: bool = True) -> None:
+    def _stamp(self, where: dict[Key, int], key: Key, *, expected: bool = False) -> None:
         self.revision += 1
-        if awaited:
-            self.awaited = self.revision
+        if not expected:
+            self.unexpected = self.revision
         where.pop(key, None)
         where[key] = self.revision
         self._on_change()

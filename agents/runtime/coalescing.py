@@ -10,10 +10,10 @@ async def coalesce_changes(
     revision: Callable[[], int],
     pause: Callable[[], Awaitable[None]],
     urgent: Callable[[], bool],
-    awaited: Callable[[], bool],
+    unexpected: Callable[[], bool],
 ) -> None:
     """One pause, and up to MOST_PAUSES in all while each brings a change and none of them is urgent; up to
-    MOST_QUIET_PAUSES, whatever they bring, while none of the changes is `awaited`.
+    MOST_QUIET_PAUSES, whatever they bring, while none of the changes is `unexpected`.
 
     A call that an actor answers now and then costs the two processes 3 ms of CPU (Ray 2.60, 30 calls a second): where
     readings and bound pods come all the time, an answer every 20 ms would cost more than what is in it. That a pod
@@ -22,5 +22,5 @@ async def coalesce_changes(
     for pauses in range(1, MOST_QUIET_PAUSES + 1):
         before = revision()
         await pause()
-        if urgent() or (awaited() and (pauses >= MOST_PAUSES or revision() == before)):
+        if urgent() or (unexpected() and (pauses >= MOST_PAUSES or revision() == before)):
             return

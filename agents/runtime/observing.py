@@ -91,5 +91,5 @@ class Observing:
             lambda: log.revision,
             lambda: asyncio.sleep(self._settings.coalesce_s),
             lambda: log.urgent > since,
-            lambda: log.awaited > since,
+            lambda: log.unexpected > since,
         )

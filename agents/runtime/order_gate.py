@@ -17,10 +17,11 @@ from agents.executor.orders import EPOCH, REASONS, OrderCheck, Refused
 from agents.runtime.settings import OrderSettings
 from dispatcher.model.leader_certificate import Authorities, Leader, leader_of, objection
 from dispatcher.model.seals import Audience, Header
+from dispatcher.model.token_buckets import TokenBuckets
 
 LOG = structlog.get_logger("audit")
 LOOK_S = 5.0  # between two looks whether the file has changed
-TELL_S = 30.0  # between two lines about refusals for one reason
+TELL_S = 30.0  # between two lines about refusals for one reason, or about unsigned messages
 _CERTIFICATES = 64  # that are remembered with what was found
 
 
@@ -95,9 +96,8 @@ class OrderGate:
             trust, unsigned = Trust(settings, pace), settings.unsigned == "take"
             self._check = OrderCheck(trust.key_of, take_unsigned=unsigned, skew_s=settings.clock_skew_s)
         self._audience, self._clock, self._pace = audience, clock, pace
-        self.verified, self._unsigned_told_at = 0, float("-inf")
+        self.verified, self._lines = 0, TokenBuckets(1, 1 / TELL_S)
         self.refused: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
-        self._told: dict[str, tuple[float, int]] = {}  # reason -> when it was last told, and how often it was then
 
     def let_in(self, kind: str, body: bytes, seal: bytes) -> Header | None:
         """What was signed; None where nothing has to be. Refused."""
@@ -109,8 +109,7 @@ class OrderGate:
             self._tell(kind, refusal)
             raise
         self.verified += header is not None
-        if header is None and self._pace() - self._unsigned_told_at >= TELL_S:
-            self._unsigned_told_at = self._pace()
+        if header is None and self._lines.admit(self._pace()) is not None:
             LOG.warning("an unsigned message is obeyed", kind=kind, problem="orders.unsigned is take: set it to refuse")
         return header
 
@@ -123,10 +122,6 @@ class OrderGate:
 
     def _tell(self, kind: str, refusal: Refused) -> None:
         self.refused[refusal.reason] += 1
-        count, now = self.refused[refusal.reason], self._pace()
-        at, before = self._told.get(refusal.reason, (float("-inf"), 0))
-        if now - at >= TELL_S:
-            self._told[refusal.reason] = now, count
-            LOG.error(
-                "a message was not obeyed", kind=kind, reason=refusal.reason, problem=str(refusal), times=count - before
-            )
+        if (untold := self._lines.admit(self._pace(), refusal.reason)) is not None:
+            about = {"reason": refusal.reason, "problem": str(refusal), "times": untold + 1}
+            LOG.error("a message was not obeyed", kind=kind, **about)

@@ -94,13 +94,13 @@ async def _serve(
     async with AsyncExitStack() as stack:
         sealer = _sealer(config)
         gateway = Gateway(config.gateway, _dialling(config, ray), sealer)
-        standing = _Standing()
-        links = await _links(config, ray, gateway, sealer, stack, standing)
+        leader_check = _LeaderCheck()
+        links = await _links(config, ray, gateway, sealer, stack, leader_check)
         one = await stack.enter_async_context(candidate(config.leader_election, here(config.clusters)))
         leadership = Leadership(one, links)
-        terms = standing.terms = TermRunner(links, config, leadership)
+        terms = leader_check.terms = TermRunner(links, config, leadership)
         gateway.objection = terms.relay_objection
-        await stack.enter_async_context(_no_surplus(config, terms))
+        await stack.enter_async_context(_no_surplus(config, leader_check.leads))
         access = access_of(config.leader_election, here(config.clusters))
         await stack.enter_async_context(publishing(config.cluster_profiles, access, terms.loads_led))
         reloader = Reloader(config, registry, terms.take_policies)
@@ -124,7 +124,7 @@ def _dialling(config: DispatcherConfig, ray: RayRuntime | None) -> list[str]:
     return [cluster.name for cluster in config.clusters if cluster.name not in _actors(config, ray)]
 
 
-class _Standing:
+class _LeaderCheck:
     """Whether this dispatcher leads; what its terms go over is made before them."""
 
     terms: TermRunner | None = None
@@ -139,7 +139,7 @@ async def _links(
     gateway: Gateway,
     sealer: Sealer,
     stack: AsyncExitStack,
-    standing: _Standing,
+    leader_check: _LeaderCheck,
 ) -> list[AgentLink]:
     """A way to each agent, in the order of the configuration; if any dials in, the gateway listens, or its actors."""
     actors, dialling = _actors(config, ray), _dialling(config, ray)
@@ -148,7 +148,7 @@ async def _links(
         from dispatcher.service.gateway.actor import open_actors  # Ray has read its environment by now
 
         alone = ray is not None and ray.ours  # no other dispatcher meets its actors, so that a standby has them, too
-        leads = lambda: alone or standing.leads()  # noqa: E731
+        leads = lambda: alone or leader_check.leads()  # noqa: E731
         site = GatewaySite(open_actors(config.gateway, tuple(dialling), config.log.level, leads), dialling, sealer)
         site.objection = gateway.objection_now
         await stack.enter_async_context(site.serving())
@@ -159,13 +159,13 @@ async def _links(
     return [ways[cluster.name] if cluster.name in ways else dialled(cluster.name) for cluster in config.clusters]
 
 
-def _no_surplus(config: DispatcherConfig, terms: TermRunner) -> AbstractAsyncContextManager[None]:
+def _no_surplus(config: DispatcherConfig, leads: Callable[[], bool]) -> AbstractAsyncContextManager[None]:
     """Gateway actors beyond the configured number end while this dispatcher leads."""
     if not (number := _gateway_actors(config)):
         return nullcontext()
     from dispatcher.service.gateway.actor import ending_surplus  # as above
 
-    return ending_surplus(number, lambda: terms.leader_status.leads)
+    return ending_surplus(number, leads)
 
 
 def _actor_links(ray: RayRuntime, clusters: Iterable[ClusterSection], sealer: Sealer) -> dict[str, AgentLink]:

@@ -162,10 +162,10 @@ def flooded(two: Two, count: int, first: int) -> tuple[int, set[bytes]]:
 
 def test_an_agent_that_opens_and_resets_without_end_is_refused_read_more_slowly_and_served_again_later() -> None:
     two, now = Two(), 0.0
-    two.lines["east"].limit = limit = StreamLimit("east", lambda: now)
+    two.lines["east"].limit = limit = StreamLimit(lambda: now)
     too_fast = b"cluster east opens more than 50 streams a second: try again in a moment"
     assert flooded(two, AT_ONCE + 100, first=1) == (AT_ONCE, {too_fast})
-    assert (limit.refused, two.sent["east"].charged) == (100, 100 * FRAMES_PER_REFUSAL)
+    assert (limit.refused["east"], two.sent["east"].charged) == (100, 100 * FRAMES_PER_REFUSAL)
     now += 1.0
     assert flooded(two, 1_000, first=1_000) == (PER_S, {too_fast})
     now += 3_600.0
@@ -173,9 +173,9 @@ def test_an_agent_that_opens_and_resets_without_end_is_refused_read_more_slowly_
 
 
 def test_what_one_cluster_opens_too_fast_is_refused_of_no_other() -> None:
-    two = Two()
-    for name, line in two.lines.items():
-        line.limit = StreamLimit(name, lambda: 0.0)
+    two, limit = Two(), StreamLimit(lambda: 0.0)
+    for line in two.lines.values():
+        line.limit = limit
     flooded(two, 2 * AT_ONCE, first=1)
     two.lines["west"].take(Message(Kind.OPEN, FIRST, encode_relay(RelayOpen("east", "uid"))))
     assert [message.kind for message in two.sent["east"].take()] == [Kind.OPEN]

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -325,3 +326,14 @@ def bind(number: int, uid: str = "") -> Bind:
 def service(core: FakeCore, *links: Any, timing: ServiceTiming = FAST) -> Service:
     """A service over a scripted core."""
     return Service(core, links, clock=Clock(), metrics=Metrics(), timing=timing)
+
+
+@asynccontextmanager
+async def running(subject: Service) -> AsyncIterator[None]:
+    """The service runs meanwhile."""
+    loop = asyncio.create_task(subject.run())
+    try:
+        yield
+    finally:
+        subject.stop()
+        await loop

@@ -5,8 +5,7 @@ from dispatcher.model.messages import Changes
 from dispatcher.model.owner_use import OwnerUse
 from dispatcher.scheduling.events import ClusterChanged, ClusterSilent
 from dispatcher.service.link import LocalLink
-from tests.service.fakes import FakeAgent, FakeCore, service
-from tests.service.test_service import running
+from tests.service.fakes import FakeAgent, FakeCore, running, service
 
 USE = OwnerUse("default", "Deployment/web", 1.0, 1.0, 1.0)
 

@@ -16,7 +16,7 @@ from msgspec import inspect
 import dispatcher.version
 from dispatcher.config.sections import GatewaySection
 from dispatcher.model.messages import codec
-from dispatcher.service.gateway import exchange, line, peers, remote, serving
+from dispatcher.service.gateway import actor_settings, exchange, line, peers, remote, serving
 from dispatcher.service.gateway.actor_settings import ActorSettings
 from tests.model.wire.schema import longer
 
@@ -50,6 +50,16 @@ class _NextSection(GatewaySection):
     of_the_next_version: bool = False
 
 
+class _NextSettings(ActorSettings, frozen=True):
+    """With a field more, and that setting in its section."""
+
+    of_the_next_version: bool = True
+
+    def encoded(self) -> bytes:
+        """As the actor is given it."""
+        return msgspec.json.encode(msgspec.structs.replace(self, section={**self.section, SETTING: True}))
+
+
 def play() -> None:
     """Have this process send what the next version would, and take what it takes."""
     vars(dispatcher.version)["_installed"] = lambda name: VERSION
@@ -59,14 +69,7 @@ def play() -> None:
     for module in (exchange, remote, peers):
         vars(module)["encode_any"] = longest.encode
     vars(serving)["GatewaySection"] = _NextSection
-    encoded = ActorSettings.encoded
-    ActorSettings.encoded = lambda self: _with_more(encoded(self))  # type: ignore[method-assign]
-
-
-def _with_more(settings: bytes) -> bytes:
-    """What an actor is made with, with a field more, and a setting more in its section."""
-    told = msgspec.json.decode(settings)
-    return msgspec.json.encode({**told, "section": {**told["section"], SETTING: True}, SETTING: True})
+    vars(actor_settings)["ActorSettings"] = _NextSettings
 
 
 def node_environment(folder: Path) -> dict[str, str]:

@@ -97,7 +97,7 @@ class RaySite(Site):
         """Actors and their versions of which a dispatcher's log says that they pass a setting over."""
         lines = [line for file in self._folder.glob("dispatcher*.log") for line in file.read_text().splitlines()]
         told = [json.loads(line) for line in lines if TOLD in line]
-        assert all(line["settings"] == [f"gateway.{next_version.SETTING}"] for line in told)
+        assert all(line["settings"] == [next_version.SETTING, f"gateway.{next_version.SETTING}"] for line in told)
         return {(line["actor"], line["version"]) for line in told}
 
     def _log(self, number: int) -> list[dict[str, Any]]:

@@ -193,32 +193,32 @@ def as_slice(rows: RowList) -> RowList | slice:
 
 
 @kernel("ints ints ints ints ints cells cells cells cells")
-def _add_pods(rows, times, columns, amounts, pairs, requested, nonzero, recent, settling):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
-    """See `add_pods`; `columns` and `amounts` of `requested`, `pairs`: two each of the other three."""
+def _add_pods(rows, times, columns, amounts, cpu_memory, requested, nonzero, recent, settling):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
+    """See `add_pods`; `columns` and `amounts` are of `requested`, `cpu_memory` of the other three."""
     for at in range(len(rows)):
         row, more = rows[at], times[at]
         for one in range(len(columns)):
             requested[columns[one], row] += more * amounts[one]
         for one in range(2):
-            nonzero[one, row] += more * pairs[one]
-            recent[one, row] += more * pairs[2 + one]
-            settling[one, row] += more * pairs[4 + one]
+            nonzero[one, row] += more * cpu_memory[one]
+            recent[one, row] += more * cpu_memory[2 + one]
+            settling[one, row] += more * cpu_memory[4 + one]
 
 
-def add_pods(store: NodeColumns, rows: Rows, times: "int | Ints", wanted: Amounts, pairs: Sequence[int]) -> None:
+def add_pods(store: NodeColumns, rows: Rows, times: "int | Ints", wanted: Amounts, cpu_memory: Sequence[int]) -> None:
     """Add pods on each of `rows`, which are distinct, so many `times` there: `wanted` (column, amount) to what is
-    requested, and `pairs`, CPU and memory each, to what is nonzero, recent and settling.
+    requested; `cpu_memory` (milli-CPU, bytes; three times) to what is nonzero, recent and settling.
     """
     if _add_pods.fast is not None and not isinstance(rows, slice) and isinstance(times, np.ndarray):
         told = np.asarray([*zip(*wanted, strict=True)])
         others = store.nonzero, store.recent, store.settling
-        _add_pods.fast(rows, times, told[0], told[1], np.asarray(pairs), store.requested, *others)
+        _add_pods.fast(rows, times, told[0], told[1], np.asarray(cpu_memory), store.requested, *others)
         return
     for column, amount in wanted:
         store.requested[column, rows] += times * amount
     for at, cells in enumerate((store.nonzero, store.recent, store.settling)):
         for one in range(2):
-            cells[one, rows] += times * pairs[2 * at + one]
+            cells[one, rows] += times * cpu_memory[2 * at + one]
 
 
 @kernel("ints cells cells cells")

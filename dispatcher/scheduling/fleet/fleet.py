@@ -28,7 +28,7 @@ from dispatcher.scheduling.fleet.occupants import (
     SharedDicts,
     is_unseen,
     runs_alike,
-    takes_the_same,
+    same_footprint,
 )
 from dispatcher.scheduling.fleet.owner_uses import OwnerUses
 from dispatcher.scheduling.fleet.reading_table import ReadingTable
@@ -170,7 +170,7 @@ class FleetState(ReadingTable):
             if row is not None and pod.node == node:
                 node = self._places[row][1]
                 msgspec.structs.force_setattr(pod, "node", node)
-        if old is not None and stays and takes_the_same(old.placed.pod, pod):
+        if old is not None and stays and same_footprint(old.placed.pod, pod):
             was = old.placed.pod
             if old.row is not None and (was.started != pod.started or was.priority != pod.priority):
                 self.starts.append(old.row)

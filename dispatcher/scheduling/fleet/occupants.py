@@ -48,15 +48,16 @@ class Occupant(msgspec.Struct, eq=False, gc=False):
 
 
 _pod_id_of = attrgetter("pod_id")
-_taken_by = attrgetter(
+_footprint_of = attrgetter(
     "requests", "expected", "ports", "volumes", "namespace", "terminating", "pod_affinity", "pod_anti_affinity"
 )
 
 
-def takes_the_same(one: Pod, other: Pod) -> bool:
-    """Whether two versions of a pod take and count the same but for what their labels say."""
+def same_footprint(one: Pod, other: Pod) -> bool:
+    """Whether two versions of a pod take and count the same on their node, but for what their labels say."""
     return one is other or (
-        _taken_by(one) == _taken_by(other) and one.annotations.get(DOMAIN_SCOPE) == other.annotations.get(DOMAIN_SCOPE)
+        _footprint_of(one) == _footprint_of(other)
+        and one.annotations.get(DOMAIN_SCOPE) == other.annotations.get(DOMAIN_SCOPE)
     )
 
 

@@ -37,7 +37,7 @@ log = structlog.get_logger("gateway")
 MAX_CONCURRENCY = 64  # calls of dispatchers under way at once
 _OPEN_S = 30.0  # to find or make an actor
 _STARTING_S = 10.0
-_OTHER_S = 1.0  # a long poll of an actor with other settings: it is replaced soon after this dispatcher leads
+_MISMATCHED_POLL_S = 1.0  # a long poll of an actor with other settings: it is replaced soon after this dispatcher leads
 _REPLACING = Backoff(2.0, 60.0)  # so that two that lead, with different configurations, do not end it all the time
 _GONE_S = 0.02  # between two looks whether an actor that was killed is gone
 SURPLUS_S = 2.0  # between two looks for actors beyond the configured number
@@ -52,7 +52,7 @@ class GatewayActor:
         allow_open_files()
         collect_less_often()
         try:
-            self._serving: Serving | str = _serving(decoded(settings))
+            self._serving: Serving | str = _serving(*decoded(settings))
         except ValueError as error:
             self._serving = str(error)
             log.error("the gateway actor cannot serve", problem=self._serving, version=version())
@@ -81,11 +81,11 @@ class GatewayActor:
         return await self._serving.call(call)
 
 
-def _serving(settings: ActorSettings) -> Serving:
+def _serving(settings: ActorSettings, unknown: tuple[str, ...]) -> Serving:
     """With a log of its own from here on. ValueError: the settings cannot be used."""
     configure_logging(settings.known_level, str(log_path(settings.name)))
     log.info("gateway actor begins", actor=settings.name, pid=os.getpid(), version=version(), made_by=settings.build)
-    return Serving(settings, OtherActors().pass_on)
+    return Serving(settings, OtherActors().pass_on, unknown)
 
 
 class OtherActors:
@@ -117,25 +117,27 @@ class RayActor:
         self._wanted = digest_of(settings.encoded())
         self._handle: Any = None
         self._opening: asyncio.Future[Any] | None = None
-        self._other = ""  # the digest of its settings, where those are not ours
+        self._mismatched = ""  # the digest of its settings, where those are not ours
         self._replaced, self._not_before = 0, 0.0  # how often we have, and when we may again
 
     async def send(self, session: str, batch: bytes) -> None:
         """As of Actor."""
-        await self._call("send", lambda _: (session, batch))
+        await self._call("send", session, batch)
 
     async def collect(self, since: bytes, wait_s: float) -> bytes:
         """As of Actor."""
-        answer: bytes = await self._call("collect", lambda longest_s: (since, longest_s), wait_s)
+        answer: bytes = await self._call("collect", since, wait_s=wait_s)
         return answer
 
-    async def _call(self, method: str, args: Callable[[float], tuple[object, ...]], wait_s: float = 0.0) -> Any:
-        """`wait_s` is how long the actor may wait; `args` are given what it is at most."""
+    async def _call(self, method: str, *args: object, wait_s: float | None = None) -> Any:
+        """`wait_s`, of calls that wait: how long the actor may at most, which is the last argument."""
         name, handle, asked = self._settings.name, None, "its look-up"
         try:
             handle, asked = await self._actor(), method
-            wait_s = min(wait_s, _OTHER_S) if self._other else wait_s  # known once it is found
-            return await within(getattr(handle, method).remote(*args(wait_s)), wait_s + SILENT_S, name, method)
+            if wait_s is not None:
+                wait_s = min(wait_s, _MISMATCHED_POLL_S) if self._mismatched else wait_s  # known once it is found
+                args = (*args, wait_s)
+            return await within(getattr(handle, method).remote(*args), (wait_s or 0.0) + SILENT_S, name, method)
         except AgentTimeout:
             raise AgentDied(f"no answer to {asked}") from None
         except ray.exceptions.ActorUnavailableError:
@@ -148,7 +150,7 @@ class RayActor:
             raise AgentDied(first_line(error)) from None
 
     async def _actor(self) -> Any:
-        if self._handle is None or (self._other and self._may_replace()):
+        if self._handle is None or (self._mismatched and self._may_replace()):
             if self._opening is None or self._opening.done():
                 self._opening = in_thread(self._open, f"open {self._settings.name}")
             self._handle = await within(asyncio.shield(self._opening), _OPEN_S, self._settings.name, "its look-up")
@@ -167,18 +169,20 @@ class RayActor:
             ray.kill(actor)
             _wait_until_gone(actor, self._settings.name)
             actor, digest = self._found()
-        other = "" if digest == self._wanted else digest
-        if other and other != self._other:
+        mismatched = "" if digest == self._wanted else digest
+        if mismatched and mismatched != self._mismatched:
             log.warning(
                 "a gateway actor was made by a dispatcher with other settings or of another version: it is used as it"
                 " is until this dispatcher leads and may replace it",
                 actor=self._settings.name,
             )
-        self._other = other
+        self._mismatched = mismatched
         return actor
 
     def _found(self) -> tuple[Any, str]:
-        """The actor, and the digest of its settings."""
+        """The actor, and the digest of its settings. One that has not started is looked up anew by the next call, every
+        12 s: another dispatcher may have replaced it meanwhile.
+        """
         if self._leads() or not beyond(0, list_named_actors()):
             actor = make_actor(self._settings)
         else:
@@ -186,9 +190,11 @@ class RayActor:
                 actor = ray.get_actor(self._settings.name, namespace=NAMESPACE)
             except ValueError:
                 raise ValueError("it is not there yet: the dispatcher that leads makes it") from None
+        answer = actor.digest.remote()
         try:
-            digest: str = ray.get(actor.digest.remote(), timeout=_STARTING_S)
+            digest: str = ray.get(answer, timeout=_STARTING_S)
         except ray.exceptions.GetTimeoutError:  # as where other actors have taken all of the resource
+            ray.cancel(answer)  # Ray keeps calls to it until it starts: 29 MB a day were measured
             raise ValueError(
                 f"it has not started: is there a node with a free `{GATEWAY_RESOURCE}` resource?"
             ) from None

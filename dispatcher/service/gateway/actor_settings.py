@@ -49,10 +49,12 @@ class ActorSettings(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self)
 
 
-def decoded(encoded: bytes) -> ActorSettings:
-    """As an actor reads it. ValueError: it cannot be read."""
+def decoded(encoded: bytes) -> tuple[ActorSettings, tuple[str, ...]]:
+    """As an actor reads it, and which fields this version does not know. ValueError: it cannot be read."""
     try:
-        return msgspec.json.decode(encoded, type=ActorSettings)
+        told = msgspec.json.decode(encoded, type=dict[str, msgspec.Raw])
+        known = msgspec.json.decode(encoded, type=ActorSettings)
+        return known, tuple(key for key in told if key not in ActorSettings.__struct_fields__)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ValueError(f"what the dispatcher tells it to do cannot be read: {error}") from None
 

@@ -63,14 +63,19 @@ class Entrance:
                 handler.transport.abort()
 
     async def _accept(self, listening: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
+        loop, problem = asyncio.get_running_loop(), ""
         while True:
             try:
                 connection, _ = await loop.sock_accept(listening)
             except OSError as error:
-                log.error("a connection cannot be accepted", problem=error.strerror or str(error))
+                before, problem = problem, error.strerror or str(error)
+                if problem != before:  # one that lasts is told once
+                    log.error("a connection cannot be accepted", problem=problem)
                 await asyncio.sleep(_PAUSE_S)
                 continue
+            if problem:
+                log.info("connections are accepted again")
+                problem = ""
             task = asyncio.create_task(self._let_in(connection), name="gateway handshake")
             self._handshakes[task] = None
             task.add_done_callback(lambda done: self._handshakes.pop(done, None))

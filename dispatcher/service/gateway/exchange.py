@@ -178,7 +178,7 @@ class Exchange:
             mine.asked_at = monotonic()
         upto, answers = mine.after(known.upto if same else 0)
         served = None if same and known.state == self._state else self._served
-        refused = {cluster: one.refused for cluster, one in self._gateway.stream_limits.items() if one.refused}
+        refused = dict(self._gateway.stream_limit.refused)
         return encode_any(Collected(self.boot, upto, answers, self._state, served, refused, *self._code))
 
     async def _way(self, wanted: "RelayOpen", home: str) -> "RelayLine | str":

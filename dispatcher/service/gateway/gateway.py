@@ -52,7 +52,7 @@ class Gateway:
         self.objection: Objection = lambda home, target, pod: "this dispatcher is starting"  # see RelayLine
         self.route: Route | None = None  # see RelayLine
         self._clusters = frozenset(clusters)
-        self.stream_limits = {cluster: StreamLimit(cluster) for cluster in self._clusters}
+        self.stream_limit = StreamLimit()
         # Why nobody serves a role of a cluster, and who does.
         self._absent = {Named(cluster, role): _NEVER for cluster in self._clusters for role in ROLES}
         self._lines: dict[Named, tuple[Line, web.WebSocketResponse]] = {}
@@ -64,8 +64,8 @@ class Gateway:
 
     def link(self, cluster: str) -> GatewayLink:
         """The dispatcher's way to a cluster's agent."""
-        limit = self.stream_limits[cluster]
-        return GatewayLink(cluster, lambda role: self._line(Named(cluster, role)), self._sealer, lambda: limit.refused)
+        refused = lambda: self.stream_limit.refused[cluster]  # noqa: E731
+        return GatewayLink(cluster, lambda role: self._line(Named(cluster, role)), self._sealer, refused)
 
     def _line(self, served: Named) -> Line | str:
         held = self._lines.get(served)
@@ -168,7 +168,7 @@ class Gateway:
         if Named(offered.cluster, EXECUTOR) not in served:
             find, route = _relays_nothing, None
         line = Line(offered.cluster, socket, find, self.objection_now, route)
-        line.relayed.limit = self.stream_limits[offered.cluster]
+        line.relayed.limit = self.stream_limit
         earlier = {held[1] for one in served if (held := self._lines.get(one)) is not None}
         self._lines |= dict.fromkeys(served, (line, socket))
         self.on_change()

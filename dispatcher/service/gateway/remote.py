@@ -50,8 +50,8 @@ SILENT_S = 5.0  # beyond that: the actor is hung
 GATHER_S = 0.005  # polls of several clusters that are due within this time cross together; orders do not wait
 _PAUSES = Backoff(0.1, 2.0)
 _STARTING = "its gateway actor has not answered yet"
-# How reasons begin that say little of what happened to an agent, the least last.
-_VAGUE = ("its gateway actor ", "its agent has never connected to this gateway", _STARTING)
+# How reasons begin that say little of what happened to an agent, the most generic last.
+_GENERIC_REASONS = ("its gateway actor ", "its agent has never connected to this gateway", _STARTING)
 _ERRORS: Mapping[int, type[LinkError]] = {DIED: AgentDied, FAULT: AgentFault, MISFIT: AgentMismatch}
 
 
@@ -307,7 +307,7 @@ class GatewaySite:
         lines = [one for one in found if isinstance(one, RemoteLine)]
         if lines:
             return max(lines, key=lambda line: line.since)
-        return min((one for one in found if isinstance(one, str)), key=_vagueness, default=_STARTING)
+        return min((one for one in found if isinstance(one, str)), key=_generic_rank, default=_STARTING)
 
     def _route(self, home: str, target: str, pod: str) -> tuple[str, str, str]:
         if why := self.objection(home, target, pod):
@@ -329,6 +329,6 @@ class GatewaySite:
                 gateway.replace(line.number)
 
 
-def _vagueness(reason: str) -> int:
+def _generic_rank(reason: str) -> int:
     """0: it says what happened to the agent, as the actor does that it came to."""
-    return max((rank for rank, begins in enumerate(_VAGUE, 1) if reason.startswith(begins)), default=0)
+    return max((rank for rank, begins in enumerate(_GENERIC_REASONS, 1) if reason.startswith(begins)), default=0)

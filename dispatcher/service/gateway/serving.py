@@ -23,11 +23,14 @@ LISTEN_AGAIN_S = 1.0
 class Serving:
     """The gateway of an actor."""
 
-    def __init__(self, settings: ActorSettings, pass_on: PassOn) -> None:
-        """`pass_on` is the way to the other actors. ValueError: the settings cannot be used."""
+    def __init__(self, settings: ActorSettings, pass_on: PassOn, unknown: tuple[str, ...]) -> None:
+        """`pass_on` is the way to the other actors, `unknown` are fields of the settings that this version passes over.
+
+        ValueError: the settings cannot be used.
+        """
         self._settings, self._pass_on = settings, pass_on
-        self._section, unknown = section_of(settings.section, GatewaySection)
-        self._passed_over = tuple(f"gateway.{key}" for key in unknown)
+        self._section, of_section = section_of(settings.section, GatewaySection)
+        self._passed_over = (*unknown, *(f"gateway.{key}" for key in of_section))
         if settings.known_level != settings.log_level:
             self._passed_over += (f"log.level: {settings.log_level} ({settings.known_level} is used)",)
         self._problem = "it has not begun to listen"

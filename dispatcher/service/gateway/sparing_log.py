@@ -9,6 +9,8 @@ from typing import Any
 import structlog
 from aiohttp.http_exceptions import HttpProcessingError
 
+from dispatcher.model.token_buckets import TokenBuckets
+
 log = structlog.get_logger("gateway")
 
 EVERY_S = 60.0
@@ -16,15 +18,14 @@ _LONGEST = 200  # characters of what a peer wrote
 
 
 class SparingLog:
-    """Writes each kind of line `most` times in EVERY_S, so that no peer fills a disk or hides what others do.
+    """Writes `most` lines of a kind at once, and as many each EVERY_S: no peer fills a disk or hides what others do.
 
     Example, with `most` 1: of 3,000 refusals of one agent in the first minute the first is written; the first of the
     next minute says `left_out=2999`.
     """
 
     def __init__(self, most: int = 1, clock: Callable[[], float] = monotonic) -> None:
-        self._most, self._clock = most, clock
-        self._begun: dict[str, tuple[float, int]] = {}  # kind -> when its time began, and how many lines came since
+        self._lines, self._clock = TokenBuckets(most, most / EVERY_S), clock
 
     def warning(self, text: str, kind: str = "", **about: Any) -> None:
         """A line. Text and `kind` together tell kinds apart: a closed list, or names out of verified certificates."""
@@ -35,15 +36,8 @@ class SparingLog:
         self._write(log.info, text, kind, about)
 
     def _write(self, write: Callable[..., Any], text: str, kind: str, about: dict[str, Any]) -> None:
-        key, now = f"{text}: {kind}", self._clock()
-        since, lines = self._begun.get(key, (now, 0))
-        if now - since >= EVERY_S:
-            if (left_out := lines - self._most) > 0:
-                about = {**about, "left_out": left_out}
-            since, lines = now, 0
-        self._begun[key] = since, lines + 1
-        if lines < self._most:
-            write(text, **about)
+        if (left_out := self._lines.admit(self._clock(), (text, kind))) is not None:
+            write(text, **about, **({"left_out": left_out} if left_out else {}))
 
 
 class HttpFaults(logging.Handler):

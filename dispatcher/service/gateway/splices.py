@@ -134,7 +134,7 @@ class RelayLine:
             home, wanted = self._wanted(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise ProtocolError(f"a relayed stream that cannot be read: {error}") from None
-        if self.limit is not None and (why := self.limit.admit()):
+        if self.limit is not None and (why := self.limit.admit(self.cluster)):
             self.connection.charge(FRAMES_PER_REFUSAL)
             self._refuse(number, why)
         elif self._route is None:

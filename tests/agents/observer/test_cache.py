@@ -76,21 +76,21 @@ SHOWN_ON_A_NODE: dict[str, tuple[dict[str, Any], bool]] = {
 }
 
 
-@pytest.mark.parametrize(("fields", "awaited"), SHOWN_ON_A_NODE.values(), ids=SHOWN_ON_A_NODE.keys())
-def test_a_pod_that_shows_where_it_was_ordered_to_is_awaited_by_nobody(fields: dict[str, Any], awaited: bool) -> None:
+@pytest.mark.parametrize(("fields", "unexpected"), SHOWN_ON_A_NODE.values(), ids=SHOWN_ON_A_NODE.keys())
+def test_a_pod_that_shows_where_it_was_ordered_to_is_expected(fields: dict[str, Any], unexpected: bool) -> None:
     waiting = a_pod("a", 1, node="", phase=PENDING)
     cache = cache_of(a_node(), waiting)
     before = cache.log.revision
     cache.apply(later(waiting, **{"node": "n1", "annotations": _ORDERED, **fields}))
-    assert (cache.log.revision, cache.log.awaited) == (before + 1, before + awaited)
+    assert (cache.log.revision, cache.log.unexpected) == (before + 1, before + unexpected)
 
 
-def test_what_comes_after_a_confirmation_is_awaited() -> None:
+def test_what_comes_after_a_confirmation_is_unexpected() -> None:
     waiting = a_pod("a", 1, node="", phase=PENDING)
     cache = cache_of(a_node(), waiting)
     cache.apply(later(waiting, node="n1", annotations=_ORDERED))
     cache.forget(PODS, "a")
-    assert cache.log.awaited == cache.log.revision
+    assert cache.log.unexpected == cache.log.revision
 
 
 def test_an_older_version_of_an_object_is_ignored() -> None:

@@ -16,7 +16,7 @@ from agents.runtime.agent import Agent
 from agents.runtime.settings import AgentSettings
 from dispatcher.model.messages import Telemetry, decode, encode
 from tests.agents.kube.fake_server import FakeApi, fake_api, until
-from tests.agents.runtime.test_agent import IMPATIENT
+from tests.agents.runtime.whole_agent import IMPATIENT
 from tests.agents.telemetry.servers import NOW, serving
 
 

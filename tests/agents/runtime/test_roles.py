@@ -18,7 +18,7 @@ from dispatcher.model.messages import Bind, IntentBatch, Peers, PodRef
 from dispatcher.model.names import CONFIRM_RESTORED, DELEGATE_LABEL
 from tests.agents.kube.fake_server import FakeApi, fake_api, until
 from tests.agents.kube.objects import pod_object
-from tests.agents.runtime.test_agent import IMPATIENT, Dispatcher, went_back
+from tests.agents.runtime.whole_agent import IMPATIENT, Dispatcher, went_back
 
 BATCH = IntentBatch("d", 1, (Bind("i1", PodRef("default", "web", "u1"), 1, "n0"),), 20.0)
 WRITES = ("POST", "PATCH", "PUT", "DELETE")

@@ -10,7 +10,7 @@ from aiohttp import web
 from agents.runtime.agent import Agent
 from agents.runtime.settings import AgentSettings
 from tests.agents.kube.fake_server import FakeApi, fake_api
-from tests.agents.runtime.test_agent import IMPATIENT, Dispatcher
+from tests.agents.runtime.whole_agent import IMPATIENT, Dispatcher
 from tests.agents.telemetry.servers import HOSTILE, NOW, serving
 
 QUEUE = {"signal": "queue", "query": "depth", "sampled_at": "timestamp(depth)", "range": [0, 10]}

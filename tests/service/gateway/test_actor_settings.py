@@ -15,13 +15,13 @@ from structlog.testing import capture_logs
 from dispatcher.config.sections import GatewaySection, HttpSection, LoginSection, Section
 from dispatcher.service.gateway import actor, serving
 from dispatcher.service.gateway.actor import GatewayActor
-from dispatcher.service.gateway.actor_settings import ActorSettings, digest_of, section_of, settings_of
+from dispatcher.service.gateway.actor_settings import ActorSettings, decoded, digest_of, section_of, settings_of
 from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.gateway.batches import Collected, Since, decode_collected, encode_any
 from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.gateway.serving import Serving
 from dispatcher.version import version
-from tests.service.gateway.test_actors import held_port
+from tests.service.gateway.actors import held_port
 from tests.service.gateway.test_gateway import WAIT_S, eventually
 
 # As the dispatcher of version 0.1.0 makes an actor.
@@ -41,13 +41,17 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @contextlib.asynccontextmanager
-async def begun(section: dict[str, Any], log_level: str = "info") -> AsyncIterator[Serving]:
-    """What an actor that is made with this section does."""
+async def begun(
+    section: dict[str, Any], log_level: str = "info", beside: Mapping[str, Any] | None = None
+) -> AsyncIterator[Serving]:
+    """What an actor does that is made with this section, and with other settings `beside` it."""
 
     async def nobody(actor: str, passed: bytes) -> bool:
         return False
 
-    served = Serving(ActorSettings("9.0.0", 0, section, ("east",), log_level), nobody)
+    told = ActorSettings("9.0.0", 0, section, ("east",), log_level).encoded()
+    settings, unknown = decoded(msgspec.json.encode({**msgspec.json.decode(told), **(beside or {})}))
+    served = Serving(settings, nobody, unknown)
     running = asyncio.create_task(served.run())
     yield served
     running.cancel()
@@ -86,9 +90,10 @@ def faults(lines: Iterable[Mapping[str, Any]]) -> list[str]:
 async def test_settings_that_are_not_known_are_passed_over_and_named_to_whoever_reads_a_log(
     files: dict[str, str],
 ) -> None:
-    named = ["gateway.next_setting", "gateway.another", "log.level: trace (info is used)"]
+    beside = {"of_the_next_version": {"name": 1}, "and_another": 2}
+    named = [*beside, "gateway.next_setting", "gateway.another", "log.level: trace (info is used)"]
     with held_port() as port, capture_logs() as lines:
-        async with begun({**files, "port": port, "actors": 1, **NEWER}, log_level="trace") as served:
+        async with begun({**files, "port": port, "actors": 1, **NEWER}, log_level="trace", beside=beside) as served:
             told = await listens(served)
     assert (told.build, list(told.passed_over)) == (version(), named)
     said = [line for line in lines if "are passed over: node and dispatcher differ in version" in line["event"]]

@@ -3,11 +3,15 @@
 import asyncio
 import contextlib
 import datetime as dt
+import errno
+import os
 import shutil
+import socket
 import ssl
 import traceback
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import WSMessage, WSMsgType
@@ -259,6 +263,34 @@ async def test_connections_of_one_certificate_are_bounded_and_keep_no_other_clus
     finally:
         for _, writer in many:
             writer.close()
+
+
+async def test_that_no_connection_can_be_accepted_is_logged_once_and_once_when_it_is_over(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, port = asyncio.get_running_loop(), site.gateway.port
+    accept, failures = loop.sock_accept, [errno.EMFILE] * 3 + [errno.ENFILE] * 3
+
+    async def accept_later(listening: socket.socket) -> tuple[socket.socket, Any]:
+        if failures:
+            number = failures.pop(0)
+            raise OSError(number, os.strerror(number))
+        return await accept(listening)
+
+    monkeypatch.setattr(subject, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(loop, "sock_accept", accept_later)
+    with capture_logs() as lines:
+        for _ in range(3):  # the first was being accepted while there were files
+            _, writer = await asyncio.open_connection("localhost", port)
+            writer.close()
+            await eventually(lambda: not failures)
+        await eventually(lambda: any("again" in line["event"] for line in lines))
+    told = [(line["event"], line.get("problem")) for line in lines if "accepted" in line["event"]]
+    assert told == [
+        ("a connection cannot be accepted", os.strerror(errno.EMFILE)),
+        ("a connection cannot be accepted", os.strerror(errno.ENFILE)),
+        ("connections are accepted again", None),
+    ]
 
 
 def test_a_flood_of_little_frames_is_read_at_a_bounded_rate() -> None:

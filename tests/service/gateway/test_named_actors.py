@@ -82,18 +82,23 @@ async def test_an_actor_that_a_standby_makes_again_ends_again() -> None:
 
 async def test_an_actor_that_comes_again_and_again_is_ended_later_and_later() -> None:
     with played("gateway-5") as one, capture_logs() as lines:
+        begun, pauses = time.monotonic(), actor._REPLACING
         async with ending_surplus(2, lambda: True):
             for _ in range(100):
                 one.held["gateway-5"] = "gateway-5"
                 await asyncio.sleep(0.01)
-    assert 1 < len(one.killed) == len(lines) <= 6  # after 0.02, 0.06, 0.14, 0.3, 0.62 s
+            await eventually(lambda: 1 < len(one.killed) == len(lines))  # it is logged after it has ended
+        lasted = time.monotonic() - begun
+    # again after 0.02, 0.06, 0.14, 0.3, 0.62 s at the earliest, and so on
+    assert sum(map(pauses.after, range(1, len(one.killed)))) <= lasted
 
 
 async def test_one_that_another_has_ended_meanwhile_is_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     with played("gateway-5", "gateway-6") as one, capture_logs() as lines:
         monkeypatch.setattr(actor, "list_named_actors", lambda: ["gateway-4", *one.held])
         async with ending_surplus(2, lambda: True):
-            await eventually(lambda: not one.held)
+            await eventually(lambda: not one.held and len(lines) == 2)  # it is logged after it has ended
+            await asyncio.sleep(0.05)
     assert {line["actor"] for line in lines} == {"gateway-5", "gateway-6"}
 
 
@@ -327,12 +332,20 @@ async def test_the_end_of_an_actor_that_was_replaced_meanwhile_does_not_lose_the
     assert looked_up == []
 
 
-async def test_an_actor_that_never_starts_is_missing_with_what_to_look_at(
+async def test_an_actor_that_never_starts_is_missing_with_what_to_look_at_and_no_call_waits_for_it(
     rays: PlayedFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Calls to an actor that is pending stay with Ray until it starts, unless they are cancelled."""
+    waiting: list[object] = []
+
     def waits(answer: object, timeout: float) -> object:
+        waiting.append(answer)
         raise ray.exceptions.GetTimeoutError("Get timed out: some object(s) not ready.")
 
     monkeypatch.setattr(ray, "get", waits)
-    with pytest.raises(AgentDied, match="it has not started: is there a node with a free `gateway` resource"):
-        await dispatcher("east", leads=always)()
+    monkeypatch.setattr(ray, "cancel", waiting.remove)
+    poll = dispatcher("east", leads=always)
+    for _ in range(3):
+        with pytest.raises(AgentDied, match="it has not started: is there a node with a free `gateway` resource"):
+            await poll()
+    assert (waiting, len(rays.made)) == ([], 1)

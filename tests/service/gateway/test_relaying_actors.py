@@ -16,15 +16,17 @@ from dispatcher.config.sections import GatewaySection
 from dispatcher.model.messages.relay import RelayOpen, decode_open, encode_relay
 from dispatcher.model.streams import Kind
 from dispatcher.model.streams.frames import CHUNK, OPENED_BY_AGENT, RELAYED, STREAM_WINDOW
-from dispatcher.service.gateway import peers, stream_limit
+from dispatcher.model.token_buckets import TokenBuckets
+from dispatcher.service.gateway import peers
 from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.gateway.batches import Passed, encode_any
 from dispatcher.service.gateway.exchange import Exchange
 from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.gateway.metrics import RelayCollector
 from dispatcher.service.gateway.remote import GatewaySite
+from dispatcher.service.gateway.stream_limit import StreamLimit
 from tests.service.fakes import FakeAgent
-from tests.service.gateway.test_actors import InProcess
+from tests.service.gateway.actors import InProcess
 
 EAST, WEST, POD = "east", "west", "uid-web"
 BEFORE = "this dispatcher knows of no delegate"
@@ -40,11 +42,11 @@ class Actor(InProcess):
         self.name, self.others = name, others
         self.passed = 0  # batches that it was given by others
         self.port = 0
-        self.stream_limits: dict[str, stream_limit.StreamLimit] = {}
+        self.stream_limit = StreamLimit()
 
     async def begin(self) -> None:
         gateway = Gateway(self.section, (EAST, WEST))
-        self.stream_limits = gateway.stream_limits
+        self.stream_limit = gateway.stream_limit
 
         async def pass_on(name: str, passed: bytes) -> bool:
             other = self.others[name]
@@ -213,12 +215,12 @@ async def test_what_an_agent_opens_too_fast_is_refused_before_anybody_is_asked_a
         return refused.samples[0].value
 
     assert counted() == 0.0
-    monkeypatch.setattr(stream_limit, "PER_S", 0.0)
-    site.actors["gateway-0"].stream_limits[EAST]._tokens = 0.0
+    limit = site.actors["gateway-0"].stream_limit
+    monkeypatch.setattr(limit, "_streams", TokenBuckets(0, 0))
     for _ in range(3):
         assert (await site.refused()).startswith(f"cluster {EAST} opens more than")
     assert not site.asked
-    site.actors["gateway-0"].stream_limits[EAST]._tokens = 1.0
+    monkeypatch.setattr(limit, "_streams", TokenBuckets(1, 0))
     assert await site.refused("uid-other") == BEFORE  # and the dispatcher hears of both
     await site.until(lambda: counted() == 3.0)
     await site.actors["gateway-0"].kill()

@@ -1,0 +1,36 @@
+"""How often something may happen: so much at once, so much a second, and by kind."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dispatcher.model.token_buckets import TokenBuckets
+
+
+def test_what_is_admitted_hears_how_many_of_its_kind_were_refused_before_it() -> None:
+    buckets = TokenBuckets(20, 1 / 3)
+    assert [buckets.admit(0.0) for _ in range(100)] == [0] * 20 + [None] * 80
+    assert [buckets.admit(now) for now in (2.9, 3.0, 3.1, 6.0)] == [None, 81, None, 1]
+
+
+def test_of_another_kind_as_many_are_admitted_as_if_it_were_alone() -> None:
+    buckets = TokenBuckets(1, 1.0)
+    assert [buckets.admit(0.0, kind) for kind in ("a", "a", "b", "b")] == [0, None, 0, None]
+    assert [buckets.admit(1.0, kind) for kind in ("b", "a")] == [1, 1]
+
+
+@given(st.integers(1, 5), st.integers(1, 4), st.lists(st.integers(0, 3), max_size=60))
+def test_in_any_time_no_more_is_admitted_than_at_once_and_by_its_seconds_and_none_is_lost(
+    most: int, per_s: int, pauses: list[int]
+) -> None:
+    buckets, now, admitted, heard = TokenBuckets(most, per_s), 0, [], 0
+    for pause in pauses:
+        now += pause
+        if (refused := buckets.admit(now)) is not None:
+            admitted.append(now)
+            heard += refused
+    late = buckets.admit(now + 1)
+    assert late is not None
+    assert len(admitted) + heard + late == len(pauses)
+    for at, first in enumerate(admitted):
+        for more, last in enumerate(admitted[at:], 1):
+            assert more <= most + (last - first) * per_s

@@ -1,0 +1,133 @@
+"""Intents and peers on their way to agents: what travels together, and what the core hears of each."""
+
+import asyncio
+from dataclasses import replace
+
+from dispatcher.model.messages import UNKNOWN, IntentBatch, Outcome, OutcomeBatch, Peer
+from dispatcher.scheduling.events import Answered, PeersAcknowledged, SendIntents, SendPeers, Unanswered, Unsent
+from dispatcher.service.intent_sender import IntentSender
+from dispatcher.service.link import AgentMissing, LocalLink
+from dispatcher.service.term import Term
+from tests.service.fakes import FAST, FakeAgent, FakeCore, ScriptedLink, bind, running, service
+
+
+async def test_intents_are_sent_and_their_answers_come_back() -> None:
+    core, agent = FakeCore(), FakeAgent("east")
+    core.effects.append([SendIntents("east", (bind(1), bind(2)))])
+    subject = service(core, LocalLink("east", agent))
+    async with running(subject):
+        await core.until(lambda: bool(core.of(Answered)))
+    assert [outcome.id for outcome in core.of(Answered)[0].outcomes] == ["1", "2"]
+    assert agent.batches[0].dispatcher_epoch == subject.term.epoch
+    assert b'global_dispatcher_outcomes_total{cluster="east",verdict="bound"} 2.0' in subject.metrics.render()
+
+
+async def test_intents_of_one_round_for_a_cluster_leave_in_one_call() -> None:
+    core, agent = FakeCore(), FakeAgent("east")
+    core.effects.append([SendIntents("east", (bind(1),)), SendIntents("east", (bind(2), bind(3)))])
+    async with running(service(core, LocalLink("east", agent))):
+        await core.until(lambda: sum(len(event.outcomes) for event in core.of(Answered)) == 3)
+    assert [[intent.id for intent in batch.intents] for batch in agent.batches] == [["1", "2", "3"]]
+
+
+async def test_two_intents_of_one_pod_are_never_in_flight_together() -> None:
+    core, agent = FakeCore(), FakeAgent("east")
+    core.effects.append([SendIntents("east", (bind(1, "uid"), bind(2), bind(3, "uid"), bind(4)))])
+    async with running(service(core, LocalLink("east", agent))):
+        await core.until(lambda: sum(len(event.outcomes) for event in core.of(Answered)) == 4)
+    assert [[intent.id for intent in batch.intents] for batch in agent.batches] == [["1", "2"], ["3", "4"]]
+
+
+async def test_a_call_that_has_ended_makes_room_for_the_next_at_once() -> None:
+    core, agent = FakeCore(), FakeAgent("east")
+    core.effects.append([SendIntents("east", (bind(1), bind(2)))])
+    async with running(service(core, LocalLink("east", agent), timing=replace(FAST, in_flight=1, batch=1))):
+        await core.until(lambda: sum(len(event.outcomes) for event in core.of(Answered)) == 2)
+    assert [[intent.id for intent in batch.intents] for batch in agent.batches] == [["1"], ["2"]]
+
+
+class HeldLink(LocalLink):
+    """Each call is answered when its future is set."""
+
+    def __init__(self) -> None:
+        super().__init__("east", FakeAgent("east"))
+        self.calls: list[asyncio.Future[OutcomeBatch]] = []
+
+    async def execute(self, batch: IntentBatch, *, timeout_s: float) -> OutcomeBatch:
+        self.calls.append(asyncio.get_running_loop().create_future())
+        return await self.calls[-1]
+
+
+async def test_a_call_that_ends_while_all_are_given_up_makes_room_for_none() -> None:
+    link = HeldLink()
+    timing = replace(FAST, in_flight=1, batch=1)
+    sender = IntentSender(link, lambda _: None, timing, Term("me", 3), lambda _: None)
+    sender.put((bind(1), bind(2)))
+    await asyncio.sleep(0.01)
+    link.calls[0].set_result(OutcomeBatch("east", ()))
+    await asyncio.sleep(0)  # the call has ended, and is not counted out yet
+    await sender.close()
+    await asyncio.sleep(0.05)
+    assert (len(link.calls), sender.in_flight) == (1, 0)
+
+
+async def test_a_batch_without_answer_is_reported_with_all_its_intents() -> None:
+    core, agent = FakeCore(), FakeAgent("east")
+    core.effects.append([SendIntents("east", (bind(1), bind(2)))])
+    agent.gate.clear()
+    async with running(service(core, LocalLink("east", agent))):
+        await core.until(lambda: bool(core.of(Unanswered)))
+    assert core.of(Unanswered)[0].intent_ids == ("1", "2")
+    assert f"within {FAST.execute_s:g} s" in core.of(Unanswered)[0].problem
+
+
+async def test_an_unknown_outcome_is_passed_on_and_a_left_out_one_is_unanswered() -> None:
+    outcome = Outcome("1", "uid-1", 1, UNKNOWN, "no answer from the API server")
+    link = ScriptedLink("east", execute=lambda batch: OutcomeBatch("east", (outcome, Outcome("99", "x", 1, "bound"))))
+    core = FakeCore()
+    core.effects.append([SendIntents("east", (bind(1), bind(2)))])
+    async with running(service(core, link)):
+        await core.until(lambda: bool(core.of(Unanswered)))
+    assert core.of(Answered) == [Answered("east", (outcome,))]
+    assert [event.intent_ids for event in core.of(Unanswered)] == [("2",)]
+
+
+async def test_a_batch_whose_call_was_never_begun_is_reported_as_unsent() -> None:
+    def missing(batch: object) -> OutcomeBatch:
+        raise AgentMissing("no Ray node offers it")
+
+    core = FakeCore()
+    core.effects.append([SendIntents("east", (bind(1), bind(2)))])
+    async with running(service(core, ScriptedLink("east", execute=missing))):
+        await core.until(lambda: bool(core.of(Unsent)))
+    assert core.of(Unsent) == [Unsent("east", ("1", "2"))]
+    assert not core.of(Unanswered)
+
+
+async def test_a_slow_cluster_does_not_hold_back_the_intents_of_another() -> None:
+    core, quick, slow = FakeCore(), FakeAgent("east"), FakeAgent("west")
+    slow.gate.clear()
+    core.effects.append([SendIntents("west", (bind(1),)), SendIntents("east", (bind(2),))])
+    async with running(service(core, LocalLink("east", quick), LocalLink("west", slow))):
+        await core.until(lambda: bool(core.of(Answered)))
+        assert not core.of(Unanswered)
+
+
+async def test_only_the_latest_peers_are_told() -> None:
+    core, agent = FakeCore(), FakeAgent("east")
+    lists = [(Peer("west", ready),) for ready in (False, False, True)]
+    core.effects.append([SendPeers("east", peers) for peers in lists])
+    async with running(service(core, LocalLink("east", agent))):
+        await core.until(lambda: bool(agent.peers))
+    assert agent.peers[-1].peers == lists[-1]
+    assert len(agent.peers) == 1
+
+
+async def test_the_word_of_an_agent_is_counted_before_it_is_echoed() -> None:
+    core, agent = FakeCore(), FakeAgent("east")
+    async with running(service(core, LocalLink("east", agent))):
+        core.effects.append([SendPeers("east", ())])
+        await core.until(lambda: PeersAcknowledged("east") in core.events)
+        core.effects.append([SendPeers("east", ())])
+        await core.until(lambda: len(agent.peers) == 2)
+    assert [(peers.echo, peers.lease_s) for peers in agent.peers] == [("", 120.0), ("word 1", 120.0)]

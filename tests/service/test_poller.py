@@ -1,0 +1,166 @@
+"""How agents are followed: one by one, each from where its last report ended, and none that hangs holds up another."""
+
+import asyncio
+import time
+
+import pytest
+from structlog.testing import capture_logs
+
+from dispatcher.model.messages import Changes, Hello
+from dispatcher.scheduling.clusters import ClusterView, GapError
+from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, Event
+from dispatcher.service.link import AgentDied, LocalLink
+from tests.service.fakes import FAST, FakeAgent, FakeCore, ScriptedLink, running, service
+
+
+async def test_reports_reach_the_core_and_polls_continue_where_they_ended() -> None:
+    core, agent = FakeCore(), FakeAgent("east")
+    async with running(service(core, LocalLink("east", agent))):
+        await core.until(lambda: len(core.of(ClusterChanged)) >= 2)
+    first, second = core.of(ClusterChanged)[:2]
+    assert first.changes.full
+    assert not second.changes.full
+    assert agent.asked[:2] == [("", 0), ("one", 1)]
+
+
+async def test_a_silent_agent_becomes_silent_and_delays_nobody() -> None:
+    core, agent = FakeCore(), FakeAgent("east")
+    mute = FakeAgent("west")
+    mute.gate.clear()
+    async with running(service(core, LocalLink("east", agent), LocalLink("west", mute))):
+        await core.until(lambda: bool(core.of(ClusterSilent)))
+        heard = len(core.of(ClusterChanged))
+        await core.until(lambda: len(core.of(ClusterChanged)) > heard)
+    assert {event.cluster for event in core.of(ClusterSilent)} == {"west"}
+    assert {event.changes.cluster for event in core.of(ClusterChanged)} == {"east"}
+
+
+async def test_an_agent_that_was_silent_is_followed_again_when_it_answers() -> None:
+    core, agent = FakeCore(), FakeAgent("east")
+    agent.gate.clear()
+    async with running(service(core, LocalLink("east", agent))):
+        await core.until(lambda: bool(core.of(ClusterSilent)))
+        agent.gate.set()
+        await core.until(lambda: bool(core.of(ClusterChanged)))
+
+
+async def test_a_cluster_that_never_syncs_is_given_up_for_now_so_that_others_start() -> None:
+    changes = Changes("west", "", "one", 0, 0, full=True, synced=False, api_ok=False, problem="connection refused")
+    link = ScriptedLink("west", hello=lambda: Hello("west", "", "one"), changes=lambda *_: changes)
+    core = FakeCore()
+    async with running(service(core, link)):
+        await core.until(lambda: bool(core.of(ClusterSilent)))
+    assert core.of(ClusterSilent)[0].problem == "connection refused"
+
+
+async def test_a_report_that_the_core_cannot_fold_is_asked_for_in_full() -> None:
+    failed: list[Event] = []
+
+    def fails_once(event: Event) -> bool:
+        if isinstance(event, ClusterChanged) and not failed:
+            failed.append(event)
+            return True
+        return False
+
+    core, agent = FakeCore(fails_on=fails_once), FakeAgent("east")
+    subject = service(core, LocalLink("east", agent))
+    async with running(subject):
+        await core.until(lambda: bool(core.of(ClusterChanged)))
+    assert agent.asked[:2] == [("", 0), ("", 0)]
+    assert b'global_dispatcher_core_errors_total{event="ClusterChanged"} 1.0' in subject.metrics.render()
+
+
+async def test_a_report_that_does_not_continue_what_is_known_is_asked_for_in_full_and_is_no_error() -> None:
+    def forgot_it_once(event: Event) -> bool:
+        if isinstance(event, ClusterChanged) and len(core.of(ClusterChanged)) == 1:
+            core.events.append(event)
+            raise GapError("cluster east: report from one/1 does not continue /0")
+        return False
+
+    core, agent = FakeCore(fails_on=forgot_it_once), FakeAgent("east")
+    subject = service(core, LocalLink("east", agent))
+    with capture_logs() as logs:
+        async with running(subject):
+            await core.until(lambda: len(core.of(ClusterChanged)) >= 3)
+    assert agent.asked[:3] == [("", 0), ("one", 1), ("", 0)]
+    assert b'global_dispatcher_core_errors_total{event="ClusterChanged"} 0.0' in subject.metrics.render()
+    assert [one["event"] for one in logs if "exc_info" in one] == []
+    assert "a report is not taken in; a full one is asked for" in {one["event"] for one in logs}
+
+
+async def test_a_gap_between_reports_leads_to_a_full_one() -> None:
+    asked: list[tuple[str, int]] = []
+
+    def answer(incarnation: str, since: int) -> Changes:
+        asked.append((incarnation, since))
+        if incarnation:
+            return Changes("east", "uid", "one", since + 5, since + 6)
+        return Changes("east", "uid", "one", 0, 10, full=True)
+
+    core = FakeCore()
+    link = ScriptedLink("east", hello=lambda: Hello("east", "uid", "one"), changes=answer)
+    async with running(service(core, link)):
+        await core.until(lambda: len(core.of(ClusterChanged)) >= 2)
+    assert asked[:3] == [("", 0), ("one", 10), ("", 0)]
+    assert all(event.changes.full for event in core.of(ClusterChanged))
+
+
+async def test_what_an_agent_says_of_its_build_and_clock_is_kept_for_those_who_look_for_faults() -> None:
+    core, report = FakeCore(), Changes("east", "uid", "one", 0, 1, full=True)
+    told = Hello("east", "uid", "one", agent_version="0.0.1", now=time.time() + 3600)
+    subject = service(core, ScriptedLink("east", hello=lambda: told, changes=lambda *_: report))
+    async with running(subject):
+        await core.until(lambda: bool(core.of(ClusterChanged)))
+    greeting = subject.pollers["east"].greeting
+    assert greeting.agent_version == "0.0.1"
+    assert greeting.clock_ahead_s == pytest.approx(3600, abs=60)
+
+
+class Counted(FakeAgent):
+    """Takes its time with all that it has, and counts how many agents are asked for it at once."""
+
+    asked_now = most = 0
+
+    async def changes(self, incarnation: str, since: int, wait_s: float) -> Changes:
+        if not incarnation:
+            Counted.asked_now += 1
+            Counted.most = max(Counted.most, Counted.asked_now)
+            await asyncio.sleep(0.01)
+            Counted.asked_now -= 1
+        return await super().changes(incarnation, since, wait_s)
+
+
+async def test_only_a_few_agents_are_asked_for_everything_at_once() -> None:
+    core, names = FakeCore(), [f"c{at}" for at in range(20)]
+    async with running(service(core, *(LocalLink(name, Counted(name)) for name in names))):
+        await core.until(lambda: {one.changes.cluster for one in core.of(ClusterChanged)} == set(names))
+    assert 1 < Counted.most <= FAST.full_reports
+
+
+async def test_agents_that_hang_do_not_keep_others_from_being_asked() -> None:
+    core, hung = FakeCore(), [FakeAgent(f"a{at}") for at in range(6)]
+    for agent in hung:
+        agent.gate.clear()
+    links = [LocalLink(one.cluster, one) for one in [*hung, FakeAgent("z")]]
+    async with running(service(core, *links, timing=FAST.__class__(silent_s=4.0, tick_s=0.005))):
+        started = time.monotonic()
+        await core.until(lambda: any(one.changes.cluster == "z" for one in core.of(ClusterChanged)))
+    assert time.monotonic() - started < 3.9
+
+
+async def test_a_restarting_agent_is_followed_from_its_new_life() -> None:
+    agent = FakeAgent("east", "one")
+    lives = iter([AgentDied("agent of cluster east is restarting")])
+
+    class Restarting(LocalLink):
+        async def changes(self, incarnation: str, since: int, wait_s: float, *, timeout_s: float) -> Changes:
+            if since and (death := next(lives, None)):
+                agent.incarnation, agent.revision = "two", 7
+                raise death
+            return await super().changes(incarnation, since, wait_s, timeout_s=timeout_s)
+
+    core = FakeCore(clusters={"east": ClusterView("east")})
+    async with running(service(core, Restarting("east", agent))):
+        await core.until(lambda: any(e.changes.incarnation == "two" for e in core.of(ClusterChanged)))
+    assert [type(event) for event in core.events[:3]] == [ClusterChanged, ClusterSilent, ClusterChanged]
+    assert core.events[2].changes.full  # type: ignore[union-attr]
