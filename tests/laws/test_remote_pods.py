@@ -79,11 +79,12 @@ def _report(core: SchedulerCore, cluster: str, now: float, **more: object) -> li
     return [*core.handle(ClusterChanged(changed(changes, **more)), now)]
 
 
-def _mirroring() -> tuple[SchedulerCore, MirrorStatus]:
+def _mirroring(**copy: object) -> tuple[SchedulerCore, MirrorStatus]:
     """A remote pod whose status has just been ordered to be written."""
     core = make_core(["east", "west"])
     _report(core, "east", NOW, pods=(SOURCE,))
-    sent = [one for one in _report(core, "west", NOW, nodes=(NODE,), pods=(COPY,)) if isinstance(one, SendIntents)]
+    told = _report(core, "west", NOW, nodes=(NODE,), pods=(changed(COPY, **copy),))
+    sent = [one for one in told if isinstance(one, SendIntents)]
     order = sent[0].intents[0]
     assert isinstance(order, MirrorStatus)
     return core, order
@@ -142,17 +143,20 @@ def test_without_a_look_after_its_status_is_written_a_pod_comes_to_what_it_would
     for looks in (False, True):
         core, order = _mirroring()
         if looks:
-            core._outcomes._only_waits = lambda tracked, now: False  # type: ignore[method-assign]
+            core._state.is_mirrored = lambda tracked, now: False  # type: ignore[method-assign]
         MEANWHILE[meanwhile](core)
         cores.append((_answered(core, order), _state(core)))
     assert cores[0] == cores[1]
 
 
-def test_a_pod_is_looked_at_again_once_its_written_status_ought_to_show() -> None:
-    core, order = _mirroring()
-    looked = core._reconciler._look_at = Mock(wraps=core._reconciler._look_at)  # type: ignore[method-assign]
+@pytest.mark.parametrize("shows", [False, True])
+def test_a_pod_is_looked_at_again_only_if_its_written_status_does_not_show_in_time(shows: bool) -> None:
+    core, order = _mirroring(phase="Running")
     core.handle(Answered("east", (Outcome(order.id, order.pod.uid, order.epoch, DONE),)), LATER)
     assert step_of_mirrored(core.tracked["east", "u"], core.clusters, LATER) is NOTHING
-    assert looked.call_count == 0
-    core.handle(Tick(None), LATER + core.timing.retry.first_s + 0.1)
-    assert looked.call_count == 1
+    if shows:
+        _shown(phase="Running")(core)
+    looked = core._reconciler._look_at = Mock(wraps=core._reconciler._look_at)  # type: ignore[method-assign]
+    told = core.handle(Tick(None), LATER + core.timing.retry.first_s + 0.1)
+    assert looked.call_count == (not shows)
+    assert any(isinstance(one, SendIntents) for one in told) == (not shows)

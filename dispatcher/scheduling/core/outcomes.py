@@ -10,8 +10,7 @@ from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.delegation.in_flight import BINDING, InFlightIntent, IntentKind, Transition
-from dispatcher.scheduling.delegation.protocol import NOTHING
-from dispatcher.scheduling.delegation.tracking import Tracked, awaits_answer, awaits_watch, step_of_mirrored
+from dispatcher.scheduling.delegation.tracking import Tracked, awaits_answer, awaits_watch
 from dispatcher.scheduling.framework import Placed
 
 _LATER = Transition.LATER  # Enum attributes are slow to look up
@@ -43,17 +42,9 @@ class Outcomes:
         """Whether a look at the pod would find nothing to do before the watch shows its bind, or the answer comes; or
         at all, since the status that was to be written is.
         """
-        if not (awaits_watch(tracked) or awaits_answer(tracked) or self._is_mirrored(tracked, now)):
+        if not (awaits_watch(tracked) or awaits_answer(tracked) or self._state.is_mirrored(tracked, now)):
             return False
         return not (self._deciding.binding.holds(tracked.pod_id) or self._state.fences.of(tracked.home))
-
-    def _is_mirrored(self, tracked: Tracked, now: float) -> bool:
-        if tracked.in_flight is not None or now < tracked.hold_until or now >= tracked.mirrored_until:
-            return False
-        if step_of_mirrored(tracked, self._state.clusters, now) is not NOTHING:
-            return False
-        self._state.look_at(tracked, tracked.mirrored_until)  # whether the watch shows it by then
-        return True
 
     def unanswered(self, event: events.Unanswered, now: float) -> None:
         """The call failed: what happened to its intents is unknown until the cluster's truth is seen again."""
