@@ -233,8 +233,8 @@ class Service:
             self._decisions_first = self.core.open and self._round.late and not self._decisions_first
             if not self._decisions_first:
                 self._take_in()
-            tick = self._tick_due()
-            if tick or self._round.late:
+            tick = self.clock() - self._tick_at >= self.timing.tick_s
+            if tick or self._active() or self._round.late:
                 self._decide_some(tick=tick)
             self._work_left()
             await asyncio.sleep(0)
@@ -268,9 +268,6 @@ class Service:
             return event if event.cluster in self.core.folding else None
         cluster = event.changes.cluster if isinstance(event, ClusterChanged) else ""
         return FoldOn(cluster) if cluster in self.core.folding else None
-
-    def _tick_due(self) -> bool:
-        return self._active() > 0 or self.clock() - self._tick_at >= self.timing.tick_s
 
     def _decide_some(self, *, tick: bool) -> None:
         """What time makes due (`tick`), then decisions: as long as the round lasts, or one class if that is longer."""

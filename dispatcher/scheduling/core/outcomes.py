@@ -35,14 +35,16 @@ class Outcomes:
         """Take the outcomes of a batch in; their pods are due."""
         for outcome in event.outcomes:
             tracked = self.answered(outcome, now)
-            if tracked is not None and not self._only_waits(tracked):
+            if tracked is not None and not self._only_waits(tracked, now):
                 self._state.due.add(tracked.pod_id)
 
-    def _only_waits(self, tracked: Tracked) -> bool:
-        """Whether a look at the pod would find nothing to do before the watch shows its bind, or the answer comes."""
-        if not (awaits_watch(tracked) or awaits_answer(tracked)) or self._deciding.binding.holds(tracked.pod_id):
+    def _only_waits(self, tracked: Tracked, now: float) -> bool:
+        """Whether a look at the pod would find nothing to do before the watch shows its bind, or the answer comes; or
+        at all, since the status that was to be written is.
+        """
+        if not (awaits_watch(tracked) or awaits_answer(tracked) or self._state.is_mirrored(tracked, now)):
             return False
-        return not self._state.fences.of(tracked.home)
+        return not (self._deciding.binding.holds(tracked.pod_id) or self._state.fences.of(tracked.home))
 
     def unanswered(self, event: events.Unanswered, now: float) -> None:
         """The call failed: what happened to its intents is unknown until the cluster's truth is seen again."""

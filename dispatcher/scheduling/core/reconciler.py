@@ -24,7 +24,14 @@ from dispatcher.scheduling.delegation.protocol import (
     wants_place,
 )
 from dispatcher.scheduling.delegation.steps import Attempt, intent_for
-from dispatcher.scheduling.delegation.tracking import Reach, Tracked, forget_vanished, observed_state, place_of
+from dispatcher.scheduling.delegation.tracking import (
+    Reach,
+    Tracked,
+    forget_vanished,
+    observed_state,
+    place_of,
+    step_of_mirrored,
+)
 from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.hints import WakeEvent
@@ -207,6 +214,12 @@ class Reconciler:
         if source is not None and not tracked.abroad:
             due = step_of_local(source, reachable=self._answers(tracked.pod_id[0]))
             if due is not None:
+                return due
+        elif not self._state.fences.of(tracked.home):
+            due = step_of_mirrored(tracked, self._state.clusters, now)
+            if due is not None:
+                if now < tracked.mirrored_until:
+                    self._state.look_at(tracked, tracked.mirrored_until)
                 return due
         seen = self._observed_state(tracked, now)
         due = next_step(seen)

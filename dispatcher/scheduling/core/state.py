@@ -16,9 +16,10 @@ from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.delegation.fences import Fences
 from dispatcher.scheduling.delegation.orphans import Orphans
 from dispatcher.scheduling.delegation.outbox import Outbox
+from dispatcher.scheduling.delegation.protocol import NOTHING
 from dispatcher.scheduling.delegation.side_intents import RetryPolicy, SideIntents
 from dispatcher.scheduling.delegation.timing import CoreTiming
-from dispatcher.scheduling.delegation.tracking import Tracked
+from dispatcher.scheduling.delegation.tracking import Tracked, step_of_mirrored
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from dispatcher.scheduling.queue import SchedulingQueue
@@ -121,7 +122,20 @@ class CoreState:
     def ring(self, now: float) -> None:
         """Pods whose time has come are due."""
         while self._alarms and self._alarms[0][0] <= now:
-            self.due.add(heapq.heappop(self._alarms)[1])
+            pod_id = heapq.heappop(self._alarms)[1]
+            tracked = self.tracked.get(pod_id)
+            if tracked is not None and not self.is_mirrored(tracked, now):
+                self.due.add(pod_id)
+
+    def is_mirrored(self, tracked: Tracked, now: float) -> bool:
+        """Whether a look at a remote pod would find nothing to do: its status is written, and shows, or may not yet."""
+        if tracked.in_flight is not None or tracked.hold_until != float("-inf") or self.fences.of(tracked.pod_id[0]):
+            return False
+        if step_of_mirrored(tracked, self.clusters, now) is not NOTHING:
+            return False
+        if now < tracked.mirrored_until:
+            self.look_at(tracked, tracked.mirrored_until)
+        return True
 
     def forget(self, pod_id: PodId) -> None:
         """Nothing is left to track of it."""

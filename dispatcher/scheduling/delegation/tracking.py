@@ -11,7 +11,7 @@ from dispatcher.model.pod import TERMINAL, Pod, PodId
 from dispatcher.model.signatures import read_claim
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind
-from dispatcher.scheduling.delegation.protocol import ObservedState, target_of
+from dispatcher.scheduling.delegation.protocol import NOTHING, NextStep, ObservedState, Step, target_of
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.queue import QueuedPod
 
@@ -169,6 +169,28 @@ def awaits_answer(tracked: Tracked) -> bool:
     if in_flight.settling and (in_flight.kind is not _PROXY or source.node):
         return False
     return not (source.terminating or tracked.gone or tracked.vanished)
+
+
+def step_of_mirrored(tracked: Tracked, clusters: Mapping[str, ClusterView], now: float) -> NextStep | None:
+    """`next_step` of a source that stands on its proxy node with its marks, beside its one delegate, neither of them
+    ending, where no cluster is fenced. Nearly all remote pods are such; None: more must be known.
+    """
+    source = tracked.source
+    if source is None or not source.node or source.claim is None or not source.has_finalizer:
+        return None
+    target = source.claim.cluster
+    delegate = tracked.delegates.get(target)
+    if delegate is None or len(tracked.delegates) > 1 or delegate.terminating or source.terminating or source.terminal:
+        return None
+    if target_of(tracked.pod_id[0], source) != target:
+        return None
+    shows = now < tracked.mirrored_until or (source.phase, source.ready) == (delegate.phase, delegate.ready)
+    if not delegate.status or (delegate.status == tracked.mirrored and shows):
+        return NOTHING
+    home, view = clusters[tracked.pod_id[0]], clusters.get(target)
+    if view is None or not (home.ready and home.takes_orders and view.ready) or another_than_claimed(source, view):
+        return None
+    return NextStep(Step.MIRROR, target)
 
 
 class Reach(NamedTuple):

@@ -1,0 +1,162 @@
+"""What is due for a pod that runs in another cluster is found out from little: never anything else than the protocol
+says.
+"""
+
+from collections.abc import Callable
+from itertools import product
+from unittest.mock import Mock, patch
+
+import msgspec
+import pytest
+
+from dispatcher.model.messages import DONE, Changes, MirrorStatus, Outcome
+from dispatcher.model.names import CLAIM, SCHEDULER_NAME, proxy_node_name
+from dispatcher.model.node import Node
+from dispatcher.model.pod import Claim, Pod, SourceRef
+from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.delegation.protocol import NOTHING, Step, next_step
+from dispatcher.scheduling.delegation.timing import CoreTiming
+from dispatcher.scheduling.delegation.tracking import Reach, Tracked, observed_state, step_of_mirrored
+from dispatcher.scheduling.events import Answered, ClusterChanged, ClusterSilent, SendIntents, Tick
+from tests.laws.cores import make_core
+
+SOURCE = Pod(
+    "u", "default", "web", requests={"cpu": 1}, scheduler_name=SCHEDULER_NAME, node=proxy_node_name("west"),
+    claim=Claim("west", "w1", 3), has_finalizer=True,
+)  # fmt: skip
+OF = SourceRef("east", "uid-east", "default", "web", "u", 3)
+COPY = Pod("d", "default", "copy", requests={"cpu": 1}, node="w1", source=OF, status=b"old")
+NODE = Node("w1", "u-w1", ready=True, allocatable={"cpu": 10, "memory": 1 << 30, "pods": 10})
+NOW, LATER = 10.0, 10.5
+changed = msgspec.structs.replace
+
+SOURCES: list[dict[str, object]] = [
+    {}, {"phase": "Running"}, {"phase": "Failed"}, {"ready": True}, {"terminating": True}, {"has_finalizer": False},
+    {"claim": None}, {"claim": Claim("north", "n1", 3)}, {"node": ""}, {"node": "e1"},
+    {"node": proxy_node_name("north")}, {"annotations": {CLAIM: "unread"}},
+]  # fmt: skip
+COPIES: list[dict[str, object]] = [
+    {}, {"status": b""}, {"status": b"new"}, {"phase": "Running"}, {"phase": "Succeeded"}, {"terminating": True},
+    {"node": ""},
+]  # fmt: skip
+VIEWS: list[dict[str, object]] = [
+    {}, {"silent": True}, {"silent": True, "executor": True}, {"executor": False}, {"api_ok": False},
+    {"restored": True},
+]  # fmt: skip
+
+
+def test_the_short_answer_for_a_mirrored_pod_is_the_long_one() -> None:
+    views = [
+        ClusterView(name, f"uid-{name}", synced=True, api_ok=True, silent=False) for name in ("east", "west", "north")
+    ]
+    answers = set()
+    for source, copy, mirrored, until in product(SOURCES, COPIES, (b"", b"old"), (0.0, 99.0)):
+        for strays, east, west in product((False, True), VIEWS, VIEWS):
+            clusters = {one.name: _changed(one, how) for one, how in zip(views, (east, west, {}), strict=True)}
+            delegates = {"west": changed(COPY, **copy), **({"north": COPY} if strays else {})}
+            tracked = Tracked(("east", "u"), changed(SOURCE, **source), delegates, mirrored=mirrored)
+            tracked.mirrored_until = until
+            short = step_of_mirrored(tracked, clusters, NOW)
+            if short is not None:
+                reach = Reach.of(clusters)
+                seen = observed_state(tracked, clusters, NOW, CoreTiming(), reach=reach, orphans_may_go=True)
+                assert short == next_step(seen), (source, copy, mirrored, until, east, west)
+                assert not tracked.missing_since
+                answers.add(short.step)
+    assert answers == {Step.NOTHING, Step.MIRROR}
+
+
+def _changed(view: ClusterView, how: dict[str, object]) -> ClusterView:
+    return ClusterView(
+        **{**{name: getattr(view, name) for name in ("name", "uid", "synced", "api_ok", "silent")}, **how}
+    )
+
+
+def _report(core: SchedulerCore, cluster: str, now: float, **more: object) -> list[object]:
+    view = core.clusters[cluster]
+    changes = Changes(cluster, f"uid-{cluster}", "life", view.revision, view.revision + 1, not view.revision)
+    return [*core.handle(ClusterChanged(changed(changes, **more)), now)]
+
+
+def _mirroring(**copy: object) -> tuple[SchedulerCore, MirrorStatus]:
+    """A remote pod whose status has just been ordered to be written."""
+    core = make_core(["east", "west"])
+    _report(core, "east", NOW, pods=(SOURCE,))
+    told = _report(core, "west", NOW, nodes=(NODE,), pods=(changed(COPY, **copy),))
+    sent = [one for one in told if isinstance(one, SendIntents)]
+    order = sent[0].intents[0]
+    assert isinstance(order, MirrorStatus)
+    return core, order
+
+
+def _shown(**source: object) -> Callable[[SchedulerCore], object]:
+    return lambda core: _report(core, "east", NOW, pods=(changed(SOURCE, **source),))
+
+
+def _copied(**copy: object) -> Callable[[SchedulerCore], object]:
+    return lambda core: _report(core, "west", NOW, pods=(changed(COPY, **copy),))
+
+
+def _failed_look(core: SchedulerCore) -> None:
+    with patch.object(core._reconciler, "_occupy", side_effect=RuntimeError("scripted")):
+        _copied(phase="Running")(core)
+
+
+MEANWHILE: dict[str, Callable[[SchedulerCore], object]] = {
+    "nothing": lambda core: None,
+    "a look has failed": _failed_look,
+    "the source shows more": _shown(phase="Running"),
+    "the copy runs": _copied(phase="Running"),
+    "another status": _copied(phase="Running", status=b"new"),
+    "the copy has ended": _copied(phase="Succeeded"),
+    "the copy ends": _copied(terminating=True),
+    "the copy is gone": lambda core: _report(core, "west", NOW, pods_gone=("d",)),
+    "the source ends": _shown(terminating=True),
+    "the source has ended": _shown(phase="Failed"),
+    "marks are gone": _shown(has_finalizer=False, claim=None),
+    "its cluster is away": lambda core: core.handle(ClusterSilent("east", "away"), NOW),
+    "the other is away": lambda core: core.handle(ClusterSilent("west", "away"), NOW),
+    "the node is fenced": lambda core: _report(core, "east", NOW, nodes=(_fence(),)),
+}  # fmt: skip
+
+
+def _fence() -> Node:
+    labels = {"global-dispatcher.io/fenced": "true"}
+    return Node(proxy_node_name("west"), "u-proxy", labels, ready=True, proxy_for="west")
+
+
+def _answered(core: SchedulerCore, order: MirrorStatus) -> list[object]:
+    answer = Answered("east", (Outcome(order.id, order.pod.uid, order.epoch, DONE),))
+    return [*core.handle(answer, LATER), *core.handle(Tick(None), LATER), *core.handle(Tick(None), LATER + 2.0)]
+
+
+def _state(core: SchedulerCore) -> list[object]:
+    found, state = core.fleet.occupant(("east", "u")), core._state
+    place = None if found is None else (found.placed, found.cluster, found.node, found.assumed)
+    return [core.tracked, place, state.due, state.waiting, state._alarms, core.queue.counts()]
+
+
+@pytest.mark.parametrize("meanwhile", MEANWHILE)
+def test_without_a_look_after_its_status_is_written_a_pod_comes_to_what_it_would_with_one(meanwhile: str) -> None:
+    cores = []
+    for looks in (False, True):
+        core, order = _mirroring()
+        if looks:
+            core._state.is_mirrored = lambda tracked, now: False  # type: ignore[method-assign]
+        MEANWHILE[meanwhile](core)
+        cores.append((_answered(core, order), _state(core)))
+    assert cores[0] == cores[1]
+
+
+@pytest.mark.parametrize("shows", [False, True])
+def test_a_pod_is_looked_at_again_only_if_its_written_status_does_not_show_in_time(shows: bool) -> None:
+    core, order = _mirroring(phase="Running")
+    core.handle(Answered("east", (Outcome(order.id, order.pod.uid, order.epoch, DONE),)), LATER)
+    assert step_of_mirrored(core.tracked["east", "u"], core.clusters, LATER) is NOTHING
+    if shows:
+        _shown(phase="Running")(core)
+    looked = core._reconciler._look_at = Mock(wraps=core._reconciler._look_at)  # type: ignore[method-assign]
+    told = core.handle(Tick(None), LATER + core.timing.retry.first_s + 0.1)
+    assert looked.call_count == (not shows)
+    assert any(isinstance(one, SendIntents) for one in told) == (not shows)
