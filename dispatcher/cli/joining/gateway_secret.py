@@ -16,7 +16,8 @@ from dispatcher.service.gateway.authority import SIGNING
 # The signing key is apart from the gateway's: what carries bytes is not to have it.
 _SECRETS = ((objects.GATEWAY_SECRET, "gateway"), (objects.SIGNING_SECRET, SIGNING))
 LOOKED = "checksum/gateway-certificates"
-_PODS = "app.kubernetes.io/part-of=global-dispatcher,app.kubernetes.io/component=dispatcher"
+# Gateway actors have pods of their own, which end the agents' TLS in the dispatcher's place.
+_PODS = "app.kubernetes.io/part-of=global-dispatcher,app.kubernetes.io/component in (dispatcher,ray-gateway)"
 
 
 async def bring(folder: Path, place: Place, namespace: str, *, dry_run: bool) -> list[str]:
