@@ -26,7 +26,9 @@ from tests.system.cluster_api import ClusterApi
 
 NAMESPACE = "/api/v1/namespaces/global-dispatcher"
 SECRETS = f"{NAMESPACE}/secrets"
-TLS, KEY, GATEWAY = (f"{SECRETS}/global-dispatcher-{name}" for name in ("agent-executor", "key", "gateway"))
+TLS, KEY, GATEWAY, SIGNING = (
+    f"{SECRETS}/global-dispatcher-{name}" for name in ("agent-executor", "key", "gateway", "signing")
+)
 OBSERVER = f"{SECRETS}/global-dispatcher-agent-observer"
 
 
@@ -41,7 +43,7 @@ class World:
         self.wipe()
 
     def wipe(self) -> None:
-        for path in (TLS, OBSERVER, KEY, GATEWAY):
+        for path in (TLS, OBSERVER, KEY, GATEWAY, SIGNING):
             self.api.delete(path)
         self.api.delete(STATE)
 
@@ -248,6 +250,38 @@ def test_a_revocation_reaches_the_gateways_secret_and_all_pods_that_check_certif
         assert b"X509 CRL" in world.data(GATEWAY)["ca.crt"]
         told = [name for name in pods if LOOKED in world.annotations(name)]
         assert told == ["dispatcher", "dispatcher-ray-gateway"]
+
+
+def test_a_revocation_makes_no_secret_that_nobody_reads(world: World) -> None:
+    world.joined("--gateway", "gw.example")
+    for said in (("east",), ("east", "--namespace", "none"), ("east", "--dry-run")):
+        done = world.revoke(*said, "--dispatcher-context", "east")
+        assert done.exit_code == ExitCode.FAILED, done.output
+        assert "/global-dispatcher-gateway, so no dispatcher reads it: name the dispatcher's namespace" in done.stderr
+    assert not world.there(GATEWAY)
+    assert not world.there(SIGNING)
+
+
+def test_a_revocation_names_the_secret_that_the_pods_mount_in_place_of_the_one_it_writes(
+    world: World, helm: Helm
+) -> None:
+    world.joined("--gateway", "gw.example", "--dispatcher-context", "east")
+    before = world.data(GATEWAY)
+    with dispatcher_pods(world, helm, gateway={"tlsSecret": "ours"}):
+        done = world.revoke("east", "--dispatcher-context", "east")
+        assert done.exit_code == ExitCode.FAILED, done.output
+        assert "the dispatcher's pods mount Secret ours, not global-dispatcher-gateway" in done.stderr
+        assert world.data(GATEWAY) == before
+        steps = world.joined("--dispatcher-context", "east")["steps"]
+        assert [one for one in steps if "Pod dispatcher: mounts Secret ours" in one], steps
+
+
+def test_a_revocation_brings_no_signing_key_to_a_dispatcher_that_has_none(world: World) -> None:
+    world.joined("--gateway", "gw.example", "--dispatcher-context", "east")
+    world.api.delete(SIGNING)
+    done = world.revoke("east", "--dispatcher-context", "east")
+    assert (done.exit_code, "no pod of a dispatcher was seen beside it" in done.stdout) == (0, True), done.output
+    assert not world.there(SIGNING)
 
 
 def test_a_join_after_a_revocation_brings_another_certificate(world: World) -> None:
