@@ -56,6 +56,12 @@ class Helm:
         text = self("template", chart, str(CHARTS / chart), "-n", NAMESPACE, *files, *words)
         return [one for one in yaml.load_all(text, _FAST) if one]
 
+    def notes(self, chart: str, values: Object | None = None) -> str:
+        """What is shown after an installation with the chart's example values and these."""
+        files = ["-f", str(CHARTS / chart / "ci" / "example-values.yaml"), "-f", self.values_file(values or {})]
+        text = self("install", chart, str(CHARTS / chart), "-n", NAMESPACE, "--dry-run=client", *files)
+        return text.partition("\nNOTES:\n")[2]
+
     def values_file(self, values: Object) -> str:
         """Values as a file."""
         path = self.folder / "values.json"
