@@ -27,7 +27,7 @@ def examine(client: ApiClient, cluster: str, config: Path | None, output: Output
         clusters = [row for row in clusters if row["name"] == cluster]
         telemetry = [row for row in telemetry if row["cluster"] == cluster]
     opted, lacks = _asked(config, cluster) if config is not None else ([], [])
-    gateway = about_expiry(client.content("/metrics").decode())
+    gateway = about_expiry(client.content("/metrics").decode(), only=cluster)
     findings = [*fleet, *gateway, *diagnose(clusters, telemetry, client.version()), *_about_opt_ins(opted), *lacks]
     wrong = [one for one in findings if one.level == PROBLEM]
     if output is not Output.TABLE:
