@@ -44,10 +44,10 @@ async def bring(folder: Path, place: Place, namespace: str, *, dry_run: bool, ma
             secrets = await _known(target, secrets, pods)
         for secret in secrets:
             await target.apply(secret)
-        target.steps += _mounting_others(pods)
+        target.steps += _mounting_others(pods or [])
         if not dry_run:
             data = (value for secret in secrets for value in secret["data"].values())
-            await _look_at_once(target, pods, sha256("".join(data).encode()).hexdigest()[:16])
+            await _look_at_once(target, pods or [], sha256("".join(data).encode()).hexdigest()[:16])
     return [f"dispatcher: {step}" for step in target.steps]
 
 
@@ -56,15 +56,13 @@ def _there(folder: Path) -> list[tuple[str, str]]:
     return [one for one in _SECRETS if one[1] != SIGNING or (folder / f"{SIGNING}.crt").exists()]
 
 
-async def _pods(target: Target, namespace: str) -> list[Object]:
-    """The pods that end the agents' TLS, or would without gateway actors; none where they cannot be listed, which is
-    told.
-    """
+async def _pods(target: Target, namespace: str) -> list[Object] | None:
+    """The pods that end the agents' TLS, or would without gateway actors; None: they cannot be listed (told)."""
     try:
         return await target.member.items(f"/api/v1/namespaces/{namespace}/pods", labelSelector=_PODS)
     except MemberError as error:
         target.steps.append(f"{_LATE}: {error}")
-        return []
+        return None
 
 
 def _mounted(pod: Object) -> str:
@@ -73,10 +71,10 @@ def _mounted(pod: Object) -> str:
     return next((one["secret"]["secretName"] for one in volumes if one["name"] == _VOLUME and "secret" in one), "")
 
 
-async def _known(target: Target, secrets: list[Object], pods: list[Object]) -> list[Object]:
+async def _known(target: Target, secrets: list[Object], pods: list[Object] | None) -> list[Object]:
     """Those that are there. CommandError: the gateway's is not, or pods mount another in its place."""
     gateway, *others = secrets
-    name, mounted = gateway["metadata"]["name"], sorted({_mounted(pod) for pod in pods} - {""})
+    name, mounted = gateway["metadata"]["name"], sorted({_mounted(pod) for pod in pods or ()} - {""})
     if mounted and name not in mounted:
         raise CommandError(
             f"{target.where}: the dispatcher's pods mount Secret {mounted[0]}, not {name}, which is the one written "
@@ -88,7 +86,7 @@ async def _known(target: Target, secrets: list[Object], pods: list[Object]) -> l
             "with --namespace and its cluster with --dispatcher-context; where gateway.tlsSecret of its chart names "
             "another Secret, bring ca.crt of the folder there"
         )
-    if not pods:
+    if pods is not None and not pods:
         target.steps.append(f"{shown(gateway)}: no pod of a dispatcher was seen beside it: is it another's namespace?")
     return [gateway, *[one for one in others if await target.found(one) is not None]]
 
@@ -104,15 +102,20 @@ def _mounting_others(pods: list[Object]) -> list[str]:
 
 
 async def _look_at_once(target: Target, pods: list[Object], mark: str) -> None:
-    change = {"metadata": {"annotations": {LOOKED: mark}}}
-    try:
-        for pod in pods:
-            meta = pod["metadata"]
-            if (meta.get("annotations") or {}).get(LOOKED) != mark:
-                path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
-                await target.member.call("PATCH", path, change, MERGE_PATCH)
-    except MemberError as error:
-        target.steps.append(f"{_LATE}: {error}")
+    change, problem = {"metadata": {"annotations": {LOOKED: mark}}}, ""
+    for pod in pods:
+        meta = pod["metadata"]
+        if (meta.get("annotations") or {}).get(LOOKED) == mark:
+            continue
+        path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+        try:
+            await target.member.call("PATCH", path, change, MERGE_PATCH)
+        except MemberError as error:
+            problem = (
+                problem if error.status == 404 else str(error)
+            )  # 404: gone meanwhile, its successor mounts it anew
+    if problem:
+        target.steps.append(f"{_LATE}: {problem}")
 
 
 def left_to_do(folder: Path, namespace: str) -> list[str]:
