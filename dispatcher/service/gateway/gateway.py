@@ -170,8 +170,9 @@ class Gateway:
         if Named(offered.cluster, EXECUTOR) not in served:
             find, route = _relays_nothing, None
         line = Line(offered.cluster, socket, find, self.objection_now, route)
-        line.relayed.limit, line.until = self.stream_limits[offered.cluster], time.time() + left_s
+        line.relayed.limit = self.stream_limits[offered.cluster]
         earlier = {held[1] for one in served if (held := self._lines.get(one)) is not None}
+        line.until = time.time() + left_s
         self._lines |= dict.fromkeys(served, (line, socket))
         self.on_change()
         why, lasting = "its agent has closed the connection", asyncio.timeout(lasts_s := connection_s(left_s))
