@@ -27,7 +27,7 @@ def examine(client: ApiClient, cluster: str, config: Path | None, output: Output
         clusters = [row for row in clusters if row["name"] == cluster]
         telemetry = [row for row in telemetry if row["cluster"] == cluster]
     opted, lacks = _asked(config, cluster) if config is not None else ([], [])
-    gateway = about_expiry(client.content("/metrics").decode())
+    gateway = about_expiry(client.content("/metrics").decode(), only=cluster)
     findings = [*fleet, *gateway, *diagnose(clusters, telemetry, client.version()), *_about_opt_ins(opted), *lacks]
     wrong = [one for one in findings if one.level == PROBLEM]
     if output is not Output.TABLE:
@@ -65,12 +65,21 @@ def _asked(file: Path, only: str) -> tuple[list[dict[str, Any]], list[Finding]]:
 
 
 def _about_opt_ins(opted: list[dict[str, Any]]) -> list[Finding]:
-    fixes = {
-        None: "give the context of the cluster, and the right to create pods in `default`; nothing is stored there",
-        False: "install the agent's chart, or run `global-dispatcher install --context CONTEXT`",
-    }
     wrong = (row for row in opted if not row["acts"])
-    return [Finding(row["cluster"], "opt-in", NOTE, row["text"], fixes[row["acts"]]) for row in wrong]
+    return [Finding(row["cluster"], "opt-in", NOTE, row["text"], _opt_in_fix(row)) for row in wrong]
+
+
+def _opt_in_fix(row: Row) -> str:
+    if row["acts"] is None:
+        return "give the context of the cluster, and the right to create pods there; nothing is stored"
+    if row["by"].startswith("webhook"):
+        return "see whether the pods of the agent's webhook run, and whether the API server reaches them"
+    if row["by"]:
+        return (
+            "turn on the API server's feature gate MutatingAdmissionPolicy, or upgrade the agent's chart with "
+            "admissionPolicy.by: webhook"
+        )
+    return "install the agent's chart, or run `global-dispatcher install --context CONTEXT`"
 
 
 def _print(telemetry: list[dict[str, Any]], opted: list[dict[str, Any]], findings: list[Finding]) -> None:

@@ -1,4 +1,6 @@
-"""What of the gateway's files ends soon, or has ended: read from the metrics of a running dispatcher."""
+"""What of the gateway's files and of agents' certificates ends soon, or has ended: read from the metrics of a running
+dispatcher.
+"""
 
 import datetime as dt
 import re
@@ -24,11 +26,39 @@ _ENDS = {
     ),
 }
 _FIX = "run `global-dispatcher certificates` where the authority is, and bring the files here (docs/connectivity.md)"
+_OF_AGENT = re.compile(
+    r'^global_dispatcher_agent_certificate_expiry_timestamp_seconds\{cluster="([^"]+)",role="([^"]+)"\} ([0-9.eE+]+)$',
+    re.MULTILINE,
+)
+_FIX_OF_AGENT = (
+    "run `global-dispatcher join --context CONTEXT` of this cluster again, or see what else renews its Secrets "
+    "(docs/connectivity.md); it shows a new certificate within a day"
+)
 
 
-def about_expiry(metrics: str, now: float | None = None) -> list[Finding]:
-    """Findings of a page of metrics in Prometheus' text format; `now` in Unix time."""
-    at, found = time.time() if now is None else now, []
+def about_expiry(metrics: str, now: float | None = None, only: str = "") -> list[Finding]:
+    """Findings of a page of metrics in Prometheus' text format; `now` in Unix time, `only`: this cluster's agents."""
+    at = time.time() if now is None else now
+    return [*_of_gateway(metrics, at), *_of_agents(metrics, at, only)]
+
+
+def _of_agents(metrics: str, at: float, only: str) -> list[Finding]:
+    ends: dict[tuple[str, float], list[str]] = {}
+    for cluster, role, value in _OF_AGENT.findall(metrics):
+        if only in ("", cluster):
+            ends.setdefault((cluster, float(value)), []).append(role)
+    found = []
+    for (cluster, until), roles in sorted(ends.items()):
+        if (left := until - at) <= SOON_S:
+            when = dt.datetime.fromtimestamp(until, dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
+            did, level = ("expired", PROBLEM) if left <= 0 else ("expires", NOTE)
+            text = f"the certificate of its agent ({', '.join(roles)}) {did} at {when}; then it cannot connect"
+            found.append(Finding(cluster, "certificate", level, text, _FIX_OF_AGENT))
+    return found
+
+
+def _of_gateway(metrics: str, at: float) -> list[Finding]:
+    found = []
     for name, value in _SAMPLE.findall(metrics):
         if name not in _ENDS:
             continue

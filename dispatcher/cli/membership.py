@@ -142,7 +142,8 @@ def install(
     """Give a cluster without our charts what `run` needs there: the roles of an agent, and the opt-in by annotation.
 
     The opt-in is the admission policy of the agent's chart, for the version of Kubernetes that answers. Repeating it is
-    safe. Exit code 1 where the cluster has no such policy: the annotation alone is not enough there.
+    safe. Exit code 1 where the cluster has no such policy, or one that does nothing as its feature gate is off: the
+    annotation alone is not enough there.
     """
     from dispatcher.cli.joining.install import Installing
     from dispatcher.cli.joining.install import install as carry_out

@@ -11,6 +11,7 @@ from dispatcher.config.agents import agent_file_problems, agent_problems, consen
 from dispatcher.config.document import Document, read_document
 from dispatcher.config.entries import readable_clusters
 from dispatcher.config.gateway import gateway_notes, gateway_problems, here, placed
+from dispatcher.config.http import http_notes
 from dispatcher.config.links import link_problems
 from dispatcher.config.plugin_files import with_plugin_files
 from dispatcher.config.problems import UNKNOWN_PLUGIN, ConfigError, Problem
@@ -120,7 +121,7 @@ def load_config(
     tenants = _referred(document, config, "tenants", problems, lambda file: read_tenants(file, names), nobody)
     if problems:
         raise ConfigError(_in_order(problems))
-    notes = _file_notes(gateway, signing, clusters, document) if reach else ()
+    notes = [*http_notes(config.http, document), *(_file_notes(gateway, signing, clusters, document) if reach else ())]
     return DispatcherConfig(
         clusters=clusters,
         profiles=read.profiles,

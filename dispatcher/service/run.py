@@ -50,7 +50,7 @@ def run_dispatcher(file: Path, level: str | None, listen: Listen) -> int:
     config, registry = read_config(file, reach=True)
     configure_logging(level or config.log.level, config.log.format)
     for note in config.notes:
-        log.warning("something in the configuration has no known meaning", detail=str(note))
+        log.warning("a note on the configuration", detail=str(note))
     try:
         with interruptible(), ExitStack() as cleanup:
             ray = _start_ray(config, cleanup) if here(config.clusters) or _gateway_actors(config) else None

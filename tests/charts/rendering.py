@@ -57,10 +57,10 @@ class Helm:
         return [one for one in yaml.load_all(text, _FAST) if one]
 
     def notes(self, chart: str, values: Object | None = None) -> str:
-        """What is shown after an installation with its example values and these."""
+        """What is shown after an installation with the chart's example values and these."""
         files = ["-f", str(CHARTS / chart / "ci" / "example-values.yaml"), "-f", self.values_file(values or {})]
-        shown = self("install", chart, str(CHARTS / chart), "-n", NAMESPACE, *files, "--dry-run=client")
-        return shown.partition("NOTES:")[2]
+        text = self("install", chart, str(CHARTS / chart), "-n", NAMESPACE, "--dry-run=client", *files)
+        return text.partition("\nNOTES:\n")[2]
 
     def values_file(self, values: Object) -> str:
         """Values as a file."""

@@ -547,3 +547,14 @@ def test_the_test_pod_asks_the_sources_of_load_with_the_file_and_the_account_of_
     )
     assert {"name": "config", "configMap": {"name": "agent"}} in spec["volumes"]
     assert "keys" not in [volume["name"] for volume in spec["volumes"]]
+
+
+@pytest.mark.parametrize("by", ["v1", "v1beta1"])
+def test_the_notes_call_a_policy_that_a_feature_gate_can_turn_off_by_no_more_than_that(helm: Helm, by: str) -> None:
+    notes = helm.notes("agent", {"admissionPolicy": {"by": by}})
+    assert f"by MutatingAdmissionPolicy {by}" in notes
+    uncertain = (
+        "if the API server's feature gate MutatingAdmissionPolicy is on",
+        "doctor --cluster east --config FILE",
+    )
+    assert [words in notes for words in uncertain] == [by == "v1beta1"] * 2

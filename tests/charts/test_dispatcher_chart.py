@@ -93,7 +93,7 @@ def meant(file: Path) -> tuple[str, list[Any]]:
 def test_config_check_accepts_what_is_rendered(helm: Helm, tmp_path: Path, values: dict[str, Any]) -> None:
     folder = write_mounted(helm.template("dispatcher", values), tmp_path)
     # In its pod there is an address of Ray; without one the agents would be started here, by kubeconfigs.
-    in_the_pod = {"GLOBAL_DISPATCHER_RAY__ADDRESS": "10.0.0.1:6379"}
+    in_the_pod = {"GLOBAL_DISPATCHER_RAY__ADDRESS": "10.0.0.1:6379", LOGIN_VARIABLE: "/run/secrets/http/tokens"}
     told = CliRunner(env=in_the_pod).invoke(app, ["config", "check", str(folder / "dispatcher.yaml")])
     assert (told.exit_code, told.stdout) == (0, f"{folder / 'dispatcher.yaml'}: ok\n"), told.output
 
@@ -124,8 +124,8 @@ def test_the_notes_make_one_token_for_the_whole_fleet_and_name_every_namespace(h
     example = str(CHARTS / "dispatcher" / "ci" / "example-values.yaml")
     words = ("install", "gd", str(CHARTS / "dispatcher"), "-n", "fleet", "-f", example, "--dry-run=client")
     lines = [line.strip() for line in helm(*words).partition("NOTES:")[2].splitlines()]
-    made, given = [line for line in lines if "create secret" in line]
-    assert [line for line in lines if "openssl" in line] == [made]
+    made, given = [line for line in lines if "create secret generic global-dispatcher-ray" in line]
+    assert [line for line in lines if "openssl" in line and "export" not in line] == [made]
     assert made.endswith('="$(openssl rand -hex 32)"')
     assert given.endswith('="$TOKEN"')
     assert (made.split()[1], given.split()[1:3]) == ("-n", ["--context", "CLUSTER"])
@@ -282,6 +282,7 @@ def test_the_test_pod_has_doctor_examine_what_the_service_tells(helm: Helm) -> N
     assert CliRunner().invoke(app, [*one["command"][1:-1], "--server=http://127.0.0.1:9"]).exit_code != 0
 
 
+LOGIN_VARIABLE = "GLOBAL_DISPATCHER_HTTP__LOGIN__TOKEN_FILE"
 TOKENS = {"httpTokens": {"existingSecret": "readers", "key": "all", "ownKey": "prometheus"}}
 
 
@@ -294,7 +295,7 @@ def test_tokens_of_a_secret_are_asked_for_and_shown_by_what_the_chart_makes(helm
     (volume,) = [one["secret"] for one in spec["volumes"] if one["name"] == "http-tokens"]
     (item,) = volume["items"]
     assert (volume["secretName"], item["key"]) == ("readers", "all")
-    assert env["GLOBAL_DISPATCHER_HTTP__LOGIN__TOKEN_FILE"] == f"{mount['mountPath']}/{item['path']}"
+    assert env[LOGIN_VARIABLE] == f"{mount['mountPath']}/{item['path']}"
     own = {"name": "readers", "key": "prometheus"}
     (test,) = only(objects, "Pod")["spec"]["containers"]
     assert test["env"] == [{"name": TOKEN_VARIABLE, "valueFrom": {"secretKeyRef": own}}]
@@ -304,10 +305,57 @@ def test_tokens_of_a_secret_are_asked_for_and_shown_by_what_the_chart_makes(helm
 
 def test_without_a_secret_of_tokens_none_is_mounted(helm: Helm) -> None:
     (dispatcher,) = only(helm.template("dispatcher"), "Deployment")["spec"]["template"]["spec"]["containers"]
-    assert "GLOBAL_DISPATCHER_HTTP__LOGIN__TOKEN_FILE" not in {one["name"] for one in dispatcher["env"]}
+    assert LOGIN_VARIABLE not in {one["name"] for one in dispatcher["env"]}
 
 
 def test_two_clusters_of_one_name_are_refused(helm: Helm) -> None:
     clusters = [{"name": name, "via": "gateway"} for name in ("east", "west", "east")]
     with pytest.raises(HelmError, match=r"config\.clusters\[2\]\.name: east is listed before"):
         helm.template("dispatcher", {"config": {"clusters": clusters}})
+
+
+@pytest.mark.parametrize(
+    ("values", "opened"),
+    [({}, True), (TOKENS, False), ({"networkPolicy": {"enabled": True}}, False)],
+    ids=["as it comes", "tokens", "network policy"],
+)
+def test_the_notes_warn_of_an_http_api_that_any_pod_may_read_with_the_commands_that_close_it(
+    helm: Helm, values: dict[str, Any], opened: bool
+) -> None:
+    notes = helm.notes("dispatcher", values)
+    assert ("WARNING: the HTTP API asks nobody who he is" in notes) is opened
+    assert ("--set httpTokens.existingSecret=dispatcher-http" in notes) is opened
+
+
+def test_config_check_notes_an_http_api_that_asks_nobody_who_he_is(helm: Helm, tmp_path: Path) -> None:
+    file = write_mounted(helm.template("dispatcher"), tmp_path) / "dispatcher.yaml"
+    in_the_pod = {"GLOBAL_DISPATCHER_RAY__ADDRESS": "10.0.0.1:6379"}
+    told = CliRunner(env=in_the_pod).invoke(app, ["config", "check", str(file)])
+    (note, _) = told.stdout.splitlines()
+    assert "http.host: is '0.0.0.0' and http.login asks nobody who he is" in note
+
+
+@pytest.mark.parametrize(
+    ("http", "words"),
+    [
+        ({"host": "127.0.0.1"}, r"config\.http\.host: 127\.0\.0\.1 is loopback"),
+        ({"host": "localhost"}, r"config\.http\.host: localhost is loopback"),
+        ({"host": "::1"}, r"config\.http\.host: ::1 is loopback"),
+        ({"login": {"token_file": "/x/tokens"}}, r"login\.token_file: .* httpTokens\.existingSecret"),
+        (
+            {"login": {"user_header": "X-User", "proxies": ["10.0.0.1"]}},
+            r"login\.user_header: .* httpTokens\.existingSecret, too",
+        ),
+    ],
+    ids=["loopback", "localhost", "IPv6", "a file of tokens", "a proxy alone"],
+)
+def test_settings_that_lock_out_the_charts_own_readers_are_refused(
+    helm: Helm, http: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(HelmError, match=words):
+        helm.template("dispatcher", {"config": {"http": http}})
+
+
+def test_a_proxys_header_is_taken_beside_tokens(helm: Helm) -> None:
+    login = {"user_header": "X-User", "proxies": ["10.0.0.1"]}
+    assert helm.template("dispatcher", {**TOKENS, "config": {"http": {"login": login}}})

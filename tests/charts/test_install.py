@@ -91,7 +91,7 @@ class Install:
             config = {"kubelet": {"interval_s": 2, "timeout_s": 1}}
             return {"cluster": cluster, "config": config, "ray": ray, "health": {"port": port}}
         ray["ports"]["gcs"] = self.gcs
-        http = {"host": "127.0.0.1", "port": self.http}
+        http = {"port": self.http}
         ray["tls"] = {"existingSecret": "ray-tls"}
         return {"config": {"clusters": [{"name": name} for name in self.planes], "http": http}, "ray": ray}
 
@@ -128,6 +128,7 @@ class Install:
                 self.planes[HOME].kubeconfig_for("dispatcher", NAMESPACE)
             ),
             "GLOBAL_DISPATCHER_LEADER_ELECTION__CONTEXT": HOME,
+            "GLOBAL_DISPATCHER_HTTP__HOST": "127.0.0.1",
         }
         others = [one for one in dispatcher["env"] if one["name"] not in access]
         dispatcher["env"] = [*others, *({"name": name, "value": value} for name, value in access.items())]

@@ -22,8 +22,12 @@ from tests.controlplane.fixtures import ControlPlanes
 from tests.controlplane.test_plane import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
-PODS = "/api/v1/namespaces/default/pods?dryRun=All"
+PODS = "/api/v1/namespaces/{}/pods?dryRun=All"
 REGISTRATION = "/apis/admissionregistration.k8s.io"
+POLICY_KINDS = {
+    "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
+    "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
+}
 
 
 @pytest.fixture(scope="module")
@@ -32,39 +36,37 @@ def plane(control_plane: ControlPlanes) -> ControlPlane:
     return control_plane("east", nodes=1, api_flags=(beta, "--feature-gates=MutatingAdmissionPolicy=true"))
 
 
-def scheduler_of(plane: ControlPlane, of: Object) -> str:
-    return str(plane.admin.create(PODS, of)["spec"]["schedulerName"])
+def scheduler_of(plane: ControlPlane, of: Object, namespace: str = "default") -> str:
+    of = {**of, "metadata": {**of["metadata"], "namespace": namespace}}
+    return str(plane.admin.create(PODS.format(namespace), of)["spec"]["schedulerName"])
 
 
-def acts(plane: ControlPlane) -> bool:
-    return scheduler_of(plane, pod(ASKS)) == "global-dispatcher"
+def acts(plane: ControlPlane, namespace: str = "default") -> bool:
+    return scheduler_of(plane, pod(ASKS), namespace) == "global-dispatcher"
 
 
 @contextmanager
-def applied(plane: ControlPlane, version: str, kinds: dict[str, str], objects: list[Object]) -> Iterator[None]:
+def applied(
+    plane: ControlPlane, version: str, kinds: dict[str, str], objects: list[Object], namespace: str = "default"
+) -> Iterator[None]:
     """Objects of admissionregistration, by the plural of each kind, until they act; afterwards until they do not."""
     paths = [(f"{REGISTRATION}/{version}/{plural}", only(objects, kind)) for kind, plural in kinds.items()]
     for path, one in paths:
         plane.admin.create(path, one)
     try:
-        until(lambda: acts(plane), 60)
+        until(lambda: acts(plane, namespace), 60)
         yield
     finally:
         for path, one in paths:
             plane.admin.delete(f"{path}/{one['metadata']['name']}")
-        until(lambda: not acts(plane), 60)
+        until(lambda: not acts(plane, namespace), 60)
 
 
 def policy(version: str) -> Callable[[ControlPlane, Helm, Path], AbstractContextManager[None]]:
-    kinds = {
-        "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
-        "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
-    }
-
     def by(plane: ControlPlane, helm: Helm, _: Path) -> AbstractContextManager[None]:
         if not plane.admin.answers(f"{REGISTRATION}/{version}/mutatingadmissionpolicies"):
             pytest.skip(f"this Kubernetes has no MutatingAdmissionPolicy {version}")
-        return applied(plane, version, kinds, helm.template("agent", {"admissionPolicy": {"by": version}}))
+        return applied(plane, version, POLICY_KINDS, helm.template("agent", {"admissionPolicy": {"by": version}}))
 
     return by
 
@@ -121,6 +123,16 @@ async def told(plane: ControlPlane) -> OptIn:
 async def test_without_any_of_them_the_annotation_alone_is_not_enough(plane: ControlPlane) -> None:
     assert not acts(plane)
     assert (await told(plane)).acts is False
+
+
+async def test_an_opt_in_for_some_namespaces_is_found_by_a_pod_in_one_of_them(plane: ControlPlane, helm: Helm) -> None:
+    version = "v1" if plane.admin.answers(f"{REGISTRATION}/v1/mutatingadmissionpolicies") else "v1beta1"
+    plane.admin.create("/api/v1/namespaces", {"metadata": {"name": "shop"}})
+    until(lambda: plane.admin.answers("/api/v1/namespaces/shop/serviceaccounts/default"), 60)
+    values = {"admissionPolicy": {"by": version}, "namespaces": ["shop"]}
+    with applied(plane, version, POLICY_KINDS, helm.template("agent", values), namespace="shop"):
+        found = await told(plane)
+    assert (found.acts, found.by.endswith(", in namespaces such as shop")) == (True, True), found
 
 
 @pytest.fixture(

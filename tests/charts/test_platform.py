@@ -123,6 +123,31 @@ def test_an_agent_on_ray_that_measures_links_is_reached_there(helm: Helm) -> Non
     assert ports(policy["egress"][2:]) == [[6379, *ray]]
 
 
+def of_webhook(objects: list[Object], kind: str) -> list[Object]:
+    return [one["spec"] for one in of_kind(objects, kind) if one["metadata"]["name"] == "agent-webhook"]
+
+
+def test_to_the_webhook_come_api_servers_alone_and_nothing_goes_out(helm: Helm) -> None:
+    values = {"admissionPolicy": {"by": "webhook"}, "networkPolicy": {"enabled": True}}
+    objects = helm.template("agent", values)
+    (deployment,), (policy,) = of_webhook(objects, "Deployment"), of_webhook(objects, "NetworkPolicy")
+    assert policy["podSelector"]["matchLabels"] == deployment["template"]["metadata"]["labels"]
+    (container,) = deployment["template"]["spec"]["containers"]
+    assert ports(policy["ingress"]) == [[container["ports"][0]["containerPort"]]]
+    assert (policy["policyTypes"], policy["egress"]) == (["Ingress", "Egress"], [])
+    assert not of_webhook(helm.template("agent", {"networkPolicy": {"enabled": True}}), "NetworkPolicy")
+
+
+@pytest.mark.parametrize(("replicas", "budgets"), [(2, [1]), (1, [])])
+def test_of_several_pods_of_the_webhook_one_at_a_time_may_go_and_a_single_one_holds_up_no_drain(
+    helm: Helm, replicas: int, budgets: list[int]
+) -> None:
+    objects = helm.template("agent", {"admissionPolicy": {"by": "webhook", "webhook": {"replicas": replicas}}})
+    (deployment,), found = of_webhook(objects, "Deployment"), of_webhook(objects, "PodDisruptionBudget")
+    assert [one["maxUnavailable"] for one in found] == budgets
+    assert all(one["selector"] == deployment["selector"] for one in found)
+
+
 @pytest.mark.parametrize(
     ("chart", "volume", "names"),
     [

@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet
+from tests.charts.fixtures import helm
 from tests.cli.cluster_world import World
+
+__all__ = ["helm"]
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,8 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -19,7 +20,8 @@ from dispatcher.model import names
 from dispatcher.model.messages import SourceReport, UnreadSignal
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.gateway.authority import ensure, revoke
-from dispatcher.service.gateway.metrics import CertificateCollector
+from dispatcher.service.gateway.link import GatewayLink, Line
+from dispatcher.service.gateway.metrics import CertificateCollector, RelayCollector
 from dispatcher.service.ray_runtime import require_resource
 from localfleet.embedded.fleet import EmbeddedFleet
 
@@ -283,6 +285,22 @@ def test_what_of_the_gateway_ends_soon_is_told_by_its_metrics(
         assert [(one.about, one.level, words in one.text) for one in told] == (
             [("gateway", level, True)] if level else []
         )
+
+
+@pytest.mark.parametrize(
+    ("days", "level", "words"), [(-1, PROBLEM, "expired at"), (13, NOTE, "expires at"), (15, "", "")]
+)
+def test_an_agents_certificate_that_ends_soon_is_told_once_with_its_fix(days: int, level: str, words: str) -> None:
+    line = cast(Line, SimpleNamespace(until=100 * DAY_S))
+    registry = CollectorRegistry()
+    registry.register(RelayCollector([GatewayLink(name, lambda _: line) for name in ("east", "west")]))
+    page = generate_latest(registry).decode()
+    told = about_expiry(page, (100 - days) * DAY_S, only="east")
+    assert [(one.cluster, one.about, one.level, words in one.text) for one in told] == (
+        [("east", "certificate", level, True)] if level else []
+    )
+    assert all("(observer, executor)" in one.text and "`global-dispatcher join" in one.fix for one in told)
+    assert len(about_expiry(page, (100 - days) * DAY_S)) == 2 * len(told)
 
 
 def test_the_plugin_of_kubectl_warns_as_early_as_config_check() -> None:

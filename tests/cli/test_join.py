@@ -3,6 +3,7 @@
 import json
 from base64 import b64decode
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,20 @@ from typer.testing import CliRunner, Result
 from agents.executor.state import PATH as STATE
 from agents.executor.state import VALUES
 from dispatcher.cli.joining import target
+from dispatcher.cli.joining.gateway_secret import LOOKED
 from dispatcher.cli.joining.opt_in import WEBHOOK
 from dispatcher.cli.main import app
 from dispatcher.config import check_config
 from dispatcher.service.errors import ExitCode
 from localfleet.embedded.fleet import EmbeddedFleet
+from tests.charts.rendering import WORKLOADS, Helm
 from tests.system.cluster_api import ClusterApi
 
 NAMESPACE = "/api/v1/namespaces/global-dispatcher"
 SECRETS = f"{NAMESPACE}/secrets"
-TLS, KEY, GATEWAY = (f"{SECRETS}/global-dispatcher-{name}" for name in ("agent-executor", "key", "gateway"))
+TLS, KEY, GATEWAY, SIGNING = (
+    f"{SECRETS}/global-dispatcher-{name}" for name in ("agent-executor", "key", "gateway", "signing")
+)
 OBSERVER = f"{SECRETS}/global-dispatcher-agent-observer"
 
 
@@ -38,7 +43,7 @@ class World:
         self.wipe()
 
     def wipe(self) -> None:
-        for path in (TLS, OBSERVER, KEY, GATEWAY):
+        for path in (TLS, OBSERVER, KEY, GATEWAY, SIGNING):
             self.api.delete(path)
         self.api.delete(STATE)
 
@@ -58,6 +63,10 @@ class World:
     def there(self, path: str) -> bool:
         folder, _, name = path.rpartition("/")
         return name in [one["metadata"]["name"] for one in self.api.get(folder)["items"]]
+
+    def annotations(self, pod: str) -> dict[str, str]:
+        found: dict[str, str] = self.api.get(f"{NAMESPACE}/pods/{pod}")["metadata"].get("annotations", {})
+        return found
 
     def revoke(self, *said: str) -> Result:
         words = ["--kubeconfig", str(self.kubeconfig), "--folder", str(self.fleet), *said]
@@ -207,23 +216,72 @@ def test_for_git_one_cluster_is_not_given_the_key_of_another(world: World) -> No
     assert secrets.read_text() == before
 
 
-def test_the_gateways_secret_is_brought_to_the_dispatchers_cluster_and_its_pods_look_at_once(world: World) -> None:
-    world.joined("--gateway", "gw.example")
-    labels = {"app.kubernetes.io/part-of": "global-dispatcher", "app.kubernetes.io/component": "dispatcher"}
-    pod = {
-        "metadata": {"name": "dispatcher", "labels": labels},
-        "spec": {"containers": [{"name": "main", "image": "busybox"}]},
-    }
-    assert world.api.create(f"{NAMESPACE}/pods", pod).is_success
+@contextmanager
+def dispatcher_pods(world: World, helm: Helm, **values: Any) -> Iterator[list[str]]:
+    """A pod of each workload of the dispatcher's chart, with its labels and the Secrets that it mounts; their names."""
+    clusters = [{"name": "east", "via": "gateway"}]
+    values["config"] = {"clusters": clusters, "gateway": {"actors": 2}}
+    values["ray"] = {"tls": {"existingSecret": "ray-tls"}}
+    made = []
+    for one in helm.template("dispatcher", values):
+        if one["kind"] in WORKLOADS:
+            name, pod = one["metadata"]["name"], one["spec"]["template"]
+            volumes = [volume for volume in pod["spec"]["volumes"] if "secret" in volume]
+            spec = {"containers": [{"name": "main", "image": "busybox"}], "volumes": volumes}
+            labels = pod["metadata"]["labels"]
+            answer = world.api.create(f"{NAMESPACE}/pods", {"metadata": {"name": name, "labels": labels}, "spec": spec})
+            assert answer.is_success, answer.text
+            made.append(name)
     try:
+        yield made
+    finally:
+        for name in made:
+            world.api.delete(f"{NAMESPACE}/pods/{name}", gracePeriodSeconds="0")
+
+
+def test_a_revocation_reaches_the_gateways_secret_and_all_pods_that_check_certificates_look_at_once(
+    world: World, helm: Helm
+) -> None:
+    world.joined("--gateway", "gw.example", "--dispatcher-context", "east")
+    with dispatcher_pods(world, helm) as pods:
         done = world.revoke("east", "--dispatcher-context", "east")
         assert done.exit_code == 0, done.output
         assert world.data(GATEWAY)["ca.crt"] == (world.fleet / "ca.crt").read_bytes()
         assert b"X509 CRL" in world.data(GATEWAY)["ca.crt"]
-        annotations = world.api.get(f"{NAMESPACE}/pods/dispatcher")["metadata"]["annotations"]
-        assert "checksum/gateway-certificates" in annotations
-    finally:
-        world.api.delete(f"{NAMESPACE}/pods/dispatcher", gracePeriodSeconds="0")
+        told = [name for name in pods if LOOKED in world.annotations(name)]
+        assert told == ["dispatcher", "dispatcher-ray-gateway"]
+
+
+def test_a_revocation_makes_no_secret_that_nobody_reads(world: World) -> None:
+    world.joined("--gateway", "gw.example")
+    for said in (("east",), ("east", "--namespace", "none"), ("east", "--dry-run")):
+        done = world.revoke(*said, "--dispatcher-context", "east")
+        assert done.exit_code == ExitCode.FAILED, done.output
+        assert "/global-dispatcher-gateway, so no dispatcher reads it: name the dispatcher's namespace" in done.stderr
+    assert not world.there(GATEWAY)
+    assert not world.there(SIGNING)
+
+
+def test_a_revocation_names_the_secret_that_the_pods_mount_in_place_of_the_one_it_writes(
+    world: World, helm: Helm
+) -> None:
+    world.joined("--gateway", "gw.example", "--dispatcher-context", "east")
+    before = world.data(GATEWAY)
+    with dispatcher_pods(world, helm, gateway={"tlsSecret": "ours"}):
+        done = world.revoke("east", "--dispatcher-context", "east")
+        assert done.exit_code == ExitCode.FAILED, done.output
+        assert "the dispatcher's pods mount Secret ours, not global-dispatcher-gateway" in done.stderr
+        assert world.data(GATEWAY) == before
+        steps = world.joined("--dispatcher-context", "east")["steps"]
+        assert [one for one in steps if "Pod dispatcher: mounts Secret ours" in one], steps
+
+
+def test_a_revocation_brings_no_signing_key_to_a_dispatcher_that_has_none(world: World) -> None:
+    world.joined("--gateway", "gw.example", "--dispatcher-context", "east")
+    world.api.delete(SIGNING)
+    done = world.revoke("east", "--dispatcher-context", "east")
+    assert (done.exit_code, "no pod of a dispatcher was seen beside it" in done.stdout) == (0, True), done.output
+    assert not world.there(SIGNING)
 
 
 def test_a_join_after_a_revocation_brings_another_certificate(world: World) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from contextlib import suppress
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,17 +50,17 @@ async def _install(wish: Installing) -> ExitCode:
         objects = [*roles(user), *(policy(version) if version else ())]
         for one in reversed(objects) if wish.uninstall else objects:
             await (target.delete(one) if wish.uninstall else target.apply(one))
-        problem = "" if version or wish.uninstall else _without_policy(target)
-        if version and not (wish.dry_run or wish.uninstall):
-            await _until_it_acts(target)
-        force = await opt_in.in_force(target.member)
-    problem = "" if force.acts else problem
+        row: Object = {"user": user, "steps": target.steps}
+        problem = ""
+        if not wish.uninstall:  # what a server was told to forget it does for some seconds more
+            force = await _in_force(target, wait=bool(version) and not wish.dry_run)
+            problem = _problem(target, version, force, dry_run=wish.dry_run)
+            row["opt_in"] = {**force._asdict(), "problem": problem or force.problem}
     if wish.output is Output.TABLE:
-        lines = [*target.steps, f"opt-in: {force}"]
+        lines = [*target.steps, *([] if wish.uninstall else [f"opt-in: {force}"])]
         sys.stdout.write("".join(f"{line}\n" for line in lines))
         sys.stderr.write(f"error: {problem}\n" if problem else "")
     else:
-        row = {"user": user, "steps": target.steps, "opt_in": {**force._asdict(), "problem": problem or force.problem}}
         print_value(row, wish.output)
     return ExitCode.FAILED if problem else ExitCode.OK
 
@@ -112,20 +112,30 @@ async def _user(target: Target) -> str:
     return str(answer["status"]["userInfo"]["username"])
 
 
-def _without_policy(target: Target) -> str:
+def _problem(target: Target, version: str, force: opt_in.OptIn, *, dry_run: bool) -> str:
+    """Why the annotation alone is not enough now, and what to do; '' where it is, or where that is not known. A dry run
+    has made no policy that could do anything.
+    """
+    if force.acts or (version and (force.acts is None or dry_run)):
+        return ""
     major, minor = target.version
-    beta = _BETA if minor >= 34 else ""
+    beta = _BETA if minor >= 34 and version != "v1" else ""
+    lacks = f"has no {opt_in.POLICY_KIND} turned on"
+    if version:
+        lacks = f"serves {opt_in.POLICY_KIND} {version}, but the policy does nothing within {_WAIT_S:g} s"
+        if version == "v1beta1":
+            lacks += " (its feature gate is off)"
     return (
-        f"{target.where}: Kubernetes {major}.{minor} has no MutatingAdmissionPolicy turned on: {beta}install the "
-        "agent's chart, which brings a webhook (docs/connectivity.md), or name our schedulerName in pods"
+        f"{target.where}: Kubernetes {major}.{minor} {lacks}: {beta}install the "
+        "agent's chart with admissionPolicy.by: webhook (docs/connectivity.md), or name our schedulerName in pods"
     )
 
 
-async def _until_it_acts(target: Target) -> None:
-    """API servers read a new policy after a moment."""
-    with suppress(MemberError, TimeoutError):  # told as what is in force
-        async with asyncio.timeout(_WAIT_S):
-            while True:
-                if await opt_in.acts(target.member):
-                    return
-                await asyncio.sleep(_POLL_S)
+async def _in_force(target: Target, *, wait: bool) -> opt_in.OptIn:
+    """What is in force; `wait`: API servers read a new policy after a moment."""
+    until = time.monotonic() + (_WAIT_S if wait else 0.0)
+    while True:
+        force = await opt_in.in_force(target.member)
+        if force.acts is not False or time.monotonic() >= until:
+            return force
+        await asyncio.sleep(_POLL_S)

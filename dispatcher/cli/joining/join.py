@@ -109,7 +109,7 @@ async def _join(wish: Joining, name: str) -> Told:
         await _check_rights(target, wish)
         entry = entry_of(name, target.uid)
         edited, change = with_entry(wish.config, entry) if wish.config else ("", "")
-        by = await opt_in.served(target.member) or "webhook"
+        by = await opt_in.for_chart(target.member)
         with working_folder(wish.folder, dry_run=wish.dry_run) as folder:
             urls, hosts = _gateways(folder, wish.gateway)
             made = ensure(folder, hosts, [name])

@@ -12,7 +12,8 @@ REGISTRATION = "/apis/admissionregistration.k8s.io"
 POLICIES = "mutatingadmissionpolicies"
 VERSIONS = ("v1", "v1beta1")  # of MutatingAdmissionPolicy, the better one first
 WEBHOOK = "schedule.global-dispatcher.io"
-_PODS = "/api/v1/namespaces/default/pods?dryRun=All"
+POLICY_KIND = "MutatingAdmissionPolicy"
+_USUAL = "default"  # the namespace that is tried where nothing says otherwise
 _QUIET: dict[str, Any] = {  # what namespaces that enforce Pod Security `restricted` want
     "allowPrivilegeEscalation": False,
     "runAsNonRoot": True,
@@ -28,7 +29,9 @@ _PROBE: dict[str, Any] = {
 
 
 class OptIn(NamedTuple):
-    """`acts`: whether the annotation alone is enough; None: not known, for `problem`. `by`: what does it, if known."""
+    """`acts`: whether the annotation alone is enough; None: not known, for `problem`. `by`: what does it, if known, or
+    what is there and does nothing.
+    """
 
     acts: bool | None
     by: str = ""
@@ -39,23 +42,76 @@ class OptIn(NamedTuple):
         if self.acts is None:
             return f"not known: {self.problem}"
         if not self.acts:
-            return "none: pods must name schedulerName: global-dispatcher themselves"
+            without = f" ({self.by} is there and does nothing)" if self.by else ""
+            return f"none: pods must name schedulerName: global-dispatcher themselves{without}"
         return self.by or "in force, by what these rights do not show"
 
 
-async def acts(member: Member) -> bool:
-    """Whether a pod with the annotation alone gets our schedulerName. MemberError: such a pod cannot be tried."""
-    made = await member.call("POST", _PODS, _PROBE)
-    return bool(made["spec"].get("schedulerName") == names.SCHEDULER_NAME)
+class Mechanism(NamedTuple):
+    """An object of a cluster that is to give pods our schedulerName. `selector`: of the namespaces that it is for."""
+
+    name: str
+    selector: dict[str, Any]
 
 
 async def in_force(member: Member) -> OptIn:
-    """What is in force in a cluster."""
+    """What is in force in a cluster, tried in a namespace that each object for it lets in."""
+    mechanisms = await _mechanisms(member)
+    tried = OptIn(False)
+    for one in mechanisms or [Mechanism("", {})]:
+        namespace = await _namespace_of(member, one.selector)
+        if not namespace:
+            tried = OptIn(None, one.name, f"{one.name} is for namespaces of which there is none yet")
+            continue
+        try:
+            found = await _acts(member, namespace)
+        except MemberError as error:
+            tried = OptIn(None, problem=str(error))
+            continue
+        where = "" if namespace == _USUAL else f", in namespaces such as {namespace}"
+        if found:
+            return OptIn(True, f"{one.name}{where}" if one.name else "")
+        tried = OptIn(False, one.name)
+    return tried
+
+
+async def _acts(member: Member, namespace: str) -> bool:
+    """Whether a pod with the annotation alone gets our schedulerName. MemberError: such a pod cannot be tried."""
+    made = await member.call("POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", _PROBE)
+    return bool(made["spec"].get("schedulerName") == names.SCHEDULER_NAME)
+
+
+async def _namespace_of(member: Member, selector: dict[str, Any]) -> str:
+    """A namespace that a selector lets in, `default` if it may be that; '' where there is none. Without the right to
+    list them: `default`.
+    """
+    wanted = _query(selector)
+    if not wanted:
+        return _USUAL
     try:
-        found = await acts(member)
-    except MemberError as error:
-        return OptIn(None, problem=str(error))
-    return OptIn(found, await _mechanism(member) if found else "")
+        found = await member.items("/api/v1/namespaces", labelSelector=wanted)
+    except MemberError:
+        return _USUAL
+    there = [one["metadata"]["name"] for one in found if one.get("status", {}).get("phase") != "Terminating"]
+    return _USUAL if _USUAL in there else next(iter(there), "")
+
+
+def _query(selector: dict[str, Any]) -> str:
+    """A LabelSelector as the query parameter `labelSelector`: {matchExpressions: [{key: a, operator: In, values: [b,
+    c]}]} is 'a in (b,c)'.
+    """
+    forms = {
+        "In": "{key} in ({values})",
+        "NotIn": "{key} notin ({values})",
+        "Exists": "{key}",
+        "DoesNotExist": "!{key}",
+    }
+    terms = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
+    terms += [
+        forms[one["operator"]].format(key=one["key"], values=",".join(one.get("values") or ()))
+        for one in selector.get("matchExpressions") or ()
+    ]
+    return ",".join(terms)
 
 
 async def all_in_force(config: DispatcherConfig, only: str = "") -> dict[str, OptIn]:
@@ -84,16 +140,22 @@ async def uncertain(cluster: ClusterSection, member: Member) -> str:
     return ""
 
 
-async def _mechanism(member: Member) -> str:
-    """Which objects of the cluster do it; '' if none is seen."""
+async def _mechanisms(member: Member) -> list[Mechanism]:
+    """What of a cluster is to do it, as far as it may be seen; a policy by the best version that is served."""
+    found: dict[str, Mechanism] = {}
     for version in VERSIONS:
         for one in await _listed(member, f"{REGISTRATION}/{version}/{POLICIES}"):
-            if any(f"'{names.SCHEDULER_NAME}'" in _expression(row) for row in one["spec"].get("mutations", ())):
-                return f"MutatingAdmissionPolicy {version} ({one['metadata']['name']})"
-    for one in await _listed(member, f"{REGISTRATION}/v1/mutatingwebhookconfigurations"):
-        if any(row["name"] == WEBHOOK for row in one.get("webhooks", ())):
-            return f"webhook ({one['metadata']['name']})"
-    return ""
+            name, spec = one["metadata"]["name"], one["spec"]
+            if any(f"'{names.SCHEDULER_NAME}'" in _expression(row) for row in spec.get("mutations", ())):
+                selector = (spec.get("matchConstraints") or {}).get("namespaceSelector") or {}
+                found.setdefault(name, Mechanism(f"{POLICY_KIND} {version} ({name})", selector))
+    hooks = [
+        Mechanism(f"webhook ({one['metadata']['name']})", row.get("namespaceSelector") or {})
+        for one in await _listed(member, f"{REGISTRATION}/v1/mutatingwebhookconfigurations")
+        for row in one.get("webhooks", ())
+        if row["name"] == WEBHOOK
+    ]
+    return [*found.values(), *hooks]
 
 
 def _expression(mutation: dict[str, Any]) -> str:
@@ -119,3 +181,16 @@ async def served(member: Member) -> str:
         if any(one["name"] == POLICIES for one in found.get("resources", ())):
             return version
     return ""
+
+
+async def for_chart(member: Member) -> str:
+    """What the agent's chart should do it by: `admissionPolicy.by`. MemberError.
+
+    A server with v1beta1 serves policies also while its feature gate is off, and they do nothing then: such a server
+    is given a webhook, which works in any case, but where a policy is in force already.
+    """
+    version = await served(member)
+    if version != "v1beta1":
+        return version or "webhook"
+    found = await in_force(member)
+    return version if found.acts and found.by.startswith(POLICY_KIND) else "webhook"

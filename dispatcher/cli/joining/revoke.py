@@ -48,7 +48,7 @@ def revoke(wish: Revoking) -> int:
 def _brought(wish: Revoking, place: Place, folder: Path, lines: list[str]) -> list[str]:
     """What was done in the dispatcher's cluster. CommandError tells what is done already, and what is not."""
     try:
-        return asyncio.run(bring(folder, place, wish.namespace, dry_run=wish.dry_run))
+        return asyncio.run(bring(folder, place, wish.namespace, dry_run=wish.dry_run, make=False))
     except CommandError as error:
         if wish.dry_run:
             raise

@@ -57,13 +57,16 @@ class Answered(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Served(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Who serves a role of a cluster: connection `line`, made at `since` (Unix time, s); 0: nobody, and why."""
+    """Who serves a role of a cluster: connection `line`, made at `since` with a certificate that ends at `until` (both
+    Unix time, s; `until` 0: an older actor does not tell); `line` 0: nobody, and why.
+    """
 
     cluster: str
     role: str
     line: int = 0
     since: float = 0.0
     reason: str = ""
+    until: float = 0.0
 
 
 class Collected(msgspec.Struct, array_like=True, frozen=True):

@@ -16,6 +16,8 @@ from dispatcher.config.sections import GatewaySection
 
 _PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 _CRL = "X509 CRL"
+_DAY_S = 86_400.0
+_SHOW_AGAIN_S = 21 * _DAY_S  # more than SOON of dispatcher.config.certificates, from when on people are warned
 
 
 class Refresh(Enum):
@@ -106,6 +108,16 @@ def named_in(certificate: Mapping[str, Any]) -> Named:
         return Named()
     cluster, slash, role = names[0].removeprefix(URI).partition("/")
     return Named(cluster, role) if role in ROLES or not slash else Named()
+
+
+def connection_s(left_s: float) -> float:
+    """How long a connection may last whose certificate ends in `left_s` seconds.
+
+    Agents read their files when they connect. So that one whose certificate was renewed (`join` does it from 30 days
+    before the end) shows the new one before anybody is warned of the old, connections end 21 days before their
+    certificates, and each day from then on: 90 days last 69, 10 days last 1, an hour lasts an hour.
+    """
+    return left_s - _SHOW_AGAIN_S if left_s > _SHOW_AGAIN_S + _DAY_S else min(left_s, _DAY_S)
 
 
 def remaining_s(certificate: Mapping[str, Any]) -> float:

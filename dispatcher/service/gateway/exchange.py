@@ -256,7 +256,7 @@ class Exchange:
                 continue
             number = numbers.setdefault(id(held), 0) or next(self._numbers)
             numbers[id(held)], lines[number] = number, held
-            served.append(Served(named.cluster, named.role, number, held.since))
+            served.append(Served(named.cluster, named.role, number, held.since, until=held.until))
         self._lines, self._served = lines, tuple(served)
         self._state += 1
         for session in self._sessions.values():

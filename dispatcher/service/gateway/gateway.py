@@ -5,6 +5,7 @@ it over. A connection ends when no role is left to it.
 import asyncio
 import contextlib
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any, cast
@@ -20,7 +21,7 @@ from dispatcher.config.sections import GatewaySection
 from dispatcher.model.streams import ProtocolError
 from dispatcher.model.streams.frames import CHUNK
 from dispatcher.service.errors import CommandError
-from dispatcher.service.gateway.certificates import Named, Refresh, ServerTls, named_in, remaining_s
+from dispatcher.service.gateway.certificates import Named, Refresh, ServerTls, connection_s, named_in, remaining_s
 from dispatcher.service.gateway.entrance import Entrance
 from dispatcher.service.gateway.line import Line
 from dispatcher.service.gateway.link import GatewayLink
@@ -40,6 +41,7 @@ _NEVER = (
     "its agent has never connected to this gateway: the agent's log says why, or the gateway's, as `a TLS handshake "
     "failed`"
 )
+_SHOWN_AGAIN = "its certificate ends soon: it connects again with the one that it has now"
 _EXPIRED = "the certificate of its agent has expired by the gateway's clock: `global-dispatcher join` its cluster again"
 
 
@@ -163,16 +165,17 @@ class Gateway:
             return _refused(HTTPStatus.NOT_FOUND, f"{cluster!r} is not configured")
         return None
 
-    async def _serve(self, offered: Named, socket: web.WebSocketResponse, lasts_s: float) -> None:
+    async def _serve(self, offered: Named, socket: web.WebSocketResponse, left_s: float) -> None:
         served, find, route = _served(offered), self.relay_line, self.route
         if Named(offered.cluster, EXECUTOR) not in served:
             find, route = _relays_nothing, None
         line = Line(offered.cluster, socket, find, self.objection_now, route)
         line.relayed.limit = self.stream_limit
         earlier = {held[1] for one in served if (held := self._lines.get(one)) is not None}
+        line.until = time.time() + left_s
         self._lines |= dict.fromkeys(served, (line, socket))
         self.on_change()
-        why, lasting = "its agent has closed the connection", asyncio.timeout(lasts_s)
+        why, lasting = "its agent has closed the connection", asyncio.timeout(lasts_s := connection_s(left_s))
         try:
             for replaced in earlier - {held[1] for held in self._lines.values()}:
                 text = "another agent of a cluster has connected, the earlier connection ends"
@@ -182,7 +185,8 @@ class Gateway:
             async with lasting:
                 await line.run()
         except (ProtocolError, OSError) as error:
-            why = _EXPIRED if lasting.expired() else f"the connection of its agent ended: {error}"
+            ended = _EXPIRED if lasts_s == left_s else _SHOWN_AGAIN
+            why = ended if lasting.expired() else f"the connection of its agent ended: {error}"
         except Exception as error:
             why = f"a fault of the gateway, which its log tells, ended the connection of its agent: {error!r}"
             raise

@@ -28,6 +28,7 @@ class Line:
         self._cluster, self._connection = cluster, Connection(socket, wanted=lambda stream: stream in self._waiting)
         self.relayed = RelayLine(cluster, self._connection, find, objection, route)
         self.since = time()  # s, Unix time: which of two connections to different processes is the later one
+        self.until = 0.0  # Unix time, s: when the certificate ends that the agent has shown; 0: not known
         self._numbers = count(1)
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
 

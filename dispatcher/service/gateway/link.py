@@ -22,7 +22,11 @@ _GREET_S = 5.0  # for an executor to say who it is
 
 
 class Line(Protocol):
-    """A connection of an agent, to a gateway in this process or to one elsewhere."""
+    """A connection of an agent, to a gateway in this process or to one elsewhere. `until`: when the certificate ends
+    that it was made with (Unix time, s); 0: not known.
+    """
+
+    until: float
 
     async def call(self, call: Call) -> bytes:
         """The answer's bytes; LinkError."""
@@ -54,6 +58,11 @@ class GatewayLink:
         if executor is self._find(OBSERVER):
             return None
         return not isinstance(executor, str)
+
+    def certificate_ends(self) -> dict[str, float]:
+        """By role, of agents that are connected: when their certificate ends (Unix time, s)."""
+        lines = {role: self._find(role) for role in (OBSERVER, EXECUTOR)}
+        return {role: line.until for role, line in lines.items() if not isinstance(line, str) and line.until}
 
     async def hello(self, *, timeout_s: float) -> Hello:
         """Who the agent is. What its executor has obeyed, and its keys, count as the executor itself says."""

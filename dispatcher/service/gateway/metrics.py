@@ -44,13 +44,23 @@ class CertificateCollector(Collector):
 
 
 class RelayCollector(Collector):
-    """What was refused of the clusters that dial in."""
+    """Of the clusters that dial in: when what they show ends, and what was refused of them."""
 
     def __init__(self, links: Sequence[AgentLink]) -> None:
         self._links = [link for link in links if isinstance(link, GatewayLink)]
 
     def collect(self) -> Iterator[Metric]:
         """One scrape."""
+        ends = GaugeMetricFamily(
+            "global_dispatcher_agent_certificate_expiry_timestamp_seconds",
+            "When the certificate expires with which an agent is connected, in Unix time; an agent of one process has "
+            "it for both roles.",
+            labels=["cluster", "role"],
+        )
+        for link in self._links:
+            for role, until in link.certificate_ends().items():
+                ends.add_metric([link.cluster, role], until)
+        yield ends
         refused = CounterMetricFamily(
             "global_dispatcher_relay_streams_refused",
             "Streams (kubectl logs, exec and so on) that a cluster's agent opened faster than the gateway lets it.",

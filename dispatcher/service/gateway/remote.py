@@ -74,8 +74,8 @@ Route = Callable[[str, str, str], tuple[str, str, str]]
 class RemoteLine:
     """An agent's connection to an actor."""
 
-    def __init__(self, gateway: "RemoteGateway", boot: str, number: int, since: float) -> None:
-        self.boot, self.number, self.since = boot, number, since
+    def __init__(self, gateway: "RemoteGateway", boot: str, told: Served) -> None:
+        self.boot, self.number, self.since, self.until = boot, told.line, told.since, told.until
         self._gateway = gateway
 
     @property
@@ -232,7 +232,7 @@ class RemoteGateway:
                 continue
             line = before.get(one.line)
             if line is None:
-                line = before[one.line] = RemoteLine(self, self._known.boot, one.line, one.since)
+                line = before[one.line] = RemoteLine(self, self._known.boot, one)
             self.served[named] = line
         self._heard()
 

@@ -144,6 +144,7 @@ seccompProfile: {type: RuntimeDefault}
 {{- fail "replicas: more than 1 needs an empty config.quota.ledger: the file of one knows nothing of what another charged" -}}
 {{- end -}}
 {{- end -}}
+{{- include "dispatcher.checkHttp" . -}}
 {{- include "dispatcher.checkRay" . -}}
 {{- include "dispatcher.checkPorts" . -}}
 {{- $known := list -}}
@@ -159,5 +160,25 @@ seccompProfile: {type: RuntimeDefault}
 {{- if not (has . $known) -}}
 {{- fail (printf "config.profile(s): %s is none of: %s" . (join ", " $known)) -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Whether the HTTP API asks nobody who he is, and no NetworkPolicy says who reaches it. */ -}}
+{{- define "dispatcher.openHttp" -}}
+{{- if not (or .Values.httpTokens.existingSecret .Values.networkPolicy.enabled) }}yes{{ end -}}
+{{- end -}}
+
+{{- /* The HTTP API has readers that this chart makes: the kubelet's probes, the Service, `helm test`, the ServiceMonitor. */ -}}
+{{- define "dispatcher.checkHttp" -}}
+{{- $host := .Values.config.http.host -}}
+{{- if regexMatch "^(127\\..*|localhost|::1)$" $host -}}
+{{- fail (printf "config.http.host: %s is loopback, where neither the kubelet's probes nor the Service reach it: leave 0.0.0.0 (who may read it: httpTokens, networkPolicy)" $host) -}}
+{{- end -}}
+{{- $login := .Values.config.http.login | default dict -}}
+{{- if $login.token_file -}}
+{{- fail "config.http.login.token_file: the pod of `helm test` and the ServiceMonitor would have no token: name the Secret as httpTokens.existingSecret, which is mounted and named here" -}}
+{{- end -}}
+{{- if and $login.user_header (not .Values.httpTokens.existingSecret) -}}
+{{- fail "config.http.login.user_header: the pod of `helm test` and the ServiceMonitor do not come by that proxy, and need a token: name a Secret with one as httpTokens.existingSecret, too" -}}
 {{- end -}}
 {{- end -}}

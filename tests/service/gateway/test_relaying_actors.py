@@ -211,7 +211,7 @@ async def test_what_an_agent_opens_too_fast_is_refused_before_anybody_is_asked_a
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def counted() -> float:
-        (refused,) = RelayCollector([site.site.link(EAST)]).collect()
+        _, refused = RelayCollector([site.site.link(EAST)]).collect()
         return refused.samples[0].value
 
     assert counted() == 0.0

@@ -1,0 +1,155 @@
+"""What the commands find out of the opt-in by annotation, from a server whose answers are made up here.
+
+A real API server is asked in tests/charts/test_opt_in.py.
+"""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from dispatcher.cli.doctor import _about_opt_ins
+from dispatcher.cli.joining import install, opt_in
+from dispatcher.cli.joining.target import Place, Target
+from dispatcher.cli.main import app
+from dispatcher.cli.operate.members import Member, MemberError
+from dispatcher.service.errors import ExitCode
+
+Object = dict[str, Any]
+SHOP = {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["shop"]}]}
+
+
+class Server:
+    """An API server of one minor that serves policies in some versions; they act if its feature gate is on."""
+
+    name = "east"
+
+    def __init__(self, versions: tuple[str, ...] = (), *, gate: bool = True, namespaces: tuple[str, ...] = ()) -> None:
+        self.versions, self.gate, self.namespaces = versions, gate, ("default", *namespaces)
+        self.objects: dict[str, Object] = {}
+
+    async def call(self, method: str, path: str, body: Object | None = None, kind: str = "") -> Object:
+        bare = path.partition("?")[0]
+        if bare.endswith("/pods"):
+            return {"spec": {"schedulerName": self.scheduler_in(bare.split("/")[4])}}
+        if bare.startswith(opt_in.REGISTRATION) and bare.count("/") == 3:
+            kinds = [opt_in.POLICIES] if bare.rpartition("/")[2] in self.versions else []
+            return {"resources": [{"name": one} for one in kinds]}
+        if method == "GET" and bare not in self.objects:
+            raise MemberError(404, f"{bare} not found")
+        if method == "DELETE":
+            del self.objects[bare]
+        elif body is not None:
+            self.objects[bare] = body
+        return self.objects.get(bare, {})
+
+    async def items(self, path: str, **query: str) -> list[Object]:
+        if path == "/api/v1/namespaces":
+            assert query == {"labelSelector": "kubernetes.io/metadata.name in (shop)"}
+            return [{"metadata": {"name": one}} for one in self.namespaces if one == "shop"]
+        return [one for at, one in self.objects.items() if at.rpartition("/")[0] == path]
+
+    def scheduler_in(self, namespace: str) -> str:
+        for path, one in self.objects.items():
+            if path.rpartition("/")[0].endswith(opt_in.POLICIES) and self.gate:
+                selector = one["spec"]["matchConstraints"].get("namespaceSelector")
+                if selector is None or (selector == SHOP and namespace == "shop"):
+                    return "global-dispatcher"
+        return "default-scheduler"
+
+    def with_policy(self, version: str, selector: Object | None = None) -> "Server":
+        policy = install.policy(version)[0]
+        if selector is not None:
+            policy["spec"]["matchConstraints"]["namespaceSelector"] = selector
+        self.objects[f"{opt_in.REGISTRATION}/{version}/{opt_in.POLICIES}/schedule"] = policy
+        return self
+
+
+async def found(server: Server) -> opt_in.OptIn:
+    return await opt_in.in_force(cast(Member, server))
+
+
+async def test_a_policy_for_some_namespaces_is_tried_in_one_of_them() -> None:
+    told = await found(Server(("v1",), namespaces=("shop",)).with_policy("v1", SHOP))
+    by = "MutatingAdmissionPolicy v1 (global-dispatcher), in namespaces such as shop"
+    assert told == opt_in.OptIn(True, by)
+
+
+async def test_a_policy_for_namespaces_that_are_not_there_yet_is_not_called_without_effect() -> None:
+    told = await found(Server(("v1",)).with_policy("v1", SHOP))
+    assert (told.acts, "for namespaces of which there is none yet" in told.problem) == (None, True)
+
+
+async def test_a_policy_that_does_nothing_is_named_with_the_way_out() -> None:
+    told = await found(Server(("v1beta1",), gate=False).with_policy("v1beta1"))
+    assert (told.acts, told.by) == (False, "MutatingAdmissionPolicy v1beta1 (global-dispatcher)")
+    (finding,) = _about_opt_ins([{"cluster": "east", **told._asdict(), "text": str(told)}])
+    assert "(MutatingAdmissionPolicy v1beta1 (global-dispatcher) is there and does nothing)" in finding.text
+    assert "feature gate MutatingAdmissionPolicy" in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("selector", "query"),
+    [
+        ({}, ""),
+        ({"matchLabels": {"team": "a", "tier": "b"}}, "team=a,tier=b"),
+        ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["b", "c"]}]}, "a notin (b,c)"),
+        ({"matchLabels": {"x": "y"}, "matchExpressions": [{"key": "a", "operator": "Exists"}]}, "x=y,a"),
+        ({"matchExpressions": [{"key": "b", "operator": "DoesNotExist"}]}, "!b"),
+    ],
+)
+def test_a_selector_is_asked_for_as_kubectl_writes_it(selector: Object, query: str) -> None:
+    assert opt_in._query(selector) == query
+
+
+@pytest.mark.parametrize(
+    ("server", "by"),
+    [
+        (Server(), "webhook"),
+        (Server(("v1", "v1beta1")), "v1"),
+        (Server(("v1beta1",), gate=False).with_policy("v1beta1"), "webhook"),
+        (Server(("v1beta1",)), "webhook"),
+        (Server(("v1beta1",)).with_policy("v1beta1"), "v1beta1"),
+    ],
+    ids=["none", "v1", "gate-off", "gate-not-known", "in-force"],
+)
+async def test_a_cluster_that_joins_is_given_what_acts_and_a_webhook_else(server: Server, by: str) -> None:
+    assert await opt_in.for_chart(cast(Member, server)) == by
+
+
+def installing(server: Server, monkeypatch: pytest.MonkeyPatch, *words: str, minor: int = 35) -> Result:
+    @asynccontextmanager
+    async def reached(_: Place, dry_run: bool) -> AsyncIterator[Target]:
+        yield Target("east", cast(Member, server), (1, minor), "uid", dry_run)
+
+    monkeypatch.setattr(install, "reached", reached)
+    monkeypatch.setattr(install, "_WAIT_S", 0.1)
+    return CliRunner().invoke(app, ["install", "--context", "east", "--user", "alice", *words])
+
+
+def test_an_installation_whose_policy_does_nothing_ends_with_1_and_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = installing(Server(("v1beta1",), gate=False), monkeypatch)
+    assert done.exit_code == ExitCode.FAILED, done.output
+    assert "1.35 serves MutatingAdmissionPolicy v1beta1, but the policy does nothing" in done.stderr
+    assert "--feature-gates=MutatingAdmissionPolicy=true" in done.stderr
+    assert "admissionPolicy.by: webhook" in done.stderr
+
+
+def test_an_installation_whose_policy_acts_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = installing(Server(("v1",)), monkeypatch, "-o", "json", minor=36)
+    assert (done.exit_code, json.loads(done.stdout)["opt_in"]["acts"]) == (0, True), done.output
+
+
+def test_a_dry_run_is_not_blamed_for_a_policy_that_it_has_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert installing(Server(("v1",)), monkeypatch, "--dry-run", minor=36).exit_code == 0
+
+
+def test_who_uninstalls_is_not_told_that_the_opt_in_is_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(("v1",))
+    installing(server, monkeypatch, minor=36)
+    server.with_policy("v1")  # which the server goes on obeying for a moment
+    done = installing(server, monkeypatch, "--uninstall", minor=36)
+    assert (done.exit_code, "opt-in" in done.stdout) == (0, False), done.output
