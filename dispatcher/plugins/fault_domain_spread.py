@@ -210,7 +210,7 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         for rule in rules:
             selects = rule.honor_affinity and key is not None
             if open_ is None and not rule.honor_taints:
-                asked = (key, selected) if selects else None
+                asked = (key, partial(self._masks.rows, pod, fleet)) if selects else None
                 found.append(self._known.area_of(rule, pod, fleet, levels, asked))
                 continue
             eligible = with_domains(fleet, levels, open_)

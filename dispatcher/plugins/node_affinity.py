@@ -31,6 +31,7 @@ from dispatcher.scheduling.framework import (
     refuse,
 )
 from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.lifecycle import RowList
 from dispatcher.scheduling.framework.plugin_args import Args, read_by
 from dispatcher.scheduling.rules.affinity_args import WrittenClause
 from dispatcher.scheduling.rules.affinity_args import added_affinity as read_affinity
@@ -102,6 +103,12 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
             enforced = self._masks.any_term(self._added.required, fleet, rows)
             codes[~enforced] = fleet.reasons.code(Reason.ADDED_AFFINITY)
         return codes
+
+    def open_rows(self, state: Pod, fleet: FleetView) -> tuple[RowList, int] | None:
+        """The matching rows; None with required terms of the profile, which have a code of their own."""
+        if self._added.required is not None:
+            return None
+        return self._masks.rows(state, fleet), fleet.reasons.code(Reason.AFFINITY)
 
     def score(self, state: Pod, fleet: FleetView, rows: Rows) -> Floats:
         """Sum of the weights of the matching preferred terms."""

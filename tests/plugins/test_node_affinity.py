@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,6 +58,13 @@ def test_node_affinity_refuses_nodes_that_do_not_match(asking: PodBuilder, want:
     found = reasons(make("NodeAffinity"), asking, state)
     assert sorted({"ssd-1", "ssd-2", "hdd", "bare"} - set(found)) == want
     assert set(found.values()) <= {WHY}
+    plugin, view = make("NodeAffinity"), view_of(state)
+    opened = plugin.open_rows(asking.build(), view)
+    assert opened is not None
+    rows, code = opened
+    codes = np.full(state.n, code)
+    codes[rows] = 0
+    assert codes.tolist() == plugin.filter(asking.build(), view, slice(0, state.n)).tolist()
 
 
 def test_node_affinity_scores_by_weight_of_the_preferred_terms_that_match() -> None:

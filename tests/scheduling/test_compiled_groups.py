@@ -74,7 +74,10 @@ def test_the_first_of_several_filters_that_refuses_a_row_is_told_compiled_or_not
 ) -> None:
     pytest.importorskip("numba")
     state = fleet(a=[node(f"n{at}") for at in range(12)])
-    columns = [SimpleNamespace(version=0, codes=np.asarray(codes, dtype=np.uint16)) for codes in (first, second)]
+    columns = [
+        SimpleNamespace(version=0, open_rows=None, codes=np.asarray(codes, dtype=np.uint16))
+        for codes in (first, second)
+    ]
     told = []
     for use in (kernels.use_numpy, kernels.compile_all):
         use()

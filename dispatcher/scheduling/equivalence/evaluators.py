@@ -130,6 +130,21 @@ class PluginEvaluator:
         plugin = self.role.plugin
         return _as_long(plugin, guarded(plugin, plugin.filter, self.state, self.view, rows), rows)
 
+    def open_rows(self) -> tuple[RowList, int] | None:
+        """The rows that its filter lets pass and the code of all others, if it knows them (see `Filter.open_rows`)."""
+        plugin, n = self.role.plugin, self.fleet.n
+        told = guarded(plugin, plugin.open_rows, self.state, self.view)
+        if told is None:
+            return None
+        rows, code = guarded(plugin, lambda: (np.asarray(told[0], dtype=np.intp), int(np.uint16(told[1]))))
+        if (
+            not code
+            or rows.ndim != 1
+            or (len(rows) and not (rows[0] >= 0 and rows[-1] < n and (np.diff(rows) > 0).all()))
+        ):
+            raise PluginError(plugin.name, f"open_rows are no ascending rows of {n} with a code for all others")
+        return rows, code
+
     def pre_score_domains(self, rows: Rows) -> None:
         """PreScore by domains, with the feasible rows (see `DomainPlugin.pre_score_domains`)."""
         plugin = self.role.plugin

@@ -178,11 +178,14 @@ class RowTable:
     def fill_all(self) -> None:
         """Ask about all rows, without counting."""
         n, few, self._part = self._fleet.n, self._static_filters.few_open, None
-        self.first = grown(self.first, n, NO_NODE)
         if few is not None:
-            self.first[:n] = self._static_filters.first[:n]
+            if len(self.first) < n:
+                self.first = self._static_filters.first[:n].copy()
+            else:
+                self.first[:n] = self._static_filters.first[:n]
             self._fill_few(few)
             return
+        self.first = grown(self.first, n, NO_NODE)
         self._total = grown(self._total, n, INFEASIBLE)
         for block in blocks(slice(0, n)):
             is_open = self._static_filters.first[block] == 0
@@ -260,19 +263,17 @@ class RowTable:
                 del self.rejected[code, cluster]
 
     def _count_all(self) -> None:
-        n = self._fleet.n
-        first = self.first[:n]
-        if np.count_nonzero(first) == self._static_filters.refused:  # no other filter refuses any row
-            self.rejected, self.evaluated = Counter(self._static_filters.rejected), self._static_filters.evaluated
-            self.feasible = n - self._static_filters.refused
-            return
-        rows = np.flatnonzero(
-            first != self._static_filters.first[:n]
-        )  # what the joint filters refuse is counted already
-        self.rejected = Counter(self._static_filters.rejected)
-        self.rejected.update(count_codes(first[rows], self._fleet, rows))
-        self.feasible = int(np.count_nonzero(first == 0))
-        self.evaluated = self.feasible + self.rejected.total()
+        n, joint = self._fleet.n, self._static_filters
+        first, few = self.first[:n], joint.few_open
+        self.rejected, self.evaluated = Counter(joint.rejected), joint.evaluated
+        more: RowList = np.zeros(0, dtype=np.intp)  # rows that other filters refuse
+        if few is not None:
+            more = few[first[few] != 0]
+        elif np.count_nonzero(first) != joint.refused:
+            more = np.flatnonzero(first != joint.first[:n])
+        if len(more):
+            self.rejected.update(count_codes(first[more], self._fleet, more))
+        self.feasible = n - joint.refused - len(more)
 
     def feasible_rows(self) -> RowList:
         """All feasible rows, ascending."""

@@ -5,7 +5,7 @@ Two steps of sharing: a column a plugin and key (`StaticColumn`), and all column
 such plugin (`StaticAnswers`). Refreshed when a class that uses them is: the rows whose node changed, or all.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -47,8 +47,9 @@ class StaticFilters:
     `rejected`: (reason code, cluster index) -> rows; `refused`: these and the dead ones; `evaluated`: live rows.
     """
 
-    def __init__(self, columns: Sequence[StaticColumn]) -> None:
-        self.columns = tuple(columns)
+    def __init__(self, columns: Sequence[StaticColumn], shared: "StaticAnswersCache | None" = None) -> None:
+        """`shared`: keeps those of the first columns alone."""
+        self.columns, self._shared = tuple(columns), shared
         self.version = 0
         self.first: Codes = np.zeros(0, dtype=np.uint16)
         self.rejected: dict[tuple[int, int], int] = {}
@@ -57,6 +58,7 @@ class StaticFilters:
         self._versions: tuple[int, ...] = ()
         self._open: RowList | None = None
         self._n = 0
+        self._closed: tuple[int, Codes, Counter[tuple[int, int]]] | None = None
 
     @property
     def few_open(self) -> RowList | None:
@@ -72,8 +74,18 @@ class StaticFilters:
         if changed is not None and not len(changed):
             return
         self.version += changed is None
+        self._n, self._open, self._closed = fleet.n, None, None
+        told = [(at, *one.open_rows) for at, one in enumerate(self.columns) if one.open_rows is not None]
+        few = next((one for one in told if FEW_OPEN * len(one[1]) < fleet.n), None)
+        if few is None or self._shared is None:
+            self._ask(fleet, slice(0, fleet.n) if changed is None else changed)
+        else:
+            self._open_few(fleet, self._shared.filters(self.columns[: few[0]]), *few)
+        self.evaluated = int(np.count_nonzero(fleet.live))
+        self._at, self._versions = fleet.changes.position, versions
+
+    def _ask(self, fleet: FleetState, rows: Rows) -> None:
         self.first = grown(self.first, fleet.n, NO_NODE)
-        rows: Rows = slice(0, fleet.n) if changed is None else changed
         first = ~fleet.live[rows] * np.uint16(NO_NODE)
         for column in self.columns:
             if _refuse.fast is not None:
@@ -83,9 +95,36 @@ class StaticFilters:
         self.first[rows] = first
         self.rejected = count_codes(self.first[: fleet.n], fleet)
         self.refused = int(np.count_nonzero(self.first[: fleet.n]))
-        self.evaluated = int(np.count_nonzero(fleet.live))
-        self._n, self._open = fleet.n, None
-        self._at, self._versions = fleet.changes.position, versions
+
+    def _open_few(self, fleet: FleetState, before: "StaticFilters", at: int, rows: RowList, code: int) -> None:
+        """Ask about the few rows that the column of number `at` lets pass, after the filters `before` it. All others
+        are as for anybody whom it refuses there with `code`.
+
+        Example: `before` refuses row 7 of ten with 3, the column lets 6 to 8 pass, and has 5 for all others, the next
+        one refuses 8 with 4. For all who have such a column, rows are 5 5 5 5 5 5 5 3 5 5; here 6 to 8 are 0 3 4.
+        """
+        before.refresh(fleet)
+        closed, rejected = before.closed(code, fleet)
+        first = before.first[rows]
+        for column in self.columns[at + 1 :]:
+            np.copyto(first, column.codes[rows], where=first == 0)
+        self.first = closed.copy()
+        self.first[rows] = first
+        found = rejected.copy()
+        found.subtract(count_codes(closed[rows], fleet, rows))
+        found.update(count_codes(first, fleet, rows))
+        self.rejected = {key: found[key] for key in sorted(found) if found[key]}
+        self._open = rows[first == 0]
+        self.refused = fleet.n - len(self._open)
+
+    def closed(self, code: int, fleet: FleetState) -> tuple[Codes, Counter[tuple[int, int]]]:
+        """`first` and `rejected` as they would be if a further filter refused all other rows with `code`."""
+        known = self._closed
+        if known is None or known[0] != code:
+            first = self.first[: fleet.n].copy()
+            first[first == 0] = code
+            known = self._closed = code, first, Counter(count_codes(first, fleet))
+        return known[1:]
 
 
 @kernel("marks wholes int out_ints")
@@ -254,7 +293,7 @@ class StaticAnswersCache:
         if found is None:
             while len(self._filters) >= _LEAST_KEPT:
                 self._filters.popitem(last=False)
-            found = self._filters[columns] = StaticFilters(columns)
+            found = self._filters[columns] = StaticFilters(columns, self)
         else:
             self._filters.move_to_end(columns)
         return found

@@ -17,6 +17,7 @@ class StaticColumn:
     """One plugin's answers for one key: `codes` [n], and `value` [n] of `values` if it normalises, else
     `grid_points` [n], the weighted score in units of 1 / GRID.
 
+    `open_rows`: where the filter tells them, the rows that it lets pass and the code of all others.
     `version` increases when answers may have changed on rows that are not in the journal of nodes (`fleet.changes`).
     Values of a row without a node mean nothing.
     """
@@ -25,13 +26,23 @@ class StaticColumn:
         self.role = role
         self.evaluator = PluginEvaluator(role, fleet)
         self.version = 0
-        self.codes: Codes = np.zeros(0, dtype=np.uint16)
+        self.open_rows: tuple[RowList, int] | None = None
+        self._codes: Codes = np.zeros(0, dtype=np.uint16)
         self.raw: Floats = np.zeros(0)
         self.grid_points: Floats = np.zeros(0)
         self.value: SmallInts = np.zeros(0, dtype=np.int32)
         self.values: list[float] = []
         self._index: dict[float, int] = {}
         self._at = _NEVER
+
+    @property
+    def codes(self) -> Codes:
+        """[n] 0 where the pod may go, else why not."""
+        if self.open_rows is not None and not len(self._codes):
+            rows, code = self.open_rows
+            self._codes = np.full(self.evaluator.fleet.n, code, dtype=np.uint16)
+            self._codes[rows] = 0
+        return self._codes
 
     @property
     def skipped(self) -> bool:
@@ -66,10 +77,18 @@ class StaticColumn:
         elif not fleet.live.all():
             rows = np.flatnonzero(fleet.live)
         if self.role.filter_at is not None:
-            self.codes = grown(self.codes, n, 0)
-            self.codes[rows] = self.evaluator.codes(rows)
+            self._filter(rows, n)
         if self.role.score_at is not None:
             self._score(fleet, rows, everything=changed is None)
+
+    def _filter(self, rows: Rows, n: int) -> None:
+        before, self.open_rows = self.open_rows, self.evaluator.open_rows()
+        if self.open_rows is not None:
+            self._codes = np.zeros(0, dtype=np.uint16)
+            return
+        self._codes = grown(self._codes, n, 0)
+        where = rows if before is None else slice(0, n)
+        self._codes[where] = self.evaluator.codes(where)
 
     def _score(self, fleet: FleetState, rows: Rows, *, everything: bool) -> None:
         raw = self.evaluator.scores(rows)

@@ -20,6 +20,17 @@ class _Column:
     codes: SmallInts
     values: list[str] = field(default_factory=list)
     index: dict[str | None, int] = field(default_factory=dict)
+    sorted: tuple[RowList, RowList] | None = None  # rows by code, and where those of each code begin; None: not known
+
+    def rows(self, value: str) -> RowList:
+        """The rows with a value, ascending; sorted once for all values, until a label changes."""
+        if self.sorted is None:
+            codes = self.codes.astype(np.int16) if len(self.values) < 2**15 else self.codes  # 16 bits: by radix
+            order = np.argsort(codes, kind="stable")
+            self.sorted = order, np.searchsorted(codes[order], np.arange(len(self.values) + 1))
+        order, starts = self.sorted
+        code = self.index.get(value)
+        return order[:0] if code is None else order[starts[code] : starts[code + 1]]
 
     def code(self, value: str | None) -> int:
         if value is None:
@@ -69,6 +80,11 @@ class LabelColumns:
         column = self._column(key, nodes, scoped)
         return () if column is None else column.values
 
+    def rows(self, key: str, value: str, nodes: Sequence[Node | None]) -> RowList:
+        """The rows whose label has this value, ascending, read-only."""
+        column = self._column(key, nodes, False)
+        return np.zeros(0, dtype=np.intp) if column is None else read_only(column.rows(value))
+
     def _column(self, key: str, nodes: Sequence[Node | None], scoped: bool) -> _Column | None:
         found = self._columns.get((key, scoped))
         if found is not None or not self._nodes_with[key]:
@@ -116,7 +132,7 @@ class LabelColumns:
     def relabel(self, change: Relabelling) -> None:
         """Write a change that was found."""
         for column, codes in change.columns:
-            column.codes[change.rows] = codes
+            column.codes[change.rows], column.sorted = codes, None
         for key, more in change.nodes_gained.items():
             self._nodes_with[key] += more
             if not self._nodes_with[key]:
@@ -132,4 +148,6 @@ class LabelColumns:
     def _write(self, row: int, after: Mapping[str, str]) -> None:
         for (key, scoped), column in self._columns.items():
             column.codes = grown(column.codes, row + 1, ABSENT)
-            column.codes[row] = column.code(self._text(row, after.get(key), scoped))
+            code = column.code(self._text(row, after.get(key), scoped))
+            if column.codes[row] != code:
+                column.codes[row], column.sorted = code, None

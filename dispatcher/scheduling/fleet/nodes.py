@@ -299,6 +299,10 @@ class NodeTable(NodeColumns):
         """The texts behind the codes of `label(key)`."""
         return self._labels.values(key, self._nodes)
 
+    def label_rows(self, key: str, value: str) -> RowList:
+        """The live rows whose label has this value, ascending."""
+        return self._labels.rows(key, value, self._nodes)
+
     def metric(self, name: str) -> Floats:
         """[n] the number that each node's annotation tells, NaN where there is none."""
         return self._metrics.values(name, self._nodes)

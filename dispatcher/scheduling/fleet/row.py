@@ -178,6 +178,9 @@ class _PastNodes:
     def label_values(self, key: str) -> Sequence[str]:
         return self._fleet.label_values(key)
 
+    def label_rows(self, key: str, value: str) -> RowList:
+        return np.flatnonzero(np.isin(self._at, self._fleet.label_rows(key, value)))
+
     def metric(self, name: str) -> Floats:
         return self._fleet.metric(name)[self._at]
 

@@ -14,6 +14,7 @@ from dispatcher.model.labels import LabelSelector
 from dispatcher.model.node import Taint
 from dispatcher.model.objects import Namespace
 from dispatcher.model.pod import Pod
+from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.counts import DomainCount
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.images import IMAGES
@@ -165,6 +166,10 @@ class ObservedNodes(_Facet):
     def label_values(self, key: str) -> Sequence[str]:
         """The texts behind the codes."""
         return self._fleet.label_values(key)
+
+    def label_rows(self, key: str, value: str) -> RowList:
+        """The live rows whose label has this value, ascending."""
+        return self._fleet.label_rows(key, value)
 
     def metric(self, name: str) -> Floats:
         """[n] the number that each node's annotation tells, NaN where there is none."""

@@ -114,6 +114,10 @@ class Nodes(Protocol):
         """The texts behind the codes of `label(key)`."""
         ...
 
+    def label_rows(self, key: str, value: str) -> NDArray[np.intp]:
+        """The live rows whose label has this value, ascending."""
+        ...
+
     def metric(self, name: str) -> Floats:
         """[n] the number in each node's annotation metric.global-dispatcher.io/<name>, NaN where there is none."""
         ...

@@ -25,7 +25,7 @@ from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.framework.cycle_state import CycleState, Skip
 from dispatcher.scheduling.framework.derived import NOTHING, Derived
-from dispatcher.scheduling.framework.fleet_view import Codes, FleetView, Floats, Rows
+from dispatcher.scheduling.framework.fleet_view import Codes, FleetView, Floats, Ints, Rows
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.placed import Placed
 
@@ -132,6 +132,12 @@ class Filter(Plugin[S]):
     @abstractmethod
     def filter(self, state: S, fleet: FleetView, rows: Rows) -> Codes:
         """[len(rows)] 0 where the pod may go, else a code of `fleet.reasons`."""
+
+    def open_rows(self, state: S, fleet: FleetView) -> tuple[Ints, int] | None:
+        """The live rows where the pod may go, ascending, and the one code that `filter` has for all others; None where
+        that is not known for less than `filter` takes. Asked of STATIC filters.
+        """
+        return None
 
 
 class Score(Plugin[S]):

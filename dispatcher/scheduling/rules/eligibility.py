@@ -17,9 +17,11 @@ from dispatcher.model.node import NO_EXECUTE, NO_SCHEDULE, Taint
 from dispatcher.model.pod import Pod, Toleration
 from dispatcher.model.topology import level_of, within_cluster
 from dispatcher.scheduling.framework import Bools, FleetView, Placed, Rows, SmallInts
+from dispatcher.scheduling.framework.lifecycle import RowList
 
 NAME_FIELD = "metadata.name"  # the only node field that Kubernetes matches
 _MEMO_LIMIT = 4096
+_FEW = 8  # up to one row in so many, to gather those costs less than to go through all
 _ONE_CLUSTER, _WHOLE_FLEET = "cluster", "fleet"  # what annotation domain-scope may say
 
 
@@ -69,6 +71,14 @@ class LabelMasks:
         if not masks:
             return np.ones(len(fleet.nodes.live[rows]), dtype=np.bool_)
         return reduce(np.logical_and, masks)
+
+    def rows(self, pod: Pod, fleet: FleetView) -> RowList:
+        """The live rows that satisfy the same, ascending."""
+        found = [fleet.nodes.label_rows(*one) for one in pod.node_selector.items()]
+        fewest = min(found, key=len, default=None)
+        if fewest is None or _FEW * len(fewest) > fleet.n:
+            return np.flatnonzero(fleet.nodes.live & self.selected(pod, fleet, slice(0, fleet.n)))
+        return fewest[self.selected(pod, fleet, fewest)]
 
     def any_term(self, terms: tuple[NodeSelectorTerm, ...], fleet: FleetView, rows: Rows) -> Bools:
         """[rows] whether the node satisfies at least one term."""

@@ -20,7 +20,7 @@ from dispatcher.scheduling.framework.lifecycle import RowList
 from dispatcher.scheduling.framework.pod_sets import PodSet, pods_beside, selector_key
 from dispatcher.scheduling.framework.value_columns import Column, Same, fields, numbers, picked
 from dispatcher.scheduling.rules.eligibility import topology_key
-from dispatcher.scheduling.rules.spread_domains import Domains, Name, domains_of, domains_on, with_domains
+from dispatcher.scheduling.rules.spread_domains import Domains, Name, domains_of, domains_on, rows_with, with_domains
 
 _MOST_AREAS = 32
 
@@ -279,6 +279,7 @@ class KnownAreas:
         self._at: SmallInts | None = None
         self._known: OrderedDict[tuple[str, tuple[str, ...], Hashable], Domains] = OrderedDict()
         self._selected: tuple[Hashable, RowList] | None = None  # by the pods that were asked about last
+        self._having: dict[str, int] = {}  # level -> how many rows have such a domain
 
     def area_of(
         self,
@@ -286,15 +287,16 @@ class KnownAreas:
         pod: Pod,
         fleet: FleetView,
         levels: tuple[str, ...],
-        selects: tuple[Hashable, Callable[[], Bools]] | None = None,
+        selects: tuple[Hashable, Callable[[], RowList]] | None = None,
     ) -> Area:
-        """A constraint of `pod` on the nodes that have domains of all `levels`, and of these on the rows [n] that the
-        pod selects, if it `selects` any: by this key, the rows being asked for where they are not known.
+        """A constraint of `pod` on the nodes that have domains of all `levels`, and of these on the live rows that the
+        pod selects, ascending, if it `selects` any: by this key, the rows being asked for where they are not known.
         """
         hosts = fleet.topology.domain(HOST_LEVEL)
         if hosts is not self._at:  # while no node changes, it is the very same array
             self._at = hosts
             self._known.clear()
+            self._having.clear()
             self._selected = None
         level, selection = topology_key(one.key, pod), selects[0] if selects else None
         found = self._known.pop((level, levels, selection), None)
@@ -309,15 +311,19 @@ class KnownAreas:
         return _area(one, pod, found)
 
     def _select(
-        self, level: str, fleet: FleetView, levels: tuple[str, ...], selection: Hashable, selects: Callable[[], Bools]
+        self, level: str, fleet: FleetView, levels: tuple[str, ...], selection: Hashable, selects: Callable[[], RowList]
     ) -> Domains:
         if self._selected is None or self._selected[0] != (levels, selection):
-            rows = np.flatnonzero(fleet.nodes.live & selects())
+            rows = selects()
             for each in levels:
                 rows = rows[fleet.topology.domain(each)[rows] >= 0]
             self._selected = (levels, selection), rows
         others = (one for key, one in self._known.items() if key[1:] == (levels, selection))
-        return domains_on(level, fleet, self._selected[1], next(others, None))
+        if level not in self._having:
+            self._having[level] = rows_with(level, fleet)
+        rows = self._selected[1]
+        rows = rows[fleet.topology.domain(level)[rows] >= 0]
+        return domains_on(level, fleet, rows, self._having[level], next(others, None))
 
 
 def counts_itself(one: SpreadConstraint, pod: Pod) -> bool:

@@ -92,19 +92,26 @@ def domains_of(level: str, fleet: FleetView, eligible: Bools, other: Domains | N
     """`eligible`: as of `spread.area_of`. `other`: domains of another level, for which the same rows may count."""
     eligible = eligible & (fleet.topology.domain(level) >= 0)
     # Every row is a host of its own.
-    return _domains_on(level, fleet, np.flatnonzero(eligible), other, eligible if level == HOST_LEVEL else None)
+    present = eligible if level == HOST_LEVEL else None
+    return domains_on(level, fleet, np.flatnonzero(eligible), rows_with(level, fleet), other, present)
 
 
-def domains_on(level: str, fleet: FleetView, rows: RowList, other: Domains | None = None) -> Domains:
-    """The same of few eligible `rows`, ascending."""
-    return _domains_on(level, fleet, rows[fleet.topology.domain(level)[rows] >= 0], other)
+def rows_with(level: str, fleet: FleetView) -> int:
+    """How many live rows have a domain of the level."""
+    return int(np.count_nonzero(fleet.nodes.live & (fleet.topology.domain(level) >= 0)))
 
 
-def _domains_on(
-    level: str, fleet: FleetView, rows: RowList, other: Domains | None, present: Bools | None = None
+def domains_on(
+    level: str,
+    fleet: FleetView,
+    rows: RowList,
+    having: int,
+    other: Domains | None = None,
+    present: Bools | None = None,
 ) -> Domains:
+    """The same of eligible `rows`, ascending, of those `having` a domain."""
     domain = fleet.topology.domain(level)
-    counted = None if len(rows) == np.count_nonzero(fleet.nodes.live & (domain >= 0)) else rows
+    counted = None if len(rows) == having else rows
     if present is None:
         size = fleet.n if level == HOST_LEVEL else len(fleet.topology.domain_values(level))
         present = np.zeros(size, dtype=np.bool_)
