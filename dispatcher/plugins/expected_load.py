@@ -139,7 +139,16 @@ def _slope(utilisation: Any) -> Any:
     return utilisation * utilisation * 3.0 + 0.2
 
 
-_FORMULA = (_part, _share, _measured, _drawn, _doubt, _weight, _mixed, _cost, _lowest, _slope)
+def _falls(slope: Any, shares0: tuple[Any, Any], shares1: tuple[Any, Any]) -> tuple[Any, Any]:
+    """By what the bound falls with a share more of each: where its shares of what settles and of all requests are the
+    larger ones.
+    """
+    first = (shares0[0] >= shares1[0]) & (shares0[1] >= shares1[1])
+    other = (shares0[0] <= shares1[0]) & (shares0[1] <= shares1[1])
+    return choose(first, slope, 0.0), choose(first, 0.0, choose(other, slope, 0.0))
+
+
+_FORMULA = (_part, _share, _measured, _drawn, _doubt, _weight, _mixed, _cost, _lowest, _slope, _falls)
 
 
 @kernel(SignalLoad, "float float float float float int float out out", formulas=_FORMULA)
@@ -167,22 +176,21 @@ def _costs(columns, now, fresh, stale, surge, chance, salt, factor, told, costs)
         costs[row] += factor * _cost(least(told[row], 1.0))
 
 
-@kernel(SignalLoad, "float float float out out out", formulas=_FORMULA)
-def _bounds(columns, until, fresh, surge, cost, slope, room):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - a kernel
+@kernel(SignalLoad, "float float float out out out out", formulas=_FORMULA)
+def _bounds(columns, until, fresh, surge, cost, room, fall0, fall1):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - a kernel
     """See `ExpectedLoad._bound`."""
     for row in range(len(cost)):
         mean, usual = float(columns.mean[row]), float(columns.usual[row])
         part0, part1 = _part(columns.capacity0[row]), _part(columns.capacity1[row])
-        settling0, settling1 = columns.settling0[row], columns.settling1[row]
-        settling = usual * _share(settling0, part0, settling1, part1)
-        coming = usual * _share(settling0 + columns.more0, part0, settling1 + columns.more1, part1)
-        measured = _measured(float(columns.used[row]), mean, settling, coming, surge)
-        amount0, amount1 = columns.nonzero0[row] + columns.more0, columns.nonzero1[row] + columns.more1
-        requested = usual * _share(amount0, part0, amount1, part1)
-        low = _lowest(until - columns.sampled_at[row] <= fresh, measured, requested)
-        cost[row] = _cost(low)
-        slope[row] = _slope(low)
-        room[row] = slope[row] * (1.0 - low)
+        settling0, settling1 = columns.settling0[row] * part0, columns.settling1[row] * part1
+        booked0, booked1 = columns.nonzero0[row] * part0, columns.nonzero1[row] * part1
+        settling = usual * most(settling0, settling1)
+        measured = _measured(float(columns.used[row]), mean, settling, settling, surge)
+        low = _lowest(until - columns.sampled_at[row] <= fresh, measured, usual * most(booked0, booked1))
+        cost[row], slope = _cost(low), _slope(low)
+        room[row] = slope * (1.0 - low)
+        falls = _falls(slope * usual, (settling0, booked0), (settling1, booked1))
+        fall0[row], fall1[row] = falls[0] * part0, falls[1] * part1
 
 
 # --- the plugin ------------------------------------------------------------------------------------------------------
@@ -274,23 +282,25 @@ class ExpectedLoad(BoundedScore[Amounts]):
         costs, falls = np.zeros(count), (list[Fall](), list[Fall]())
         for name, weight in self._signals:
             columns = _columns(name, booked, fleet, rows, self._forecast)
-            cost, slope, room = self._bound(columns, until)
+            cost, room, *told = self._bound(columns, until)
             costs += weight * cost
-            one, other = _OF.get(name, _EITHER)
-            larger, slope = _larger(columns), slope * columns.usual
-            falls[one].append((larger[0] * slope / most(columns.capacity0, 1), room, weight * self._points))
-            falls[other].append((larger[1] * slope / most(columns.capacity1, 1), room, weight * self._points))
+            for resource, fall in zip(_OF.get(name, _EITHER), told, strict=True):
+                falls[resource].append((fall, room, weight * self._points))
         cpu, memory = (fall_together(one, count) for one in falls)
         return UpperBound(100.0 - self._points * costs, *cpu, *memory)
 
-    def _bound(self, columns: SignalLoad, until: float) -> tuple[Floats, Floats, Floats]:
-        """[rows] the cost without the pod, and what it rises by for a whole node more and for all that is left."""
+    def _bound(self, columns: SignalLoad, until: float) -> tuple[Floats, Floats, Floats, Floats]:
+        """[rows] the cost without the pod, what it rises by for all that is left, and for one more of each resource."""
         if _bounds.fast is not None:
-            cost, slope, room = (np.empty(len(columns.mean)) for _ in range(3))
-            _bounds.fast(*columns, until, self._fresh_s, self._surge, cost, slope, room)
-            return cost, slope, room
+            found = np.empty((4, len(columns.mean)))
+            _bounds.fast(*columns, until, self._fresh_s, self._surge, *found)
+            return found[0], found[1], found[2], found[3]
         low = _lowest(until - columns.sampled_at <= self._fresh_s, *self._both(columns))
-        return _cost(low), _slope(low), _slope(low) * (1.0 - low)
+        part0, part1 = _part(columns.capacity0), _part(columns.capacity1)
+        shares0 = columns.settling0 * part0, columns.nonzero0 * part0
+        shares1 = columns.settling1 * part1, columns.nonzero1 * part1
+        fall0, fall1 = _falls(_slope(low) * columns.usual, shares0, shares1)
+        return _cost(low), _slope(low) * (1.0 - low), fall0 * part0, fall1 * part1
 
     def _both(self, columns: SignalLoad) -> tuple[Floats, Floats]:
         """[rows] utilisation with the pod by readings (without chance; not a number where unknown), and by requests."""
@@ -351,15 +361,6 @@ class ExpectedLoad(BoundedScore[Amounts]):
             key: where(numbers(np.isnan(one)), Same(None), numbers(one, 4))
             for key, one in zip(keys, shown, strict=True)
         }
-
-
-def _larger(columns: SignalLoad) -> tuple[Any, Any]:
-    """[rows] whether the first share is the larger one, of what settles and of all requests; else the second one."""
-    part0, part1 = _part(columns.capacity0), _part(columns.capacity1)
-    settling = columns.settling0 * part0 - columns.settling1 * part1
-    booked = columns.nonzero0 * part0 - columns.nonzero1 * part1
-    first = (settling >= 0.0) & (booked >= 0.0)
-    return first, (settling <= 0.0) & (booked <= 0.0) & ~first
 
 
 def _booked(amounts: Amounts, fleet: FleetView, rows: Rows) -> _Booked:

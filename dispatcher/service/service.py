@@ -40,6 +40,7 @@ from dispatcher.service.quota_file import QuotaFile
 from dispatcher.service.term import NOBODY, Deposed, Term
 from dispatcher.service.timing import Budget, Round, ServiceTiming, Slice
 from dispatcher.service.traces.ways import Ways
+from dispatcher.service.warm_up import collect_no_more_of
 
 log = structlog.get_logger("service")
 
@@ -144,7 +145,7 @@ class Service:
         self._round = Round(self.timing.slice_s)
         self._decisions_first = False  # whether this round leaves what came in for the next one
         self._tick_at = float("-inf")
-        self._tick_failed = False
+        self._tick_failed = self._opened = False
         self._warned_at: dict[str, float] = {}
         self.senders = {
             link.cluster: IntentSender(link, self.emit, self.timing, self.term, self.depose) for link in links
@@ -271,6 +272,9 @@ class Service:
 
     def _decide_some(self, *, tick: bool) -> None:
         """What time makes due (`tick`), then decisions: as long as the round lasts, or one class if that is longer."""
+        if self.core.open and not self._opened:
+            self._opened = True
+            collect_no_more_of(sum(len(one.nodes) for one in self.core.clusters.values()))
         done = not tick or self._handle(Tick(None))
         asked, started = min(self._active(), self._budget.pods), perf_counter()
         with self.metrics.plugin_times.round():

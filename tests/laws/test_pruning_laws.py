@@ -24,7 +24,7 @@ from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.framework.roles import roles_of
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.pruning.pruned_search import PrunedSearch
-from dispatcher.scheduling.pruning.upper_bounds import GroupPoints, UpperBounds
+from dispatcher.scheduling.pruning.upper_bounds import GroupPoints, RowBounds, UpperBounds
 from dispatcher.scheduling.rules.requests import least_expected
 from tests.builders import NodeBuilder, PodBuilder, fleet, node, pod, put, reading
 
@@ -284,3 +284,13 @@ def test_the_bounds_of_few_rows_are_those_that_they_have_among_all(form: None, n
         )
     assert told[0] == told[1]
     assert set(told[0][0]) == set(few.tolist()) - set(left_out.tolist())
+
+
+@settings(max_examples=30, deadline=None, phases=PHASES, suppress_health_check=[FIXTURE])
+@given(reach=st.lists(st.integers(0, 9) | st.just(-np.inf), min_size=1, max_size=60), count=st.integers(1, 50))
+def test_the_bar_of_the_first_rows_is_the_highest_that_so_many_blocks_reach(
+    form: None, reach: list[float], count: int
+) -> None:
+    best = np.asarray(reach, dtype=np.float32)
+    bar = RowBounds(best.repeat(64), best, np.zeros(0, dtype=np.intp)).enough(count)
+    assert bar == (sorted(reach)[-count] if len(reach) > count else -np.inf)

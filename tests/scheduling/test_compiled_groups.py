@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.scheduling.equivalence.partitions import Partition, partition_of
+from dispatcher.scheduling.equivalence.partitions import Partition, Partitions, partition_of
 from dispatcher.scheduling.equivalence.static_answers import NO_NODE, StaticFilters, count_codes
 from dispatcher.scheduling.equivalence.static_columns import StaticColumn
 from dispatcher.scheduling.framework import kernels
+from dispatcher.scheduling.pruning.fitting_rows import FittingRows
 from dispatcher.scheduling.rules.spread import Area, _least
 from tests.builders import fleet, node
 
@@ -97,3 +98,22 @@ def test_counts_of_other_domains_have_no_least_one(compiled: bool, count: int) -
     assert _least(area, np.array([1, 0, 3]), [1]) == 1
     with pytest.raises(IndexError):
         _least(area, np.arange(count), [])
+
+
+@settings(max_examples=60, deadline=None)
+@given(axis=_codes, refused=st.lists(st.integers(0, 2), min_size=_ROWS, max_size=_ROWS))
+def test_compiled_counts_of_rows_that_fit_are_those_of_numpy(axis: list[int], refused: list[int]) -> None:
+    pytest.importorskip("numba")
+    partition = partition_of([np.asarray(axis, dtype=np.int32)])
+    assert isinstance(partition, Partition)
+    filters = StaticFilters(())
+    filters.first = np.asarray(refused, dtype=np.uint16)
+    told = []
+    for compiled in (False, True):
+        kernels.use_numpy()
+        assert not compiled or kernels.compile_all()
+        found = FittingRows(fleet(a=[node(f"n{at}") for at in range(_ROWS)]), cast(Partitions, None)).of(
+            partition, filters
+        )
+        told.append([found.names.tolist(), found.counts.tolist(), found.first.tolist()])
+    assert told[0] == told[1]

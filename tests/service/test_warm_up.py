@@ -1,11 +1,15 @@
-"""Kernels come when a fleet is large, and not before."""
+"""Kernels come when a fleet is large, and not before; then its objects are left out of garbage collections."""
 
 import asyncio
+import gc
 
 import pytest
 from structlog.testing import capture_logs
 
+from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.service import warm_up
+from tests.builders import node
+from tests.service.fakes import FAST, FakeCore, service
 
 
 @pytest.fixture
@@ -47,3 +51,20 @@ async def test_a_compiler_that_fails_is_told_of_and_ends_nothing(
     assert [(line["log_level"], line["event"]) for line in logs] == [
         ("error", "kernels cannot be compiled: NumPy decides")
     ]
+
+
+@pytest.mark.parametrize(("nodes", "frozen"), [(999, 0), (1000, 1)])
+async def test_a_large_fleet_is_left_out_of_collections_once_before_its_first_decisions(
+    monkeypatch: pytest.MonkeyPatch, nodes: int, frozen: int
+) -> None:
+    core, closed, seen = FakeCore(open=False), list[int](), list[bool]()
+    core.clusters["east"] = ClusterView("east", nodes=dict.fromkeys(map(str, range(nodes)), node().build()))
+    monkeypatch.setattr(gc, "freeze", lambda: seen.append(core.open and core.budgets == closed))
+    subject = service(core, timing=FAST.__class__(tick_s=0.001))
+    running = asyncio.create_task(subject.run())
+    await core.until(lambda: len(core.budgets) >= 2)
+    core.open, closed = True, list(core.budgets)
+    await core.until(lambda: len(core.budgets) >= len(closed) + 3)
+    subject.stop()
+    await running
+    assert seen == [True] * frozen

@@ -260,7 +260,7 @@ class NodeTable(NodeColumns):
         return dict(self._total)
 
     def node_counts(self) -> dict[str, int]:
-        """Live nodes of each cluster."""
+        """Live nodes of each cluster, in the order of their indexes."""
         return {name: len(cluster.rows) for name, cluster in self._clusters.items()}
 
     # --- labels and domains ------------------------------------------------------------------------------------------

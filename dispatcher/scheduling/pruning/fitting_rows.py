@@ -48,6 +48,15 @@ class _Kept:
     made_of: tuple[Partition, tuple[StaticColumn, ...]]
 
 
+@kernel("wholes marks out_ints out_ints")
+def _count(group, refused, counts, last):  # type: ignore[no-untyped-def]
+    """See `_counted`."""
+    for row in range(len(group)):
+        if refused[row] == 0:
+            counts[group[row]] += 1
+            last[group[row]] = row
+
+
 @kernel("wholes ints int marks out_wholes out_ints out_ints")
 def _split(group, numbers, width, refused, found, counts, first):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
     """The group of each row when `numbers` tell rows apart, too; of each, how many rows fit, and the last of them."""
@@ -66,22 +75,19 @@ class FittingRows:
         self.fleet, self.partitions = fleet, partitions
         self._at = -1
         self._kept: OrderedDict[_Names, _Kept] = OrderedDict()
-        self._clusters: tuple[Ints, RowList, Ints] | None = None
 
     def of(self, partition: Partition, filters: StaticFilters) -> Fitting:
         """By group; `filters` are up to date."""
-        self._follow()
+        if self._at != self.fleet.changes.position:
+            self._kept.clear()
+            self._at = self.fleet.changes.position
         name = (id(partition), *[(id(one), one.version) for one in filters.columns])
         found = self._kept.get(name)
         if found is None:
             if len(self._kept) >= _KEPT:
                 self._kept.popitem(last=False)
-            rows = np.flatnonzero(filters.first[: self.fleet.n] == 0)
-            groups = partition.group[rows]
-            first = np.zeros(partition.size, dtype=np.intp)
-            first[groups] = rows
-            counts = np.bincount(groups, minlength=partition.size)
-            found = self._kept[name] = _Kept(Fitting.of(partition.group, counts, first), (partition, filters.columns))
+            counts = _counted(partition, filters.first[: self.fleet.n])
+            found = self._kept[name] = _Kept(Fitting.of(partition.group, *counts), (partition, filters.columns))
         return found.found
 
     def split(
@@ -102,31 +108,22 @@ class FittingRows:
 
     def of_clusters(self) -> tuple[Ints, RowList]:
         """The clusters that have nodes, by index, and a row of each."""
-        known, rows, _ = self._nodes()
-        return known, rows
+        rows = self.fleet.row_of_each_cluster()
+        known = np.flatnonzero(rows >= 0)
+        return known, rows[known]
 
-    def nodes(self) -> Ints:
-        """[clusters] how many nodes there are."""
-        return self._nodes()[2]
 
-    def _nodes(self) -> tuple[Ints, RowList, Ints]:
-        self._follow()
-        if self._clusters is None:
-            fleet = self.fleet
-            rows, counts = np.flatnonzero(fleet.live), np.zeros(len(fleet.clusters), dtype=np.int64)
-            clusters = fleet.cluster[rows]
-            first = np.zeros(len(counts), dtype=np.intp)
-            first[clusters[::-1]] = rows[::-1]
-            counts += np.bincount(clusters, minlength=len(counts))
-            known = np.flatnonzero(counts)
-            self._clusters = known, first[known], counts
-        return self._clusters
-
-    def _follow(self) -> None:
-        if self._at != self.fleet.changes.position:
-            self._kept.clear()
-            self._clusters = None
-            self._at = self.fleet.changes.position
+def _counted(partition: Partition, refused: Codes) -> tuple[Ints, RowList]:
+    """By group how many rows fit, and the last of them."""
+    counts, last = np.zeros(partition.size, dtype=np.int64), np.zeros(partition.size, dtype=np.int64)
+    if _count.fast is not None:
+        _count.fast(partition.group, refused, counts, last)
+    else:
+        rows = np.flatnonzero(refused == 0)
+        groups = partition.group[rows]
+        counts += np.bincount(groups, minlength=partition.size)
+        last[groups] = rows
+    return counts, last
 
 
 def _finer(base: Fitting, numbers: Ints, width: int, refused: Codes) -> Fitting:

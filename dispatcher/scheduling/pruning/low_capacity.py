@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dispatcher.model.resources import MAX_QUANTITY
+from dispatcher.scheduling.equivalence.evaluators import blocks
 from dispatcher.scheduling.fleet.columns import RowList, distinct
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Ints, Rows
@@ -79,6 +80,7 @@ class LowCapacityIndex:
         low = self._low.get(column)
         if low is None or low.amount < amount:
             ample = max(amount, min(_AMPLE * amount, MAX_QUANTITY))
-            rows: RowList = np.flatnonzero(self._free(column, slice(0, self._fleet.n)) < ample)
-            low = self._low[column] = _Low(ample, rows)
+            every = blocks(slice(0, self._fleet.n))  # arrays of so many rows take no new memory of the system
+            rows = [np.flatnonzero(self._free(column, block) < ample) + block.start for block in every]
+            low = self._low[column] = _Low(ample, np.concatenate(rows))
         return low.rows

@@ -256,8 +256,8 @@ class PrunedSearch(Selector):
         refused = count_codes(codes, fleet, rows) if len(rows) else {}
         if not self._clusters.closes:
             return self._setup.context(fleet, refused)
-        nodes = self._fitting.nodes()
-        shut = {(int(closed[at]), at): int(nodes[at]) for at in np.flatnonzero(closed).tolist() if nodes[at]}
+        nodes = list(fleet.node_counts().values())
+        shut = {(int(closed[at]), at): nodes[at] for at in np.flatnonzero(closed).tolist() if nodes[at]}
         return self._setup.context(fleet, refused, shut)
 
     def _codes(self, rows: RowList) -> Codes:

@@ -61,6 +61,19 @@ def _between(reach, best, low, high, found):  # type: ignore[no-untyped-def]
     return count
 
 
+@kernel("shares out_shares")
+def _highest(best, top):  # type: ignore[no-untyped-def]
+    """The lowest of the highest, as many as `top` has room for; they are kept there, ascending (before: -inf)."""
+    for reach in best:
+        if reach > top[0]:
+            at = 1
+            while at < len(top) and top[at] < reach:
+                top[at - 1] = top[at]
+                at += 1
+            top[at - 1] = reach
+    return top[0]
+
+
 class GroupPoints(NamedTuple):
     """Points that all rows of a group have in common, rounded up, by group; and the group of each row, [n]."""
 
@@ -86,7 +99,9 @@ class RowBounds:
         """A reach that about `count` rows have, or more."""
         if len(self._best) <= count:
             return -np.inf
-        return float(np.partition(self._best, len(self._best) - count)[len(self._best) - count])
+        if _highest.fast is None:
+            return float(np.partition(self._best, len(self._best) - count)[len(self._best) - count])
+        return float(_highest.fast(self._best, np.full(count, -np.inf, dtype=np.float32)))
 
     def between(self, low: float, high: float, most: int) -> RowList | None:
         """The rows that reach `low` but not `high`, ascending; None if these are more than `most`."""

@@ -141,14 +141,13 @@ class Spread:
         area, domains, more = self.area, self.area.domains, self.more
         chosen = area.domain[rows]
         found = sorted(code for code in set(chosen.tolist()) if code >= 0)
-        codes = np.asarray(found, dtype=np.intp)
-        met = codes[area.present[codes]].tolist()
+        met = [code for code in found if area.present.item(code)]
         return SpreadStory(
             area.constraint,
             chosen,
             more if domains.counting is None else domains.counting[rows] * more,
             self.counts[domains.shown],
-            dict(zip(found, self.counts[codes].tolist(), strict=True)),
+            {code: self.counts.item(code) for code in found},
             domains.names_of(found, fleet),
             domains.shown_codes,
             domains.size,
