@@ -16,7 +16,7 @@ What is promised of the order of pods that are active:
 import heapq
 import itertools
 from collections import defaultdict, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -128,6 +128,12 @@ class SchedulingQueue:
         if (item := self._pods.get(pod_id)) is not None:
             self._note_left(item)
             self._drop(pod_id)
+
+    def remove_all(self, pod_ids: Collection[PodId]) -> None:
+        """`remove` each."""
+        if not self._pods.keys().isdisjoint(pod_ids):
+            for pod_id in pod_ids:
+                self.remove(pod_id)
 
     def _note_left(self, item: QueuedPod) -> None:
         """A pod is of its class no more: others that quota refused must not wait for what becomes of it."""

@@ -109,7 +109,7 @@ def _core(*, assumed: bool, silent: bool) -> SchedulerCore:
 def _looked_at(*, assumed: bool, silent: bool) -> Iterator[tuple[Tracked, str]]:
     """Each pod, and by which method it is looked at."""
     core, ways = _core(assumed=assumed, silent=silent), list[str]()
-    for way in ("_enqueue", "_confirm", "_look_closely"):
+    for way in ("_enqueue", "_confirm_all", "_look_closely"):
         setattr(core._reconciler, way, lambda *_, way=way: ways.append(way))
     for tracked in _submitted():
         core._state.seen(tracked)
@@ -158,7 +158,7 @@ def test_a_pod_of_which_little_need_be_known_comes_to_what_a_close_look_finds() 
                 close = _after(_closely, tracked, assumed=assumed, silent=silent)
                 assert _after(_alone, tracked, assumed=assumed, silent=silent) == close
                 assert _after(_together, tracked, assumed=assumed, silent=silent) == close
-    assert seen == {"_enqueue", "_confirm"}
+    assert seen == {"_enqueue", "_confirm_all"}
 
 
 @pytest.mark.parametrize("other", [{"hold_until": 20.0}, {"queued": True}, {}])
@@ -220,8 +220,8 @@ def test_a_confirmed_bind_is_looked_at_again_when_the_watch_shows_it() -> None:
     node = Node("n1", "u-n1", ready=True, allocatable={"cpu": 10, "memory": 1 << 30, "pods": 10})
     core.handle(ClusterChanged(Changes("east", "uid-east", "life", 0, 1, True, nodes=(node,), pods=(pod,))), now)
     sent = next(one for one in core.handle(Tick(), now) if isinstance(one, SendIntents)).intents[0]
-    looked = Mock(wraps=core._reconciler._look_at)
-    core._reconciler._look_at = looked  # type: ignore[method-assign]
+    looked = Mock(wraps=core._reconciler._way_of)
+    core._reconciler._way_of = looked  # type: ignore[method-assign]
     core.handle(Answered("east", (Outcome(sent.id, sent.pod.uid, sent.epoch, BOUND),)), now)
     assert looked.call_count == 0
     shown = msgspec.structs.replace(pod, node="n1")

@@ -4,7 +4,7 @@ done first, Bind may leave the bind to somebody else; the pod holds its place me
 Whatever goes wrong here gives the place back, and the pod is queued again with the reason.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import cast
@@ -78,6 +78,10 @@ class BindingCycle:
     def holds(self, pod_id: PodId) -> bool:
         """Whether the pod has a place, and waits for leave to be bound to it."""
         return pod_id in self._held
+
+    def holds_any(self, pod_ids: Collection[PodId]) -> bool:
+        """Whether it holds one of these."""
+        return not self._held.keys().isdisjoint(pod_ids)
 
     # --- WaitingRoom -------------------------------------------------------------------------------------------------
 

@@ -92,6 +92,10 @@ class Deciding:
             self._state.trouble(str(error))
 
     def _follow_each(self, items: Sequence[QueuedPod], results: Sequence[Result], now: float) -> None:
+        decisions = [result for result in results if isinstance(result, Decision)]
+        if len(decisions) == len(results) and self._only_bound(decisions):
+            self._bind_all(items, decisions, now)
+            return
         refused, reasons = list[tuple[QueuedPod, Unschedulable]](), frozenset[Reason]()  # for the same ones
         for item, result in zip(items, results, strict=True):
             if isinstance(result, Decision):
@@ -131,6 +135,24 @@ class Deciding:
         if not ready:
             self._state.queue.unschedulable(item, frozenset((Reason.CLUSTER_NOT_READY,)), now)
         return ready
+
+    def _only_bound(self, decisions: Sequence[Decision]) -> bool:
+        """Whether all that follows from these is our own bind in the cluster of submission, one and the same."""
+        if not decisions or any(one.cycle is not None for one in decisions):
+            return False
+        pod_ids = [one.pod_id for one in decisions]
+        alike = len({*[one.cluster for one in decisions], *[home for home, _ in pod_ids]}) == 1
+        return alike and not self.binding.holds_any(pod_ids)
+
+    def _bind_all(self, items: Sequence[QueuedPod], decisions: Sequence[Decision], now: float) -> None:
+        """`_decided` each, where `_only_bound` holds."""
+        state = self._state
+        pods = [state.tracked[one.pod_id] for one in decisions]
+        for tracked, item in zip(pods, items, strict=True):
+            tracked.item, tracked.queued, tracked.reported, tracked.refused = item, False, "", ""
+        state.log.add_all(decisions)
+        state.effects += map(events.Decided, decisions, [item.attempts + 1 for item in items])
+        state.outbox.send_all(pods, intents.bind_all(decisions, state.outbox.next_epochs(len(pods)), now))
 
     def _decided(self, item: QueuedPod, decision: Decision, now: float) -> None:
         state = self._state

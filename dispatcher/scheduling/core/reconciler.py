@@ -5,7 +5,7 @@ observed state is put together, the fleet is made to hold the pod where it is or
 is queued, an intent is sent, or its user is told what it waits for. A fault about one pod never stops the others.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -56,23 +56,36 @@ class Reconciler:
         self._state, self._retries = state, deciding.retries
         self._binding, self._evictions = deciding.binding, deciding.evictions
         self._reach: Reach | None = None  # while nothing but pods changes
+        self._answering: dict[str, bool] = {}  # which clusters take orders, as long
 
     def look(self, now: float) -> None:
         """Look at every pod that is due, until none is: what one needs may make another due."""
-        state, self._reach = self._state, None
+        state, self._reach, self._answering = self._state, None, {}
         while state.due:
             due, state.due = _in_order(state.due), set()
-            known = (tracked for tracked in map(state.tracked.get, due) if tracked is not None)
-            for new, run in groupby(known, partial(self._is_new, now)):
-                if new:
-                    self._enqueue_all(list(run), now)
-                else:
-                    self._look_at_each(run, now)
+            known = [tracked for tracked in map(state.tracked.get, due) if tracked is not None]
+            for look, run in groupby(known, partial(self._way_of, now)):
+                look(self, list(run), now)
+
+    def _way_of(self, now: float, tracked: Tracked) -> "_Look":
+        """How to look at a pod beside others: nearly all are in one of two states, of which little need be known."""
+        source = tracked.source
+        if source is None or tracked.vanished is not None or now < tracked.hold_until:
+            return _EACH
+        try:
+            if source.node:
+                return _CONFIRM if self._only_shows_bind(tracked, source) else _EACH
+            return _ENQUEUE if self._is_new(tracked, source) else _EACH
+        except Exception:  # the look meets it again
+            return _EACH
 
     def _look_at_each(self, run: Iterable[Tracked], now: float) -> None:
+        self._each(self._look_at, run, now)
+
+    def _each(self, look: Callable[[Tracked, float], None], run: Iterable[Tracked], now: float) -> None:
         for tracked in run:
             try:
-                self._look_at(tracked, now)
+                look(tracked, now)
             except Exception as error:  # a fault of ours about one pod must not stop the others
                 self._look_later(tracked, error, now)
 
@@ -107,7 +120,7 @@ class Reconciler:
         elif self._only_wants_place(tracked, source):
             self._enqueue(tracked, now)
         elif self._only_shows_bind(tracked, source):
-            self._confirm(tracked, source, now)
+            self._confirm_all([tracked], now)
         else:
             self._look_closely(tracked, now)
 
@@ -144,17 +157,11 @@ class Reconciler:
             state.outbox.send(tracked, intent_for(step, attempt))
         self._rest(tracked, now)
 
-    def _is_new(self, now: float, tracked: Tracked) -> bool:
+    def _is_new(self, tracked: Tracked, source: Pod) -> bool:
         """Whether all that `_look_at` would do is to queue a pod that never was, and in which nothing is wrong."""
-        source = tracked.source
-        if source is None or source.node or tracked.queued or tracked.item is not None:
+        if tracked.queued or tracked.item is not None or source.problems or source.nominated_node:
             return False
-        if tracked.vanished is not None or now < tracked.hold_until or source.problems or source.nominated_node:
-            return False
-        try:
-            return self._only_wants_place(tracked, source) and self._state.profiles.unknown(source) is None
-        except Exception:  # the look meets it again
-            return False
+        return self._only_wants_place(tracked, source) and self._state.profiles.unknown(source) is None
 
     def _enqueue_all(self, run: Sequence[Tracked], now: float) -> None:
         """Queue pods of which `_is_new` holds."""
@@ -196,17 +203,27 @@ class Reconciler:
         return known is not None and known.assumed
 
     def _answers(self, home: str) -> bool:
-        view = self._state.clusters.get(home)
-        return view is not None and view.ready and view.takes_orders
+        known = self._answering.get(home)
+        if known is None:
+            view = self._state.clusters.get(home)
+            known = self._answering[home] = view is not None and view.ready and view.takes_orders
+        return known
 
-    def _confirm(self, tracked: Tracked, source: Pod, now: float) -> None:
-        """The bind is over: the pod is where it was assumed."""
-        state, pod_id = self._state, tracked.pod_id
-        state.outbox.drop(tracked)
-        state.profiles.restore(pod_id, Placed(source, pod_id[0]), pod_id[0], source.node)
-        state.queue.remove(pod_id)
-        tracked.queued = False
-        self._rest(tracked, now)
+    def _confirm_all(self, run: Sequence[Tracked], now: float) -> None:
+        """The binds of pods of which `_only_shows_bind` holds are over: they are where they were assumed."""
+        state = self._state
+        try:
+            state.outbox.drop_all(run)
+            state.profiles.confirm_all([(one.pod_id, Placed(one.source, one.pod_id[0])) for one in run if one.source])
+            state.queue.remove_all([one.pod_id for one in run])
+            watched = len(state.profiles.nominations) > 0 or len(state.waiting) > 0
+            for tracked in run:
+                tracked.queued, tracked.item = False, None
+                if watched or tracked.missing_since:
+                    self._rest(tracked, now)
+        except Exception as error:  # a fault of ours about one pod must not stop the others
+            self._tell_fault("pods that show bound together", error)
+            self._each(self._look_closely, run, now)
 
     def _next_step(self, tracked: Tracked, now: float) -> NextStep | None:
         """What is due; None: not yet, since others of a fenced cluster come first."""
@@ -352,3 +369,7 @@ class Reconciler:
             tracked.promised = pod.nominated_node
             nominee = Nominee(tracked.pod_id, Placed(pod, tracked.home), tracked.home, pod.nominated_node)
             self._state.profiles.nominations.put(nominee)
+
+
+_Look = Callable[[Reconciler, Sequence[Tracked], float], None]
+_EACH, _ENQUEUE, _CONFIRM = Reconciler._look_at_each, Reconciler._enqueue_all, Reconciler._confirm_all

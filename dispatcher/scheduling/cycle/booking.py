@@ -166,6 +166,14 @@ class Booking:
             self._reserved[pod_id] = (placed, -1 if row is None else row)
         self.fleet.place(pod_id, placed, cluster, node, assumed=False)
 
+    def confirm(self, pod_id: PodId, placed: Placed) -> None:
+        """`restore` a pod where its own cluster shows it; nearly always it is as it was assumed there."""
+        known, booked, pod = self.fleet.occupant(pod_id), self._reserved.get(pod_id), placed.pod
+        there = known is not None and known.node == pod.node and known.cluster == placed.home
+        same = there and booked is not None and booked[0].pod.requests == pod.requests
+        if known is None or not same or not self.fleet.stays(known, placed, assumed=False):
+            self.restore(pod_id, placed, placed.home, pod.node)
+
     def _charge(self, placed: Placed, row: int) -> None:
         """Book with every Reserve plugin; `row` is -1 while the node is not known."""
         for plugin, charge in self._charges:

@@ -1,6 +1,6 @@
 """Several profiles over one fleet: which scheduler decides which pod, by its spec.schedulerName."""
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import reduce
 from operator import or_
 
@@ -111,6 +111,8 @@ class Profiles:
     # --- places ------------------------------------------------------------------------------------------------------
 
     def _holding(self, pod_id: PodId) -> Scheduler | None:
+        if len(self._schedulers) == 1:
+            return self._first
         for one in self._schedulers:
             if one.holds(pod_id):
                 return one
@@ -124,6 +126,11 @@ class Profiles:
     def restore(self, pod_id: PodId, placed: Placed, cluster: str, node: str) -> None:
         """Enter a pod where its cluster shows it, with the profile that booked it or its own: Scheduler.restore."""
         (self._holding(pod_id) or self.of(placed)).restore(pod_id, placed, cluster, node)
+
+    def confirm_all(self, pods: Iterable[tuple[PodId, Placed]]) -> None:
+        """`restore` pods where their own cluster shows them."""
+        for pod_id, placed in pods:
+            (self._holding(pod_id) or self.of(placed)).confirm(pod_id, placed)
 
     def take_over(self, old: "Profiles") -> None:
         """Book all that other profiles have booked, in the order in which they did; keep what was promised."""

@@ -1,5 +1,8 @@
 """The intents of the delegate protocol, built from a tracked pod: a function per intent kind. Nothing is sent here."""
 
+from collections.abc import Sequence
+from itertools import repeat
+
 from dispatcher.model.messages import (
     Bind,
     Claim,
@@ -18,6 +21,7 @@ from dispatcher.model.messages import (
 from dispatcher.model.names import CLAIM, DECISION, proxy_node_name
 from dispatcher.model.pod import Pod, SourceRef
 from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind
+from dispatcher.scheduling.records.decision import Decision
 
 _BIND, _WORDS = IntentKind.BIND, {kind: kind.value for kind in IntentKind}  # Enum attributes are slow to look up
 
@@ -35,6 +39,15 @@ def bind(home: str, source: Pod, node: str, epoch: int, why: str, now: float) ->
     """Bind in the home cluster."""
     intent = Bind(_id(epoch, _BIND), ref(source), epoch, node, {DECISION: why} if why else {})
     return InFlightIntent(_BIND, intent, home, home, node, epoch, now)
+
+
+def bind_all(decisions: Sequence[Decision], epochs: Sequence[int], now: float) -> list[InFlightIntent]:
+    """`bind` each where it was decided, in one home cluster."""
+    home, pods = decisions[0].cluster, [one.placed.pod for one in decisions]
+    refs = map(PodRef, [pod.namespace for pod in pods], [pod.name for pod in pods], [pod.uid for pod in pods])
+    nodes, why = [one.node for one in decisions], [{DECISION: one.summary()} for one in decisions]
+    sent = map(Bind, [_id(epoch, _BIND) for epoch in epochs], refs, epochs, nodes, why)
+    return list(map(InFlightIntent, repeat(_BIND), sent, repeat(home), repeat(home), nodes, epochs, repeat(now)))
 
 
 def claim(home: str, source: Pod, place: tuple[str, str, str], epoch: int, now: float) -> InFlightIntent:

@@ -4,7 +4,7 @@ It decides when an intent is sent again, not what follows from an answer (`in_fl
 """
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -54,12 +54,37 @@ class Outbox:
         self._by_intent_id[in_flight.intent.id] = tracked
         self.post(in_flight.via, in_flight.intent)
 
+    def next_epochs(self, count: int) -> range:
+        """So many of them."""
+        first, self._epoch = self._epoch + 1, self._epoch + count
+        return range(first, self._epoch + 1)
+
+    def send_all(self, pods: Sequence[Tracked], in_flight: Sequence[InFlightIntent]) -> None:
+        """`send` each of these, all by way of one cluster."""
+        for tracked, one in zip(pods, in_flight, strict=True):
+            if tracked.in_flight is not None:
+                self.drop(tracked)
+            tracked.in_flight = one
+        sent = [one.intent for one in in_flight]
+        self._by_intent_id.update(zip([one.id for one in sent], pods, strict=True))
+        self._batches.setdefault(in_flight[0].via, []).extend(sent)
+
     def drop(self, tracked: Tracked) -> None:
         """Stop waiting for the pod's intent; a late answer to it is ignored."""
         if tracked.in_flight is not None:
             self._by_intent_id.pop(tracked.in_flight.intent.id, None)
             self._waiting.pop(tracked.pod_id, None)
             tracked.in_flight = None
+
+    def drop_all(self, pods: Iterable[Tracked]) -> None:
+        """`drop` the intent of each."""
+        by_id, waiting = self._by_intent_id, self._waiting
+        for tracked in pods:
+            if tracked.in_flight is not None:
+                by_id.pop(tracked.in_flight.intent.id, None)
+                if waiting:
+                    waiting.pop(tracked.pod_id, None)
+                tracked.in_flight = None
 
     def answered(self, outcome: Outcome, now: float) -> tuple[Tracked, InFlightIntent, Transition] | None:
         """The intent that an outcome belongs to and what its verdict leads to; None if nobody waits for it."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from dispatcher.model.node import Node
 from dispatcher.model.objects import Namespace
-from dispatcher.model.pod import PodId
+from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.reasons import ReasonTable
 from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.model.topology import level_of
@@ -162,22 +162,13 @@ class FleetState(ReadingTable):
 
     def place(self, pod_id: PodId, placed: Placed, cluster: str, node: str, *, assumed: bool) -> None:
         """Enter a pod on a node; again with the same place is no change, with another it moves, exactly."""
-        old, pod = self._occupants.get(pod_id), placed.pod
+        old = self._occupants.get(pod_id)
         stays = old is not None and old.node == node and old.cluster == cluster
-        row = old.row if old is not None and stays and old.row is not None else self.row_of(cluster, node)
-        if not assumed:  # a record that lasts
-            self._dicts.share(pod)
-            if row is not None and pod.node == node:
-                node = self._places[row][1]
-                msgspec.structs.force_setattr(pod, "node", node)
-        if old is not None and stays and same_footprint(old.placed.pod, pod):
-            was = old.placed.pod
-            if old.row is not None and (was.started != pod.started or was.priority != pod.priority):
-                self.starts.append(old.row)
-            if was.labels != pod.labels:  # API servers label a pod by its node's zone when they bind it
-                self._relabel(old, placed)
-            old.placed, old.assumed = placed, assumed
+        if old is not None and stays and self.stays(old, placed, assumed=assumed):
             return
+        row = old.row if old is not None and stays and old.row is not None else self.row_of(cluster, node)
+        if not assumed:
+            node = self._share(placed.pod, node, row)
         new = Occupant(pod_id, placed, cluster, node, assumed, self.now, counts_as=placed.counts_as)
         new.unseen_cpu = new.unseen_memory = new.settles = assumed or is_unseen(placed)
         if old is not None:
@@ -190,6 +181,28 @@ class FleetState(ReadingTable):
         self._at[cluster, node][pod_id] = new
         if row is not None:
             self._attach(new, row)
+
+    def stays(self, occupant: Occupant, placed: Placed, *, assumed: bool) -> bool:
+        """Take another version of a pod for the one where it is; False if it takes or counts something else."""
+        pod, was, row = placed.pod, occupant.placed.pod, occupant.row
+        if not assumed:
+            self._share(pod, occupant.node, row)
+        if not same_footprint(was, pod):
+            return False
+        if row is not None and (was.started != pod.started or was.priority != pod.priority):
+            self.starts.append(row)
+        if was.labels != pod.labels:  # API servers label a pod by its node's zone when they bind it
+            self._relabel(occupant, placed)
+        occupant.placed, occupant.assumed = placed, assumed
+        return True
+
+    def _share(self, pod: Pod, node: str, row: int | None) -> str:
+        """Let a record that lasts hold what others hold, too; the node's name that lasts."""
+        self._dicts.share(pod)
+        if row is not None and pod.node == node:
+            node = self._places[row][1]
+            msgspec.structs.force_setattr(pod, "node", node)
+        return node
 
     def remove(self, pod_id: PodId) -> bool:
         """Take a pod out, the exact inverse of `place`; False if it is unknown."""

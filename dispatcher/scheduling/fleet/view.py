@@ -1,7 +1,7 @@
 """The fleet as a plugin is shown it: facets over the columns and counts, which note what is read besides rows.
 
 Who keeps a plugin's answers gives it a view of its own and looks into `observed` to know when they are stale
-(`equivalence.evaluators`). Facets are made with the view, so that a call costs no more objects. Of columns nothing is
+(`equivalence.evaluators`). Facets last as long as the view, so that a call costs no more objects. Of columns nothing is
 noted, since journals tell of every change there.
 """
 
@@ -67,18 +67,26 @@ class ObservedView:
         "topology",
         "volumes",
     )
+    nodes: "ObservedNodes"
+    topology: "ObservedTopology"
+    affinity: "ObservedAffinity"
+    volumes: "ObservedVolumes"
+    objects: "ObservedObjects"
+    images: "ObservedImages"
+    links: "ObservedLinks"
 
     def __init__(self, fleet: FleetState, observed: Observed) -> None:
         self._fleet, self.observed = fleet, observed
         self.axis, self.reasons = fleet.axis, fleet.reasons
-        self.nodes = ObservedNodes(fleet, observed)
         self.signals: Signals = fleet.signals
-        self.topology = ObservedTopology(fleet, observed)
-        self.affinity = ObservedAffinity(fleet, observed)
-        self.volumes = ObservedVolumes(fleet, observed)
-        self.objects = ObservedObjects(fleet, observed)
-        self.images = ObservedImages(fleet, observed)
-        self.links = ObservedLinks(fleet, observed)
+
+    def __getattr__(self, name: str) -> Any:
+        """A facet is made when it is asked for: most plugins look at one or two of the seven."""
+        make = _FACETS.get(name)
+        if make is None:
+            raise AttributeError(f"a view of the fleet has no {name!r}")
+        setattr(self, name, make(self._fleet, self.observed))
+        return getattr(self, name)
 
     @property
     def now(self) -> float:
@@ -332,3 +340,14 @@ class ObservedLinks(_Facet):
         """What counts between two clusters."""
         self._observed.kinds.add(LINKS)
         return self._fleet.links.between(one, other, self._fleet.now)
+
+
+_FACETS: Mapping[str, type[_Facet]] = {
+    "nodes": ObservedNodes,
+    "topology": ObservedTopology,
+    "affinity": ObservedAffinity,
+    "volumes": ObservedVolumes,
+    "objects": ObservedObjects,
+    "images": ObservedImages,
+    "links": ObservedLinks,
+}

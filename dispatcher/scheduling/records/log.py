@@ -1,6 +1,7 @@
 """The latest decision or refusal of each pod, for explain and the HTTP API."""
 
 from collections import OrderedDict
+from collections.abc import Iterable
 
 from dispatcher.model.pod import PodId
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
@@ -20,6 +21,15 @@ class DecisionLog:
             by_pod.move_to_end(pod_id)
         by_pod[pod_id] = result
         if len(by_pod) > self._limit:
+            by_pod.popitem(last=False)
+
+    def add_all(self, results: Iterable[Decision]) -> None:
+        """Keep each, in order."""
+        by_pod = self._by_pod
+        for result in results:
+            by_pod.pop(result.pod_id, None)
+            by_pod[result.pod_id] = result
+        while len(by_pod) > self._limit:
             by_pod.popitem(last=False)
 
     def find(self, pod_id: PodId) -> Decision | Unschedulable | None:

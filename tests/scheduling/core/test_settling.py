@@ -11,6 +11,7 @@ from dispatcher.model.node import Node
 from dispatcher.model.pod import Pod
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.core.reconciler import Reconciler
+from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.events import Answered, ClusterChanged, ClusterSilent, SendIntents, Tick
 from tests.laws.cores import make_core
 
@@ -21,13 +22,13 @@ PODS = 20
 def looked() -> Iterator[list[str]]:
     """UIDs of pods that were looked at."""
     found: list[str] = []
-    look = Reconciler._look_at
+    way_of = Reconciler._way_of
 
-    def noted(self: Reconciler, tracked: object, now: float) -> None:
-        found.append(tracked.pod_id[1])  # type: ignore[attr-defined]
-        look(self, tracked, now)  # type: ignore[arg-type]
+    def noted(self: Reconciler, now: float, tracked: Tracked) -> object:
+        found.append(tracked.pod_id[1])
+        return way_of(self, now, tracked)
 
-    with patch.object(Reconciler, "_look_at", noted):
+    with patch.object(Reconciler, "_way_of", noted):
         yield found
 
 
