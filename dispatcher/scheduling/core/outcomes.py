@@ -14,6 +14,7 @@ from dispatcher.scheduling.delegation.tracking import Tracked, awaits_answer, aw
 from dispatcher.scheduling.framework import Placed
 
 _LATER = Transition.LATER  # Enum attributes are slow to look up
+_OF_DELEGATES = frozenset((IntentKind.CONFIRM, IntentKind.CONFIRM_END))
 _QUESTIONS = frozenset((IntentKind.CONFIRM, IntentKind.CONFIRM_SOURCE))
 
 
@@ -25,6 +26,7 @@ class Outcomes:
         self._moves: dict[Transition, Callable[[Tracked, InFlightIntent, Outcome, float], None]] = {
             Transition.CREATE: self._create,
             Transition.ABSENT: self._learn_absence,
+            Transition.ENDED: self._learn_end,
             Transition.PROXY: self._bind_proxy,
             Transition.UNCLAIM: self._take_back,
             Transition.GIVE_BACK: self._give_back,
@@ -98,7 +100,7 @@ class Outcomes:
         if in_flight.kind is IntentKind.MIRROR and verdict == DONE:  # a newer status is written at once
             tracked.mirrored, tracked.mirrored_until = in_flight.status, now + timing.retry.first_s
             return
-        pause = timing.retry.most_s if in_flight.kind is IntentKind.CONFIRM else timing.retry.first_s
+        pause = timing.retry.most_s if in_flight.kind in _OF_DELEGATES else timing.retry.first_s
         tracked.hold_until = now + (timing.refused.after(tracked.refusals) if verdict == REFUSED else pause)
 
     def _create(self, tracked: Tracked, claimed: InFlightIntent, outcome: Outcome, now: float) -> None:
@@ -161,6 +163,11 @@ class Outcomes:
             self._state.orphans.suspect(tracked.pod_id)
         elif now - tracked.orphaned_at >= self._state.timing.orphan_s:
             tracked.is_gone(tracked.home)
+
+    def _learn_end(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
+        """An API server has said that a delegate does not go on."""
+        self._state.outbox.drop(tracked)
+        tracked.ended |= {in_flight.cluster}
 
     def _learn(self, tracked: Tracked, in_flight: InFlightIntent, verdict: str, now: float) -> None:
         """What holds now, shown by the watch or not."""

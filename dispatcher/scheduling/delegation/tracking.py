@@ -28,6 +28,7 @@ class Tracked(msgspec.Struct, gc=False):
 
     `gone`: clusters whose API server has said that the pod is gone: the source (home), or its delegate (all others).
     `said_gone`: clusters whose observer has said so; their API servers, by way of executors, are still to be asked.
+    `ended`: clusters whose API server has said that its delegate has ended, or is being deleted.
     `missing_since`: when a pod that ought to be there was first looked for in vain.
     `mirrored_until`: so long the watch may not show yet what `mirrored` has written.
     `claimed_at`: when we heard that our claim holds; the watch may show it as late as any change.
@@ -45,6 +46,7 @@ class Tracked(msgspec.Struct, gc=False):
     delegates: Mapping[str, Pod] = _NONE
     gone: frozenset[str] = frozenset()  # nearly always empty: one for all
     said_gone: frozenset[str] = frozenset()
+    ended: frozenset[str] = frozenset()
     missing_since: Mapping[str, float] = _NONE
     in_flight: InFlightIntent | None = None
     mirrored: bytes = b""
@@ -126,6 +128,7 @@ class Tracked(msgspec.Struct, gc=False):
         """`cluster` reported a delegate. None: it went; `told` if its observer saw it deleted."""
         if pod is None:
             self.delegates = _without(self.delegates, cluster)
+            self.ended -= {cluster}
         else:
             self.delegates = {**self.delegates, cluster: pod}
             self.vanished = None if pod.node or pod.terminal else self.vanished
@@ -255,6 +258,7 @@ def observed_state(  # noqa: PLR0913 - what is known of a pod, and what holds fo
         mute=mute,
         absent=tracked.gone - {tracked.home},
         missing=missing,
+        ended=tracked.ended,
         decided=claim is not None and claim.epoch == tracked.decided,
         untouched=claim is not None and claim.epoch == tracked.untouched,
         disproved=claim is not None and claim.epoch <= tracked.disproved.get(target, 0),
