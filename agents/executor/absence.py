@@ -15,8 +15,9 @@ from dispatcher.model.messages import DONE, STALE, UNKNOWN, ConfirmNoDelegate, C
 
 
 def confirm_no_delegate(intent: ConfirmNoDelegate, local: Local, now: Moment) -> Procedure[Outcome]:
-    """GET the delegate by its name. Verdicts: done, it does not exist; stale, it exists (an unbound one, or with
-    `collect` any, is deleted first); unknown, the API server or the keys of the home cluster are not available.
+    """GET the delegate by its name. Verdicts: done, it does not exist, or with `ended` has ended or is being deleted;
+    stale, it exists (an unbound one, or with `collect` any, is deleted first); unknown, the API server or the keys of
+    the home cluster are not available.
     """
     name = delegate_name(intent.source)
     look = yield from pods.look_up(intent.source.namespace, name)
@@ -29,6 +30,8 @@ def confirm_no_delegate(intent: ConfirmNoDelegate, local: Local, now: Moment) ->
     if owner is Ownership.UNSURE:
         keys = f'the keys of cluster "{intent.source.cluster}" are not known here yet'
         return outcome(intent, UNKNOWN, f"pod {intent.source.namespace}/{name} is there, and {keys}")
+    if intent.ended and (look.pod.terminal or look.pod.terminating):
+        return outcome(intent, DONE)
     if look.pod.terminating:
         return outcome(intent, STALE, f"pod {intent.source.namespace}/{name} is being deleted")
     if look.pod.node and not intent.collect:

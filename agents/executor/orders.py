@@ -1,9 +1,10 @@
 """Whether the leader has signed a message, for this cluster and for now: looked at before anything of it is decoded.
 
-A message that is sent twice is let through twice if it holds orders: each of them says itself what it may do once. Word
-of the other clusters is let through in the order in which the leader has signed it, and once.
+Each is let through once: who has to send something again signs it anew. Orders may overtake each other on their way;
+word of the other clusters is let through in the order in which the leader has signed it.
 """
 
+import heapq
 from collections.abc import Callable
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -12,9 +13,11 @@ from agents.executor.recent import Recent
 from dispatcher.model.seals import LIFE_S, PEERS, Audience, Header, Seal, read_header, read_seal
 
 UNSIGNED, UNREADABLE, CERTIFICATE, SIGNATURE = "unsigned", "unreadable", "certificate", "signature"
-AUDIENCE, EXPIRED, EARLY, OVERTAKEN, EPOCH = "audience", "expired", "early", "overtaken", "epoch"
-REASONS = (UNSIGNED, UNREADABLE, CERTIFICATE, SIGNATURE, AUDIENCE, EXPIRED, EARLY, OVERTAKEN, EPOCH)
-_LIVES = 64  # of dispatchers, of which it is known how far they have got
+AUDIENCE, EXPIRED, EARLY, OVERTAKEN, REPEATED = "audience", "expired", "early", "overtaken", "repeated"
+EPOCH = "epoch"
+REASONS = (UNSIGNED, UNREADABLE, CERTIFICATE, SIGNATURE, AUDIENCE, EXPIRED, EARLY, OVERTAKEN, REPEATED, EPOCH)
+_LIVES = 64  # of dispatchers, of which it is known what they have sent
+_NUMBERS = 1024  # of batches of a life that were taken: more never overtake one that is waited for
 
 # The key of a dispatcher's certificate (DER) that is good at this time (seconds since 1970), or why it is not.
 KeyOf = Callable[[bytes, float], Ed25519PublicKey | str]
@@ -28,12 +31,37 @@ class Refused(Exception):  # noqa: N818 - reads as what happened
         self.reason = reason
 
 
+class _Taken:
+    """The numbers that were taken: the highest `most` of them, and none below those is taken any more.
+
+    Worked example, `most` 2: of 1, 3, 2, 3, 4, 1 the second 3 was taken before; with 2 and then 4, first 1 and then 2
+    are forgotten, so that 1 is below what is remembered: neither is taken.
+    """
+
+    def __init__(self, most: int = _NUMBERS) -> None:
+        self._most, self._below = most, 0
+        self._numbers: set[int] = set()
+        self._lowest: list[int] = []  # the same, as a heap
+
+    def take(self, number: int) -> bool:
+        """Whether it is new."""
+        if number <= self._below or number in self._numbers:
+            return False
+        self._numbers.add(number)
+        heapq.heappush(self._lowest, number)
+        if len(self._lowest) > self._most:
+            self._below = heapq.heappop(self._lowest)
+            self._numbers.discard(self._below)
+        return True
+
+
 class OrderCheck:
     """Of one agent. `skew_s`: how far its clock may be from the dispatcher's."""
 
     def __init__(self, key_of: KeyOf, *, take_unsigned: bool = False, skew_s: float = 60.0) -> None:
         self._key_of, self._take_unsigned, self._skew_s = key_of, take_unsigned, skew_s
         self._numbers: Recent[str, int] = Recent(_LIVES)  # of the latest PEERS of each life
+        self._taken: Recent[str, _Taken] = Recent(_LIVES)  # ORDERS of each life
 
     def check(self, kind: str, body: bytes, data: bytes, audience: Audience, now: float) -> Header | None:
         """What was signed of this message, None of one without a seal that is taken all the same. Refused."""
@@ -49,6 +77,8 @@ class OrderCheck:
         self._check_time(header, now)
         if kind == PEERS:
             self._check_order(header)
+        else:
+            self._check_new(header)
         return header
 
     def _signed(self, taken: Seal, body: bytes, now: float) -> Header:
@@ -88,8 +118,15 @@ class OrderCheck:
             raise Refused(OVERTAKEN, "a later word of the same dispatcher came before it, or it came before")
         self._numbers.put(header.life, header.number)
 
+    def _check_new(self, header: Header) -> None:
+        taken = self._taken.get(header.life) or _Taken()
+        if not taken.take(header.number):
+            raise Refused(REPEATED, f"it is number {header.number} of this dispatcher, which came before: {_AGAIN}")
+        self._taken.put(header.life, taken)
+
 
 _CLOCKS = "it was held back on the way, or the clocks of the two differ; compare them (NTP)"
+_AGAIN = "whoever carries the bytes has sent it again, or it is far too late"
 _UNSIGNED = (
     "the leader has not signed it: give the dispatcher a signing key (`signing` of dispatcher.yaml, `global-dispatcher "
     "join` makes it), or take it unsigned for now (`orders.unsigned: take` of agent.yaml)"

@@ -17,11 +17,13 @@ ENV_NESTING = "__"
 IN_CLUSTER = "in-cluster"  # a kubeconfig of this name means the pod's service account
 CLUSTER_NAME = r"^[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?$"  # leaves room for the names of proxy nodes
 CLUSTER_UID = r"^([A-Za-z0-9][-A-Za-z0-9]{0,62})?$"
+PUBLIC_KEY = r"^([A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=)?$"  # base64 of 32 bytes, in its one spelling
 TENANT_NAME = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 PATTERNS = {
     NAME_PATTERN: "must be lower case letters, digits and '_', at most 40, beginning with a letter",
     CLUSTER_NAME: "must be a DNS label (a-z, 0-9 and '-') of at most 42 characters",
     CLUSTER_UID: "must be what `kubectl get ns kube-system -o jsonpath={.metadata.uid}` says there",
+    PUBLIC_KEY: "must be an Ed25519 public key in base64, 44 characters, as `global-dispatcher join` prints it",
     TENANT_NAME: "must be a DNS label (a-z, 0-9 and '-') of at most 63 characters",
 }
 
@@ -46,6 +48,13 @@ class ClusterSection(Section):
         Field(
             pattern=CLUSTER_UID,
             description="UID of its kube-system namespace; another cluster is kept out; empty: the first that is heard",
+        ),
+    ] = ""
+    key: Annotated[
+        str,
+        Field(
+            pattern=PUBLIC_KEY,
+            description="public key it signs with; another counts if this one vouches for it; empty: what is heard",
         ),
     ] = ""
     via: Annotated[

@@ -140,6 +140,23 @@ def vouches(key: str, successor: str, signature: str) -> bool:
 _SUCCESSOR = b"global-dispatcher successor 1\n"
 
 
+def from_pinned(pinned: str, told: Iterable[str]) -> tuple[str, ...]:
+    """Of a cluster's keys as they travel, newest first, those that follow from the pinned one, and that; () where it is
+    not among them, or one after it lacks the signature of the next older one. Older ones prove nothing.
+    """
+    kept: list[str] = []
+    for entry in told:
+        key = entry.partition(" ")[0]
+        if kept:
+            newer, _, vouched = kept[-1].partition(" ")
+            if not vouches(key, newer, vouched):
+                return ()
+        if key == pinned:
+            return (*kept, key)
+        kept.append(entry)
+    return ()
+
+
 def plain_keys(entries: Iterable[str]) -> tuple[str, ...]:
     """Public keys as a cluster tells them, without the signatures that vouch for them."""
     return tuple(entry.partition(" ")[0] for entry in entries)

@@ -16,6 +16,7 @@ from dispatcher.model.messages import Changes
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject
 from dispatcher.model.pod import Pod
+from dispatcher.model.signatures import from_pinned, plain_keys
 from dispatcher.scheduling.fleet.objects import ClusterObjects
 
 
@@ -57,6 +58,7 @@ class ClusterView:
     name: str
     uid: str = ""
     pinned_uid: str = ""  # the only one that it may have, as configured; "": the first that is heard
+    pinned_key: str = ""  # the one from which its keys must follow, as configured; "": any
     incarnation: str = ""
     revision: int = 0
     synced: bool = False
@@ -148,6 +150,26 @@ def wrong_identity(view: ClusterView, changes: Changes, clusters: Mapping[str, C
         )
     twin = next((name for name, other in clusters.items() if other.uid == uid), "")
     return f'"{view.name}" is the same cluster as "{twin}" (kube-system {uid}): list it once' if twin else ""
+
+
+def wrong_keys(view: ClusterView, changes: Changes) -> str:
+    """Why these are no keys of the cluster that is meant, '' if they may be."""
+    if not (view.pinned_key and changes.keys) or from_pinned(view.pinned_key, changes.keys):
+        return ""
+    told = ", ".join(plain_keys(changes.keys))[:200]
+    return (
+        f'"{view.name}": its entry in `clusters` has key: {view.pinned_key}, and its agent says that the cluster signs '
+        f"with {told}, for which that one does not vouch: nobody is told of it. If you have replaced the key, set key "
+        "to the new one (`global-dispatcher join` prints it) and start the dispatcher again; if not, find out who "
+        "speaks there as its agent"
+    )
+
+
+def without_older_keys(view: ClusterView, changes: Changes) -> Changes:
+    """The same, without the keys for which the pinned one does not stand."""
+    if not view.pinned_key or len(changes.keys) <= 1:
+        return changes
+    return msgspec.structs.replace(changes, keys=from_pinned(view.pinned_key, changes.keys))
 
 
 def _not_as_pinned(view: ClusterView, uid: str) -> str:

@@ -124,7 +124,7 @@ def _core(
     )
     for section in config.clusters:
         if section.name in core.clusters:
-            core.pin(section.name, section.uid)
+            core.pin(section.name, section.uid, section.key)
     if term is NOBODY:
         core.follow()
     return core

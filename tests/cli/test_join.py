@@ -1,15 +1,18 @@
 """`join` of an embedded cluster: what is made there, in the folder and in the dispatcher's files; what is refused."""
 
 import json
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from typer.testing import CliRunner, Result
 
 from agents.executor.state import PATH as STATE
@@ -19,6 +22,7 @@ from dispatcher.cli.joining.gateway_secret import LOOKED
 from dispatcher.cli.joining.opt_in import WEBHOOK
 from dispatcher.cli.main import app
 from dispatcher.config import check_config
+from dispatcher.model.signatures import public_key
 from dispatcher.service.errors import ExitCode
 from localfleet.embedded.fleet import EmbeddedFleet
 from tests.charts.rendering import WORKLOADS, Helm
@@ -81,11 +85,26 @@ def world(fleet: EmbeddedFleet, tmp_path: Path) -> Iterator[World]:
     made.api.close()
 
 
+def public_keys(world: World) -> tuple[str, ...]:
+    """Of the private ones in the Secret."""
+    blocks = world.data(KEY)["key.pem"].replace(b"-----\n-----", b"-----\n\n-----").split(b"\n\n")
+    keys = [load_pem_private_key(block, None) for block in blocks]
+    return tuple(public_key(key) for key in keys if isinstance(key, Ed25519PrivateKey))
+
+
+def add_key(world: World, *, alone: bool = False) -> None:
+    """A new key before the old one, or in its place."""
+    new = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    pem = new if alone else new + world.data(KEY)["key.pem"]
+    world.api.merge(KEY, {"data": {"key.pem": b64encode(pem).decode()}})
+
+
 def test_one_command_makes_identity_certificates_and_values(world: World) -> None:
     values = world.folder / "east.yaml"
     told = world.joined("--gateway", "gw.example:443", "--config", str(world.config), "--values-out", str(values))
     uid = world.api.get("/api/v1/namespaces/kube-system")["metadata"]["uid"]
-    assert told["entry"] == {"name": "east", "via": "gateway", "uid": uid}
+    (signs,) = public_keys(world)
+    assert told["entry"] == {"name": "east", "via": "gateway", "uid": uid, "key": signs}
     for path, role in ((TLS, "executor"), (OBSERVER, "observer")):
         assert world.data(path) == {
             "tls.crt": (world.fleet / f"cluster-east.{role}.crt").read_bytes(),
@@ -131,6 +150,28 @@ def test_a_second_run_changes_nothing_and_needs_no_gateway(world: World) -> None
     assert not [line for line in again["steps"] if "made" in line or "changed" in line], again["steps"]
 
 
+def test_while_a_key_is_rotated_the_one_that_vouches_stays_pinned_and_either_may_be(world: World) -> None:
+    joined = partial(world.joined, "--gateway", "gw.example", "--config", str(world.config))
+    old = joined()["entry"]["key"]
+    add_key(world)
+    new = public_keys(world)[0]
+    assert joined()["entry"]["key"] == old
+    world.config.write_text(world.config.read_text().replace(old, new))
+    joined()
+    assert new in world.config.read_text()
+
+
+def test_a_key_that_was_replaced_is_not_pinned_without_a_word(world: World) -> None:
+    said = ("--gateway", "gw.example", "--config", str(world.config))
+    old = world.joined(*said)["entry"]["key"]
+    add_key(world, alone=True)
+    result = world.run(*said)
+    assert result.exit_code != 0
+    assert (
+        f"clusters[0].key is '{old}', and this is '{public_keys(world)[0]}': write this one there if" in result.output
+    )
+
+
 def test_what_was_changed_by_hand_is_mended(world: World) -> None:
     world.joined("--gateway", "gw.example")
     world.api.merge(TLS, {"data": {"tls.crt": "bm9uZQ=="}})
@@ -152,11 +193,12 @@ def test_a_dry_run_shows_all_of_it_and_changes_nothing(world: World) -> None:
     assert not world.there(TLS)
 
 
-def test_a_key_that_an_agent_signs_with_already_is_left_alone(world: World) -> None:
+@pytest.mark.parametrize("own_keys", [public_key(Ed25519PrivateKey.generate()), "no-key"], ids=["a key", "none"])
+def test_a_key_that_an_agent_signs_with_already_is_left_alone(world: World, own_keys: str) -> None:
     lease = {
         "metadata": {
             "name": STATE.rpartition("/")[2],
-            "annotations": {VALUES: json.dumps({"cluster": "east", "own_keys": "abcd"})},
+            "annotations": {VALUES: json.dumps({"cluster": "east", "own_keys": own_keys})},
         }
     }
     assert world.api.create(STATE.rpartition("/")[0], lease).is_success
@@ -165,6 +207,7 @@ def test_a_key_that_an_agent_signs_with_already_is_left_alone(world: World) -> N
     assert not world.there(KEY)
     (line,) = [one for one in told["steps"] if "global-dispatcher-key" in one]
     assert "put your copy back and join again" in line  # who has deleted the Secret is to know
+    assert told["entry"].get("key", "no-key") == own_keys
 
 
 def test_for_git_the_secrets_are_written_as_manifests_and_the_cluster_stays_as_it_is(world: World) -> None:

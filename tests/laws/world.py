@@ -198,6 +198,8 @@ class ModelCluster:
         found = self.pods.get(f"delegate-of-{intent.source.uid}")
         if found is None:
             return m.DONE, "", b""
+        if intent.ended and (found.terminal or found.terminating):
+            return m.DONE, "", b""
         if intent.collect and not found.terminating:
             self._put(replace(found, terminating=True))
         return m.STALE, "there", b""

@@ -36,14 +36,20 @@ class Halves:
         return self.start(cluster, "executor", cert_file=f"{stem}.crt", key_file=f"{stem}.key")
 
 
-def end_copy(api: ClusterApi, source: str) -> None:
-    """The delegate of a pod says that it has succeeded."""
+def show_at_copy(api: ClusterApi, source: str, **status: str) -> None:
+    """The delegate of a pod shows this in its status."""
     (copy,) = [
         one["metadata"]["name"]
         for one in api.pods()
         if DELEGATE in one["metadata"].get("labels", {}) and one["metadata"]["name"].startswith(source)
     ]
-    api.merge(f"/api/v1/namespaces/default/pods/{copy}/status", {"status": {"phase": "Succeeded"}})
+    api.merge(f"/api/v1/namespaces/default/pods/{copy}/status", {"status": status})
+
+
+def status_of(api: ClusterApi, name: str) -> dict[str, Any]:
+    """As a pod shows it."""
+    found: dict[str, Any] = api.get(f"/api/v1/namespaces/default/pods/{name}")["status"]
+    return found
 
 
 def warnings_at(api: ClusterApi, name: str) -> str:
@@ -72,7 +78,7 @@ def test_each_half_goes_on_without_the_other_and_none_can_take_its_place(tmp_pat
 
         halves.of["east", "observer"].terminate()
         eventually(lambda: dispatcher.ready() == [False, True], 30, dispatcher.tail)
-        end_copy(west, "one")
+        show_at_copy(west, "one", phase="Succeeded")
         eventually(lambda: phase(east, "one") == "Succeeded", 30, dispatcher.tail)
         renewed = east.get(LEASE)["spec"]["renewTime"]
         eventually(lambda: east.get(LEASE)["spec"]["renewTime"] > renewed, 30, halves.of["east", "executor"].tail)
@@ -80,13 +86,16 @@ def test_each_half_goes_on_without_the_other_and_none_can_take_its_place(tmp_pat
         halves.start("east", "observer")
         eventually(lambda: dispatcher.ready() == [True, True], 30, dispatcher.tail)
         halves.of["west", "executor"].terminate()
-        end_copy(west, "two")
-        eventually(lambda: phase(east, "two") == "Succeeded", 30, dispatcher.tail)
+        show_at_copy(west, "two", message="half done")
+        eventually(lambda: status_of(east, "two").get("message") == "half done", 30, dispatcher.tail)
+        show_at_copy(west, "two", phase="Succeeded")  # which its executor has to confirm
 
         liar = halves.offered_as_executor("west")
         eventually(lambda: "refuses our certificate" in liar.tail(), 30, liar.tail)
         assert dispatcher.ready() == [True, True]
+        assert phase(east, "two") == "Running"
         halves.start("west", "executor").wait_ready()
+        eventually(lambda: phase(east, "two") == "Succeeded", 30, dispatcher.tail)
         assert east.create("/api/v1/namespaces/default/pods", pod("four", "west")).status_code == 201
         eventually(lambda: running(east, "four"), 30, dispatcher.tail)
     east.close()

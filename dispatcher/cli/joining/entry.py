@@ -1,7 +1,7 @@
 """A cluster's entry in dispatcher.yaml, or under `config` in values of its chart: added to the text, comments stay."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,18 @@ from dispatcher.config.document import parse_document, read_document
 from dispatcher.service.errors import CommandError
 
 Entry = dict[str, str]
+_FIXES = {
+    "via": "agents that dial in need `via: gateway`",
+    "uid": "mend it, or the context",
+    "key": "write this one there if you have replaced the cluster's key, and start the dispatcher again",
+}
 
 
-def entry_of(cluster: str, uid: str) -> Entry:
-    """What the dispatcher is told of a cluster whose agent dials in."""
-    return {"name": cluster, "via": "gateway", "uid": uid}
+def entry_of(cluster: str, uid: str, keys: Sequence[str] = ()) -> Entry:
+    """What the dispatcher is told of a cluster whose agent dials in: of its public keys (newest first, each vouched for
+    by the next one) the oldest, from which the others follow; none where they are not known yet.
+    """
+    return {"name": cluster, "via": "gateway", "uid": uid, **({"key": keys[-1]} if keys else {})}
 
 
 def flow(entry: Mapping[str, str]) -> str:
@@ -25,8 +32,8 @@ def flow(entry: Mapping[str, str]) -> str:
     return f"{{{', '.join(f'{key}: {value}' for key, value in entry.items())}}}"
 
 
-def with_entry(file: Path, entry: Entry) -> tuple[str, str]:
-    """(the file's text with the entry, what was changed: '' for nothing).
+def with_entry(file: Path, entry: Entry, keys: Sequence[str] = ()) -> tuple[str, str]:
+    """(the file's text with the entry, what was changed: '' for nothing). Any of `keys` may be the key it says.
 
     CommandError: no such file, another cluster under that name or UID, or a form that cannot be edited.
     """
@@ -37,7 +44,7 @@ def with_entry(file: Path, entry: Entry) -> tuple[str, str]:
         raise CommandError(f"{file}: {getattr(error, 'strerror', None) or error}") from None
     path = _path(file, data)
     clusters = _at(data, path)
-    missing = _missing(file, path, clusters, entry)
+    missing = _missing(file, path, clusters, entry, keys)
     if missing == {}:
         return text, ""
     wanted = copy.deepcopy(data)
@@ -75,7 +82,7 @@ def _set(data: Any, path: tuple[str, ...], value: Any) -> None:
     _at(data, path[:-1])[path[-1]] = value
 
 
-def _missing(file: Path, path: tuple[str, ...], clusters: Any, entry: Entry) -> Entry | None:
+def _missing(file: Path, path: tuple[str, ...], clusters: Any, entry: Entry, keys: Sequence[str]) -> Entry | None:
     """Keys that the entry of that name lacks; None where there is no such entry. CommandError: it says otherwise."""
     if not isinstance(clusters or [], list) or not all(isinstance(one, dict) for one in clusters or ()):
         raise CommandError(f"{file}: {'.'.join(path)} is no list of clusters: `config check` says more")
@@ -83,10 +90,10 @@ def _missing(file: Path, path: tuple[str, ...], clusters: Any, entry: Entry) -> 
     for at, one in enumerate(clusters or ()):
         key = f"{file}: {'.'.join(path)}[{at}]"
         if one.get("name") == entry["name"]:
-            for name in ("via", "uid"):
-                if one.get(name, entry[name]) != entry[name]:
-                    fix = "mend it, or the context" if name == "uid" else "agents that dial in need `via: gateway`"
-                    raise CommandError(f"{key}.{name} is {one[name]!r}, and this is {entry[name]!r}: {fix}")
+            for name, fix in _FIXES.items():
+                told = one.get(name, entry.get(name))
+                if name in entry and told != entry[name] and not (name == "key" and told in keys):
+                    raise CommandError(f"{key}.{name} is {told!r}, and this is {entry[name]!r}: {fix}")
             found = {name: value for name, value in entry.items() if name not in one}
         elif one.get("uid") == entry["uid"]:
             text = f"{key} is this very cluster (uid {entry['uid']}) by the name {one.get('name')!r}: join it as that"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from shutil import copytree
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from cryptography import x509
@@ -26,6 +26,7 @@ from dispatcher.cli.operate.members import MemberError
 from dispatcher.cli.output import Output, print_value
 from dispatcher.config.certificates import ROLES, URI
 from dispatcher.config.sections import CLUSTER_NAME
+from dispatcher.model.signatures import is_key
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.gateway.authority import SIGNING, Made, ensure, name_of, write_whole
 
@@ -107,20 +108,22 @@ async def _join(wish: Joining, name: str) -> Told:
     async with reached(wish.place, wish.dry_run) as target:
         await _check_identity(target, name)
         await _check_rights(target, wish)
-        entry = entry_of(name, target.uid)
-        edited, change = with_entry(wish.config, entry) if wish.config else ("", "")
+        if wish.config is not None:
+            with_entry(wish.config, entry_of(name, target.uid))  # before anything is made
         by = await opt_in.for_chart(target.member)
         with working_folder(wish.folder, dry_run=wish.dry_run) as folder:
             urls, hosts = _gateways(folder, wish.gateway)
             made = ensure(folder, hosts, [name])
             write_whole(folder / URL_FILE, "".join(f"{url}\n" for url in urls).encode(), 0o644)
             lines = [_line(wish, one) for one in made]
-            own_key, webhook = await _secrets(wish, target, folder, name, by)
+            made_there = await _secrets(wish, target, folder, name, by)
             if wish.dispatcher is not None:
                 lines += await bring(folder, wish.dispatcher, wish.namespace, dry_run=wish.dry_run)
             stale = any(one.made for one in made if one.file.stem in ("ca", "gateway", SIGNING))
             to_do = left_to_do(wish.folder, wish.namespace) if wish.dispatcher is None and stale else []
-    values = objects.values(name, urls, by, own_key=own_key, webhook=webhook)
+    entry = entry_of(name, target.uid, made_there.keys)
+    edited, change = with_entry(wish.config, entry, made_there.keys) if wish.config else ("", "")
+    values = objects.values(name, urls, by, own_key=made_there.own_key, webhook=made_there.webhook)
     lines += [*target.steps, *_files(wish, edited, change, values)]
     place = wish.place.context, wish.place.kubeconfig
     helm = objects.helm_words(wish.chart or "helm/agent", wish.namespace, place, values, wish.values_out)
@@ -194,51 +197,78 @@ def _hosts(file: Path) -> list[str]:
     return [str(one.value) for one in named if isinstance(one, x509.DNSName | x509.IPAddress)]
 
 
-async def _secrets(
-    wish: Joining, target: Target, folder: Path, name: str, opt_in_by: str
-) -> tuple[bool, Object | None]:
-    """Bring or write what the agent mounts: (whether its key is in the Secret that is ours to name, the Secret of its
-    webhook). The latter is written for charts that are only rendered: each rendering would make another certificate.
+class _Brought(NamedTuple):
+    """What the agent mounts. `own_key`: its key is in the Secret that is ours to name. `webhook`: the Secret of its
+    webhook, for charts that are only rendered: each rendering would make another certificate. `keys`: the cluster's
+    public keys, the one it signs with first; none where a dry run would make them.
     """
+
+    own_key: bool
+    webhook: Object | None
+    keys: tuple[str, ...]
+
+
+async def _secrets(wish: Joining, target: Target, folder: Path, name: str, opt_in_by: str) -> _Brought:
+    """Bring or write what the agent mounts."""
     tls = [
         objects.tls_secret(wish.namespace, f"{objects.TLS_SECRET}-{role}", folder, name_of(name, role))
         for role in ROLES
     ]
-    here = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": objects.KEY_SECRET, "namespace": wish.namespace}}
-    key = await target.found(here)
-    if key is not None and (problem := objects.key_problem(key)):
-        raise CommandError(f"{target.where}: Secret {wish.namespace}/{objects.KEY_SECRET}: {problem}")
-    elsewhere = key is None and await _signs(target, wish.namespace)
+    key = await _cluster_key(wish, target)
     if wish.secrets_out is None:
         space = objects.namespace(wish.namespace)
         if await target.found(space) is None:
             await target.apply(space)
         for one in tls:
             await target.apply(one)
-        if key is None and not elsewhere:
-            await target.create(objects.key_secret(wish.namespace))
-        return not elsewhere, None
-    if key is not None:
-        key = {**here, "data": key["data"]}
-    elif not elsewhere:
-        key = _written(wish, objects.KEY_SECRET) or objects.key_secret(wish.namespace)
+        if key.secret is not None and not key.there:
+            await target.create(key.secret)
+        return _Brought(key.secret is not None, None, key.public)
     webhook = None
     if opt_in_by == "webhook":
         webhook = _written(wish, objects.WEBHOOK_SECRET) or objects.webhook_secret(wish.namespace)
     if not wish.dry_run:
-        text = _OURS + yaml.safe_dump_all([*tls, *(one for one in (key, webhook) if one)], sort_keys=False)
+        text = _OURS + yaml.safe_dump_all([*tls, *(one for one in (key.secret, webhook) if one)], sort_keys=False)
         write_whole(wish.secrets_out, text.encode(), 0o600)
     target.steps.append(f"{wish.secrets_out}: {'would be written' if wish.dry_run else 'written'}: private keys")
-    return not elsewhere, webhook
+    return _Brought(key.secret is not None, webhook, key.public)
 
 
-async def _signs(target: Target, namespace: str) -> bool:
-    """Whether an agent has served the cluster before: then its key is in another Secret, and another is refused."""
+class _ClusterKey(NamedTuple):
+    """`secret`: the Secret of ours with the key that the cluster signs with; None where an agent has it from elsewhere.
+    `there`: that is in the cluster already. `public`: as of _Brought.
+    """
+
+    secret: Object | None
+    there: bool
+    public: tuple[str, ...]
+
+
+async def _cluster_key(wish: Joining, target: Target) -> _ClusterKey:
+    """The one that is there, that an agent uses, that was written before, or a new one."""
+    here = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": objects.KEY_SECRET, "namespace": wish.namespace}}
+    found = await target.found(here)
+    if found is not None:
+        if problem := objects.key_problem(found):
+            raise CommandError(f"{target.where}: Secret {wish.namespace}/{objects.KEY_SECRET}: {problem}")
+        return _ClusterKey({**here, "data": found["data"]}, there=True, public=objects.public_keys(found))
+    if signs := await _signs(target, wish.namespace):
+        return _ClusterKey(None, there=True, public=(signs,) if is_key(signs) else ())
+    written = _written(wish, objects.KEY_SECRET)
+    secret = written or objects.key_secret(wish.namespace)
+    public = () if wish.dry_run and written is None else objects.public_keys(secret)
+    return _ClusterKey(secret, there=False, public=public)
+
+
+async def _signs(target: Target, namespace: str) -> str:
+    """The public key of an agent that has served the cluster before: that is in another Secret, and another is refused.
+    '' if none has.
+    """
     try:
-        signs = bool(await own_key(target.member))
+        signs = await own_key(target.member)
     except MemberError as error:
         if error.status == 404:
-            return False
+            return ""
         raise CommandError(f"{target.where}: Lease kube-node-lease/global-dispatcher-agent.state: {error}") from None
     if signs:
         target.steps.append(f"Secret {namespace}/{objects.KEY_SECRET}: {_ELSEWHERE}")

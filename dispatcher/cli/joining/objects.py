@@ -1,5 +1,6 @@
 """What a cluster is given: Secrets, the values of its agent's chart, and the command that installs that."""
 
+import re
 import shlex
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
@@ -8,14 +9,17 @@ from typing import Any
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
+from dispatcher.model.signatures import public_key
 from dispatcher.service.gateway.authority import serving_files
 
 Object = dict[str, Any]
 TLS_SECRET, KEY_SECRET, GATEWAY_SECRET = "global-dispatcher-agent", "global-dispatcher-key", "global-dispatcher-gateway"
 KEY_FILE, SIGNING_SECRET, WEBHOOK_SECRET = "key.pem", "global-dispatcher-signing", "global-dispatcher-webhook"
 RELEASE = "agent"
+_PEM = re.compile(rb"-----BEGIN .*?-----END [A-Z ]+-----", re.DOTALL)
 _LABELS = {"app.kubernetes.io/part-of": "global-dispatcher"}
 
 
@@ -46,13 +50,23 @@ def key_secret(where: str) -> Object:
 def key_problem(found: Object) -> str:
     """Why an agent cannot sign with the key in a Secret, and what to do; '' if it can. Nothing of the key is told."""
     try:
-        key = load_pem_private_key(b64decode((found.get("data") or {})[KEY_FILE]), password=None)
+        keys = _keys(found)
     except (KeyError, ValueError, TypeError, UnsupportedAlgorithm) as error:
         problem = f"has no {KEY_FILE}" if isinstance(error, KeyError) else f"{KEY_FILE} is no private key in PEM"
     else:
-        problem = "" if isinstance(key, Ed25519PrivateKey) else f"{KEY_FILE} is no Ed25519 key"
+        problem = "" if all(isinstance(key, Ed25519PrivateKey) for key in keys) else f"{KEY_FILE} is no Ed25519 key"
     fix = "put your copy of the key there; if no agent has served the cluster yet, delete the Secret and join again"
     return f"{problem}: {fix}" if problem else ""
+
+
+def public_keys(found: Object) -> tuple[str, ...]:
+    """The public halves of a Secret's keys, of which there is no `key_problem`, the one that is signed with first."""
+    return tuple(public_key(key) for key in _keys(found) if isinstance(key, Ed25519PrivateKey))
+
+
+def _keys(found: Object) -> list[PrivateKeyTypes]:
+    data = b64decode((found.get("data") or {})[KEY_FILE])
+    return [load_pem_private_key(one, password=None) for one in _PEM.findall(data) or [data]]
 
 
 def webhook_secret(where: str) -> Object:

@@ -56,11 +56,12 @@ class ConfirmNoDelegate(Intent, frozen=True):
     """Ask the API server whether there is no delegate of `source`, `pod` being the source.
 
     DONE: there is none, and orders of attempts up to this epoch will make none. STALE: there is one; with `collect` it
-    is being deleted now.
+    is being deleted now. With `ended` one that is being deleted, or whose phase is final, is as none.
     """
 
     source: SourceRef
     collect: bool = False
+    ended: bool = False
 
 
 class ConfirmNoSource(Intent, frozen=True):

@@ -98,9 +98,12 @@ class SchedulerCore:
         self._state.profiles = profiles
         self._deciding.follow_profiles()
 
-    def pin(self, cluster: str, uid: str) -> None:
-        """A cluster is the one whose kube-system namespace has this UID, and no other name is ("": not known)."""
-        self.clusters[cluster].pinned_uid = uid
+    def pin(self, cluster: str, uid: str, key: str = "") -> None:
+        """A cluster is the one whose kube-system namespace has this UID, and no other name is ("": not known). Its
+        public keys are this one, and those that follow from it ("": those that its agent tells).
+        """
+        view = self.clusters[cluster]
+        view.pinned_uid, view.pinned_key = uid, key
 
     def follow(self) -> None:
         """Another dispatcher leads: only take reports in, until `take_over`. To be said before any event."""

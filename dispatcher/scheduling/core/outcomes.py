@@ -14,6 +14,8 @@ from dispatcher.scheduling.delegation.tracking import Tracked, awaits_answer, aw
 from dispatcher.scheduling.framework import Placed
 
 _LATER = Transition.LATER  # Enum attributes are slow to look up
+_OF_DELEGATES = frozenset((IntentKind.CONFIRM, IntentKind.CONFIRM_END))
+_QUESTIONS = frozenset((IntentKind.CONFIRM, IntentKind.CONFIRM_SOURCE))
 
 
 class Outcomes:
@@ -24,6 +26,7 @@ class Outcomes:
         self._moves: dict[Transition, Callable[[Tracked, InFlightIntent, Outcome, float], None]] = {
             Transition.CREATE: self._create,
             Transition.ABSENT: self._learn_absence,
+            Transition.ENDED: self._learn_end,
             Transition.PROXY: self._bind_proxy,
             Transition.UNCLAIM: self._take_back,
             Transition.GIVE_BACK: self._give_back,
@@ -99,7 +102,7 @@ class Outcomes:
         if in_flight.kind is IntentKind.MIRROR and verdict == DONE:  # a newer status is written at once
             tracked.mirrored, tracked.mirrored_until = in_flight.status, now + timing.retry.first_s
             return
-        pause = timing.retry.most_s if in_flight.kind is IntentKind.CONFIRM else timing.retry.first_s
+        pause = timing.retry.most_s if in_flight.kind in _OF_DELEGATES else timing.retry.first_s
         tracked.hold_until = now + (timing.refused.after(tracked.refusals) if verdict == REFUSED else pause)
 
     def _create(self, tracked: Tracked, claimed: InFlightIntent, outcome: Outcome, now: float) -> None:
@@ -115,7 +118,7 @@ class Outcomes:
         if target in self._state.fences.of(tracked.home) or (untouched and not self._state.clusters[target].ready):
             self._unclaim(tracked, claimed, now)
             return
-        tracked.gone -= {target}  # from here on a delegate may exist there, seen or not
+        tracked.may_be_there(target)  # from here on a delegate may exist there, seen or not
         home = tracked.home, self._state.clusters[tracked.home].uid
         created = intents.create(home, claimed, outcome, self._at_most(tracked, claimed), now)
         created.fresh = untouched
@@ -149,16 +152,24 @@ class Outcomes:
         """An API server has said that a delegate, or a source, is not there."""
         self._state.outbox.drop(tracked)
         if in_flight.kind is IntentKind.CONFIRM:
-            tracked.gone |= {in_flight.cluster}
+            tracked.is_gone(in_flight.cluster)
             tracked.disproved = {**tracked.disproved, in_flight.cluster: in_flight.epoch}
             claim = tracked.source.claim if tracked.source is not None else None
             if claim is not None and claim.epoch > in_flight.epoch:  # attempts begin lower than they once did: no haste
                 tracked.hold_until = now + self._state.timing.retry.most_s
+        elif tracked.home in tracked.said_gone:  # and was seen to be deleted
+            tracked.orphaned_at = None
+            tracked.is_gone(tracked.home)
         elif tracked.orphaned_at is None:
             tracked.orphaned_at = now
             self._state.orphans.suspect(tracked.pod_id)
         elif now - tracked.orphaned_at >= self._state.timing.orphan_s:
-            tracked.gone |= {tracked.home}
+            tracked.is_gone(tracked.home)
+
+    def _learn_end(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
+        """An API server has said that a delegate does not go on."""
+        self._state.outbox.drop(tracked)
+        tracked.ended |= {in_flight.cluster}
 
     def _learn(self, tracked: Tracked, in_flight: InFlightIntent, verdict: str, now: float) -> None:
         """What holds now, shown by the watch or not."""
@@ -169,8 +180,8 @@ class Outcomes:
         elif verdict == DONE and in_flight.kind is IntentKind.UNCLAIM:
             tracked.claimed_at = float("-inf")
             tracked.given_up = max(tracked.given_up, in_flight.epoch)
-        elif verdict == STALE and in_flight.kind is IntentKind.CONFIRM:
-            tracked.reset_missing(in_flight.cluster)  # it is there, seen or not: asked again after a while
+        elif verdict == STALE and in_flight.kind in _QUESTIONS:
+            tracked.is_there(in_flight.cluster)
 
     def _hold_if_claimed(self, tracked: Tracked, now: float) -> None:
         # Unclaimed pods pause in the queue; one that the watch still shows as claimed would be resumed at once.

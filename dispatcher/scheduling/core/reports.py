@@ -77,12 +77,13 @@ class Reports:
             ours = ", ".join(self._state.clusters)
             raise GapError(f"cluster {changes.cluster!r} is not one of this dispatcher's: {ours}")
         self._finish(view.name, now)
-        wrong_identity = views.wrong_identity(view, changes, self._state.clusters)
+        wrong_identity = views.wrong_identity(view, changes, self._state.clusters) or views.wrong_keys(view, changes)
         if wrong_identity:
             self._state.trouble(f"cluster {wrong_identity}")
             self.silent(events.ClusterSilent(view.name, wrong_identity), now)
             return
         views.check_continues(view, changes)
+        changes = views.without_older_keys(view, changes)
         self._note_executor(view, event.executor, now)
         pods, nodes = (
             max(len(changes.pods), len(view.pods)),
@@ -188,7 +189,8 @@ class Reports:
         view = self._state.clusters[cluster]
         for _ in self._steps(view, Changes(cluster, view.uid, view.incarnation, 0, view.revision, full=True)):
             pass
-        blank = ClusterView(cluster, pinned_uid=view.pinned_uid, problem=view.problem, heard=True)
+        blank = ClusterView(cluster, pinned_uid=view.pinned_uid, pinned_key=view.pinned_key, problem=view.problem)
+        blank.heard = True
         self._state.clusters[cluster] = blank
         self._state.fleet.set_cluster(cluster, ready=False, synced=False)
 

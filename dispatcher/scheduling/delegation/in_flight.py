@@ -24,6 +24,7 @@ class IntentKind(enum.Enum):
     RESTORE = "restore"
     CONFIRM = "confirm"
     CONFIRM_SOURCE = "confirm-source"
+    CONFIRM_END = "confirm-end"
     MIRROR = "mirror"
     DELETE = "delete"
     DELETE_SOURCE = "delete-source"
@@ -34,7 +35,14 @@ PLACING = frozenset((IntentKind.BIND, IntentKind.CLAIM, IntentKind.CREATE, Inten
 BINDING = frozenset((IntentKind.BIND, IntentKind.PROXY))
 # What nobody wants any more once the source ends. How far it came is asked then (COLLECT), and not by trying on.
 ENDED_WITH_SOURCE = frozenset(
-    (IntentKind.CREATE, IntentKind.PROXY, IntentKind.UNCLAIM, IntentKind.MIRROR, IntentKind.DELETE_SOURCE)
+    (
+        IntentKind.CREATE,
+        IntentKind.PROXY,
+        IntentKind.UNCLAIM,
+        IntentKind.CONFIRM_END,
+        IntentKind.MIRROR,
+        IntentKind.DELETE_SOURCE,
+    )
 )
 
 
@@ -50,6 +58,7 @@ class Transition(enum.Enum):
     AGAIN = "again"  # the same intent again, later
     LATER = "later"  # refused, and it holds no place: look at the world again, after a pause that grows
     ABSENT = "absent"  # the API server has no such pod
+    ENDED = "ended"  # or none that goes on: it has ended, or is being deleted
     DROP = "drop"  # nothing holds: look at the world again
 
 
@@ -80,6 +89,9 @@ TRANSITIONS: dict[tuple[IntentKind, str], Transition] = {
     (IntentKind.CONFIRM_SOURCE, DONE): Transition.ABSENT,
     (IntentKind.CONFIRM_SOURCE, STALE): Transition.DROP,
     (IntentKind.CONFIRM_SOURCE, REFUSED): Transition.LATER,
+    (IntentKind.CONFIRM_END, DONE): Transition.ENDED,
+    (IntentKind.CONFIRM_END, STALE): Transition.DROP,
+    (IntentKind.CONFIRM_END, REFUSED): Transition.LATER,
     (IntentKind.MIRROR, DONE): Transition.DROP,
     (IntentKind.MIRROR, STALE): Transition.DROP,
     (IntentKind.MIRROR, REFUSED): Transition.LATER,

@@ -105,6 +105,13 @@ def confirm(source: SourceRef, cluster: str, epoch: int, now: float, *, collect:
     return InFlightIntent(IntentKind.CONFIRM, intent, cluster, cluster, "", epoch, now)
 
 
+def confirm_end(source: SourceRef, cluster: str, epoch: int, now: float) -> InFlightIntent:
+    """Ask a cluster's API server whether the delegate has ended, or is being deleted."""
+    pod = PodRef(source.namespace, source.name, source.uid)
+    intent = ConfirmNoDelegate(_id(epoch, IntentKind.CONFIRM_END), pod, epoch, source, ended=True)
+    return InFlightIntent(IntentKind.CONFIRM_END, intent, cluster, cluster, "", epoch, now)
+
+
 def confirm_source(home: str, source: SourceRef, epoch: int, now: float) -> InFlightIntent:
     """Ask the source's API server whether the source is gone."""
     pod = PodRef(source.namespace, source.name, source.uid)

@@ -14,7 +14,8 @@ order of the code.
    once its target is proved to have no delegate it is taken off, and the pod is queued like any other. If the target
    is lost before a delegate can have been begun there, the claim is taken back.
 5. A source on a proxy node mirrors its delegate, begins to go when the delegate does (a drain, a lost node), and is let
-   go when the delegate is gone. Marks that somebody took off are restored as the delegate carries them.
+   go when the delegate is gone. That it ends or goes its API server has to say first. Marks that somebody took off are
+   restored as the delegate carries them.
 
 A cluster that an operator has fenced in the home cluster ("nothing runs there any more") has no delegate, whatever was
 last seen there: its sources are let go or take their claims back, and copies that show there are deleted.
@@ -48,6 +49,7 @@ class Step(enum.Enum):
     FINISH = "finish"  # let the source go
     CONFIRM = "confirm"  # ask the target's API server whether it has no delegate
     COLLECT = "collect"  # the same, and delete the one that it has
+    CONFIRM_END = "confirm-end"  # ask the target's API server whether its delegate has ended, or is being deleted
     CONFIRM_SOURCE = "confirm-source"  # ask the source's API server whether the source is gone
 
 
@@ -71,6 +73,7 @@ class ObservedState(msgspec.Struct, frozen=True, gc=False):
     `blind`: clusters of which nothing is seen, whose executors take orders. `mute`: clusters that answer, whose do not.
     `absent`: clusters whose API servers have said that they have no delegate. `missing`: clusters in which the delegate
     is missing for so long that their API servers are to be asked.
+    `ended`: clusters whose API servers have said that the delegate has ended, or is being deleted.
     `home_settled`: the home cluster has been Ready for the grace time, and our claim, if we made one, is as old, so
     that a claim cannot be unseen any more.
     `decided`: this dispatcher made the claim. `untouched`: and nobody can have begun a delegate of it.
@@ -92,6 +95,7 @@ class ObservedState(msgspec.Struct, frozen=True, gc=False):
     mute: frozenset[str] = frozenset()
     absent: frozenset[str] = frozenset()
     missing: frozenset[str] = frozenset()
+    ended: frozenset[str] = frozenset()
     decided: bool = False
     untouched: bool = False
     disproved: bool = False
@@ -266,12 +270,19 @@ def _beside(seen: ObservedState, source: Pod, target: str, delegate: Pod | None)
     if not marked and not delegate.terminating:
         return NextStep(Step.RESTORE, target)
     if delegate.terminating and not (source.terminal or delegate.terminal):
-        return NextStep(Step.DELETE_SOURCE)
+        return NextStep(Step.DELETE_SOURCE) if target in seen.ended else NextStep(Step.CONFIRM_END, target)
     # A node controller that lost sight of the proxy node marks the source as not ready, behind our back; a copy of an
     # older order that arrives late shows what was before.
     shown = (source.phase, source.ready) == (delegate.phase, delegate.ready)
     differs = delegate.status != seen.mirrored or not (shown or source.terminal or seen.unshown)
-    return NextStep(Step.MIRROR, target) if delegate.status and differs else NOTHING
+    return _show(seen, source, target, delegate) if delegate.status and differs else NOTHING
+
+
+def _show(seen: ObservedState, source: Pod, target: str, delegate: Pod) -> NextStep:
+    """Write the delegate's status. An end is final, and lets controllers replace the pod: its API server is asked."""
+    if delegate.terminal and not source.terminal and target not in seen.ended:
+        return NextStep(Step.CONFIRM_END, target)
+    return NextStep(Step.MIRROR, target)
 
 
 def _unseen(seen: ObservedState, source: Pod, target: str) -> NextStep:
@@ -280,7 +291,7 @@ def _unseen(seen: ObservedState, source: Pod, target: str) -> NextStep:
     if delegate is None or delegate.terminating or target not in seen.reachable or target in seen.fenced:
         return NOTHING
     news = bool(delegate.status) and delegate.status != seen.mirrored
-    return NextStep(Step.MIRROR, target) if news and not source.terminal else NOTHING
+    return _show(seen, source, target, delegate) if news and not source.terminal else NOTHING
 
 
 def _without_delegate(seen: ObservedState, source: Pod, target: str) -> NextStep:

@@ -97,5 +97,6 @@ _INTENTS: dict[Step, Callable[[Attempt], InFlightIntent]] = {
     Step.FINISH: _finish,
     Step.CONFIRM: lambda at: intents.confirm(at.identity, at.cluster, at.epoch, at.now, collect=False),
     Step.COLLECT: lambda at: intents.confirm(at.identity, at.cluster, at.epoch, at.now, collect=True),
+    Step.CONFIRM_END: lambda at: intents.confirm_end(at.identity, at.cluster, at.epoch, at.now),
     Step.CONFIRM_SOURCE: lambda at: intents.confirm_source(at.tracked.home, at.identity, at.epoch, at.now),
 }

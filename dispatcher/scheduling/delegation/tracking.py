@@ -27,6 +27,8 @@ class Tracked(msgspec.Struct, gc=False):
     """A source pod (None: not seen or gone) and its delegates by cluster.
 
     `gone`: clusters whose API server has said that the pod is gone: the source (home), or its delegate (all others).
+    `said_gone`: clusters whose observer has said so; their API servers, by way of executors, are still to be asked.
+    `ended`: clusters whose API server has said that its delegate has ended, or is being deleted.
     `missing_since`: when a pod that ought to be there was first looked for in vain.
     `mirrored_until`: so long the watch may not show yet what `mirrored` has written.
     `claimed_at`: when we heard that our claim holds; the watch may show it as late as any change.
@@ -43,6 +45,8 @@ class Tracked(msgspec.Struct, gc=False):
     source: Pod | None = None
     delegates: Mapping[str, Pod] = _NONE
     gone: frozenset[str] = frozenset()  # nearly always empty: one for all
+    said_gone: frozenset[str] = frozenset()
+    ended: frozenset[str] = frozenset()
     missing_since: Mapping[str, float] = _NONE
     in_flight: InFlightIntent | None = None
     mirrored: bytes = b""
@@ -109,7 +113,7 @@ class Tracked(msgspec.Struct, gc=False):
         return cluster in self.delegates or cluster in (self.home, target)
 
     def see_source(self, pod: Pod | None, *, told: bool = True) -> None:
-        """The home cluster reported the source pod. None: it went; `told` if its API server said so."""
+        """The home cluster reported the source pod. None: it went; `told` if its observer saw it deleted."""
         self.vanished = None if told or pod is not None else self._unseen_abroad()
         self.source = pod
         self._seen(self.pod_id[0], pod, told=told)
@@ -118,12 +122,13 @@ class Tracked(msgspec.Struct, gc=False):
         """The source, if its delegate may run in a cluster that has not shown where, nor said that it is gone."""
         target = target_of(self.home, self.source) if self.source is not None else ""
         shown = any(pod.node or pod.terminal for pod in self.delegates.values())
-        return self.source if target and not shown and target not in self.gone else None
+        return self.source if target and not shown and target not in self.gone | self.said_gone else None
 
     def see_delegate(self, cluster: str, pod: Pod | None, *, told: bool = True) -> None:
-        """`cluster` reported a delegate. None: it went; `told` if its API server said so."""
+        """`cluster` reported a delegate. None: it went; `told` if its observer saw it deleted."""
         if pod is None:
             self.delegates = _without(self.delegates, cluster)
+            self.ended -= {cluster}
         else:
             self.delegates = {**self.delegates, cluster: pod}
             self.vanished = None if pod.node or pod.terminal else self.vanished
@@ -139,12 +144,28 @@ class Tracked(msgspec.Struct, gc=False):
             self.reset_missing(cluster)
         if self.refusals:  # what was refused may be another step now
             self.hold_until = float("-inf")
+        self.may_be_there(cluster)
         if pod is None and told:
-            self.gone |= {cluster}
-        elif self.gone and cluster in self.gone:
-            self.gone -= {cluster}
+            self.said_gone |= {cluster}
         if pod is not None and cluster == self.pod_id[0]:
             self.orphaned_at = None
+
+    def may_be_there(self, cluster: str) -> None:
+        """What was said of its absence there holds no more."""
+        if self.gone and cluster in self.gone:
+            self.gone -= {cluster}
+        if self.said_gone and cluster in self.said_gone:
+            self.said_gone -= {cluster}
+
+    def is_gone(self, cluster: str) -> None:
+        """The API server has said so."""
+        self.gone |= {cluster}
+        self.said_gone -= {cluster}
+
+    def is_there(self, cluster: str) -> None:
+        """The API server has said so, seen or not: it is asked again after a while."""
+        self.reset_missing(cluster)
+        self.said_gone -= {cluster}
 
 
 def _without(known: Mapping[str, T], cluster: str) -> Mapping[str, T]:
@@ -168,7 +189,7 @@ def awaits_answer(tracked: Tracked) -> bool:
         return False
     if in_flight.settling and (in_flight.kind is not _PROXY or source.node):
         return False
-    return not (source.terminating or tracked.gone or tracked.vanished)
+    return not (source.terminating or tracked.gone or tracked.said_gone or tracked.vanished)
 
 
 def step_of_mirrored(tracked: Tracked, clusters: Mapping[str, ClusterView], now: float) -> NextStep | None:
@@ -238,7 +259,7 @@ def observed_state(  # noqa: PLR0913 - what is known of a pod, and what holds fo
     if another_than_claimed(source, clusters.get(target)):
         reachable -= {target}  # whoever answers under its name has no say in what runs there
     sought = target if target and target not in tracked.delegates and target not in tracked.gone else ""
-    missing = frozenset((sought,) if sought and _overdue(tracked, sought, clusters, now, timing.confirm_s) else ())
+    missing = frozenset((sought,) if sought and _to_ask(tracked, sought, clusters, now, timing.confirm_s) else ())
     home = clusters.get(tracked.home)
     settled_at = max(home.ready_since, tracked.claimed_at) if home is not None else float("inf")
     claim = source.claim if source is not None else None
@@ -259,6 +280,7 @@ def observed_state(  # noqa: PLR0913 - what is known of a pod, and what holds fo
         mute=mute,
         absent=tracked.gone - {tracked.home},
         missing=missing,
+        ended=tracked.ended,
         decided=claim is not None and claim.epoch == tracked.decided,
         untouched=claim is not None and claim.epoch == tracked.untouched,
         disproved=claim is not None and claim.epoch <= tracked.disproved.get(target, 0),
@@ -300,6 +322,11 @@ def another_than_claimed(source: Pod | None, view: ClusterView | None) -> bool:
     return signed is not None and bool(signed.target_uid and view.uid) and signed.target_uid != view.uid
 
 
+def _to_ask(tracked: Tracked, cluster: str, clusters: dict[str, ClusterView], now: float, after_s: float) -> bool:
+    """Whether the API server is to be asked for a pod: said to be deleted, at once; else once it is missing so long."""
+    return cluster in tracked.said_gone or _overdue(tracked, cluster, clusters, now, after_s)
+
+
 def _overdue(tracked: Tracked, cluster: str, clusters: dict[str, ClusterView], now: float, after_s: float) -> bool:
     view = clusters.get(cluster)
     if view is None or not view.ready:
@@ -313,7 +340,9 @@ def _overdue(tracked: Tracked, cluster: str, clusters: dict[str, ClusterView], n
 def _source_gone(
     tracked: Tracked, clusters: dict[str, ClusterView], now: float, timing: CoreTiming, *, orphans_may_go: bool
 ) -> bool:
-    """Seen to be deleted; or gone, said its API server twice and some time apart, and not with many others at once."""
+    """Its API server has confirmed that it was deleted; or has said twice and some time apart that it has none, and not
+    of many others at once.
+    """
     if not _same_source_cluster(tracked, clusters):
         return False
     if tracked.home in tracked.gone and tracked.orphaned_at is None:
@@ -329,12 +358,16 @@ def _gone_from_fenced(tracked: Tracked, clusters: dict[str, ClusterView], fenced
 
 
 def _source_missing(tracked: Tracked, clusters: dict[str, ClusterView], now: float, timing: CoreTiming) -> bool:
-    """Whether the source's API server is to be asked: once it is missing for the grace time, and once more later."""
+    """Whether the source's API server is to be asked: at once where it was said to be deleted; else once it is missing
+    for the grace time, and once more later.
+    """
     if not _same_source_cluster(tracked, clusters) or tracked.home in tracked.gone:
         return False
-    if not _overdue(tracked, tracked.home, clusters, now, timing.absence_grace_s):
+    if not _to_ask(tracked, tracked.home, clusters, now, timing.absence_grace_s):
         return False
-    return tracked.orphaned_at is None or now - tracked.orphaned_at >= timing.orphan_s
+    return (
+        tracked.home in tracked.said_gone or tracked.orphaned_at is None or now - tracked.orphaned_at >= timing.orphan_s
+    )
 
 
 def _same_source_cluster(tracked: Tracked, clusters: dict[str, ClusterView]) -> bool:
@@ -362,8 +395,8 @@ def _as_submitted(source: Pod | None, delegate: Pod) -> Pod:
 def place_of(tracked: Tracked, fenced: frozenset[str] = frozenset()) -> tuple[Pod, str, str] | None:
     """(pod, cluster, node) where it holds room: its delegate's place, its own, or the place it is claimed for.
 
-    A claim without a delegate in sight may have one that is not seen yet: it keeps its room and its charge. In a
-    `fenced` cluster nothing runs.
+    A claim without a delegate in sight may have one that is not seen yet: it keeps its room and its charge, unless its
+    cluster's observer has said that it went: executors look at the room themselves. In a `fenced` cluster nothing runs.
     """
     for cluster in sorted(tracked.delegates.keys() - fenced) if tracked.delegates else ():
         pod = tracked.delegates[cluster]
@@ -375,5 +408,7 @@ def place_of(tracked: Tracked, fenced: frozenset[str] = frozenset()) -> tuple[Po
     claim = source.claim
     if claim is None or claim.cluster == home:
         return (source, home, source.node) if source.node else None
-    ended = claim.cluster in tracked.gone | fenced or any(pod.terminal for pod in tracked.delegates.values())
+    ended = claim.cluster in tracked.gone | tracked.said_gone | fenced or any(
+        pod.terminal for pod in tracked.delegates.values()
+    )
     return None if ended else (source, claim.cluster, claim.node)

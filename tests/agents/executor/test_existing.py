@@ -23,7 +23,7 @@ from dispatcher.model.messages import (
     PodRef,
 )
 from dispatcher.model.pod import SourceRef
-from tests.agents.executor.world import NOW, World, delegate_of, order_for, pod_object, run, source_of
+from tests.agents.executor.world import NOW, World, delegate_of, order_for, pod_object, pod_path, run, source_of
 
 Object = dict[str, Any]
 Answering = Callable[[Request], Response]
@@ -274,3 +274,28 @@ def test_what_a_late_creation_of_a_refused_order_made_is_deleted_when_the_order_
     again = world.do(order())  # whoever has not heard the refusal
     assert (again.verdict, again.message) == (STALE, "attempt 1 was given up: no (HTTP 403)")
     assert world.api.pods() == []
+
+
+GOING = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
+
+
+@pytest.mark.parametrize(
+    ("shows", "verdict"),
+    [
+        ({"status": {"phase": "Pending"}}, STALE),
+        ({"status": {"phase": "Running"}}, STALE),
+        ({"status": {"phase": "Succeeded"}}, DONE),
+        ({"status": {"phase": "Failed"}}, DONE),
+        (GOING, DONE),
+    ],
+)
+def test_whether_a_delegate_goes_on_is_what_its_api_server_says_and_nothing_is_deleted_for_it(
+    shows: Object, verdict: str
+) -> None:
+    world = World(cluster="b")
+    assert placed(world, world.api.answer).verdict == BOUND
+    for part, values in shows.items():
+        world.api.objects[pod_path(delegate_of(SOURCE))][part].update(values)
+    before = world.api.count("delete")
+    assert world.do(msgspec.structs.replace(confirm(collect=False), ended=True)).verdict == verdict
+    assert world.api.count("delete") == before

@@ -2,6 +2,7 @@
 
 import datetime as dt
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from dispatcher.service.signing import read_signing_key
 
 NOW = dt.datetime.now(dt.UTC).timestamp()
 AUDIENCE = Audience("a", "a-cluster-uid", "agent-life")
+_NUMBERS = count(1000)
 NAMED = x509.UniformResourceIdentifier
 
 
@@ -74,5 +76,5 @@ def header(
 
 
 def sealed(key: SigningKey, body: bytes, told: Header | None = None) -> bytes:
-    """The seal of a message."""
-    return seal(key, told or header(), body)
+    """The seal of a message, with a number of its own unless `told` says one."""
+    return seal(key, told or header(number=next(_NUMBERS)), body)

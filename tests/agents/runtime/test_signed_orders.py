@@ -2,9 +2,10 @@
 
 import datetime as dt
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +13,36 @@ import msgspec
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import given
+from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from agents.executor.orders import Refused
+from agents.executor.orders import Refused, _Taken
 from agents.runtime.order_gate import LOOK_S, TELL_S, OrderGate
 from agents.runtime.outbound.answering import hear_of_peers, obey
 from agents.runtime.settings import OrderSettings
 from dispatcher.config.certificates import ROLES
-from dispatcher.model.messages import BOUND, STALE, UNKNOWN, IntentBatch, OutcomeBatch, Peer, Peers, decode, encode
+from dispatcher.model.messages import (
+    BOUND,
+    DONE,
+    STALE,
+    UNKNOWN,
+    IntentBatch,
+    MirrorStatus,
+    OutcomeBatch,
+    Peer,
+    Peers,
+    decode,
+    encode,
+)
 from dispatcher.model.seals import LIFE_S, ORDERS, PEERS, Audience, Seal, SigningKey, read_seal
 from dispatcher.service.gateway.authority import ensure, ephemeral_authority, name_of, read_authority
 from dispatcher.service.gateway.revocation import with_list
 from dispatcher.service.signing import Signer
 from tests.agents.executor.test_loop import Stage, batch, bind, stage
+from tests.agents.executor.test_mirror import source as remote_source
+from tests.agents.executor.test_mirror import status as delegate_status
+from tests.agents.executor.test_mirror import status_of
 from tests.agents.executor.world import pod_object
 from tests.agents.runtime.leader import AUDIENCE, NAMED, NOW, certified, header, make_fleet, sealed, signing_section
 
@@ -316,11 +334,16 @@ class Attack:
     it: Stage
     door: Door
     leader: SigningKey
+    numbers: Iterator[int] = field(default_factory=lambda: count(100))
 
     async def send(self, orders: IntentBatch, seal: bytes | None = None, body: bytes | None = None) -> OutcomeBatch:
         sent = encode(orders) if body is None else body
-        made = sealed(self.leader, sent, header(epoch=orders.dispatcher_epoch)) if seal is None else seal
+        made = self.seal(orders) if seal is None else seal
         return decode(OutcomeBatch, await obey(self.it.loop, self.door.gate, sent, made))  # type: ignore[arg-type]
+
+    def seal(self, orders: IntentBatch) -> bytes:
+        told = header(epoch=orders.dispatcher_epoch, number=next(self.numbers))
+        return sealed(self.leader, encode(orders), told)
 
     @property
     def writes(self) -> list[str]:
@@ -399,6 +422,67 @@ async def test_orders_that_are_sent_again_or_in_another_order_bind_each_pod_once
         for _ in range(3):
             assert [one.verdict for one in (await at.send(newer)).outcomes] == [BOUND], "it holds already"
         assert it.world.api.count("bind") == done == 1
+
+
+async def test_orders_that_were_taken_are_not_taken_again_and_may_overtake_each_other(
+    folder: Path, leader: SigningKey
+) -> None:
+    async with stage() as it:
+        at = Attack(it, door(folder), leader)
+        refs = [it.world.submit(pod_object(name)) for name in ("first", "second")]
+        first, second = (batch(bind(ref)) for ref in refs)
+        seal = at.seal(first)
+        assert [one.verdict for one in (await at.send(second)).outcomes] == [BOUND]
+        assert [one.verdict for one in (await at.send(first, seal)).outcomes] == [BOUND], "it was on its way for longer"
+        it.api.requests.clear()
+        with capture_logs() as lines, pytest.raises(Refused, match=r"repeated.*came before"):
+            await at.send(first, seal)
+        assert it.api.requests == []
+        assert [(line["event"], line["reason"]) for line in lines] == [("a message was not obeyed", "repeated")]
+        assert [one.verdict for one in (await at.send(first)).outcomes] == [BOUND], "the leader has signed it anew"
+
+
+async def test_an_old_status_that_is_sent_again_does_not_bring_its_address_back(
+    folder: Path, leader: SigningKey
+) -> None:
+    async with stage() as it:
+        at, ref = Attack(it, door(folder), leader), remote_source(it.world)
+        old, new = (
+            batch(MirrorStatus(ip, ref, 1, msgspec.json.encode(delegate_status(ip=ip))))
+            for ip in ("10.9.9.9", "10.0.0.7")
+        )
+        seal = at.seal(old)
+        for orders, made in ((old, seal), (new, at.seal(new))):
+            assert [one.verdict for one in (await at.send(orders, made)).outcomes] == [DONE]
+            it.world.sync()
+        with pytest.raises(Refused):
+            await at.send(old, seal)
+        assert status_of(it.world)["podIP"] == "10.0.0.7"
+
+
+def test_what_was_taken_is_remembered_of_the_latest_batches_and_nothing_older_is_taken() -> None:
+    taken = _Taken(2)
+    assert [taken.take(number) for number in (1, 3, 2, 3, 4, 1, 2, 5)] == [
+        True,
+        True,
+        True,
+        False,
+        True,
+        False,
+        False,
+        True,
+    ]
+
+
+@given(st.lists(st.integers(1, 40)), st.integers(1, 12))
+def test_no_number_is_ever_taken_twice_and_what_is_ahead_always_is(numbers: list[int], most: int) -> None:
+    taken, known = _Taken(most), list[int]()
+    for number in numbers:
+        new = taken.take(number)
+        assert not (new and number in known)
+        assert new or number in known or sum(one > number for one in known) >= most
+        known += [number] if new else []
+        assert len(taken._numbers) <= most
 
 
 async def test_forged_word_of_peers_renews_no_lease_and_shows_no_cluster(folder: Path, leader: SigningKey) -> None:

@@ -277,7 +277,7 @@ def test_a_pod_that_still_runs_where_it_did_not_go_is_told_so_and_placed_once_th
 
 
 def test_a_source_whose_delegate_went_while_its_cluster_was_held_as_restored_is_let_go_after_the_hold() -> None:
-    core = make_core(("east", "west"))
+    core = make_core(("east", "west"), boot_epoch=10)
     marks = SourceRef("east", "east-uid", "default", "a", "uid-a", 5)
     copy = Pod("d1", "default", "a-123", node="n1", phase="Running", terminating=True, source=marks)
     core.handle(ClusterChanged(Changes("west", "west-uid", "life-1", 0, 1, full=True, pods=(copy,))), 1.0)
@@ -286,7 +286,9 @@ def test_a_source_whose_delegate_went_while_its_cluster_was_held_as_restored_is_
     held = Changes("west", "west-uid", "life-1", 1, 2, pods_gone=("d1",), restored=True)
     assert not intents(core.handle(ClusterChanged(held), 2.0), messages.FinishSource)
     over = Changes("west", "west-uid", "life-1", 2, 2)
-    assert intents(core.handle(ClusterChanged(over), 3.0), messages.FinishSource)
+    (asked,) = intents(core.handle(ClusterChanged(over), 3.0), messages.ConfirmNoDelegate)
+    gone = Outcome(asked.id, asked.pod.uid, asked.epoch, DONE)  # type: ignore[attr-defined]
+    assert intents(core.handle(Answered("west", (gone,)), 3.0), messages.FinishSource)
 
 
 def test_the_running_delegate_of_an_earlier_life_is_bound_by_an_attempt_of_this_one() -> None:

@@ -13,7 +13,17 @@ from dispatcher.scheduling.delegation.tracking import Reach
 from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, SendPeers, Tick
 from tests.laws.cores import make_core
 from tests.scheduling.core.test_core import NODE, intents, pod
-from tests.scheduling.delegation.test_protocol import CLAIMED, DELEGATE, DONE, DYING, ENDING, PENDING, REMOTE, seen
+from tests.scheduling.delegation.test_protocol import (
+    CLAIMED,
+    DELEGATE,
+    DONE,
+    DYING,
+    ENDED,
+    ENDING,
+    PENDING,
+    REMOTE,
+    seen,
+)
 
 BLIND_EAST: dict[str, Any] = {"reachable": frozenset(("west",)), "blind": frozenset(("east",))}
 
@@ -22,7 +32,8 @@ BLIND_EAST: dict[str, Any] = {"reachable": frozenset(("west",)), "blind": frozen
     ("situation", "want"),
     [
         pytest.param(seen(REMOTE, DELEGATE, **BLIND_EAST), Step.MIRROR, id="news of a copy is written"),
-        pytest.param(seen(REMOTE, DONE, **BLIND_EAST), Step.MIRROR, id="and its end, too"),
+        pytest.param(seen(REMOTE, DONE, **BLIND_EAST), Step.CONFIRM_END, id="whether it has ended is asked"),
+        pytest.param(seen(REMOTE, DONE, **ENDED, **BLIND_EAST), Step.MIRROR, id="and its end is written, too"),
         pytest.param(seen(REMOTE, DELEGATE, mirrored=b"{}", **BLIND_EAST), Step.NOTHING, id="once"),
         pytest.param(seen(REMOTE, DYING, **BLIND_EAST), Step.NOTHING, id="nothing is deleted for a copy that goes"),
         pytest.param(seen(REMOTE, **BLIND_EAST), Step.NOTHING, id="nothing follows from a copy that is missing"),

@@ -11,9 +11,18 @@ from dispatcher.model.messages import DONE, Bind, Changes, ConfirmNoDelegate, Fi
 from dispatcher.model.names import CLAIM, SCHEDULER_NAME, proxy_node_name
 from dispatcher.model.node import Node
 from dispatcher.model.pod import Claim, Pod, SourceRef
-from dispatcher.model.signatures import SignedClaim, sign_claim
+from dispatcher.model.signatures import SignedClaim, public_key, sign_claim, sign_key
 from dispatcher.scheduling.core import SchedulerCore
-from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, OperatorWarning, SendIntents, Tick
+from dispatcher.scheduling.events import (
+    Answered,
+    ClusterChanged,
+    ClusterSilent,
+    Effect,
+    OperatorWarning,
+    SendIntents,
+    SendPeers,
+    Tick,
+)
 from dispatcher.scheduling.views import clusters_view
 from dispatcher.service.assembly import assemble
 from dispatcher.service.link import LocalLink
@@ -88,10 +97,13 @@ def test_a_cluster_that_is_not_the_pinned_one_is_kept_out_with_both_uids_and_the
 
 
 def test_a_dispatcher_pins_what_its_configuration_says() -> None:
-    config = DispatcherConfig(clusters=(ClusterSection(name="north", uid="n"), ClusterSection(name="west")))
+    config = DispatcherConfig(
+        clusters=(ClusterSection(name="north", uid="n", key=OLD_KEY), ClusterSection(name="west"))
+    )
     links = [LocalLink(name, FakeAgent(name)) for name in ("north", "west")]
     clusters = assemble(links, config).service.core.clusters
-    assert [(name, view.pinned_uid) for name, view in clusters.items()] == [("north", "n"), ("west", "")]
+    pins = [(name, view.pinned_uid, view.pinned_key) for name, view in clusters.items()]
+    assert pins == [("north", "n", OLD_KEY), ("west", "", "")]
 
 
 def test_whoever_claims_the_uid_of_a_pinned_cluster_first_does_not_keep_that_one_out() -> None:
@@ -184,3 +196,79 @@ def test_a_source_that_lost_its_claim_is_let_go_by_the_identity_of_the_cluster_w
                 done = Outcome(intent.id, intent.pod.uid, intent.epoch, DONE)
                 effects += core.handle(Answered("west", (done,)), float(now))
     assert [one.target_uid for one in sent if isinstance(one, FinishSource)] == [uid]
+
+
+OLD, NEW, EVIL = (Ed25519PrivateKey.generate() for _ in range(3))
+OLD_KEY, NEW_KEY, EVIL_KEY = map(public_key, (OLD, NEW, EVIL))
+ROTATED = (f"{NEW_KEY} {sign_key(OLD, NEW_KEY)}", OLD_KEY)
+
+
+def told_keys(core: SchedulerCore, *keys: str) -> list[Effect]:
+    """What comes of a report of north with these keys."""
+    told = Changes("north", "n", "life", 0, 1, full=True, nodes=(NODE,), keys=keys)
+    return list(core.handle(ClusterChanged(told), 1.0))
+
+
+def passed_on(core: SchedulerCore) -> tuple[str, ...]:
+    """The keys of north of which the other clusters are told."""
+    told = [one for one in core.handle(Tick(), 2.0) if isinstance(one, SendPeers) and one.cluster == "west"]
+    return next((peer.keys for one in told for peer in one.peers if peer.cluster == "north"), ())
+
+
+@pytest.mark.parametrize(
+    ("keys", "passes"),
+    [
+        pytest.param((OLD_KEY,), (OLD_KEY,), id="the pinned one"),
+        pytest.param(ROTATED, ROTATED, id="one that the pinned one vouches for"),
+        pytest.param(
+            (f"{OLD_KEY} {sign_key(EVIL, OLD_KEY)}", EVIL_KEY), (OLD_KEY,), id="not one that is said to be older"
+        ),
+        pytest.param((EVIL_KEY,), (), id="not another"),
+        pytest.param((f"{EVIL_KEY} {sign_key(EVIL, EVIL_KEY)}", OLD_KEY), (), id="nor one that vouches for itself"),
+        pytest.param((EVIL_KEY, OLD_KEY), (), id="nor one without a word for it"),
+        pytest.param(
+            (f"{EVIL_KEY} {sign_key(OLD, EVIL_KEY)[:-4]}AAA=", OLD_KEY), (), id="nor one whose signature was changed"
+        ),
+    ],
+)
+def test_of_a_cluster_whose_key_is_pinned_others_are_told_keys_that_follow_from_it(
+    keys: tuple[str, ...], passes: tuple[str, ...]
+) -> None:
+    core = make_core(("north", "west"))
+    core.pin("north", "n", OLD_KEY)
+    report(core, "west", "w")
+    told_keys(core, *keys)
+    assert passed_on(core) == passes
+
+
+def test_a_cluster_with_another_key_than_the_pinned_one_is_kept_out_with_both_keys_and_the_fix() -> None:
+    core = make_core(("north", "west"))
+    core.pin("north", "n", OLD_KEY)
+    report(core, "west", "w")
+    effects = told_keys(core, EVIL_KEY)
+    problem = problem_of(core, "north")
+    assert all(part in problem for part in ('"north"', f"key: {OLD_KEY},", f"signs with {EVIL_KEY},", "set key to"))
+    assert troubles(effects) == [f"cluster {problem}"[:500]]
+    assert rows(core) == [("west", "n1")]
+    told_keys(core, OLD_KEY)
+    assert problem_of(core, "north") == ""
+
+
+def test_an_agent_whose_executor_is_away_tells_no_keys_and_is_not_kept_out() -> None:
+    core = make_core(("north", "west"))
+    core.pin("north", "n", OLD_KEY)
+    report(core, "west", "w")
+    told_keys(core)
+    assert (problem_of(core, "north"), passed_on(core)) == ("", ())
+
+
+def test_a_standby_that_takes_over_keeps_the_pinned_key() -> None:
+    core = make_core(("north", "west"))
+    core.pin("north", "n", OLD_KEY)
+    core.follow()
+    report(core, "west", "w")
+    told_keys(core, OLD_KEY)
+    core.take_over(10)
+    report(core, "west", "w", now=2.0)
+    core.handle(ClusterSilent("north", "away"), 2.0)
+    assert core.clusters["north"].pinned_key == OLD_KEY

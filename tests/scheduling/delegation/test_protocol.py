@@ -27,6 +27,7 @@ def seen(source: Pod | None, west: Pod | None = None, **more: Any) -> ObservedSt
 
 
 GONE: dict[str, Any] = {"absent": frozenset(("west",))}
+ENDED: dict[str, Any] = {"ended": frozenset(("west",))}
 MISSING: dict[str, Any] = {"missing": frozenset(("west",))}
 WEST_RESTORED: dict[str, Any] = {"restored": frozenset(("west",))}
 EAST_RESTORED: dict[str, Any] = {"restored": frozenset(("east",))}
@@ -79,12 +80,17 @@ EAST_LOST: dict[str, Any] = {"reachable": frozenset(("west",))}
             Step.MIRROR,
             id="a readiness that somebody else wrote is mirrored again",
         ),
-        pytest.param(seen(REMOTE, DONE), Step.MIRROR, id="the end is mirrored"),
+        pytest.param(seen(REMOTE, DONE), Step.CONFIRM_END, id="whether a delegate has ended is asked"),
+        pytest.param(seen(REMOTE, DONE, **ENDED), Step.MIRROR, id="the end is mirrored"),
+        pytest.param(seen(REMOTE, DELEGATE, **ENDED), Step.MIRROR, id="what is not final is mirrored as it is told"),
+        pytest.param(seen(REMOTE, DYING), Step.CONFIRM_END, id="whether a delegate is being deleted is asked"),
         pytest.param(
-            seen(REMOTE, DYING), Step.DELETE_SOURCE, id="a delegate that is drained or evicted takes its source"
+            seen(REMOTE, DYING, **ENDED),
+            Step.DELETE_SOURCE,
+            id="a delegate that is drained or evicted takes its source",
         ),
         pytest.param(
-            seen(REMOTE, msgspec.structs.replace(DONE, terminating=True)),
+            seen(REMOTE, msgspec.structs.replace(DONE, terminating=True), **ENDED),
             Step.MIRROR,
             id="an ended delegate is mirrored",
         ),

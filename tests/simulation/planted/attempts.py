@@ -15,6 +15,20 @@ def absence_is_believed(patches: Patches) -> None:
     _unseen_is_absent(patches, lambda seen, target: target in seen.reachable)
 
 
+@plant("what an observer says was deleted is gone", hint=Hint(stories.told_a_lie))
+def observers_believed(patches: Patches) -> None:
+    from dispatcher.scheduling.delegation.tracking import Tracked
+
+    real = Tracked._seen
+
+    def seen(self: Any, cluster: str, pod: Any, *, told: bool) -> None:
+        real(self, cluster, pod, told=told)
+        if pod is None and told:
+            self.is_gone(cluster)
+
+    patches.set(Tracked, "_seen", seen)
+
+
 @plant("what is not seen is gone, even in a cluster that is out of reach", "servers", "links", "dispatchers")
 def absence_needs_no_cluster(patches: Patches) -> None:
     _unseen_is_absent(patches, lambda seen, target: True)

@@ -5,6 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
+from dispatcher.model.messages import Changes
 from tests.simulation.acts import plain_pod, spread_by_zone
 from tests.simulation.effects import kind_of
 from tests.simulation.faults import Fault, Story
@@ -181,6 +184,19 @@ class Scene(Teller):
             wire = self.cluster(name).wire
             wire.weather.frozen = True
             self.later(seconds, wire.thaw)
+
+    def say_deleted(self, cluster: str, uid: str) -> None:
+        """From now on its observer says once more with each report that this pod was deleted."""
+        agent = self.cluster(cluster).agent.agent
+        assert agent is not None
+        honest: Any = agent.changes
+
+        async def changes(*since: Any) -> Changes:
+            told: Changes = await honest(*since)
+            pods = tuple(pod for pod in told.pods if pod.uid != uid)
+            return msgspec.structs.replace(told, pods=pods, pods_gone=() if told.full else (*told.pods_gone, uid))
+
+        agent.changes = changes  # type: ignore[assignment,method-assign]
 
     def back_up(self, cluster: str) -> Callable[[], None]:
         """etcdctl snapshot save; what is returned restores it."""

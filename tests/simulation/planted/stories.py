@@ -35,6 +35,14 @@ def drained(at: Scene) -> Iterator[Wait]:
     yield 20.0
 
 
+def told_a_lie(at: Scene) -> Iterator[Wait]:
+    """The observer of the cluster in which a pod runs says that it was deleted."""
+    at.submit("a", "west")
+    yield at.shows("Running", "a")
+    at.say_deleted("west", at.copies("west")[0]["metadata"]["uid"])
+    yield 20.0
+
+
 def reply_lost(at: Scene) -> Iterator[Wait]:
     """The API server binds a delegate, the connection ends before its reply, and the watch stands still.
 
@@ -128,15 +136,19 @@ def late_copies(at: Scene) -> Iterator[Wait]:
 
 
 def drained_and_late_copies(at: Scene) -> Iterator[Wait]:
-    """Every order arrives twice; the second time an admin of the target has deleted the pod already."""
+    """Every order arrives twice; the second time an admin of the target has deleted the pod already, and its own
+    cluster is known to be out of reach, so that nobody has asked whether it is gone.
+    """
     for weather in at.stage.links("west"):
-        weather.twice, weather.twice_after_s = 1.0, 20.0
+        weather.twice, weather.twice_after_s = 1.0, 50.0
     names = [f"p{number}" for number in range(6)]
     for name in names:
         at.submit(name, "west", 100)
     yield at.shows("Running", *names)
+    at.links("north", 60.0, cut_there=True, cut_back=True)
+    yield 20.0
     at.drain("west")
-    yield 25.0
+    yield 45.0
 
 
 def two_dispatchers(at: Scene) -> Iterator[Wait]:

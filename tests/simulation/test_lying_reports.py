@@ -1,0 +1,157 @@
+"""A captured observer, or whoever carries its reports, lies about what it sees: no pod runs twice by it, and none ends.
+
+The dispatcher's core is honest, the executors are the product's own, and each looks for itself.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from agents.executor.http import STRATEGIC_PATCH, Request
+from dispatcher.model import names
+from dispatcher.model.messages import Changes
+from dispatcher.model.pod import Pod
+from dispatcher.scheduling import events
+from tests.agents.executor.world import pod_path
+from tests.simulation.fleet import GRACE_S
+from tests.simulation.test_other_hands import Calm, deleted, patch, source
+
+LIED_S = 60  # longer than all that the core waits for here but the second question about orphans
+
+
+class Lying(Calm):
+    """The observer of cluster `liar` says that pod `uid` was deleted and shows it no more, or shows it `as_told`."""
+
+    liar, uid = "", ""
+    as_told: Pod | None = None
+
+    def _feed(self, event: events.Event) -> None:
+        if isinstance(event, events.ClusterChanged) and event.changes.cluster == self.liar:
+            event = events.ClusterChanged(self._without(event.changes), event.executor)
+        super()._feed(event)
+
+    def tell_the_truth(self) -> None:
+        """The next report is whole, and true."""
+        self.core.clusters[self.liar].incarnation, self.liar = "", ""
+
+    def _without(self, told: Changes) -> Changes:
+        if self.as_told is not None:
+            others = tuple(pod for pod in told.pods if pod.uid != self.uid)
+            return msgspec.structs.replace(told, pods=(*others, self.as_told))
+        gone = told.pods_gone if told.full else (*told.pods_gone, self.uid)
+        return msgspec.structs.replace(
+            told, pods=tuple(pod for pod in told.pods if pod.uid != self.uid), pods_gone=gone
+        )
+
+
+async def remote() -> Lying:
+    fleet = Lying()
+    await fleet.remote()
+    return fleet
+
+
+def copy_of(fleet: Calm) -> str:
+    (copy,) = fleet.clusters["west"].delegates()
+    return str(copy["metadata"]["uid"])
+
+
+async def stop(fleet: Calm) -> None:
+    for cluster in fleet.clusters.values():
+        await cluster.executor.stop()
+
+
+@pytest.mark.parametrize("liar", ["north", "west"], ids=["of its source's cluster", "of the cluster in which it runs"])
+async def test_a_pod_that_an_observer_says_is_gone_runs_on_once_while_it_lies_and_after(liar: str) -> None:
+    fleet = await remote()
+    fleet.liar, fleet.uid = liar, copy_of(fleet) if liar == "west" else source(fleet)["metadata"]["uid"]
+    await fleet.run(LIED_S)
+    assert not [*deleted(fleet.clusters["north"]), *deleted(fleet.clusters["west"])]
+    assert names.FINALIZER in source(fleet)["metadata"]["finalizers"]
+    fleet.tell_the_truth()
+    await fleet.run(5)
+    assert source(fleet)["status"]["phase"] == "Running"
+    fleet.clusters["north"].delete(source(fleet))
+    await fleet.until(lambda: not fleet.clusters["west"].delegates() and not fleet.clusters["north"].api.pod("web"))
+    await stop(fleet)
+
+
+async def test_a_deletion_that_is_said_early_counts_once_it_is_true() -> None:
+    fleet = await remote()
+    fleet.liar, fleet.uid = "west", copy_of(fleet)
+    await fleet.run(5)
+    assert not deleted(fleet.clusters["north"])
+    west = fleet.clusters["west"]
+    west.delete(west.delegates()[0])
+    await fleet.until(lambda: fleet.clusters["north"].api.pod("web") is None, most=30)
+    await stop(fleet)
+
+
+ENDS: dict[str, dict[str, Any]] = {
+    "it has succeeded": {"phase": "Succeeded", "status": msgspec.json.encode({"phase": "Succeeded"})},
+    "it has failed": {"phase": "Failed", "status": msgspec.json.encode({"phase": "Failed"})},
+    "it is being deleted": {"terminating": True},
+}
+
+
+@pytest.mark.parametrize("lie", ENDS)
+async def test_a_pod_that_an_observer_says_is_at_its_end_is_not_replaced_while_it_runs(lie: str) -> None:
+    fleet = await remote()
+    fleet.liar, fleet.uid = "west", copy_of(fleet)
+    fleet.as_told = msgspec.structs.replace(fleet.core.clusters["west"].pods[fleet.uid], **ENDS[lie])
+    await fleet.run(LIED_S)
+    assert source(fleet)["status"]["phase"] == "Running"
+    assert not source(fleet)["metadata"].get("deletionTimestamp")
+    assert len(fleet.clusters["west"].delegates()) == 1
+    fleet.tell_the_truth()
+    fleet.clusters["north"].delete(source(fleet))
+    await fleet.until(lambda: not fleet.clusters["west"].delegates() and not fleet.clusters["north"].api.pod("web"))
+    await stop(fleet)
+
+
+async def test_a_pod_that_has_ended_shows_it_in_seconds() -> None:
+    fleet = await remote()
+    (copy,) = fleet.clusters["west"].delegates()
+    path = pod_path(copy["metadata"]["name"]) + "/status"
+    body = msgspec.json.encode({"status": {"phase": "Succeeded"}})
+    assert fleet.clusters["west"].api.answer(Request("PATCH", path, body, STRATEGIC_PATCH)).ok
+    await fleet.until(lambda: source(fleet)["status"]["phase"] == "Succeeded", most=3)
+    await stop(fleet)
+
+
+def end_of_source(fleet: Calm) -> None:
+    fleet.clusters["north"].delete(source(fleet))
+
+
+def drain(fleet: Calm) -> None:
+    west = fleet.clusters["west"]
+    west.delete(west.delegates()[0])
+
+
+def end_by_force(fleet: Calm) -> None:
+    patch(fleet.clusters["north"], "web", {"finalizers": []})
+    end_of_source(fleet)
+
+
+@pytest.mark.parametrize(("end", "within_s"), [(end_of_source, 4), (drain, 8), (end_by_force, 4)])
+async def test_a_pod_that_was_deleted_is_gone_on_both_sides_in_seconds(
+    end: Callable[[Calm], None], within_s: int
+) -> None:
+    fleet = await remote()
+    end(fleet)
+    await fleet.until(
+        lambda: fleet.clusters["north"].api.pod("web") is None and not fleet.clusters["west"].delegates(), most=within_s
+    )
+    await stop(fleet)
+
+
+async def test_nothing_is_asked_about_a_deleted_pod_that_nobody_runs_elsewhere() -> None:
+    fleet = Calm()
+    fleet.submit(clusters="")
+    await fleet.until(lambda: source(fleet)["status"].get("phase") == "Running")
+    answers = dict(fleet.heard)
+    fleet.clusters["north"].delete(source(fleet))
+    await fleet.run(int(GRACE_S) + 5)
+    assert fleet.heard == answers
+    await stop(fleet)
