@@ -17,9 +17,10 @@ from dispatcher.model.pod import Claim, Pod
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.core.reconciler import Reconciler
 from dispatcher.scheduling.delegation import intents
+from dispatcher.scheduling.delegation.common_cases import awaits_answer, awaits_watch
 from dispatcher.scheduling.delegation.in_flight import IntentKind
 from dispatcher.scheduling.delegation.protocol import ObservedState, next_step, step_of_local
-from dispatcher.scheduling.delegation.tracking import Reach, Tracked, awaits_answer, awaits_watch
+from dispatcher.scheduling.delegation.tracking import Reach, Tracked
 from dispatcher.scheduling.events import Answered, ClusterChanged, ClusterSilent, SendIntents, Tick
 from dispatcher.scheduling.framework import Placed
 from tests.laws.cores import make_core

@@ -15,9 +15,10 @@ from dispatcher.model.node import Node
 from dispatcher.model.pod import Claim, Pod, SourceRef
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.delegation.common_cases import step_of_mirrored
 from dispatcher.scheduling.delegation.protocol import NOTHING, Step, next_step
 from dispatcher.scheduling.delegation.timing import CoreTiming
-from dispatcher.scheduling.delegation.tracking import Reach, Tracked, observed_state, step_of_mirrored
+from dispatcher.scheduling.delegation.tracking import Reach, Tracked, observed_state
 from dispatcher.scheduling.events import Answered, ClusterChanged, ClusterSilent, SendIntents, Tick
 from tests.laws.cores import make_core
 
@@ -40,6 +41,7 @@ COPIES: list[dict[str, object]] = [
     {}, {"status": b""}, {"status": b"new"}, {"phase": "Running"}, {"phase": "Succeeded"}, {"terminating": True},
     {"node": ""},
 ]  # fmt: skip
+SAID_GONE = [frozenset[str](), frozenset({"east"}), frozenset({"west"})]
 VIEWS: list[dict[str, object]] = [
     {}, {"silent": True}, {"silent": True, "executor": True}, {"executor": False}, {"api_ok": False},
     {"restored": True},
@@ -52,11 +54,11 @@ def test_the_short_answer_for_a_mirrored_pod_is_the_long_one() -> None:
     ]
     answers = set()
     for source, copy, mirrored, until in product(SOURCES, COPIES, (b"", b"old"), (0.0, 99.0)):
-        for strays, east, west in product((False, True), VIEWS, VIEWS):
+        for strays, gone, east, west in product((False, True), SAID_GONE, VIEWS, VIEWS):
             clusters = {one.name: _changed(one, how) for one, how in zip(views, (east, west, {}), strict=True)}
             delegates = {"west": changed(COPY, **copy), **({"north": COPY} if strays else {})}
             tracked = Tracked(("east", "u"), changed(SOURCE, **source), delegates, mirrored=mirrored)
-            tracked.mirrored_until = until
+            tracked.mirrored_until, tracked.said_gone = until, gone
             short = step_of_mirrored(tracked, clusters, NOW)
             if short is not None:
                 reach = Reach.of(clusters)

@@ -9,8 +9,9 @@ from dispatcher.scheduling import events
 from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import intents
+from dispatcher.scheduling.delegation.common_cases import awaits_answer, awaits_watch
 from dispatcher.scheduling.delegation.in_flight import BINDING, InFlightIntent, IntentKind, Transition
-from dispatcher.scheduling.delegation.tracking import Tracked, awaits_answer, awaits_watch
+from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.framework import Placed
 
 _LATER = Transition.LATER  # Enum attributes are slow to look up

@@ -14,6 +14,7 @@ from dispatcher.model.pod import TERMINAL, Pod, PodId
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.core.state import CoreState
+from dispatcher.scheduling.delegation.common_cases import step_of_mirrored
 from dispatcher.scheduling.delegation.in_flight import ENDED_WITH_SOURCE, PLACING, InFlightIntent, IntentKind, settled
 from dispatcher.scheduling.delegation.protocol import (
     NextStep,
@@ -30,7 +31,6 @@ from dispatcher.scheduling.delegation.tracking import (
     forget_vanished,
     observed_state,
     place_of,
-    step_of_mirrored,
 )
 from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import Placed
