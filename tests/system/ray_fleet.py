@@ -159,6 +159,11 @@ class Driver(Process):
         super().__init__(command, folder / "ray-driver.log", env or environment())
 
 
+def loads_ray(pid: int) -> bool:
+    """Whether Ray's library is in a process."""
+    return "_raylet" in Path(f"/proc/{pid}/maps").read_text()
+
+
 def _words(ip: str, ray_folder: Path, resources: Mapping[str, int] | None) -> list[str]:
     """What `ray start` is told of any node."""
     ports = {f"{name.replace('_', '-')}-port": number for name, number in node_ports().items()}

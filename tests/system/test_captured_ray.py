@@ -10,14 +10,9 @@ from pathlib import Path
 from dispatcher.service.gateway.authority import ensure
 from tests.system.cluster_api import eventually
 from tests.system.dialled import Dispatcher
-from tests.system.ray_fleet import Driver, Head, environment, free_ports
+from tests.system.ray_fleet import Driver, Head, environment, free_ports, loads_ray
 
 CLUSTERS = [{"name": "east", "via": "gateway"}, {"name": "west", "via": "ray"}]
-
-
-def loads_ray(pid: int) -> bool:
-    """Whether Ray's library is in a process."""
-    return "_raylet" in Path(f"/proc/{pid}/maps").read_text()
 
 
 def test_code_of_hostile_actors_runs_where_there_is_no_signing_key(tmp_path: Path) -> None:

@@ -59,24 +59,24 @@ class Cancel(msgspec.Struct, frozen=True, array_like=True, tag=4):
     number: int
 
 
-class Ready(msgspec.Struct, frozen=True, array_like=True, tag=1):
+class Ready(msgspec.Struct, frozen=True, array_like=True, tag=5):
     """The driver takes calls."""
 
     build: Annotated[str, Meta(max_length=100)]
 
 
-class Alive(msgspec.Struct, frozen=True, array_like=True, tag=2):
+class Alive(msgspec.Struct, frozen=True, array_like=True, tag=6):
     """To a Beat."""
 
 
-class Answer(msgspec.Struct, frozen=True, array_like=True, tag=3):
+class Answer(msgspec.Struct, frozen=True, array_like=True, tag=7):
     """To a Call."""
 
     number: int
     body: bytes
 
 
-class Failure(msgspec.Struct, frozen=True, array_like=True, tag=4):
+class Failure(msgspec.Struct, frozen=True, array_like=True, tag=8):
     """To a Call."""
 
     number: int
