@@ -76,7 +76,7 @@ class PlayedDriver:
             server.close()
             if self.connection is not None:
                 self.connection.end("over")
-            path.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)  # noqa: ASYNC240 - a test
 
 
 def echo(driver: PlayedDriver, call: Call) -> None:
