@@ -58,9 +58,11 @@ def hostile_class(file: str) -> type:
 def main(address: str, file: str, cluster: str) -> None:
     """Put the actors there, and leave."""
     ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
+    there = []
     for name in ("gateway-0", f"agent:{cluster}"):
         made = ray.remote(hostile_class(file)).options(name=name, namespace=NAMESPACE, lifetime="detached", num_cpus=0)
-        ray.wait([made.remote().send.remote("", b"")], timeout=30)
+        there.append(made.remote().send.remote("", b""))
+    ray.wait(there, num_returns=len(there), timeout=60)
 
 
 if __name__ == "__main__":

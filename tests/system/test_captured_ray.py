@@ -24,8 +24,8 @@ def test_code_of_hostile_actors_runs_where_there_is_no_signing_key(tmp_path: Pat
         head = stack.enter_context(Head(tmp_path, ray_folder, ports[0], {"gateway": 1, "cluster:west": 1}))
         head.wait_ready()
         hostile = [sys.executable, "-m", "tests.system.hostile_actors", head.address, str(ran), "west"]
-        subprocess.run(hostile, env=environment(), check=True, timeout=120)
         driver = stack.enter_context(Driver(tmp_path, socket, head.address))
+        subprocess.run(hostile, env=environment(), check=True, timeout=120)
         more = {"clusters": CLUSTERS, "ray": {"driver": str(socket)}, "gateway": {"actors": 1}}
         dispatcher = stack.enter_context(Dispatcher(tmp_path, certificates, ports[1], more))
 

@@ -42,6 +42,7 @@ _PAUSES = Backoff(0.1, 2.0)
 _FIND_S = 10.0  # for the driver to find an agent's actor; and this much above its own limits
 _FIND_GATEWAY_S = 30.0 + _FIND_S
 _MOST_UNSENT = 64 * 2**20
+_MOST_UNANSWERED = 10_000  # calls, those that were given up among them
 
 
 class RayDriver:
@@ -61,9 +62,9 @@ class RayDriver:
         self._connection: Connection | None = None  # once the driver is ready
         self._tried = asyncio.Event()
         self._problem = "it has not been tried yet"
-        self._asked = 0  # the highest number
         self._numbers = count(1)
-        self._waiting: dict[int, asyncio.Future[bytes]] = {}
+        self._asked: dict[int, asyncio.Future[bytes]] = {}  # of this connection, not answered; given up ones, too
+        self._beats = 0  # not answered
         self._log = SparingLog(most=5)
 
     def link(self, settings: AgentSettings, sealer: Sealer) -> RayLink:
@@ -87,14 +88,15 @@ class RayDriver:
     async def call(self, target: str, method: str, words: tuple[Word, ...], timeout_s: float, within_s: float) -> bytes:
         """What the actor answers. LinkError; AgentTimeout, too, where the driver itself says nothing in `within_s`."""
         connection = await self._connected()
-        number = self._asked = next(self._numbers)
-        answer = self._waiting[number] = asyncio.get_running_loop().create_future()
+        number = next(self._numbers)
+        answer = self._asked[number] = asyncio.get_running_loop().create_future()
         try:
             connection.send(Call(number, self._leads(), target, method, timeout_s, words))
             async with asyncio.timeout(within_s):
                 body: bytes = await answer
             return body
-        except BadMessage as error:
+        except BadMessage as error:  # nothing was sent
+            del self._asked[number]
             raise AgentFault(f"{method} of {target}: {error}") from None
         except TimeoutError:
             connection.send(Cancel(number))
@@ -102,8 +104,6 @@ class RayDriver:
         except asyncio.CancelledError:
             connection.send(Cancel(number))
             raise
-        finally:
-            del self._waiting[number]
 
     async def _connected(self) -> Connection:
         if self._connection is None:
@@ -155,10 +155,13 @@ class RayDriver:
             connection.send(self._setup)
             while not ended.done():
                 connection.unheard += 1
+                self._beats += 1
                 connection.send(Beat(self._leads()))
                 await asyncio.wait([ended], timeout=BEAT_S)
                 if connection.unheard > _UNHEARD:
                     connection.end(f"it has said nothing for {_UNHEARD * BEAT_S:g} s")
+                elif len(self._asked) > _MOST_UNANSWERED:
+                    connection.end(f"it leaves more than {_MOST_UNANSWERED} calls unanswered")
                 elif self._connection is None and loop.time() - begun > _GREET_S:
                     connection.end(f"it has not said within {_GREET_S:g} s that it is ready")
             return ended.result()
@@ -168,28 +171,32 @@ class RayDriver:
     def _take(self, connection: Connection, message: ToDispatcher) -> None:
         match message:
             case Answer():
-                if (answer := self._of(message.number)) is not None:
+                if not (answer := self._answered(message.number)).done():
                     answer.set_result(message.body)
             case Failure():
-                if (answer := self._of(message.number)) is not None:
+                if not (answer := self._answered(message.number)).done():
                     answer.set_exception(ERRORS[message.kind](_printable(message.text)))
             case Ready():
+                if self._connection is not None:
+                    raise BadMessage("a second greeting")
                 self._connection, self._problem = connection, ""
                 self._log.info("the Ray driver answers", socket=self._path, version=_printable(message.build))
                 self._tried.set()
             case Alive():
-                pass
+                self._beats -= 1
+                if self._beats < 0:
+                    raise BadMessage("an answer to no beat")
 
-    def _of(self, number: int) -> "asyncio.Future[bytes] | None":
-        """Of a call; None: it was given up meanwhile."""
-        if not 0 < number <= self._asked:
+    def _answered(self, number: int) -> "asyncio.Future[bytes]":
+        """Of a call, which may be given up by now. Each is answered once, so that no driver keeps this process busy."""
+        if (found := self._asked.pop(number, None)) is None:
             raise BadMessage("an answer to no call")
-        found = self._waiting.get(number)
-        return found if found is not None and not found.done() else None
+        return found
 
     def _lose(self, why: str) -> None:
-        self._connection = None
-        for answer in self._waiting.values():
+        lost, self._asked = self._asked, {}
+        self._connection, self._beats = None, 0
+        for answer in lost.values():
             if not answer.done():
                 answer.set_exception(AgentDied(f"the Ray driver is gone: {_printable(why)}"))
 

@@ -54,7 +54,7 @@ class Call(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
 
 class Cancel(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """Nobody waits for this call any more."""
+    """Nobody waits for this call any more; it is answered all the same."""
 
     number: int
 
@@ -66,18 +66,18 @@ class Ready(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
 
 class Alive(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """To a Beat."""
+    """To a Beat, once."""
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """To a Call."""
+    """To a Call, once."""
 
     number: int
     body: bytes
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True, tag=8):
-    """To a Call."""
+    """To a Call, once, in place of an Answer."""
 
     number: int
     kind: Kind

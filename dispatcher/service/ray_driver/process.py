@@ -1,6 +1,7 @@
 """`global-dispatcher ray-driver`: the Ray driver as a process, with a Ray node of its own or beside one."""
 
 import asyncio
+import faulthandler
 import os
 import signal
 import subprocess
@@ -23,6 +24,7 @@ log = structlog.get_logger("ray-driver")
 
 _JOIN_S = 90.0  # for a node of ours to be there
 _LOOK_S = 1.0
+_HANGS_S = 60.0  # without a look it ends, with what it hangs in on stderr, so as to be begun again
 _FAREWELL_S = 8.0  # for it to end in good order
 
 Node = subprocess.Popen[bytes]
@@ -96,12 +98,17 @@ async def _serve(path: Path, ended: Callable[[], str]) -> int:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     try:
         async with Server().listening(path):
-            while not stop.is_set() and not ended():
+            while not stop.is_set():
+                faulthandler.dump_traceback_later(_HANGS_S, exit=True)
+                if ended():
+                    break
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_S):
                         await stop.wait()
     except OSError as error:
         raise CommandError(f"--socket {path}: {error.strerror or error}") from None
+    finally:
+        faulthandler.cancel_dump_traceback_later()
     if why := ended():
         raise CommandError(why)
     log.info("stopping")

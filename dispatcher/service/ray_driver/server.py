@@ -13,7 +13,7 @@ from pathlib import Path
 import structlog
 
 from dispatcher.service.gateway.actor import RayActor, Surplus
-from dispatcher.service.link import AgentFault, LinkError, Word
+from dispatcher.service.link import AgentDied, AgentFault, LinkError, Word
 from dispatcher.service.ray_caller import RayCaller, first_line
 from dispatcher.service.ray_driver.connection import BadMessage, Connection
 from dispatcher.service.ray_driver.messages import (
@@ -75,7 +75,7 @@ class Session:
                 self._hear(message.leads)
                 task = asyncio.create_task(self._answer(message), name=f"{message.method} of {message.target}")
                 self._under_way[message.number] = task
-                task.add_done_callback(lambda _: self._under_way.pop(message.number, None))
+                task.add_done_callback(partial(self._done, message.number))
             case Beat():
                 self._hear(message.leads)
                 self.connection.send(Alive())
@@ -84,6 +84,11 @@ class Session:
                     task_of.cancel()
             case Setup():
                 self._begin(message)
+
+    def _done(self, number: int, task: asyncio.Task[None]) -> None:
+        self._under_way.pop(number, None)
+        if task.cancelled():  # each call is answered once
+            self.connection.send(failure(number, AgentDied("it was given up")))
 
     def _hear(self, leads: bool) -> None:
         self._led_until = time.monotonic() + LEADS_S if leads else float("-inf")

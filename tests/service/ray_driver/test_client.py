@@ -149,6 +149,8 @@ UNTAKEN = {
     "deeply nested": (20_000).to_bytes(4, "big") + b"\x91" * 20_000,
     "an answer to no call": framed(Answer(2, b"")),
     "an answer to call 0": framed(Answer(0, b"")),
+    "an answer to no beat": framed(Alive()) * 100,
+    "a second greeting": framed(Ready("1")),
 }
 
 
@@ -163,6 +165,13 @@ async def test_a_driver_that_says_what_cannot_be_taken_loses_the_connection_and_
         driver.on = echo
         await eventually(lambda: one._connection is not None)
         assert await ask(one) == b"collect"
+
+
+async def test_a_call_is_answered_once(tmp_path: Path) -> None:
+    driver, path = PlayedDriver(lambda one, call: one.raw(framed(Answer(call.number, b"")) * 2)), tmp_path / "s"
+    async with driver.listening(path), dispatcher(path) as one:
+        assert await ask(one) == b""
+        await eventually(lambda: one._problem == "it sends what cannot be taken: an answer to no call")
 
 
 async def test_a_message_in_pieces_and_two_at_once_are_read_as_they_were_meant(tmp_path: Path) -> None:
@@ -197,6 +206,7 @@ async def test_a_call_that_is_given_up_is_cancelled_and_its_late_answer_harms_no
         driver.say(Answer(1, b"late"))
         driver.on = echo
         assert await ask(one) == b"collect"
+        assert list(one._asked) == [2]
         assert len([m for m in driver.heard if isinstance(m, Setup)]) == 1
 
 
