@@ -82,9 +82,9 @@ def _needs_ray(config: DispatcherConfig) -> bool:
 def _start_ray(config: DispatcherConfig, cleanup: ExitStack) -> RayRuntime:
     store = config.ray.object_store_mib * 1024 * 1024
     options = RayOptions(config.ray.address, object_store_bytes=store, gateway_actors=_gateway_actors(config))
-    if config.ray.address and config.signing.key_file:
+    if config.ray.address:
         log.warning(
-            "whoever runs code in this Ray, as in a gateway actor, can run it in this process and use its signing key",
+            "who runs code in this Ray, as in a gateway actor, can run it in this process, too, and read its signing key",
             address=config.ray.address,
             fix="have `global-dispatcher ray-driver` join it in a container or as a user of its own: ray.driver"
             " (docs/connectivity.md)",

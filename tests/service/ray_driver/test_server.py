@@ -125,7 +125,7 @@ async def connected(path: Path, actors: tuple[ActorSettings, ...] = (OURS,)) -> 
 
 
 def collect(number: int, *, leads: bool = False) -> Call:
-    return Call(number, leads, "gateway-0", "collect", 0.0, (b"", 1.0))
+    return Call(number, leads, "gateway-0", "collect", 0.0, (b"", 60.0))
 
 
 async def test_the_socket_is_for_this_user_and_group_and_takes_the_place_of_a_stale_one(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ async def dispatcher(path: Path) -> AsyncIterator[RayDriver]:
 
 
 async def ask(one: RayDriver, target: str, method: str, *words: Any) -> bytes:
-    return await one.call(target, method, words, 5.0, 20.0)
+    return await one.call(target, method, words, 60.0, 80.0)
 
 
 async def test_calls_of_agents_fail_by_their_kinds(
