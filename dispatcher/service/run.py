@@ -84,7 +84,7 @@ def _start_ray(config: DispatcherConfig, cleanup: ExitStack) -> RayRuntime:
     options = RayOptions(config.ray.address, object_store_bytes=store, gateway_actors=_gateway_actors(config))
     if config.ray.address:
         log.warning(
-            "who runs code in this Ray, as in a gateway actor, can run it in this process, too, and read its signing key",
+            "who runs code in this Ray, as in a gateway actor, can run it in this process, and read its signing key",
             address=config.ray.address,
             fix="have `global-dispatcher ray-driver` join it in a container or as a user of its own: ray.driver"
             " (docs/connectivity.md)",
