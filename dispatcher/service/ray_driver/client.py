@@ -42,6 +42,7 @@ _PAUSES = Backoff(0.1, 2.0)
 _FIND_S = 10.0  # for the driver to find an agent's actor; and this much above its own limits
 _FIND_GATEWAY_S = 30.0 + _FIND_S
 _MOST_UNSENT = 64 * 2**20
+_LONGEST_WHY = 300  # characters
 _MOST_UNANSWERED = 10_000  # calls, those that were given up among them
 
 
@@ -137,6 +138,7 @@ class RayDriver:
         ended: asyncio.Future[str] = loop.create_future()
 
         def lost(why: str) -> None:
+            why = _printable(why[:_LONGEST_WHY])  # it may quote what the driver sent
             if not ended.done():
                 ended.set_result(why)
             self._lose(why)
@@ -198,7 +200,7 @@ class RayDriver:
         self._connection, self._beats = None, 0
         for answer in lost.values():
             if not answer.done():
-                answer.set_exception(AgentDied(f"the Ray driver is gone: {_printable(why)}"))
+                answer.set_exception(AgentDied(f"the Ray driver is gone: {why}"))
 
 
 class _DriverCaller:

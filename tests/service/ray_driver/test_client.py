@@ -145,6 +145,7 @@ UNTAKEN = {
     "a body that is missing": framed([7, 1]),
     "a number that is none": framed([7, "1", b""]),
     "an error of no kind": framed([8, 1, "SystemExit", "x"]),
+    "an error of a kind without end": framed([8, 1, "\x1b" * 100_000, "x"]),
     "a text without end": framed([8, 1, "fault", "x" * 501]),
     "deeply nested": (20_000).to_bytes(4, "big") + b"\x91" * 20_000,
     "an answer to no call": framed(Answer(2, b"")),
@@ -160,8 +161,10 @@ async def test_a_driver_that_says_what_cannot_be_taken_loses_the_connection_and_
 ) -> None:
     driver, path = PlayedDriver(lambda one, call: one.raw(said)), tmp_path / "s"
     async with driver.listening(path), dispatcher(path) as one:
-        with pytest.raises(AgentDied, match="the Ray driver is gone: it sends what cannot be taken: "):
+        with pytest.raises(AgentDied, match="the Ray driver is gone: it sends what cannot be taken: ") as told:
             await ask(one)
+        assert len(str(told.value)) < 400
+        assert str(told.value).isprintable()
         driver.on = echo
         await eventually(lambda: one._connection is not None)
         assert await ask(one) == b"collect"
