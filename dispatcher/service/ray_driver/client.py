@@ -36,6 +36,7 @@ from dispatcher.service.signing import Sealer
 from dispatcher.version import version
 
 _GREET_S = 5.0  # for the driver to take a connection, and to be ready
+_FIRST_S = 10.0  # at first, for a driver that begins when this process does: calls wait for it
 _UNHEARD = 10  # beats that nothing came to: it hangs
 _LASTS_S = 10.0  # a connection that ends sooner counts as a failure
 _PAUSES = Backoff(0.1, 2.0)
@@ -109,7 +110,7 @@ class RayDriver:
     async def _connected(self) -> Connection:
         if self._connection is None:
             with suppress(TimeoutError):
-                async with asyncio.timeout(2 * _GREET_S):
+                async with asyncio.timeout(_FIRST_S + 2 * _GREET_S):
                     await self._tried.wait()
         if self._connection is None:
             raise AgentDied(f"the Ray driver at {self._path} cannot be used: {self._problem}")
@@ -117,20 +118,25 @@ class RayDriver:
 
     async def _run(self) -> None:
         loop, failures = asyncio.get_running_loop(), 0
+        patient_until = loop.time() + _FIRST_S
         while True:
             begun = loop.time()
             problem = await self._one_connection()
             failures = 1 if loop.time() - begun > _LASTS_S else failures + 1
-            if problem != self._problem:
-                self._log.warning(
-                    "the Ray driver cannot be used",
-                    socket=self._path,
-                    problem=problem,
-                    fix="see its log; `global-dispatcher ray-driver --socket` with this path has to run beside",
-                )
-            self._problem = problem
-            self._tried.set()
+            if self._tried.is_set() or loop.time() >= patient_until:
+                self._tell(problem)
             await asyncio.sleep(_PAUSES.after(failures))
+
+    def _tell(self, problem: str) -> None:
+        if problem != self._problem:
+            self._log.warning(
+                "the Ray driver cannot be used",
+                socket=self._path,
+                problem=problem,
+                fix="see its log; `global-dispatcher ray-driver --socket` with this path has to run beside",
+            )
+        self._problem = problem
+        self._tried.set()
 
     async def _one_connection(self) -> str:
         """Why it has ended, or could not be made."""

@@ -96,6 +96,7 @@ def framed(message: Any) -> bytes:
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "_PAUSES", Backoff(0.01, 0.02))
     monkeypatch.setattr(client, "BEAT_S", 0.05)
+    monkeypatch.setattr(client, "_FIRST_S", 0.0)
 
 
 @asynccontextmanager
@@ -233,10 +234,10 @@ async def test_a_driver_that_hangs_is_left(tmp_path: Path) -> None:
 
 
 async def test_one_that_never_says_that_it_is_ready_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "_GREET_S", 0.1)
+    monkeypatch.setattr(client, "_GREET_S", 0.5)
     driver, path = PlayedDriver(None), tmp_path / "s"
     async with driver.listening(path), dispatcher(path) as one:
-        with pytest.raises(AgentDied, match=r"cannot be used: it has not said within 0\.1 s that it is ready"):
+        with pytest.raises(AgentDied, match=r"cannot be used: it has not said within 0\.5 s that it is ready"):
             await ask(one)
 
 
@@ -284,6 +285,20 @@ async def test_a_driver_that_is_not_there_is_told_of_once_and_used_when_it_comes
         ("the Ray driver cannot be used", "No such file or directory"),
         ("the Ray driver answers", None),
     ]
+
+
+async def test_one_that_begins_a_moment_later_is_waited_for_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "_FIRST_S", 20.0)
+    path = tmp_path / "s"
+    with capture_logs() as lines:
+        async with dispatcher(path) as one:
+            asked = asyncio.create_task(ask(one))
+            await asyncio.sleep(0.2)
+            async with PlayedDriver(echo).listening(path):
+                assert await asked == b"collect"
+                assert [line["event"] for line in lines] == ["the Ray driver answers"]
 
 
 async def test_calls_under_way_fail_when_the_driver_ends_and_later_ones_are_of_the_next(tmp_path: Path) -> None:
