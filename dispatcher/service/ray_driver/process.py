@@ -36,11 +36,11 @@ def run_ray_driver(path: Path, address: str, options: Sequence[str]) -> int:
     `address` is host:port of Ray's head. `options`, of `ray start`, are those of a node that is started here; without
     them there is a node on this machine.
     """
-    configure_logging()
     if not path.parent.is_dir():
         raise CommandError(f"--socket {path}: there is no folder {path.parent}: make it, or name another")
     if problem := insecure(address, os.environ):
         raise CommandError(problem)
+    configure_logging()
     try:
         with interruptible(), ExitStack() as cleanup:
             node = cleanup.enter_context(_node(address, options)) if options else None
