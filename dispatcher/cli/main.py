@@ -15,6 +15,7 @@ from dispatcher.cli.membership import certificates, install, inventory, join, re
 from dispatcher.cli.options import Config, Out
 from dispatcher.cli.output import Output
 from dispatcher.cli.queries import clusters, doctor, explain, nodes, pods, rebalance
+from dispatcher.cli.ray_driver import ray_driver
 from dispatcher.cli.signals import signals_app
 from dispatcher.cli.support_bundle import support_bundle
 from dispatcher.cli.top import top_app
@@ -58,7 +59,7 @@ app.add_typer(plugin_app, name="plugin")
 app.add_typer(cluster_app, name="cluster")
 app.add_typer(top_app, name="top")
 app.add_typer(signals_app, name="signals")
-for _one in (join, revoke, certificates, install, inventory):
+for _one in (join, revoke, certificates, install, inventory, ray_driver):
     app.command()(_one)
 
 Level = Annotated[LogLevel, typer.Option("--log-level", help="What to log to stderr.")]

@@ -126,7 +126,7 @@ def load_config(
         clusters=clusters,
         profiles=read.profiles,
         tenants=tenants,
-        ray=config.ray,
+        ray=config.ray.model_copy(update={"driver": _whole(document, config.ray.driver)}),
         gateway=gateway,
         signing=signing,
         http=config.http,
@@ -283,11 +283,11 @@ def _reach_problems(
     if not clusters:
         text = "none is listed: name at least one, such as {name: west, context: west-admin}"
         return [] if known_bad else [document.problem(("clusters",), text)]
-    started = () if config.ray.address else here(clusters)
+    started = () if config.ray.joined else here(clusters)
     if config.cluster_profiles.namespace and not (election.kubeconfig or started):
         text = "is where the Lease is, and leader_election.kubeconfig does not say where that is"
         return [document.problem(("cluster_profiles", "namespace"), text)]
-    if election.enabled and not election.kubeconfig and not started and not config.ray.address:
+    if election.enabled and not election.kubeconfig and not started and not config.ray.joined:
         text = "is empty, and no agent is started here: say where the Lease is"
         return [document.problem(("leader_election", "kubeconfig"), text)]
     if not started:

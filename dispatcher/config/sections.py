@@ -66,8 +66,27 @@ class ClusterSection(Section):
 class RaySection(Section):
     """Ray, on which the agents run as actors."""
 
-    address: Annotated[str, Field(description="address of a running Ray; empty: start one here")] = ""
+    address: Annotated[
+        str,
+        Field(description="address of a running Ray, joined in the dispatcher's own process; empty: start one here"),
+    ] = ""
+    driver: Annotated[
+        str, Field(description="socket of `global-dispatcher ray-driver`, which joins Ray in the dispatcher's place")
+    ] = ""
     object_store_mib: Annotated[int, Field(ge=75, le=1_048_576, description="MiB, for a Ray started here")] = 80
+
+    @property
+    def joined(self) -> bool:
+        """Whether it is there already, with agents of its own."""
+        return bool(self.address or self.driver)
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.address and self.driver:
+            raise ValueError(
+                "address and driver exclude each other: it is the driver that joins Ray, at its own --address"
+            )
+        return self
 
 
 class GatewaySection(Section):

@@ -24,6 +24,7 @@ from dispatcher.model.pod import Record
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Record)
+Word = bytes | str | float | int | bool  # that may cross to an actor
 
 
 class LinkError(Exception):

@@ -22,9 +22,9 @@ from agents.runtime.ray_security import insecure, insecure_nodes
 from agents.runtime.settings import AgentSettings
 from dispatcher.service.descendants import Process, descendants, end, lives, program
 from dispatcher.service.errors import CommandError
+from dispatcher.service.ray_link import RayLink
 
 if TYPE_CHECKING:
-    from dispatcher.service.ray_link import RayLink
     from dispatcher.service.signing import Sealer
 
 log = structlog.get_logger("ray")
@@ -108,24 +108,22 @@ class RayRuntime:
         """Whether it was started here, so that agents are made here, too."""
         return self._folder is not None
 
-    def link(self, settings: AgentSettings, sealer: "Sealer | None" = None, kubelet_address: str = "") -> "RayLink":
+    def link(self, settings: AgentSettings, sealer: "Sealer | None" = None, kubelet_address: str = "") -> RayLink:
         """A link to the cluster's actor. In a Ray of ours it is made; in one that was joined it must be there already:
         the agent's own process made it there, by its own file and policy. `sealer` signs what the actor acts on;
         `kubelet_address` is that of an actor made here (AgentActor).
         """
-        from agents.runtime.actor import actor_name, create_actor
-        from dispatcher.service.ray_link import RayLink
+        from agents.runtime.actor import create_actor
+        from dispatcher.service.ray_caller import RayCaller
         from dispatcher.service.signing import NO_SIGNER
 
         def open_actor() -> Any:
+            if self._folder is None:
+                return joined_actor(settings.cluster)
             require_resource(settings.cluster)
-            if self._folder is not None:
-                return create_actor(settings, kubelet_address)
-            import ray
+            return create_actor(settings, kubelet_address)
 
-            return ray.get_actor(actor_name(settings.cluster), namespace=NAMESPACE)
-
-        return RayLink(settings.cluster, open_actor, sealer or NO_SIGNER)
+        return RayLink(RayCaller(settings.cluster, open_actor), sealer or NO_SIGNER)
 
     def stop(self) -> None:
         """Leave Ray; a Ray that was started here ends, and its folder goes."""
@@ -166,6 +164,16 @@ def _remove(folder: Path) -> None:
 def resource_of(cluster: str) -> str:
     """The Ray resource of nodes that an agent of `cluster` may run on."""
     return f"cluster:{cluster}"
+
+
+def joined_actor(cluster: str) -> Any:
+    """The actor that the cluster's own agent has made in a Ray that was joined. ValueError: there is none."""
+    import ray
+
+    from agents.runtime.actor import actor_name
+
+    require_resource(cluster)
+    return ray.get_actor(actor_name(cluster), namespace=NAMESPACE)
 
 
 def require_resource(cluster: str) -> None:

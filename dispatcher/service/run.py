@@ -3,7 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, nullcontext
+from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from dispatcher.config.sections import ClusterSection, LoginSection
 from dispatcher.plugins.registry import PluginSpec
 from dispatcher.service.cluster_profiles import publishing
 from dispatcher.service.errors import CommandError, ExitCode
+from dispatcher.service.gateway.actor_settings import settings_of
 from dispatcher.service.gateway.authority import ephemeral_authority
 from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.gateway.remote import GatewaySite
@@ -27,6 +28,8 @@ from dispatcher.service.leader_client import access_of, candidate
 from dispatcher.service.leadership import Leadership
 from dispatcher.service.link import AgentLink
 from dispatcher.service.logs import configure_logging
+from dispatcher.service.ray_driver.client import RayDriver
+from dispatcher.service.ray_in_process import RayInProcess
 from dispatcher.service.ray_runtime import RayOptions, RayRuntime
 from dispatcher.service.reload import Reloader
 from dispatcher.service.signing import Sealer, Signer, sealer_of
@@ -53,7 +56,7 @@ def run_dispatcher(file: Path, level: str | None, listen: Listen) -> int:
         log.warning("a note on the configuration", detail=str(note))
     try:
         with interruptible(), ExitStack() as cleanup:
-            ray = _start_ray(config, cleanup) if here(config.clusters) or _gateway_actors(config) else None
+            ray = _start_ray(config, cleanup) if _needs_ray(config) and not config.ray.driver else None
             return run(_serve(config, registry, ray, listen))
     except (KeyboardInterrupt, SystemExit):
         return int(ExitCode.OK)
@@ -72,9 +75,20 @@ def read_config(file: Path | None, *, reach: bool = False) -> Configured:
         raise CommandError(_all_problems(file, error)) from None
 
 
+def _needs_ray(config: DispatcherConfig) -> bool:
+    return bool(here(config.clusters) or _gateway_actors(config))
+
+
 def _start_ray(config: DispatcherConfig, cleanup: ExitStack) -> RayRuntime:
     store = config.ray.object_store_mib * 1024 * 1024
     options = RayOptions(config.ray.address, object_store_bytes=store, gateway_actors=_gateway_actors(config))
+    if config.ray.address:
+        log.warning(
+            "who runs code in this Ray, as in a gateway actor, can run it in this process, and read its signing key",
+            address=config.ray.address,
+            fix="have `global-dispatcher ray-driver` join it in a container or as a user of its own: ray.driver"
+            " (docs/connectivity.md)",
+        )
     with uninterrupted():
         ray = RayRuntime.start([cluster.name for cluster in here(config.clusters)], options)
         cleanup.callback(ray.stop)
@@ -89,18 +103,18 @@ def _gateway_actors(config: DispatcherConfig) -> int:
 async def _serve(
     config: DispatcherConfig, registry: Mapping[str, PluginSpec], ray: RayRuntime | None, listen: Listen
 ) -> int:
-    if here(config.clusters) and not config.ray.address:
+    if here(config.clusters) and not config.ray.joined:
         log.info("agents write their own logs", files=str(log_path("*")))
     async with AsyncExitStack() as stack:
         sealer = _sealer(config)
-        gateway = Gateway(config.gateway, _dialling(config, ray), sealer)
+        gateway = Gateway(config.gateway, _dialling(config), sealer)
         leader_check = _LeaderCheck()
-        links = await _links(config, ray, gateway, sealer, stack, leader_check)
+        rays = _rays(config, ray, leader_check.leads)
+        links = await _links(config, rays, gateway, sealer, stack)
         one = await stack.enter_async_context(candidate(config.leader_election, here(config.clusters)))
         leadership = Leadership(one, links)
         terms = leader_check.terms = TermRunner(links, config, leadership)
         gateway.objection = terms.relay_objection
-        await stack.enter_async_context(_no_surplus(config, leader_check.leads))
         access = access_of(config.leader_election, here(config.clusters))
         await stack.enter_async_context(publishing(config.cluster_profiles, access, terms.loads_led))
         reloader = Reloader(config, registry, terms.take_policies)
@@ -115,13 +129,21 @@ def _sealer(config: DispatcherConfig) -> Sealer:
         raise CommandError(f"signing: {error}") from None
 
 
-def _actors(config: DispatcherConfig, ray: RayRuntime | None) -> dict[str, ClusterSection]:
-    """Clusters whose agents are made here, by name."""
-    return {cluster.name: cluster for cluster in here(config.clusters)} if ray else {}
+def _dialling(config: DispatcherConfig) -> tuple[str, ...]:
+    return tuple(cluster.name for cluster in config.clusters if cluster not in here(config.clusters))
 
 
-def _dialling(config: DispatcherConfig, ray: RayRuntime | None) -> list[str]:
-    return [cluster.name for cluster in config.clusters if cluster.name not in _actors(config, ray)]
+def _rays(
+    config: DispatcherConfig, ray: RayRuntime | None, leads: Callable[[], bool]
+) -> RayInProcess | RayDriver | None:
+    """The way to actors, if there are any."""
+    dialling, level = _dialling(config), config.log.level
+    if ray is not None:
+        return RayInProcess(ray, config.gateway, dialling, level, leads)
+    if not _needs_ray(config):
+        return None
+    actors = settings_of(config.gateway, dialling, level) if dialling else ()
+    return RayDriver(config.ray.driver, [cluster.name for cluster in here(config.clusters)], actors, leads)
 
 
 class _LeaderCheck:
@@ -135,42 +157,31 @@ class _LeaderCheck:
 
 async def _links(
     config: DispatcherConfig,
-    ray: RayRuntime | None,
+    rays: RayInProcess | RayDriver | None,
     gateway: Gateway,
     sealer: Sealer,
     stack: AsyncExitStack,
-    leader_check: _LeaderCheck,
 ) -> list[AgentLink]:
     """A way to each agent, in the order of the configuration; if any dials in, the gateway listens, or its actors."""
-    actors, dialling = _actors(config, ray), _dialling(config, ray)
     dialled: Callable[[str], AgentLink] = gateway.link
-    if dialling and config.gateway.actors:
-        from dispatcher.service.gateway.actor import open_actors  # Ray has read its environment by now
-
-        alone = ray is not None and ray.ours  # no other dispatcher meets its actors, so that a standby has them, too
-        leads = lambda: alone or leader_check.leads()  # noqa: E731
-        site = GatewaySite(open_actors(config.gateway, tuple(dialling), config.log.level, leads), dialling, sealer)
+    if rays is not None:
+        await stack.enter_async_context(rays.serving())
+    if rays is not None and _gateway_actors(config):
+        site = GatewaySite(rays.open_actors(), _dialling(config), sealer)
         site.objection = gateway.objection_now
         await stack.enter_async_context(site.serving())
         dialled = site.link
-    elif dialling:
+    elif _dialling(config):
         await stack.enter_async_context(gateway.serving())
-    ways = _actor_links(ray, actors.values(), sealer) if ray else {}
+    ways = _actor_links(rays, here(config.clusters), sealer) if rays is not None else {}
     return [ways[cluster.name] if cluster.name in ways else dialled(cluster.name) for cluster in config.clusters]
 
 
-def _no_surplus(config: DispatcherConfig, leads: Callable[[], bool]) -> AbstractAsyncContextManager[None]:
-    """Gateway actors beyond the configured number end while this dispatcher leads."""
-    if not (number := _gateway_actors(config)):
-        return nullcontext()
-    from dispatcher.service.gateway.actor import ending_surplus  # as above
-
-    return ending_surplus(number, leads)
-
-
-def _actor_links(ray: RayRuntime, clusters: Iterable[ClusterSection], sealer: Sealer) -> dict[str, AgentLink]:
+def _actor_links(
+    rays: RayInProcess | RayDriver, clusters: Iterable[ClusterSection], sealer: Sealer
+) -> dict[str, AgentLink]:
     """Agents that are made here, and that say nothing of whom to obey, obey a key that is made here for them alone."""
-    authority, key = ephemeral_authority() if ray.ours else ("", None)
+    authority, key = ephemeral_authority() if rays.ours else ("", None)
     here_alone = Signer(key) if key is not None else sealer
     links: dict[str, AgentLink] = {}
     for cluster in clusters:
@@ -178,7 +189,7 @@ def _actor_links(ray: RayRuntime, clusters: Iterable[ClusterSection], sealer: Se
         if authority and not settings.orders.verified:
             orders = settings.orders.model_copy(update={"authority": authority})
             settings, signer = settings.model_copy(update={"orders": orders}), here_alone
-        links[cluster.name] = ray.link(settings, signer)
+        links[cluster.name] = rays.link(settings, signer)
     return links
 
 

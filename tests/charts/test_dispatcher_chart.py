@@ -52,7 +52,7 @@ def test_the_rendered_settings_are_the_commented_defaults(helm: Helm, tmp_path: 
     folder = write_mounted(helm.template("dispatcher"), tmp_path)
     expected = {**yaml.safe_load((CONFIGS / "dispatcher.yaml").read_text()), **DIFFERS}
     # kubeconfig, namespace, name and leader_url come by variables, as they depend on the release.
-    del expected["ray"]  # its address is the pod's, by GLOBAL_DISPATCHER_RAY__ADDRESS
+    del expected["ray"]  # its driver is the pod's, by GLOBAL_DISPATCHER_RAY__DRIVER
     del expected["signing"]  # of the Secret's files, where clusters dial in
     assert yaml.safe_load((folder / "dispatcher.yaml").read_text()) == expected
 
@@ -92,8 +92,8 @@ def meant(file: Path) -> tuple[str, list[Any]]:
 )
 def test_config_check_accepts_what_is_rendered(helm: Helm, tmp_path: Path, values: dict[str, Any]) -> None:
     folder = write_mounted(helm.template("dispatcher", values), tmp_path)
-    # In its pod there is an address of Ray; without one the agents would be started here, by kubeconfigs.
-    in_the_pod = {"GLOBAL_DISPATCHER_RAY__ADDRESS": "10.0.0.1:6379", LOGIN_VARIABLE: "/run/secrets/http/tokens"}
+    # In its pod there is a Ray driver; without one the agents would be started here, by kubeconfigs.
+    in_the_pod = {"GLOBAL_DISPATCHER_RAY__DRIVER": "/run/ray-driver/socket", LOGIN_VARIABLE: "/run/secrets/http/tokens"}
     told = CliRunner(env=in_the_pod).invoke(app, ["config", "check", str(folder / "dispatcher.yaml")])
     assert (told.exit_code, told.stdout) == (0, f"{folder / 'dispatcher.yaml'}: ok\n"), told.output
 
@@ -110,14 +110,22 @@ def test_an_own_profile_and_quota_arrive(helm: Helm, tmp_path: Path) -> None:
 HEAD = "dispatcher-ray-head-0.dispatcher-ray.global-dispatcher.svc"
 
 
-def test_the_dispatcher_reads_the_mounted_file_and_joins_the_head_by_the_node_beside_it(helm: Helm) -> None:
+def test_the_dispatcher_reads_the_mounted_file_and_has_the_node_beside_it_join_the_head(helm: Helm) -> None:
     node, dispatcher = containers(of_kind(helm.template("dispatcher"), "Deployment"))
     assert dispatcher["command"] == ["global-dispatcher", "run", "--config", "/etc/global-dispatcher/dispatcher.yaml"]
     env = {one["name"]: one.get("value") for one in dispatcher["env"]}
-    assert env["GLOBAL_DISPATCHER_RAY__ADDRESS"] == f"{HEAD}:6379"
+    socket = "/run/ray-driver/socket"
+    assert env["GLOBAL_DISPATCHER_RAY__DRIVER"] == socket
+    assert node["command"][:5] == [
+        "global-dispatcher",
+        "ray-driver",
+        f"--socket={socket}",
+        f"--address={HEAD}:6379",
+        "--",
+    ]
     assert node["restartPolicy"] == "Always"
     own = "--node-ip-address=dispatcher.dispatcher-ray.global-dispatcher.svc"
-    assert {f"--address={HEAD}:6379", own, "--block", "--num-cpus=0"} <= set(node["command"])
+    assert {own, "--num-cpus=0"} <= set(node["command"])
 
 
 def test_the_notes_make_one_token_for_the_whole_fleet_and_name_every_namespace(helm: Helm) -> None:
@@ -157,7 +165,7 @@ def test_where_all_clusters_dial_in_there_is_a_gateway_and_no_ray(helm: Helm) ->
     (dispatcher,) = containers(of_kind(objects, "Deployment"))
     assert {"name": "gateway", "containerPort": 7443} in dispatcher["ports"]
     assert {"name": "gateway", "mountPath": "/run/secrets/gateway", "readOnly": True} in dispatcher["volumeMounts"]
-    assert not {"RAY_AUTH_TOKEN", "GLOBAL_DISPATCHER_RAY__ADDRESS"} & {env["name"] for env in dispatcher["env"]}
+    assert not {"RAY_AUTH_TOKEN", "GLOBAL_DISPATCHER_RAY__DRIVER"} & {env["name"] for env in dispatcher["env"]}
     services = {one["metadata"]["name"] for one in of_kind(objects, "Service")}
     assert services == {"dispatcher", "dispatcher-gateway"}
 
@@ -183,7 +191,7 @@ def test_the_head_fixes_every_port(helm: Helm) -> None:
     ports = {"gcs": 26379, "nodeManager": 26380, "maxWorker": 20149}
     objects = helm.template("dispatcher", {"ray": {"ports": ports}})
     (head,) = containers(of_kind(objects, "StatefulSet"))
-    _, dispatcher = containers(of_kind(objects, "Deployment"))
+    node, _ = containers(of_kind(objects, "Deployment"))
     given = dict(word.removeprefix("--").split("=") for word in head["command"] if "port=" in word)
     assert given == {
         "port": "26379",
@@ -196,7 +204,7 @@ def test_the_head_fixes_every_port(helm: Helm) -> None:
         "min-worker-port": "10100",
         "max-worker-port": "20149",
     }
-    assert {"name": "GLOBAL_DISPATCHER_RAY__ADDRESS", "value": f"{HEAD}:26379"} in dispatcher["env"]
+    assert f"--address={HEAD}:26379" in node["command"]
 
 
 def test_services_lead_to_the_http_port_and_to_a_head_that_is_not_ready_yet(helm: Helm) -> None:
@@ -329,7 +337,7 @@ def test_the_notes_warn_of_an_http_api_that_any_pod_may_read_with_the_commands_t
 
 def test_config_check_notes_an_http_api_that_asks_nobody_who_he_is(helm: Helm, tmp_path: Path) -> None:
     file = write_mounted(helm.template("dispatcher"), tmp_path) / "dispatcher.yaml"
-    in_the_pod = {"GLOBAL_DISPATCHER_RAY__ADDRESS": "10.0.0.1:6379"}
+    in_the_pod = {"GLOBAL_DISPATCHER_RAY__DRIVER": "/run/ray-driver/socket"}
     told = CliRunner(env=in_the_pod).invoke(app, ["config", "check", str(file)])
     (note, _) = told.stdout.splitlines()
     assert "http.host: is '0.0.0.0' and http.login asks nobody who he is" in note

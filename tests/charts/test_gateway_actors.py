@@ -59,6 +59,11 @@ def option(container: Object, name: str) -> str:
     return str(value)
 
 
+def on_ray(container: Object) -> bool:
+    """Whether a Ray node runs in it."""
+    return str(container["name"]).startswith("ray-")
+
+
 def env_of(container: Object) -> dict[str, str]:
     return {one["name"]: one.get("value", "") for one in container["env"]}
 
@@ -104,8 +109,7 @@ def test_head_and_gateways_have_pods_of_their_own(helm: Helm, values: dict[str, 
     assert set(made) == {full, f"{full}-ray-head", f"{full}-ray-gateway"}
     assert named(objects, "StatefulSet", f"{full}-ray-head")["spec"]["replicas"] == 1
     assert named(objects, "StatefulSet", f"{full}-ray-gateway")["spec"]["replicas"] == 2
-    ray = [one["name"] for one in containers(objects) if one["command"][0] == "ray"]
-    assert sorted(ray) == ["ray-gateway", "ray-head", "ray-node"]
+    assert [one["name"] for one in containers(objects) if on_ray(one)] == ["ray-node", "ray-gateway", "ray-head"]
     assert len({(one["kind"], one["metadata"]["name"]) for one in objects}) == len(objects)
 
 
@@ -138,7 +142,7 @@ def test_every_ray_process_shows_a_certificate_and_the_token(helm: Helm, values:
         spec = template["spec"]
         assert {"name": "ray-tls", "secret": {"secretName": "ray-tls", "defaultMode": 0o440}} in spec["volumes"], name
         volumes = {one["name"] for one in spec["volumes"]} | {"gcs"}
-        for one in (*spec.get("initContainers", ()), *spec["containers"]):
+        for one in filter(on_ray, (*spec.get("initContainers", ()), *spec["containers"])):
             env = env_of(one)
             assert env["RAY_USE_TLS"] == "1"
             assert {"RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT", "RAY_AUTH_TOKEN"} <= set(env)
@@ -154,7 +158,7 @@ def test_nodes_have_names_that_the_certificate_holds(helm: Helm, replicas: int) 
     values = {**ACTORS, "replicas": replicas, "ray": {"tls": {"existingSecret": "ray-tls", "certManager": made}}}
     objects = helm.template("dispatcher", values)
     names = named(objects, "Certificate", "dispatcher-ray")["spec"]["dnsNames"]
-    nodes = {one["name"]: option(one, "node-ip-address") for one in containers(objects) if one["command"][0] == "ray"}
+    nodes = {one["name"]: option(one, "node-ip-address") for one in containers(objects) if on_ray(one)}
     own = f"dispatcher.{DOMAIN}" if replicas == 1 else "$(POD_NAME).dispatcher-peers.global-dispatcher.svc"
     assert nodes == {"ray-head": f"$(POD_NAME).{DOMAIN}", "ray-gateway": f"$(POD_NAME).{DOMAIN}", "ray-node": own}
     assert {f"*.{node.partition('.')[2]}" for node in nodes.values()} == set(names)
@@ -168,8 +172,21 @@ def test_nodes_have_names_that_the_certificate_holds(helm: Helm, replicas: int) 
 def test_all_join_the_head_by_its_name(objects: list[Object]) -> None:
     joined = [option(one, "address") for one in containers(objects) if "--address" in str(one["command"])]
     assert joined == [f"{HEAD}:6379"] * 2
-    (dispatcher,) = [one for one in containers(objects) if one["name"] == "dispatcher"]
-    assert env_of(dispatcher)["GLOBAL_DISPATCHER_RAY__ADDRESS"] == f"{HEAD}:6379"
+
+
+@matrix
+def test_what_runs_in_ray_shares_nothing_with_the_dispatcher_but_a_socket(helm: Helm, values: dict[str, Any]) -> None:
+    objects = helm.template("dispatcher", {**ACTORS, **values, "signing": {"tlsSecret": "signing"}})
+    spec = pods(objects)[values.get("fullnameOverride", "dispatcher")]["spec"]
+    assert not spec.get("shareProcessNamespace")
+    (node,), (dispatcher,) = spec["initContainers"], spec["containers"]
+    theirs, ours = ({mount["name"]: mount for mount in one["volumeMounts"]} for one in (node, dispatcher))
+    assert theirs.keys() & ours.keys() == {"ray-driver", *(["more"] if "extraVolumes" in values else [])}
+    assert ours["ray-driver"] == {**theirs["ray-driver"], "readOnly": True}
+    assert {"gateway", "signing", "config", "tmp"} <= ours.keys()
+    assert [name for name in env_of(dispatcher) if name.startswith("RAY_")] == []
+    at = theirs["ray-driver"]["mountPath"]
+    assert option(node, "socket") == env_of(dispatcher)["GLOBAL_DISPATCHER_RAY__DRIVER"] == f"{at}/socket"
 
 
 def test_the_head_keeps_what_it_knows_on_a_claim_unless_it_is_told_not_to(helm: Helm, objects: list[Object]) -> None:
@@ -234,7 +251,7 @@ def test_every_container_is_hardened_and_bounded(helm: Helm, values: dict[str, A
 def test_the_dispatcher_is_told_how_many_actors_there_are(
     helm: Helm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("GLOBAL_DISPATCHER_RAY__ADDRESS", f"{HEAD}:6379")
+    monkeypatch.setenv("GLOBAL_DISPATCHER_RAY__DRIVER", "/run/ray-driver/socket")
     folder = write_mounted(helm.template("dispatcher", ACTORS), tmp_path)
     assert load_config(folder / "dispatcher.yaml").gateway.actors == 2
 

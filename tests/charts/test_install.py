@@ -59,7 +59,7 @@ def _begin(run: Callable[[], Process], stack: ExitStack) -> None:
 
 
 def _settled(ray: Process) -> bool:
-    return "block forever" in ray.tail() or ray.code is not None
+    return "block forever" in ray.tail() or "the Ray driver listens" in ray.tail() or ray.code is not None
 
 
 def _changed(word: str, change: dict[str, str]) -> str:
@@ -115,13 +115,14 @@ class Install:
             one["env"] = [var for var in one["env"] if not var["name"].startswith(("RAY_USE_TLS", "RAY_TLS_"))]
         node["command"] = _with_ports(node["command"], node_ports())
         domain = f"dispatcher-ray.{NAMESPACE}.svc"
+        short = [stack.enter_context(tempfile.TemporaryDirectory(prefix="gd-")) for _ in range(3)]
         names = {f"dispatcher-ray-head-0.{domain}": HEAD_IP, f"dispatcher.{domain}": NODE_IP}
         paths: dict[str, Path | str] = {
             "/etc/global-dispatcher": files,
             "/var/lib/ray-gcs": self.folder / "gcs",
+            "/run/ray-driver": short.pop(),
             **names,
         }
-        short = [stack.enter_context(tempfile.TemporaryDirectory(prefix="gd-")) for _ in range(2)]
         # What kubelets mount, with the rights of the service account that the release has.
         access = {
             "GLOBAL_DISPATCHER_LEADER_ELECTION__KUBECONFIG": str(

@@ -28,7 +28,7 @@ from tests.real.cluster.kubelet import Pod, Secrets, of_size
 from tests.real.cluster.network import Network
 from tests.saying import Say
 from tests.system.cluster_api import eventually
-from tests.system.ray_fleet import TOKEN
+from tests.system.ray_fleet import TOKEN, loads_ray
 
 
 def unavailable() -> str:
@@ -195,7 +195,7 @@ class Site:
         """Of all containers, and what Ray's processes have written in their folder."""
         return [
             one
-            for pattern in ("life-*/*/*.log", "life-*/*/volume-tmp/ray/session_2*/logs/**/*.*")
+            for pattern in ("life-*/*/*.log", "life-*/*/volume-ray-tmp/ray/session_2*/logs/**/*.*")
             for one in self._folder.glob(pattern)
             if one.is_file()
         ]
@@ -323,6 +323,22 @@ def test_every_probe_of_every_container_is_answered(site: Site) -> None:
 
 def test_an_annotated_pod_runs(site: Site) -> None:
     site.run_pod("first")
+
+
+def test_what_runs_in_ray_sees_neither_the_dispatchers_processes_nor_its_keys(site: Site) -> None:
+    secrets = {
+        "ray-node": {"ray"},
+        "dispatcher": {"gateway", "signing", "kubernetes.io"},
+    }
+    for name in DISPATCHERS:
+        spaces = []
+        for container, expected in secrets.items():
+            (first, *_) = sorted(site.pods[name].processes(container))
+            root = Path(f"/proc/{first}/root")
+            assert {one.name for at in ("run/secrets", "var/run/secrets") for one in root.glob(f"{at}/*")} == expected
+            spaces.append(os.stat(f"/proc/{first}/ns/pid").st_ino)
+        assert len(set(spaces)) == 2
+        assert not any(map(loads_ray, site.pods[name].processes("dispatcher")))
 
 
 def test_a_policy_lets_agents_reach_nothing_but_the_gateway(site: Site) -> None:

@@ -150,6 +150,20 @@ class Node(Process):
         super().__init__(["ray", "start", f"--address={address}", *_words(ip, ray_folder, resources)], log, env)
 
 
+class Driver(Process):
+    """`global-dispatcher ray-driver` at `socket`, beside a node on this machine; it may be started again."""
+
+    def __init__(self, folder: Path, socket: Path, address: str, env: Mapping[str, str] | None = None) -> None:
+        words = ["ray-driver", f"--socket={socket}", f"--address={address}"]
+        command = [sys.executable, "-m", "dispatcher.cli.main", *words]
+        super().__init__(command, folder / "ray-driver.log", env or environment())
+
+
+def loads_ray(pid: int) -> bool:
+    """Whether Ray's library is in a process."""
+    return "_raylet" in Path(f"/proc/{pid}/maps").read_text()
+
+
 def _words(ip: str, ray_folder: Path, resources: Mapping[str, int] | None) -> list[str]:
     """What `ray start` is told of any node."""
     ports = {f"{name.replace('_', '-')}-port": number for name, number in node_ports().items()}

@@ -1,4 +1,4 @@
-"""Gateway actors on a real Ray: their processes are killed, and so is the dispatcher; pods go on to run, each once."""
+"""Gateway actors on a real Ray: they, the Ray driver and the dispatcher are killed; pods go on to run, each once."""
 
 import json
 import os
@@ -19,12 +19,13 @@ from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet
 from tests.saying import Say
 from tests.system.cluster_api import SOURCE_UID, ClusterApi, eventually
 from tests.system.dialled import CLUSTERS, Dispatcher, pod, running, settings
-from tests.system.ray_fleet import Head, JoinedAgent, environment, free_ports
+from tests.system.ray_fleet import Driver, Head, JoinedAgent, environment, free_ports, loads_ray
 
 ACTORS = 2
 MANY = os.environ.get("GLOBAL_DISPATCHER_TEST_ACTORS")  # on a quiet machine, by hand
 KILLS = int(MANY or 3)  # of each actor
 MOST_S = 5.0 if MANY else 10.0  # until the pods run that came when an actor was killed
+LOST = '"event": "the Ray driver cannot be used"'
 NODES = 6  # a full report tells of all of them
 
 
@@ -36,7 +37,7 @@ def fleet(tmp_path: Path) -> Iterator[EmbeddedFleet]:
 
 
 class Site:
-    """A Ray head with room for the actors, whose logs say which processes they are."""
+    """A Ray head with room for the actors, whose logs say which processes they are, and a driver."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         ray_folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gd-")))
@@ -45,6 +46,13 @@ class Site:
         env = environment(XDG_STATE_HOME=str(folder / "state"))
         self.head = stack.enter_context(Head(folder, ray_folder, port, {"gateway": ACTORS}, env))
         self.head.wait_ready()
+        self._folder, self._stack, self._env = folder, stack, env
+        self.socket = folder / "driver.socket"
+        self.start_driver()
+
+    def start_driver(self) -> None:
+        """As its kubelet would."""
+        self.driver = self._stack.enter_context(Driver(self._folder, self.socket, self.head.address, self._env))
 
     def begun(self) -> list[list[int]]:
         """Of each actor, the process of each of its lives."""
@@ -85,7 +93,7 @@ def test_pods_go_on_to_run_each_once_while_actors_and_the_dispatcher_are_killed(
     (port,) = free_ports(1)
     with ExitStack() as stack:
         site = Site(tmp_path, stack)
-        more = {"ray": {"address": site.head.address}, "gateway": {"actors": ACTORS}}
+        more = {"ray": {"driver": str(site.socket)}, "gateway": {"actors": ACTORS}}
         agents = []
         for name in CLUSTERS:
             (tmp_path / name).mkdir()
@@ -99,6 +107,13 @@ def test_pods_go_on_to_run_each_once_while_actors_and_the_dispatcher_are_killed(
                     assert east.create("/api/v1/namespaces/default/pods", pod(names[1], "west")).status_code == 201
                     eventually(partial(both_run, east, names), 60, first.tail)
                     waited.append(time.monotonic() - begun)
+            os.kill(site.driver.pid, signal.SIGKILL)
+            assert east.create("/api/v1/namespaces/default/pods", pod("no-driver", "west")).status_code == 201
+            site.driver.wait(10)
+            eventually(lambda: LOST in first.log.read_text(), 30, first.tail)
+            site.start_driver()
+            eventually(lambda: running(east, "no-driver"), 60, first.tail)
+            assert not loads_ray(first.pid)
             full = [nodes for nodes in first.answers()[len(CLUSTERS) :] if nodes >= NODES]
             os.kill(first.pid, signal.SIGKILL)
             assert east.create("/api/v1/namespaces/default/pods", pod("meanwhile", "west")).status_code == 201
@@ -110,13 +125,13 @@ def test_pods_go_on_to_run_each_once_while_actors_and_the_dispatcher_are_killed(
         fewer = {**more, "gateway": {"actors": ACTORS - 1}}
         with Dispatcher(tmp_path, certificates, port, fewer) as third:
             ended = "a gateway actor beyond the configured number was ended"
-            eventually(lambda: ended in third.log.read_text() and third.ready() == [True, True], 60, third.tail)
+            eventually(lambda: ended in site.driver.log.read_text() and third.ready() == [True, True], 60, third.tail)
         assert [agent.code for agent in agents] == [None] * len(CLUSTERS)
         assert full == [], "an agent that was not restarted told everything again"
         assert [len(of) for of in lives] == [1 + KILLS] * ACTORS
     sources = Counter(one["metadata"]["annotations"][SOURCE_UID] for one in west.pods())
     assert set(sources.values()) == {1}
-    assert len(sources) == 2 * KILLS * ACTORS + 1
+    assert len(sources) == 2 * KILLS * ACTORS + 2
     assert max(waited) < MOST_S
     say(
         f"{KILLS * ACTORS} actors killed: both pods of each time ran within"

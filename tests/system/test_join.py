@@ -12,7 +12,7 @@ import pytest
 
 from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet
 from tests.system.cluster_api import ClusterApi, eventually
-from tests.system.ray_fleet import Head, JoinedAgent, Process, environment, free_ports, node_ports
+from tests.system.ray_fleet import Driver, Head, JoinedAgent, Process, environment, free_ports, loads_ray, node_ports
 
 POD = {
     "metadata": {"name": "one"},
@@ -49,16 +49,16 @@ def settings(fleet: EmbeddedFleet, head: Head, **ray: Any) -> dict[str, Any]:
 
 
 class Dispatcher(Process):
-    """`global-dispatcher run` at the head; of the clusters it knows no more than the name."""
+    """`global-dispatcher run` with a Ray driver; of the clusters it knows no more than the name."""
 
-    def __init__(self, folder: Path, head: Head) -> None:
+    def __init__(self, folder: Path) -> None:
         (self.port,) = free_ports(1)
         config = folder / "dispatcher.yaml"
         # It has no way into any cluster, so it can hold no Lease.
         settings = {"clusters": [{"name": "east"}], "http": {"port": self.port}, "leader_election": {"enabled": False}}
         config.write_text(json.dumps(settings))
         command = [sys.executable, "-m", "dispatcher.cli.main", "run", "--config", str(config)]
-        env = environment(GLOBAL_DISPATCHER_RAY__ADDRESS=head.address)
+        env = environment(GLOBAL_DISPATCHER_RAY__DRIVER=str(folder / "driver.socket"))
         super().__init__(command, folder / "dispatcher.log", env)
 
     def cluster_ready(self) -> bool:
@@ -73,12 +73,13 @@ def test_a_joined_agent_works_for_a_dispatcher_that_knows_its_name_alone(
 ) -> None:
     """The dispatcher is there first and makes an actor as soon as it can: the agent's file holds all the same."""
     api = ClusterApi(east.kubeconfig, "east")
-    with Dispatcher(tmp_path, head) as dispatcher:
+    with Driver(tmp_path, tmp_path / "driver.socket", head.address), Dispatcher(tmp_path) as dispatcher:
         with JoinedAgent(tmp_path, settings(east, head)) as agent:
             agent.wait_ready()
             eventually(dispatcher.cluster_ready, 60, dispatcher.tail)
             assert api.create("/api/v1/namespaces/default/pods", POD).status_code == 201
             eventually(lambda: api.pods()[0]["status"].get("phase") == "Running", 30, dispatcher.tail)
+            assert not loads_ray(dispatcher.pid)
             assert agent.terminate() == 0, agent.tail()
         eventually(lambda: not dispatcher.cluster_ready(), 60, dispatcher.tail)
         with JoinedAgent(tmp_path, settings(east, head)) as agent:

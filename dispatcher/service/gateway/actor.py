@@ -22,12 +22,19 @@ from agents.runtime.limits import allow_open_files, collect_less_often
 from agents.runtime.logs import configure_logging, log_path
 from dispatcher.config.sections import GatewaySection
 from dispatcher.model.backoff import Backoff
-from dispatcher.service.gateway.actor_settings import ActorSettings, beyond, decoded, digest_of, settings_of
+from dispatcher.service.gateway.actor_settings import (
+    ActorSettings,
+    NamedSettings,
+    beyond,
+    decoded,
+    digest_of,
+    settings_of,
+)
 from dispatcher.service.gateway.exchange import Exchange
 from dispatcher.service.gateway.remote import SILENT_S, Actor
 from dispatcher.service.gateway.serving import Serving
 from dispatcher.service.link import AgentDied, AgentTimeout, within
-from dispatcher.service.ray_link import first_line, in_thread
+from dispatcher.service.ray_caller import first_line, in_thread, only_bytes
 from dispatcher.service.ray_runtime import GATEWAY_RESOURCE, NAMESPACE
 from dispatcher.version import version
 
@@ -112,7 +119,7 @@ class RayActor:
     the leader may have none in its configuration, and without them a rolling upgrade to some would wait for ever.
     """
 
-    def __init__(self, settings: ActorSettings, leads: Callable[[], bool]) -> None:
+    def __init__(self, settings: NamedSettings, leads: Callable[[], bool]) -> None:
         self._settings, self._leads = settings, leads
         self._wanted = digest_of(settings.encoded())
         self._handle: Any = None
@@ -126,8 +133,8 @@ class RayActor:
 
     async def collect(self, since: bytes, wait_s: float) -> bytes:
         """As of Actor."""
-        answer: bytes = await self._call("collect", since, wait_s=wait_s)
-        return answer
+        answer = await self._call("collect", since, wait_s=wait_s)
+        return only_bytes(answer, self._settings.name, "collect")
 
     async def _call(self, method: str, *args: object, wait_s: float | None = None) -> Any:
         """`wait_s`, of calls that wait: how long the actor may at most, which is the last argument."""
@@ -201,7 +208,7 @@ class RayActor:
         return actor, digest
 
 
-def make_actor(settings: ActorSettings) -> Any:
+def make_actor(settings: NamedSettings) -> Any:
     """Found by name, else made on a node that offers `gateway`. It restarts for ever; Ray tries no call again."""
     _require_room()
     options = ray.remote(GatewayActor).options(

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from contextlib import suppress
 from copy import deepcopy
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from pydantic import ValidationError
@@ -18,6 +18,19 @@ from dispatcher.version import version
 
 S = TypeVar("S", bound=Section)
 _NAME = re.compile(r"gateway-(\d+)")
+
+
+class NamedSettings(Protocol):
+    """What it takes to make an actor and to tell it from others."""
+
+    @property
+    def name(self) -> str:
+        """Under which it is found in NAMESPACE."""
+        ...
+
+    def encoded(self) -> bytes:
+        """As the actor is given it."""
+        ...
 
 
 class ActorSettings(msgspec.Struct, frozen=True):

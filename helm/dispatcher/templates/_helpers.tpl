@@ -44,32 +44,6 @@ seccompProfile: {type: RuntimeDefault}
   valueFrom: {fieldRef: {fieldPath: status.podIP}}
 - name: HOME
   value: /tmp
-{{- if include "dispatcher.needsRay" . }}
-- name: RAY_AUTH_MODE
-  value: token
-- name: RAY_AUTH_TOKEN
-  valueFrom:
-    secretKeyRef:
-      name: {{ .Values.ray.token.existingSecret }}
-      key: {{ .Values.ray.token.key }}
-{{- end }}
-- name: RAY_USAGE_STATS_ENABLED
-  value: "0"
-{{- if include "dispatcher.needsRay" . }}
-# How long nodes and drivers go on without their head.
-- name: RAY_gcs_rpc_server_reconnect_timeout_s
-  value: "600"
-{{- end }}
-{{- if include "dispatcher.rayTls" . }}
-- name: RAY_USE_TLS
-  value: "1"
-- name: RAY_TLS_SERVER_CERT
-  value: /run/secrets/ray/tls.crt
-- name: RAY_TLS_SERVER_KEY
-  value: /run/secrets/ray/tls.key
-- name: RAY_TLS_CA_CERT
-  value: /run/secrets/ray/ca.crt
-{{- end }}
 {{- with .Values.extraEnv }}
 {{ toYaml . }}
 {{- end }}
@@ -96,10 +70,6 @@ seccompProfile: {type: RuntimeDefault}
 
 {{- define "dispatcher.mounts" -}}
 - {name: tmp, mountPath: /tmp}
-- {name: shm, mountPath: /dev/shm}
-{{- if include "dispatcher.rayTls" . }}
-- {name: ray-tls, mountPath: /run/secrets/ray, readOnly: true}
-{{- end }}
 {{- with .Values.extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
@@ -109,12 +79,6 @@ seccompProfile: {type: RuntimeDefault}
 {{- define "dispatcher.volumes" -}}
 - name: tmp
   emptyDir: {sizeLimit: 2Gi}
-- name: shm
-  emptyDir: {medium: Memory, sizeLimit: {{ add (int .Values.ray.objectStoreMib) 48 }}Mi}
-{{- if include "dispatcher.rayTls" . }}
-- name: ray-tls
-  secret: {secretName: {{ .Values.ray.tls.existingSecret }}, defaultMode: 0440}
-{{- end }}
 {{- with .Values.extraVolumes }}
 {{ toYaml . }}
 {{- end }}

@@ -58,20 +58,77 @@ $(POD_NAME).{{ include "dispatcher.rayDomain" (dict "root" .root "service" (tern
 {{- end -}}
 {{- end -}}
 
-{{- /* A Ray node's container. (dict "root" $ "role" ...): `head`, in a pod of its own; `node`, in the dispatcher's;
-`gateway`, with room for one gateway actor. */ -}}
+{{- /* What a Ray process is told; the dispatcher's container has no Ray, and gets none of it. */ -}}
+{{- define "dispatcher.rayEnv" -}}
+- name: RAY_AUTH_MODE
+  value: token
+- name: RAY_AUTH_TOKEN
+  valueFrom:
+    secretKeyRef:
+      name: {{ .Values.ray.token.existingSecret }}
+      key: {{ .Values.ray.token.key }}
+- name: RAY_USAGE_STATS_ENABLED
+  value: "0"
+# How long nodes and drivers go on without their head.
+- name: RAY_gcs_rpc_server_reconnect_timeout_s
+  value: "600"
+{{- if include "dispatcher.rayTls" . }}
+- name: RAY_USE_TLS
+  value: "1"
+- name: RAY_TLS_SERVER_CERT
+  value: /run/secrets/ray/tls.crt
+- name: RAY_TLS_SERVER_KEY
+  value: /run/secrets/ray/tls.key
+- name: RAY_TLS_CA_CERT
+  value: /run/secrets/ray/ca.crt
+{{- end }}
+{{- end -}}
+
+{{- /* Folders of Ray's own: what runs in Ray must not write where the dispatcher's process reads. */ -}}
+{{- define "dispatcher.rayMounts" -}}
+- {name: ray-tmp, mountPath: /tmp}
+- {name: shm, mountPath: /dev/shm}
+{{- if include "dispatcher.rayTls" . }}
+- {name: ray-tls, mountPath: /run/secrets/ray, readOnly: true}
+{{- end }}
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- /* What is mounted by dispatcher.rayMounts, but for extraVolumes. */ -}}
+{{- define "dispatcher.rayVolumes" -}}
+- name: ray-tmp
+  emptyDir: {sizeLimit: 2Gi}
+- name: shm
+  emptyDir: {medium: Memory, sizeLimit: {{ add (int .Values.ray.objectStoreMib) 48 }}Mi}
+{{- if include "dispatcher.rayTls" . }}
+- name: ray-tls
+  secret: {secretName: {{ .Values.ray.tls.existingSecret }}, defaultMode: 0440}
+{{- end }}
+{{- end -}}
+
+{{- /* A Ray node's container. (dict "root" $ "role" ...): `head`, in a pod of its own; `node`, in the dispatcher's
+with the Ray driver; `gateway`, with room for one gateway actor. */ -}}
 {{- define "dispatcher.rayContainer" -}}
 {{- $ray := .root.Values.ray }}
 {{- $isHead := eq .role "head" }}
 {{- $probed := ternary "ray-gcs" "ray-node" $isHead }}
 - name: {{ ternary "ray-head" (printf "ray-%s" .role) $isHead }}
   {{- if eq .role "node" }}
-  # A sidecar: up before the dispatcher, down after it.
+  # A sidecar: up before the dispatcher, down after it. It has no key, and shares with it the driver's socket alone.
   restartPolicy: Always
   {{- end }}
   image: {{ include "dispatcher.image" .root }}
   imagePullPolicy: {{ .root.Values.image.pullPolicy }}
   command:
+    {{- if eq .role "node" }}
+    - global-dispatcher
+    - ray-driver
+    - --socket=/run/ray-driver/socket
+    - --address={{ include "dispatcher.rayAddress" .root }}
+    - --
+    {{- else }}
     - ray
     - start
     {{- if $isHead }}
@@ -82,6 +139,7 @@ $(POD_NAME).{{ include "dispatcher.rayDomain" (dict "root" .root "service" (tern
     - --address={{ include "dispatcher.rayAddress" .root }}
     {{- end }}
     - --block
+    {{- end }}
     - --node-ip-address={{ include "dispatcher.rayNode" . }}
     - --node-manager-port={{ $ray.ports.nodeManager }}
     - --object-manager-port={{ $ray.ports.objectManager }}
@@ -102,6 +160,7 @@ $(POD_NAME).{{ include "dispatcher.rayDomain" (dict "root" .root "service" (tern
     - name: POD_NAME
       valueFrom: {fieldRef: {fieldPath: metadata.name}}
     {{- include "dispatcher.env" .root | nindent 4 }}
+    {{- include "dispatcher.rayEnv" .root | nindent 4 }}
     - name: RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S
       value: "0"
     {{- if eq .role "head" }}
@@ -149,7 +208,10 @@ $(POD_NAME).{{ include "dispatcher.rayDomain" (dict "root" .root "service" (tern
     {{- if eq .role "gateway" }}
     - {name: gateway, mountPath: /run/secrets/gateway, readOnly: true}
     {{- end }}
-    {{- include "dispatcher.mounts" .root | nindent 4 }}
+    {{- if eq .role "node" }}
+    - {name: ray-driver, mountPath: /run/ray-driver}
+    {{- end }}
+    {{- include "dispatcher.rayMounts" .root | nindent 4 }}
 {{- end -}}
 
 {{- /* What both kinds of Ray pods have in common with the dispatcher's: where and as whom they run. */ -}}

@@ -2,7 +2,7 @@
 
     python -S -m tests.real.cluster.container SPEC.json
 
-It ends as its process ends. Killed, it takes all processes of the container with it, unless they share the pod's.
+It ends as its process ends. Killed, it takes all processes of the container with it.
 """
 
 import ctypes
@@ -93,10 +93,7 @@ def main(file: str) -> int:
     """The exit code of its process."""
     spec = json.loads(Path(file).read_text())
     enter(spec["network"], _NEWNET)
-    if spec["processes"]:
-        enter(spec["processes"], _NEWPID)
-    else:
-        _checked(_LIBC.unshare(_NEWPID), "unshare")
+    _checked(_LIBC.unshare(_NEWPID), "unshare")
     child = os.fork()
     if not child:
         _become(spec, spec["root"])

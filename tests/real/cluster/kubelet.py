@@ -69,11 +69,6 @@ class Pod:
         self._mounted: list[Path] = []
         self._volumes = {one["name"]: self._volume(one) for one in self._all_volumes()}
         self.running: dict[str, Process] = {}
-        self._pause: subprocess.Popen[bytes] | None = None
-        if self.spec.get("shareProcessNamespace"):
-            words = [*self.place.space.inside, "unshare", "--pid", "--fork", "--kill-child", "sleep", "infinity"]
-            self._pause = subprocess.Popen(words, start_new_session=True)
-            GUARD.add(self._pause.pid)
 
     @property
     def containers(self) -> dict[str, Object]:
@@ -163,7 +158,6 @@ class Pod:
         user = self.spec["securityContext"]
         spec = {
             "network": self.place.space.path,
-            "processes": f"/proc/{_child(self._pause.pid)}/ns/pid" if self._pause else "",
             "programs": sorted({str(ROOT), sys.prefix, sys.base_prefix}),
             "mounts": [*self._mounts(container), *self._own_mounts(hosts)],
             "hostname": self.spec.get("hostname", self.name),
@@ -283,10 +277,6 @@ class Pod:
     def close(self) -> None:
         """Nothing of it runs any more; claims stay."""
         self.kill()
-        if self._pause:
-            self._pause.kill()
-            self._pause.wait()
-            GUARD.remove(self._pause.pid)
         self._window.close()
         for path in self._mounted:
             subprocess.run(["umount", "--lazy", str(path)], check=True)
