@@ -8,7 +8,8 @@ a key can be hashed, and is as `keyed_by_template` says;
 what is reserved and given back leaves no trace: the next pod is answered as before;
 it raises for no pod, and an explanation is plain JSON;
 at PreEnqueue, Permit and PreBind it answers what these points know;
-no score passes the bound that the plugin gives, and a filter by room refuses only where some lacks.
+no score passes the bound that the plugin gives, and a filter by room refuses only where some lacks;
+open_rows says of a filter what it answers by itself.
 
 What labels and metrics of nodes a plugin asks for is found out first, so that some nodes of the fleet have them.
 """
@@ -148,6 +149,12 @@ def _filter_laws(plugin: Filter, state: object, fleet: FleetView) -> Iterator[st
     rows = [plugin.filter(state, fleet, np.asarray([row]))[0] for row in range(fleet.n)]
     if codes.tolist() != [int(code) for code in rows]:
         yield "filter answers differently for all rows than row by row"
+    if (told := plugin.open_rows(state, fleet)) is not None:
+        live = fleet.nodes.live
+        said = np.full(fleet.n, int(told[1]), dtype=np.int64)
+        said[np.asarray(told[0], dtype=np.intp)] = 0
+        if said[live].tolist() != codes[live].tolist():
+            yield "open_rows must name the live rows that filter lets pass, and the one code that it has for all others"
     yield from _cluster_laws(plugin, codes, fleet)
 
 

@@ -17,6 +17,7 @@ from dispatcher.service.link import AgentLink
 from dispatcher.service.load_metrics import LoadCollector
 from dispatcher.service.service import Service
 from dispatcher.service.term import NOBODY, Term
+from dispatcher.service.warm_up import collect_ended_terms
 
 _HOST = re.compile(r"[A-Za-z0-9]([-.A-Za-z0-9]{0,252}[A-Za-z0-9])?")
 
@@ -80,8 +81,11 @@ class TermRunner:
         """Stand by until this dispatcher leads; the one that does."""
         section = self._config.leader_election
         if not (section.enabled and section.warm):
-            return self._assembled(await self._leadership.lead())
+            self.dispatcher = self._assembled(await self._leadership.lead())
+            collect_ended_terms()
+            return self.dispatcher
         self.dispatcher = standby = self._assembled(NOBODY)
+        collect_ended_terms()
         leading = asyncio.create_task(self._leadership.lead(), name="lead")
         following = asyncio.create_task(standby.service.run(), name="follow")
         try:

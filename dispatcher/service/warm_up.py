@@ -56,3 +56,10 @@ def collect_no_more_of(nodes: int) -> None:
     """
     if nodes >= WORTH_IT:
         gc.freeze()
+
+
+def collect_ended_terms() -> None:
+    """Let go of the fleets of terms that have ended, which were left out; all else of now stays out."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()

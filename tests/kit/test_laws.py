@@ -164,6 +164,11 @@ BREAKS: dict[str, tuple[str, Callable[..., Any], str]] = {
     "a gate that says no": ("pre_enqueue", lambda placed: False, "pre_enqueue must answer None or a Refuse, not bool"),
     "a promise": ("pre_bind", lambda cycle, placed, row, fleet: True, "pre_bind must answer None, a Refuse or orders"),
     "a reason in words": ("filter", in_words, "filter refuses for 'no way', which is no dispatcher.model"),
+    "open rows by hearsay": (
+        "open_rows",
+        lambda state, fleet: (np.asarray([0]), 1),
+        "open_rows must name the live rows",
+    ),
     "what only some nodes have": ("filter", fails_for_some, "raises ZeroDivisionError"),
 }
 

@@ -16,7 +16,8 @@ from tests.relay.world import WAIT_S, World, world
 EXEC = "/exec/default/web/main?command=sleep&input=1&output=1"
 REPLY = b"\x80\x03\x00\x02" + b"\x00" + b"\x00\x00\x04" + b"\x00\x00\x00\x01"  # SYN_REPLY to stream 1
 OUTPUT = b"\x00\x00\x00\x05" + b"\x00" + b"\x00\x00\x06" + b"begun\n"
-ENDED = b"\x00\x00\x00\x01" + b"\x01" + b"\x00\x00\x10" + b'{"status":"S..."'
+# As kubelets say it: without FIN.
+ENDED = b"\x00\x00\x00\x01" + b"\x00" + b"\x00\x00\x10" + b'{"status":"S..."'
 
 
 @pytest.fixture
@@ -50,6 +51,12 @@ def test_nothing_is_said_within_a_frame(frame: bytes, data: st.DataObject) -> No
     followed = Frames()
     followed.follow(OUTPUT + frame[: data.draw(st.integers(1, len(frame) - 1))])
     assert followed.farewell("gone") == b""
+
+
+def test_an_empty_frame_of_the_error_stream_tells_nothing_yet() -> None:
+    followed = Frames()
+    followed.follow(ENDED[:5] + b"\x00\x00\x00")
+    assert followed.farewell("gone")
 
 
 def test_nothing_is_said_when_the_command_has_told_how_it_ended() -> None:

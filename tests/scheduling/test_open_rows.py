@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dispatcher.model.pod import Affinity
 from dispatcher.plugins.node_affinity import NodeAffinity
 from dispatcher.scheduling.equivalence.static_answers import StaticAnswersCache
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -128,3 +129,18 @@ def test_rows_of_a_label_follow_nodes_that_come_go_and_change() -> None:
     assert [len(found) for found in rows()] == [1, 41, 1]
     assert state.label_rows("nobody-has", "it").tolist() == []
     assert all((np.diff(state.label_rows("place", value)) > 0).all() for value in "xyz")
+
+
+class _Nowhere(NodeAffinity):
+    """Refuses every node, and says nothing new of open rows."""
+
+    def filter(self, state: Any, fleet: Any, rows: Any) -> Any:
+        return np.full_like(super().filter(state, fleet, rows), 1)
+
+
+def test_a_subclass_that_replaces_filter_alone_is_asked_itself() -> None:
+    plan = Plan.of(Profile("p", (PluginUse("NodeAffinity"),)), [_Nowhere(Affinity())])
+    one, state = pod("p").node_selector({"place": "p1"}).placed("a"), _fleet()
+    part = StaticAnswersCache(roles_of(plan), state, 1 << 30).part(plan.class_key(one))
+    assert part.refresh(one) is None
+    assert part.static_filters.first[: state.n].all()

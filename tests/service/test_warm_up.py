@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import weakref
 
 import pytest
 from structlog.testing import capture_logs
@@ -68,3 +69,20 @@ async def test_a_large_fleet_is_left_out_of_collections_once_before_its_first_de
     subject.stop()
     await running
     assert seen == [True] * frozen
+
+
+class _Kept:
+    """Something in a cycle."""
+
+    itself: object = None
+
+
+def test_what_ended_terms_left_out_is_collected() -> None:
+    ended = _Kept()
+    ended.itself, known = ended, weakref.ref(ended)
+    gc.freeze()
+    del ended
+    gc.collect()
+    assert known() is not None
+    warm_up.collect_ended_terms()
+    assert known() is None

@@ -40,9 +40,8 @@ def serving(unwell: Callable[[], str], settings: HealthSettings, beat: Beat) -> 
     `unwell` says what is wrong now, '' if nothing. `beat` is called by the main thread's loop.
     """
     with asyncio.Runner() as loop:
-        runner = web.AppRunner(
-            _app(beat.hangs, unwell), access_log=None, shutdown_timeout=1.0
-        )  # probes are not worth a line
+        app = _app(beat.hangs, unwell)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)  # probes are not worth a line
         loop.run(_start(runner, settings))
         LOG.info("serving", address=f"http://{settings.host}:{runner.addresses[0][1]}")
         stop = asyncio.Event()

@@ -27,6 +27,7 @@ class Membership:
         self.last_good = time.monotonic()
         self._settings = settings
         self._actor: Any = None
+        self._refused = ""  # why this Ray must not be joined
 
     def start(self) -> None:
         """Begin; nobody waits for this thread, for Ray may hold it for ever."""
@@ -35,6 +36,8 @@ class Membership:
 
     def overdue(self) -> str:
         """Why this member has to give up; '' while it need not."""
+        if self._refused:
+            return self._refused
         patience = self._settings.node.lost_s if self.joined else self._settings.node.join_s
         return f"{self.problem or _HANGS} (for {self._silent():.0f} s)" if self._silent() > patience else ""
 
@@ -85,6 +88,7 @@ class Membership:
             self._attach()
         living = [node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]]
         if problem := insecure_nodes(living, os.environ):
+            self._refused = problem
             raise RuntimeError(problem)
         if not self._listed():
             raise RuntimeError("the head does not list this node among the living")

@@ -15,9 +15,8 @@ import struct
 
 ERROR_STREAM = 1
 FIN = 0x01
-_HEAD = struct.Struct(
-    ">IBBH"
-)  # stream, or the kind of a control frame with the highest bit; flags; length, 8 + 16 bits
+# Stream, or the kind of a control frame with the highest bit; flags; length, of 8 and 16 bits.
+_HEAD = struct.Struct(">IBBH")
 
 
 class Frames:
@@ -39,7 +38,7 @@ class Frames:
             if len(self._head) == _HEAD.size:
                 stream, flags, high, low = _HEAD.unpack(self._head)
                 self._left = high << 16 | low
-                self.said |= stream == ERROR_STREAM and bool(flags & FIN)
+                self.said |= stream == ERROR_STREAM and bool(self._left or flags & FIN)  # kubelets send no FIN with it
                 self._head.clear()
 
     def farewell(self, why: str) -> bytes:

@@ -81,6 +81,9 @@ class Wire:
         try:
             await asyncio.gather(*ways)
         except OSError as error:
+            for one in ways:  # what is being written goes before the last word
+                one.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
             why = str(error) or type(error).__name__
             stream.reset(why)
             await self._cut(frames.farewell(why) if frames else b"")

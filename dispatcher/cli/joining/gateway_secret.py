@@ -111,9 +111,8 @@ async def _look_at_once(target: Target, pods: list[Object], mark: str) -> None:
         try:
             await target.member.call("PATCH", path, change, MERGE_PATCH)
         except MemberError as error:
-            problem = (
-                problem if error.status == 404 else str(error)
-            )  # 404: gone meanwhile, its successor mounts it anew
+            if error.status != 404:  # gone meanwhile: its successor mounts it anew
+                problem = str(error)
     if problem:
         target.steps.append(f"{_LATE}: {problem}")
 

@@ -128,6 +128,9 @@ class Tracked(msgspec.Struct, gc=False):
             self.delegates = _without(self.delegates, cluster)
             self.ended -= {cluster}
         else:
+            before = self.delegates.get(cluster)
+            if before is not None and before.uid != pod.uid:  # another one, of which nobody has said that it ended
+                self.ended -= {cluster}
             self.delegates = {**self.delegates, cluster: pod}
             self.vanished = None if pod.node or pod.terminal else self.vanished
             self.disproved = _without(self.disproved, cluster)

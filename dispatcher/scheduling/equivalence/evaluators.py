@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -133,7 +134,7 @@ class PluginEvaluator:
     def open_rows(self) -> tuple[RowList, int] | None:
         """The rows that its filter lets pass and the code of all others, if it knows them (see `Filter.open_rows`)."""
         plugin, n = self.role.plugin, self.fleet.n
-        told = guarded(plugin, plugin.open_rows, self.state, self.view)
+        told = guarded(plugin, plugin.open_rows, self.state, self.view) if _speaks_of_filter(plugin.__class__) else None
         if told is None:
             return None
         rows, code = guarded(plugin, lambda: (np.asarray(told[0], dtype=np.intp), int(np.uint16(told[1]))))
@@ -195,6 +196,12 @@ class PluginEvaluator:
     def answers(self, part: Part, domains: NDArray[Any]) -> NDArray[Any]:
         """[domains] a part's answers for domain codes; PluginError if it has none for one of them."""
         return guarded(self.role.plugin, part.answers.__getitem__, domains)
+
+
+@cache
+def _speaks_of_filter(plugin: type[object]) -> bool:
+    """Whether its `open_rows` is about its own `filter`, which no subclass has replaced alone."""
+    return next("open_rows" in vars(one) for one in plugin.__mro__ if {"open_rows", "filter"} & vars(one).keys())
 
 
 def blocks(rows: slice) -> Iterator[slice]:

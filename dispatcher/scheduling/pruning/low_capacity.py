@@ -82,5 +82,5 @@ class LowCapacityIndex:
             ample = max(amount, min(_AMPLE * amount, MAX_QUANTITY))
             every = blocks(slice(0, self._fleet.n))  # arrays of so many rows take no new memory of the system
             rows = [np.flatnonzero(self._free(column, block) < ample) + block.start for block in every]
-            low = self._low[column] = _Low(ample, np.concatenate(rows))
+            low = self._low[column] = _Low(ample, np.concatenate(rows) if rows else np.zeros(0, dtype=np.intp))
         return low.rows
