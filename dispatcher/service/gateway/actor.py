@@ -46,6 +46,7 @@ _OPEN_S = 30.0  # to find or make an actor
 _STARTING_S = 10.0
 _MISMATCHED_POLL_S = 1.0  # a long poll of an actor with other settings: it is replaced soon after this dispatcher leads
 _REPLACING = Backoff(2.0, 60.0)  # so that two that lead, with different configurations, do not end it all the time
+_HANGS = 4  # calls without an answer, some of which wait 15 s: its agents find another within 30 s
 _GONE_S = 0.02  # between two looks whether an actor that was killed is gone
 SURPLUS_S = 2.0  # between two looks for actors beyond the configured number
 
@@ -126,6 +127,7 @@ class RayActor:
         self._opening: asyncio.Future[Any] | None = None
         self._mismatched = ""  # the digest of its settings, where those are not ours
         self._replaced, self._not_before = 0, 0.0  # how often we have, and when we may again
+        self._unanswered = 0  # calls in a row
 
     async def send(self, session: str, batch: bytes) -> None:
         """As of Actor."""
@@ -144,8 +146,10 @@ class RayActor:
             if wait_s is not None:
                 wait_s = min(wait_s, _MISMATCHED_POLL_S) if self._mismatched else wait_s  # known once it is found
                 args = (*args, wait_s)
-            return await within(getattr(handle, method).remote(*args), (wait_s or 0.0) + SILENT_S, name, method)
+            answer = await within(getattr(handle, method).remote(*args), (wait_s or 0.0) + SILENT_S, name, method)
         except AgentTimeout:
+            if handle is not None:
+                self._end_if_it_hangs(handle)
             raise AgentDied(f"no answer to {asked}") from None
         except ray.exceptions.ActorUnavailableError:
             raise AgentDied("it is restarting") from None
@@ -155,6 +159,16 @@ class RayActor:
             raise AgentDied(f"it died: {first_line(error)}") from None
         except (RayError, ValueError, RuntimeError) as error:
             raise AgentDied(first_line(error)) from None
+        self._unanswered = 0
+        return answer
+
+    def _end_if_it_hangs(self, handle: Any) -> None:
+        """A call has had no answer: after some in a row, who leads ends its process, and Ray begins another."""
+        self._unanswered += 1
+        if self._unanswered >= _HANGS and self._leads():
+            self._unanswered = 0
+            log.warning("a gateway actor that does not answer is begun anew", actor=self._settings.name)
+            in_thread(lambda: ray.kill(handle, no_restart=False), f"begin {self._settings.name} anew")
 
     async def _actor(self) -> Any:
         if self._handle is None or (self._mismatched and self._may_replace()):

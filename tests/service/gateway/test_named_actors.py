@@ -332,6 +332,39 @@ async def test_the_end_of_an_actor_that_was_replaced_meanwhile_does_not_lose_the
     assert looked_up == []
 
 
+@pytest.mark.parametrize("leads", [True, False])
+async def test_an_actor_that_hangs_is_begun_anew_by_who_leads(
+    leads: bool, rays: PlayedFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poll, begun = dispatcher("east", leads=always if leads else never), list[tuple[object, bool]]()
+    await poll()
+    hung = rays.made[0]
+    monkeypatch.setattr(ray, "kill", lambda one, no_restart: begun.append((one, no_restart)))
+    monkeypatch.setattr(actor, "SILENT_S", -10.0)  # beyond the poll itself
+    hung.collect.remote = lambda since, wait_s: asyncio.sleep(60)
+    for _ in range(actor._HANGS):
+        assert begun == []
+        with pytest.raises(AgentDied, match="no answer to collect"):
+            await poll()
+    await asyncio.sleep(0.05)
+    assert begun == ([(hung, False)] if leads else [])
+
+
+async def test_one_late_answer_is_no_hanging(rays: PlayedFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    poll, begun = dispatcher("east", leads=always), list[object]()
+    await poll()
+    monkeypatch.setattr(ray, "kill", lambda one, no_restart: begun.append(one))
+    for _ in range(actor._HANGS):
+        with monkeypatch.context() as patch:
+            patch.setattr(actor, "SILENT_S", -10.0)
+            patch.setattr(rays.made[0].collect, "remote", lambda since, wait_s: asyncio.sleep(60))
+            with pytest.raises(AgentDied):
+                await poll()
+        await poll()
+    await asyncio.sleep(0.05)
+    assert begun == []
+
+
 async def test_an_actor_that_never_starts_is_missing_with_what_to_look_at_and_no_call_waits_for_it(
     rays: PlayedFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
