@@ -50,7 +50,7 @@ def test_a_fault_that_the_product_logs_and_goes_on_after_is_not_found_by_that(mo
         def raises(*_: Any) -> None:
             raise AttributeError("no such thing in the core")
 
-        patches.set(Reconciler, "_observed_state", raises)
+        patches.set(Reconciler, "_next_step", raises)
 
     monkeypatch.setitem(PLANTED, "broken", table.Planted("broken", "nonsense", ("wire",), broken))
     found = search("broken", most=1)
