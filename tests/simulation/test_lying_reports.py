@@ -91,6 +91,8 @@ async def test_a_deletion_that_is_said_early_counts_once_it_is_true() -> None:
 ENDS: dict[str, dict[str, Any]] = {
     "it has succeeded": {"phase": "Succeeded", "status": msgspec.json.encode({"phase": "Succeeded"})},
     "it has failed": {"phase": "Failed", "status": msgspec.json.encode({"phase": "Failed"})},
+    "it has succeeded, in its status alone": {"status": msgspec.json.encode({"phase": "Succeeded"})},
+    "it has failed, by another field beside": {"status": b'{"phase":"Running","phase":"Failed"}'},
     "it is being deleted": {"terminating": True},
 }
 

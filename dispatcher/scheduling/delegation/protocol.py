@@ -280,9 +280,29 @@ def _beside(seen: ObservedState, source: Pod, target: str, delegate: Pod | None)
 
 def _show(seen: ObservedState, source: Pod, target: str, delegate: Pod) -> NextStep:
     """Write the delegate's status. An end is final, and lets controllers replace the pod: its API server is asked."""
-    if delegate.terminal and not source.terminal and target not in seen.ended:
+    if shows_end(delegate) and not source.terminal and target not in seen.ended:
         return NextStep(Step.CONFIRM_END, target)
     return NextStep(Step.MIRROR, target)
+
+
+class _Phase(msgspec.Struct):
+    phase: str = ""
+
+
+_read_phase = msgspec.json.Decoder(_Phase).decode
+
+
+def shows_end(delegate: Pod) -> bool:
+    """Whether its phase or the status that is written at home, which its observer tells apart, says that it has ended.
+
+    Home's executor writes no status that cannot be read.
+    """
+    if delegate.terminal:
+        return True
+    try:
+        return _read_phase(delegate.status).phase in TERMINAL
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
 
 
 def _unseen(seen: ObservedState, source: Pod, target: str) -> NextStep:
