@@ -103,21 +103,32 @@ def overtaken(intent: CreateDelegate, why: str, local: Local) -> Procedure[Outco
 
 
 def delete_delegate(intent: DeleteDelegate, local: Local, now: Moment) -> Procedure[Outcome]:
-    """Delete a delegate with its own grace period; a pod that is not a delegate is refused."""
+    """Delete a delegate with its own grace period; refused: a pod that is no delegate, or another source's."""
     ref = intent.pod
     known = local.view.pod(ref.uid)
-    if known is None or known.source is None:
+    source = known.source if known is not None else None
+    if source is None:
         look = yield from pods.look_up(ref.namespace, ref.name)
         if look.differs(ref.uid):
             return outcome(intent, DONE)
         if look.pod is None:
             return outcome(intent, UNKNOWN, look.problem)
-        if look.pod.delegated(local.keys.public) is None:
+        signed = look.pod.delegated(local.keys.public)
+        if signed is None:
             return outcome(intent, REFUSED, f"pod {ref.namespace}/{ref.name} is not a delegate: not ours to delete")
-    elif known.terminating:
+        source = signed.source
+    if _is_another(intent.source, source):
+        whose = f"{source.cluster} {source.namespace}/{source.name}, and the order is about another pod's"
+        return outcome(intent, REFUSED, f"pod {ref.namespace}/{ref.name} is the delegate of {whose}")
+    if known is not None and known.source is not None and known.terminating:
         return outcome(intent, DONE)
     answer = yield from delete_exactly(ref)
     return outcome(intent, *answer)
+
+
+def _is_another(named: SourceRef | None, source: SourceRef) -> bool:
+    """Whether the order names another source: of any attempt, for a later one may have found the delegate."""
+    return named is not None and (named.cluster_uid, named.uid) != (source.cluster_uid, source.uid)
 
 
 def _malformed(intent: CreateDelegate, local: Local) -> Answer | None:

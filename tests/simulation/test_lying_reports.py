@@ -18,6 +18,7 @@ from tests.agents.executor.world import pod_path
 from tests.simulation.fleet import GRACE_S
 from tests.simulation.test_other_hands import Calm, deleted, patch, source
 
+ORPHANED_S = 750  # until what has no source is deleted
 LIED_S = 60  # longer than all that the core waits for here but the second question about orphans
 
 
@@ -109,6 +110,52 @@ async def test_a_pod_that_an_observer_says_is_at_its_end_is_not_replaced_while_i
     fleet.tell_the_truth()
     fleet.clusters["north"].delete(source(fleet))
     await fleet.until(lambda: not fleet.clusters["west"].delegates() and not fleet.clusters["north"].api.pod("web"))
+    await stop(fleet)
+
+
+def _local(fleet: Calm) -> str:
+    return str(source(fleet, "local")["metadata"]["uid"])
+
+
+def _remote(fleet: Calm) -> str:
+    return str(source(fleet, "other")["metadata"]["uid"])
+
+
+LABELS: dict[str, Callable[[Calm], str]] = {
+    "a pod of its home that runs there": _local,
+    "another pod that runs in its cluster": _remote,
+    "a pod that was made up": lambda _: "made-up",
+}
+
+
+@pytest.mark.parametrize("whose", LABELS)
+@pytest.mark.parametrize("claim", ["its own claim", "the claim of the other"])
+async def test_a_delegate_that_an_observer_says_is_of_another_source_goes_on_and_its_own_source_too(
+    whose: str, claim: str
+) -> None:
+    fleet = await remote()
+    fleet.liar, fleet.uid = "west", copy_of(fleet)
+    copy = fleet.core.clusters["west"].pods[fleet.uid]
+    await fleet.remote("other")
+    fleet.submit("local", clusters="north")
+    await fleet.until(lambda: source(fleet, "local")["status"].get("phase") == "Running")
+    (other,) = [one for one in fleet.core.clusters["west"].pods.values() if one.source and one.uid != fleet.uid]
+    told = copy if claim == "its own claim" else other
+    assert told.source is not None
+    of_another = msgspec.structs.replace(told.source, uid=LABELS[whose](fleet))
+    fleet.as_told = msgspec.structs.replace(copy, source=of_another, annotations=told.annotations)
+    fleet.warnings = []
+    await fleet.run(5)
+    fleet.clusters["north"].delete(source(fleet, "other"))  # it may not take the other's delegate along
+    await fleet.run(ORPHANED_S if whose == "a pod that was made up" else LIED_S)
+    assert source(fleet)["status"]["phase"] == "Running"
+    assert not source(fleet)["metadata"].get("deletionTimestamp")
+    uid = fleet.uid
+    fleet.tell_the_truth()
+    await fleet.until(lambda: not fleet.clusters["north"].api.pod("other"))  # which its delegate's end has let go
+    (runs,) = fleet.clusters["west"].delegates()
+    assert (runs["metadata"]["uid"], runs["metadata"].get("deletionTimestamp")) == (uid, None)
+    assert source(fleet)["status"]["phase"] == "Running"
     await stop(fleet)
 
 

@@ -88,7 +88,12 @@ class CreateDelegate(Intent, frozen=True):
 
 
 class DeleteDelegate(Intent, frozen=True):
-    """Delete the delegate `pod` (its own UID is the precondition) with its own grace period."""
+    """Delete the delegate `pod` (its own UID is the precondition) with its own grace period.
+
+    `source`: whose delegate it is taken for. REFUSED where it is another's. None, as older dispatchers send: any.
+    """
+
+    source: SourceRef | None = None
 
 
 class MirrorStatus(Intent, frozen=True):

@@ -1,7 +1,7 @@
 """What agents report: folded into the fleet, into what is tracked of each pod of ours, and into what wakes the queue.
 
-A pod is ours by its schedulerName, or as the delegate of one (`spec.source`, held against the keys of its home
-cluster). All others only take room. What is due for a pod whose report came is not decided here (`reconciler`).
+A pod is ours by its schedulerName, or as the delegate of one (`source`, held against the claim that its home cluster
+has signed). All others only take room. What is due for a pod whose report came is not decided here (`reconciler`).
 """
 
 from collections.abc import Collection, Iterator
@@ -12,8 +12,8 @@ from dispatcher.model.messages import Changes
 from dispatcher.model.names import CLAIM, is_ours
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject
-from dispatcher.model.pod import RUNNING, Pod, PodId
-from dispatcher.model.signatures import is_claim_of, plain_keys
+from dispatcher.model.pod import RUNNING, Pod, PodId, SourceRef
+from dispatcher.model.signatures import is_claim_of, plain_keys, read_claim
 from dispatcher.scheduling import clusters as views
 from dispatcher.scheduling import events
 from dispatcher.scheduling.clusters import ClusterView, GapError
@@ -41,6 +41,18 @@ def _take(steps: Iterator[bool], most: int | None) -> bool:
     """Take up to `most` more steps (None: all), fewer if one yields True, which ends a part; whether none is left."""
     limited = most is not None
     return not any(limited and (ends_part or taken == most) for taken, ends_part in enumerate(steps, 1))
+
+
+def _is_claimed_for(view: ClusterView, pod: Pod, source: SourceRef) -> bool:
+    """Whether the claim that a delegate bears is that of the source that it is shown with, for the cluster that shows
+    it: by UID; by name where a UID is not known. Who has signed it is not asked here.
+    """
+    signed = read_claim(pod.annotations.get(CLAIM, ""))
+    if signed is None or signed.source != source or source.namespace != pod.namespace:
+        return False
+    if signed.target_uid and view.uid:
+        return signed.target_uid == view.uid
+    return signed.target == view.name
 
 
 @dataclass
@@ -318,7 +330,16 @@ class Reports:
         home = next((one for one in self._state.clusters.values() if one.uid == source.cluster_uid), None)
         if home is None or not home.keys:
             return (home.name if home else source.cluster, source.uid)  # its agent has verified it; we cannot yet
-        return (home.name, source.uid) if is_claim_of(plain_keys(home.keys), pod.annotations.get(CLAIM, "")) else None
+        if not is_claim_of(plain_keys(home.keys), pod.annotations.get(CLAIM, "")):
+            return None
+        if _is_claimed_for(view, pod, source):
+            return (home.name, source.uid)
+        self._state.trouble(
+            f'cluster "{view.name}": its agent shows pod {pod.namespace}/{pod.name} as the delegate of {home.name} '
+            f"{source.namespace}/{source.name} (uid {source.uid}), but the claim on it is for another pod or cluster: "
+            "it counts as a pod of another scheduler; find out who speaks there as its agent"
+        )
+        return None
 
     def _went(self, view: ClusterView, owner: PodId, *, told: bool) -> None:
         tracked = self._state.track(owner)

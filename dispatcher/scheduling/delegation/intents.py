@@ -126,8 +126,8 @@ def mirror(home: str, source: Pod, cluster: str, status: bytes, epoch: int, now:
 
 
 def delete_delegate(cluster: str, delegate: Pod, epoch: int, now: float) -> InFlightIntent:
-    """Delete a delegate."""
-    intent = DeleteDelegate(_id(epoch, IntentKind.DELETE), ref(delegate), epoch)
+    """Delete a delegate, if its cluster has signed that it is this source's."""
+    intent = DeleteDelegate(_id(epoch, IntentKind.DELETE), ref(delegate), epoch, delegate.source)
     return InFlightIntent(IntentKind.DELETE, intent, cluster, cluster, delegate.node, epoch, now)
 
 

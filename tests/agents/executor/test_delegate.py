@@ -396,6 +396,38 @@ def test_deleting_a_delegate_that_is_gone_or_was_made_again_is_done_without_a_de
     assert world.api.count("delete") == 0
 
 
+OTHERS = {
+    "another pod": {"uid": "another-uid"},
+    "a pod of another cluster with the same UID": {"cluster": "c", "cluster_uid": "c-cluster-uid"},
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("shown", [True, False], ids=["the view shows it", "the view is late"])
+def test_the_delegate_of_another_source_than_the_order_names_is_not_deleted(other: str, shown: bool) -> None:
+    world = target()
+    world.do(delegate())
+    if shown:
+        world.sync()
+    ref = PodRef("default", delegate_of(SOURCE), the_delegate(world)["metadata"]["uid"])
+    named = msgspec.structs.replace(source_of(SOURCE, 1), **OTHERS[other])
+    told = world.do(DeleteDelegate("d", ref, 1, named))
+    assert (told.verdict, world.api.count("delete")) == (REFUSED, 0)
+    assert "is the delegate of a default/web" in told.message
+
+
+@pytest.mark.parametrize("epoch", [1, 2], ids=["its attempt", "a later attempt that found it"])
+@pytest.mark.parametrize("shown", [True, False], ids=["the view shows it", "the view is late"])
+def test_the_delegate_of_the_source_that_the_order_names_is_deleted(epoch: int, shown: bool) -> None:
+    world = target()
+    world.do(delegate())
+    if shown:
+        world.sync()
+    ref = PodRef("default", delegate_of(SOURCE), the_delegate(world)["metadata"]["uid"])
+    assert world.do(DeleteDelegate("d", ref, epoch, source_of(SOURCE, epoch))).verdict == DONE
+    assert world.api.count("delete") == 1
+
+
 def test_a_pod_that_is_no_delegate_is_never_deleted() -> None:
     world = target()
     ref = world.submit()
