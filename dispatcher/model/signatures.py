@@ -16,6 +16,7 @@ from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import sha256
+from itertools import islice
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
@@ -24,6 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from dispatcher.model.pod import Claim, Record, SourceRef
 
 MAX_MARK = 4096  # characters
+MAX_KEYS = 16  # of a cluster, the newest, that are looked at for a pinned one: each costs a signature with every report
 MAX_KEPT = 1024  # characters of a mark or proof that is remembered with what was found: users write what they like
 # What is signed begins with its purpose, so that no mark can be passed off as one of the other kind.
 _CLAIM, _PROOF = b"global-dispatcher claim 1\n", b"global-dispatcher proof 1\n"
@@ -142,10 +144,10 @@ _SUCCESSOR = b"global-dispatcher successor 1\n"
 
 def from_pinned(pinned: str, told: Iterable[str]) -> tuple[str, ...]:
     """Of a cluster's keys as they travel, newest first, those that follow from the pinned one, and that; () where it is
-    not among them, or one after it lacks the signature of the next older one. Older ones prove nothing.
+    not among the MAX_KEYS newest, or one after it lacks the signature of the next older one. Older ones prove nothing.
     """
     kept: list[str] = []
-    for entry in told:
+    for entry in islice(told, MAX_KEYS):
         key = entry.partition(" ")[0]
         if kept:
             newer, _, vouched = kept[-1].partition(" ")

@@ -1,11 +1,22 @@
 """What a dispatcher and a gateway actor say to each other: few and large messages, msgpack on the wire.
 
 `boot` names one life of an actor: numbers of calls' answers and of connections mean nothing in another one.
+
+What an actor tells is bounded (`dispatcher.model.bounds`), as that of an agent: who has captured one says anything. The
+limits are far above what actors of 200 clusters with two agents each tell: 400 times who serves a role, 200 counts, a
+few calls of each agent, and at worst, where all agents open as many streams at once as they may (`StreamLimit`), 51,200
+questions.
 """
 
+from typing import Annotated, Final
+
 import msgspec
+from msgspec import Meta
 
 from agents.runtime.outbound.calls import Call
+from dispatcher.model.bounds import MAX_ROWS, Names, Text, Word
+
+MAX_ANSWERS: Final = 100_000  # in one message, questions among them
 
 ANSWER, DIED, FAULT, MISFIT = 0, 1, 2, 3  # what came of a call: see `remote.py`
 WAY = 4  # no answer, but a question of the actor's own: a RelayWay
@@ -22,9 +33,9 @@ class Asked(msgspec.Struct, array_like=True, frozen=True, gc=False):
 class RelayWay(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """To the dispatcher: may `home` ask `target` about the delegate of its pod with this UID, and who has `target`?"""
 
-    home: str
-    target: str
-    pod: str
+    home: Word
+    target: Word
+    pod: Word
 
 
 class Way(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -61,11 +72,11 @@ class Served(msgspec.Struct, array_like=True, frozen=True, gc=False):
     Unix time, s; `until` 0: an older actor does not tell); `line` 0: nobody, and why.
     """
 
-    cluster: str
-    role: str
+    cluster: Word
+    role: Word
     line: int = 0
     since: float = 0.0
-    reason: str = ""
+    reason: Text = ""
     until: float = 0.0
 
 
@@ -75,14 +86,14 @@ class Collected(msgspec.Struct, array_like=True, frozen=True):
     actor's code ("": it does not tell), and `passed_over` are settings that it was made with and does not know.
     """
 
-    boot: str
+    boot: Word
     upto: int
-    answers: tuple[Answered, ...]
+    answers: Annotated[tuple[Answered, ...], Meta(max_length=MAX_ANSWERS)]
     state: int
-    served: tuple[Served, ...] | None = None
-    refused: dict[str, int] = {}
-    build: str = ""
-    passed_over: tuple[str, ...] = ()
+    served: Annotated[tuple[Served, ...], Meta(max_length=MAX_ROWS)] | None = None
+    refused: Annotated[dict[Word, Annotated[int, Meta(ge=0)]], Meta(max_length=MAX_ROWS)] = {}
+    build: Word = ""
+    passed_over: Names = ()
 
 
 class Passed(msgspec.Struct, array_like=True, frozen=True):

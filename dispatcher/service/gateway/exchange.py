@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 LINGER_S = 0.03  # reports of several clusters that come within this time cross together; nothing else waits for them
 MOST_BYTES = 8 * 2**20  # of answers in one message, unless a single one is longer
+MOST_ANSWERS = 10_000  # in one message; the dispatcher takes MAX_ANSWERS
+_LONGEST_WHY = 1_000  # characters
 FORGOTTEN_S = 60.0  # a dispatcher that has not asked for so long is gone
 WAY_S = 5.0  # for a dispatcher to say whether a stream is relayed
 _KINDS: Mapping[str, type[Record]] = {
@@ -85,7 +87,7 @@ class Session:
         size = 0
         for number, answer in self._answers:
             size += len(answer.body)
-            if told and size > MOST_BYTES:
+            if told and (size > MOST_BYTES or len(told) >= MOST_ANSWERS):
                 break
             told.append(answer)
             upto = number
@@ -252,7 +254,7 @@ class Exchange:
         served = []
         for named, held in self._gateway.lines().items():
             if isinstance(held, str):
-                served.append(Served(named.cluster, named.role, reason=held))
+                served.append(Served(named.cluster, named.role, reason=held[:_LONGEST_WHY]))
                 continue
             number = numbers.setdefault(id(held), 0) or next(self._numbers)
             numbers[id(held)], lines[number] = number, held

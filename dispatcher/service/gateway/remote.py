@@ -13,7 +13,6 @@ from itertools import count
 from typing import Protocol
 
 import msgspec
-import structlog
 
 from agents.runtime.outbound.calls import CHANGES, Call
 from agents.runtime.settings import EXECUTOR
@@ -38,16 +37,20 @@ from dispatcher.service.gateway.batches import (
 )
 from dispatcher.service.gateway.certificates import Named
 from dispatcher.service.gateway.link import GatewayLink
+from dispatcher.service.gateway.sparing_log import SparingLog, shortened
 from dispatcher.service.gateway.splices import Objection
 from dispatcher.service.link import AgentDied, AgentFault, AgentMismatch, LinkError
 from dispatcher.service.signing import NO_SIGNER, Sealer
 from dispatcher.version import version
 
-log = structlog.get_logger("gateway")
-
 WAIT_S = 10.0  # a long poll
 SILENT_S = 5.0  # beyond that: the actor is hung
 GATHER_S = 0.005  # polls of several clusters that are due within this time cross together; orders do not wait
+MOST_HELD = 20_000  # answers to questions, and connections to end, that wait to be sent
+_LONGEST_WHY = 500  # characters
+_LONGEST_FAILURE = 4_000  # bytes
+_MOST_LINES = 10  # of a kind in the log, a minute: an honest actor begins anew a few times
+_MOST_NAMES = 20  # in a line
 _PAUSES = Backoff(0.1, 2.0)
 _STARTING = "its gateway actor has not answered yet"
 # How reasons begin that say little of what happened to an agent, the most generic last.
@@ -97,7 +100,9 @@ class RemoteGateway:
         self, name: str, actor: Actor, clusters: Iterable[str], heard: Callable[[], None], route: Route
     ) -> None:
         self.name, self._actor, self._heard, self._route = name, actor, heard, route
+        self._log = SparingLog(_MOST_LINES)
         self._nobody = dict.fromkeys((Named(cluster, role) for cluster in clusters for role in ROLES), _STARTING)
+        self._clusters = frozenset(one.cluster for one in self._nobody)
         self.served: dict[Named, RemoteLine | str] = {**self._nobody}
         self._silence = ""  # why it does not answer
         self._unlisted: frozenset[str] = frozenset()  # clusters that the actor was not told of
@@ -131,8 +136,9 @@ class RemoteGateway:
 
     def replace(self, line: int) -> None:
         """Another connection, to another actor, has taken over what this one serves: it is told so, and ends."""
-        self._replaced.append(line)
-        self._wake(urgent=True)
+        if len(self._replaced) < MOST_HELD:
+            self._replaced.append(line)
+            self._wake(urgent=True)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -159,16 +165,16 @@ class RemoteGateway:
             try:
                 await self._actor.send(self._known.session, encode_any(batch))
             except Exception as error:  # as above
-                self._fail((asked.number for asked in batch.calls), f"{self.name}: {error}")
+                self._fail((asked.number for asked in batch.calls), f"{self.name}: {_said(error)}")
 
     async def _collect(self) -> None:
         failures = 0
         while True:
             try:
-                collected = decode_collected(await self._actor.collect(encode_any(self._known), WAIT_S))
+                collected = _read(await self._actor.collect(encode_any(self._known), WAIT_S))
             except Exception as error:  # whatever an actor does, it is asked again
                 failures += 1
-                self._lost(f"its gateway actor {self.name} does not answer: {error}")
+                self._lost(f"its gateway actor {self.name} does not answer: {_said(error)}")
                 await asyncio.sleep(_PAUSES.after(failures))
                 continue
             failures = 0
@@ -181,10 +187,11 @@ class RemoteGateway:
             self._drop_all(f"gateway actor {self.name} has restarted")
             self._meet(collected)
         elif self._silence:
-            log.info("gateway actor answers again", actor=self.name)
+            self._log.info("gateway actor answers again", actor=self.name)
         self._silence = ""
         self._known = Since(self._known.session, collected.boot, collected.upto, collected.state)
-        self.refused = self._refused_before + Counter(collected.refused)
+        known = {cluster: number for cluster, number in collected.refused.items() if cluster in self._clusters}
+        self.refused = self._refused_before + Counter(known)
         if collected.served is not None:
             self._connected(collected.served)
         for answered in collected.answers:
@@ -198,21 +205,24 @@ class RemoteGateway:
                 future.set_result(answered.body)
             else:
                 kind = _ERRORS.get(answered.verdict, AgentFault)
-                future.set_exception(kind(answered.body.decode("utf-8", "replace")))
+                future.set_exception(kind(answered.body[:_LONGEST_FAILURE].decode("utf-8", "replace")))
 
     def _meet(self, actor: Collected) -> None:
         """The first that is heard of a life of the actor."""
-        log.info("gateway actor answers", actor=self.name, version=actor.build)
+        build = shortened(actor.build)
+        self._log.info("gateway actor answers", actor=self.name, version=build)
         if actor.passed_over:
-            log.warning(
+            self._log.warning(
                 "a gateway actor passes over settings that its version does not know",
                 actor=self.name,
-                settings=list(actor.passed_over),
-                version=actor.build,
+                settings=[shortened(one) for one in actor.passed_over[:_MOST_NAMES]],
+                version=build,
                 dispatcher=version(),
             )
 
     def _asked_for(self, question: Answered) -> None:
+        if len(self._ways) >= MOST_HELD:
+            return  # nobody waits for so many: the actor refuses the stream after WAY_S
         try:
             told = decode_way(question.body)
         except (msgspec.MsgspecError, UnicodeDecodeError):  # of an actor that is out of its mind
@@ -242,7 +252,7 @@ class RemoteGateway:
         why = f"{self.name} was made by a dispatcher that does not list this cluster"
         self.served |= {one: why for one in self._nobody if one.cluster in self._unlisted}
         if self._unlisted - before:
-            log.warning(
+            self._log.warning(
                 "a gateway actor was made by a dispatcher that does not list all clusters of this one",
                 actor=self.name,
                 clusters=sorted(self._unlisted),
@@ -255,7 +265,7 @@ class RemoteGateway:
     def _lost(self, why: str) -> None:
         """What was under way is unknown, and nobody is known to be connected."""
         if why != self._silence:  # also of one that serves nobody: the others may serve all, so nothing else tells
-            log.warning("gateway actor does not answer", actor=self.name, problem=why)
+            self._log.warning("gateway actor does not answer", actor=self.name, problem=why)
         self._silence = why
         self.served = dict.fromkeys(self._nobody, why)
         # Of another session: an answer that did not get through, too large perhaps, must not be sent again for ever.
@@ -327,6 +337,18 @@ class GatewaySite:
         for gateway, line in every:
             if line not in used:
                 gateway.replace(line.number)
+
+
+def _read(data: bytes) -> Collected:
+    """AgentDied: it is malformed, or beyond the limits of `batches`."""
+    try:
+        return decode_collected(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise AgentDied(f"what it says is malformed or beyond its limits: {error}") from None
+
+
+def _said(error: Exception) -> str:
+    return str(error)[:_LONGEST_WHY]
 
 
 def _generic_rank(reason: str) -> int:

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from agents.executor.keys import OwnKeys
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import ClusterSection
 from dispatcher.model.messages import DONE, Bind, Changes, ConfirmNoDelegate, FinishSource, Intent, Outcome
 from dispatcher.model.names import CLAIM, SCHEDULER_NAME, proxy_node_name
 from dispatcher.model.node import Node
 from dispatcher.model.pod import Claim, Pod, SourceRef
-from dispatcher.model.signatures import SignedClaim, public_key, sign_claim, sign_key
+from dispatcher.model.signatures import SignedClaim, from_pinned, public_key, sign_claim, sign_key
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.events import (
     Answered,
@@ -272,3 +273,10 @@ def test_a_standby_that_takes_over_keeps_the_pinned_key() -> None:
     report(core, "west", "w", now=2.0)
     core.handle(ClusterSilent("north", "away"), 2.0)
     assert core.clusters["north"].pinned_key == OLD_KEY
+
+
+@pytest.mark.parametrize(("number", "passes"), [(16, True), (17, False)])
+def test_the_pinned_key_is_looked_for_among_the_sixteen_newest(number: int, passes: bool) -> None:
+    newest_first = [Ed25519PrivateKey.generate() for _ in range(number)]
+    keys = OwnKeys(newest_first)
+    assert bool(from_pinned(keys.public[-1], keys.endorsed_keys())) is passes

@@ -8,6 +8,7 @@ import pytest
 from dispatcher.model.messages.relay import RelayOpen
 from dispatcher.service.gateway import exchange
 from dispatcher.service.gateway.batches import ANSWER, Answered
+from dispatcher.service.gateway.certificates import Named
 from dispatcher.service.gateway.exchange import Exchange
 
 
@@ -33,3 +34,22 @@ async def test_a_question_that_is_over_waits_for_no_dispatcher_and_other_answers
     assert told == (answer,)
     assert not slow.news.is_set(), "there is nothing more to tell"
     assert slow.after(upto) == (upto, ())
+
+
+def test_more_answers_than_a_message_holds_are_told_by_the_next_ones(actor: Exchange) -> None:
+    slow = actor._session("slow")
+    for number in range(25_000):
+        slow.add(Answered(number, ANSWER, b""), urgent=True)
+    upto, told = 0, list[Answered]()
+    for most in (10_000, 10_000, 5_000):
+        assert slow.news.is_set(), "there is more to tell"
+        upto, answers = slow.after(upto)
+        assert len(answers) == most
+        told += answers
+    assert [one.number for one in told] == list(range(25_000))
+    assert not slow.news.is_set()
+
+
+def test_why_nobody_serves_a_role_is_told_within_the_dispatchers_limit() -> None:
+    absent = {Named("east", "observer"): "x" * 20_000}
+    assert [len(one.reason) for one in Exchange(cast(Any, SimpleNamespace(lines=lambda: absent)))._served] == [1_000]

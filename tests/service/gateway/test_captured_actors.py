@@ -1,0 +1,175 @@
+"""What a captured gateway actor says costs a dispatcher little: it is bounded, and leaves few and short log lines."""
+
+import asyncio
+import secrets
+import tracemalloc
+from collections.abc import Callable, Iterable
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from agents.runtime.outbound.calls import HELLO, Call
+from dispatcher.model.bounds import MAX_NAMES, MAX_ROWS
+from dispatcher.service.gateway.batches import (
+    DIED,
+    MAX_ANSWERS,
+    WAY,
+    Answered,
+    Collected,
+    RelayWay,
+    Served,
+    decode_collected,
+    encode_any,
+)
+from dispatcher.service.gateway.certificates import Named
+from dispatcher.service.gateway.remote import MOST_HELD, GatewaySite, RemoteGateway, RemoteLine
+from dispatcher.service.link import AgentDied
+from tests.service.gateway.test_gateway import eventually
+
+CLUSTERS = ("east", "west")
+NO_ANSWERS: tuple[Answered, ...] = ()
+SERVED = (Served("east", "observer", 1, 1.0), Served("west", "observer", 2, 1.0))
+BEYOND = {
+    "answers": Collected("life", 1, (Answered(0, 0, b""),) * (MAX_ANSWERS + 1), 1),
+    "who serves": Collected("life", 1, NO_ANSWERS, 1, (SERVED[0],) * (MAX_ROWS + 1)),
+    "a cluster's name": Collected("life", 1, NO_ANSWERS, 1, (Served("x" * 513, "observer"),)),
+    "a reason": Collected("life", 1, NO_ANSWERS, 1, (Served("east", "observer", reason="x" * 20_000),)),
+    "counts": Collected("life", 1, NO_ANSWERS, 1, None, {f"{at:x}": 1 for at in range(MAX_ROWS + 1)}),
+    "a count's name": Collected("life", 1, NO_ANSWERS, 1, None, {"x" * 513: 1}),
+    "a count below nothing": Collected("life", 1, NO_ANSWERS, 1, None, {"east": -1}),
+    "a life": Collected("x" * 513, 1, NO_ANSWERS, 1),
+    "a build": Collected("life", 1, NO_ANSWERS, 1, None, {}, "x" * 513),
+    "settings": Collected("life", 1, NO_ANSWERS, 1, None, {}, "", ("x",) * (MAX_NAMES + 1)),
+    "a setting": Collected("life", 1, NO_ANSWERS, 1, None, {}, "", ("x" * 513,)),
+}
+
+
+class Says:
+    """An actor that takes batches and forgets them, or hangs, and answers what it is given to say."""
+
+    def __init__(self, says: Callable[[], bytes], *, hangs: bool = False) -> None:
+        self.says, self.hangs, self.asked = says, hangs, 0
+
+    async def send(self, session: str, batch: bytes) -> None:
+        if self.hangs:
+            await asyncio.Event().wait()
+
+    async def collect(self, since: bytes, wait_s: float) -> bytes:
+        await asyncio.sleep(0)
+        self.asked += 1
+        return self.says()
+
+
+def site_of(actor: Says) -> tuple[GatewaySite, RemoteGateway]:
+    site = GatewaySite({"gateway-0": actor}, CLUSTERS)
+    return site, site._gateways[0]
+
+
+def after(told: Iterable[Collected]) -> RemoteGateway:
+    """A dispatcher that has heard this, as it comes off the wire."""
+    _, gateway = site_of(Says(lambda: b""))
+    for one in told:
+        gateway._take(one)
+    return gateway
+
+
+@pytest.mark.parametrize("what", BEYOND)
+async def test_what_is_beyond_a_limit_ends_the_calls_of_that_actor_with_the_reason(what: str) -> None:
+    honest = encode_any(Collected("life", 1, NO_ANSWERS, 1, SERVED))
+    actor = Says(lambda: honest)
+    site, gateway = site_of(actor)
+    with capture_logs() as lines:
+        async with site.serving():
+            await eventually(lambda: isinstance(gateway.served[Named("east", "observer")], RemoteLine))
+            line = gateway.served[Named("east", "observer")]
+            assert isinstance(line, RemoteLine)
+            call = asyncio.create_task(line.call(Call(HELLO)))
+            await asyncio.sleep(0)
+            actor.says = lambda: encode_any(BEYOND[what])
+            with pytest.raises(AgentDied, match=r"gateway-0 does not answer: .* beyond its limits"):
+                await asyncio.wait_for(call, 10)
+            actor.says = lambda: honest
+            await eventually(lambda: isinstance(gateway.served[Named("east", "observer")], RemoteLine))
+    assert max(len(str(one)) for one in lines) < 500
+
+
+def test_what_is_beyond_a_limit_is_not_decoded() -> None:
+    data = encode_any(BEYOND["answers"])
+    tracemalloc.start()
+    try:
+        with pytest.raises(msgspec.ValidationError):
+            decode_collected(data)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 2**20, "100,001 answers take 6 MB and more"
+
+
+def test_counts_of_clusters_that_nobody_has_configured_are_not_kept() -> None:
+    names = {secrets.token_hex(4): 1 for _ in range(1000)}
+    told = Collected("captured", 1, NO_ANSWERS, 0, None, {**names, "east": 2})
+    gateway = after((told, Collected("honest", 1, NO_ANSWERS, 0, None, {"east": 3})))
+    assert gateway.refused == {"east": 5}
+    assert set(gateway._refused_before) == {"east"}
+
+
+async def test_what_waits_to_be_sent_to_an_actor_that_hangs_is_bounded() -> None:
+    question = Answered(1, WAY, encode_any(RelayWay("east", "west", "uid")))
+    asks = encode_any(Collected("life", 1, (question,) * 9_000, 0))
+    actor = Says(lambda: asks, hangs=True)
+    site, gateway = site_of(actor)
+    async with site.serving():
+        await eventually(lambda: actor.asked > 5)
+        assert len(gateway._ways) == MOST_HELD
+        for number in range(MOST_HELD + 1):
+            gateway.replace(number)
+        assert len(gateway._replaced) == MOST_HELD
+
+
+def test_a_question_with_long_names_is_not_answered() -> None:
+    long = Answered(1, WAY, encode_any(RelayWay("east", "x" * 513, "uid")))
+    plain = Answered(2, WAY, encode_any(RelayWay("east", "west", "uid")))
+    gateway = after((Collected("life", 1, (long, plain), 0),))
+    assert [way.number for way in gateway._ways] == [2]
+
+
+async def test_a_call_that_fails_has_a_short_reason() -> None:
+    gateway = after((Collected("life", 1, NO_ANSWERS, 1, SERVED),))
+    line = gateway.served[Named("east", "observer")]
+    assert isinstance(line, RemoteLine)
+    call = asyncio.create_task(line.call(Call(HELLO)))
+    await asyncio.sleep(0)
+    gateway._take(Collected("life", 2, (Answered(1, DIED, b"x" * 1_000_000),), 1))
+    with pytest.raises(AgentDied) as died:
+        await call
+    assert len(str(died.value)) == 4_000
+
+
+def test_lives_without_end_leave_few_and_short_log_lines() -> None:
+    def life(number: int) -> Collected:
+        served = SERVED[number % 2 :]  # one that lists a cluster less now and then
+        return Collected(f"{number}", 1, NO_ANSWERS, 1, served, {}, "v" * 500, ("x" * 500,) * 500)
+
+    with capture_logs() as lines:
+        gateway = after(map(life, range(100)))
+        for number in range(100):
+            gateway._lost(f"why {number}")
+            gateway._take(life(99))
+    assert len({line["event"] for line in lines}) == 5
+    assert len(lines) < 100, "of some 500: 10 of a kind, and one more each 6 s"
+    assert max(len(str(line)) for line in lines) < 6_000
+
+
+async def test_the_largest_honest_fleet_is_heard() -> None:
+    """1,000 clusters with two agents each, five times those of docs/scale.md, as all of them open streams."""
+    clusters = [f"cluster-{number:04d}.{'region' * 20}" for number in range(1000)]
+    why = "the connection of its agent ended: " + "x" * 900
+    served = tuple(Served(one, role, reason=why) for one in clusters for role in ("observer", "executor"))
+    answers = (Answered(0, 0, b"x"),) * 60_000
+    told = Collected("life", 1, answers, 1, served, dict.fromkeys(clusters, 9), "0.1.0+abcdef", ("gateway.next",) * 50)
+    actor = Says(lambda: encode_any(told))
+    site = GatewaySite({"gateway-0": actor}, clusters)
+    async with site.serving():
+        await eventually(lambda: site.link(clusters[-1])._find("observer") == why)
+        assert site.link(clusters[-1]).streams_refused() == 9
