@@ -79,7 +79,7 @@ class RayRuntime:
         if options.address:
             if problem := insecure(options.address, os.environ, options.key):
                 raise CommandError(f"{problem}; or let agents dial in, `via: gateway` (docs/connectivity.md)")
-            _probe(options.address, options.key)
+            _probe(options)
             ray.init(address=options.address, **quiet)
             living = [node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]]
             if problem := insecure_nodes(living, os.environ):
@@ -189,8 +189,9 @@ def require_resource(cluster: str) -> None:
         )
 
 
-def _probe(address: str, key: str) -> None:
+def _probe(options: RayOptions) -> None:
     """Ray retries a dead address for minutes without a word, so see first whether anything listens."""
+    key, address = options.key, options.address
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
         with socket.create_connection((host, int(port)), _PROBE_S):
