@@ -12,13 +12,14 @@ _FILES = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
 _ON = ("1", "true")
 
 
-def insecure(address: str, environment: Mapping[str, str]) -> str:
-    """Why `host:port` of a Ray head must not be joined so, with the variable to set; '' if it may.
+def insecure(address: str, environment: Mapping[str, str], key: str = "ray.address") -> str:
+    """Why `host:port` of a Ray head must not be joined so, with the variable to set; '' if it may. `key` gave the
+    address.
 
     On loopback both are left to whoever runs it. A Ray without token runs the code of whoever reaches a port of it,
     and one without TLS shows its token to whoever listens.
     """
-    return _unprotected(f"ray.address {address}", address.removeprefix("ray://").rpartition(":")[0], environment)
+    return _unprotected(f"{key} {address}", address.removeprefix("ray://").rpartition(":")[0], environment)
 
 
 def insecure_nodes(addresses: Iterable[str], environment: Mapping[str, str]) -> str:

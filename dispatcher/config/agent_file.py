@@ -9,11 +9,12 @@ from pydantic import ValidationError
 from agents.runtime.join.settings import JoinSettings
 from agents.runtime.keyfile import KeyFileError, default_path, read_keys
 from agents.runtime.outbound.settings import GatewaySettings
-from agents.runtime.settings import OBSERVER
-from dispatcher.config.certificates import PairFiles, authority_problems, pair_problems, uri_of, uris_of
+from agents.runtime.settings import OBSERVER, OrderSettings
+from dispatcher.config.certificates import PairFiles, authority_problems, pair_problems, untimely, uri_of, uris_of
 from dispatcher.config.document import Document
 from dispatcher.config.problems import Problem
 from dispatcher.config.validation import findings
+from dispatcher.model.leader_certificate import Authorities
 from dispatcher.scheduling.framework.plugin_args import shown
 
 
@@ -32,9 +33,8 @@ def agent_yaml_problems(document: Document, now: dt.datetime | None = None) -> l
     ca_file = settings.kubelet.ca_file
     if ca_file and not FilePath(ca_file).is_file():
         problems.append(document.problem(("kubelet", "ca_file"), f"there is no file {ca_file}"))
-    if settings.orders.ca_file:
-        found = authority_problems("ca_file", settings.orders.ca_file, now or dt.datetime.now(dt.UTC))
-        problems += [document.problem(("orders", one.key), one.text) for one in found]
+    if settings.orders.verified:
+        problems += _order_problems(settings.orders, document, now or dt.datetime.now(dt.UTC))
     if settings.gateway is not None:
         problems += _gateway_problems(settings.gateway, settings, document, now or dt.datetime.now(dt.UTC))
     return problems
@@ -47,6 +47,19 @@ def _key_problems(settings: JoinSettings, document: Document) -> Iterator[Proble
             read_keys(file, settings.cluster)
         except KeyFileError as error:
             yield document.problem(("key_file",), str(error))
+
+
+def _order_problems(orders: OrderSettings, document: Document, now: dt.datetime) -> Iterator[Problem]:
+    """Authorities as the agent will read them: where it cannot, it refuses every order."""
+    key, name = ("ca_file", orders.ca_file) if orders.ca_file else ("authority", "the text")
+    try:
+        pem = FilePath(orders.ca_file).read_bytes() if orders.ca_file else orders.authority.encode()
+        found = list(untimely(Authorities.read(pem).certificates, name, now))
+    except FileNotFoundError:
+        found = [f"there is no file {name}"]
+    except (OSError, ValueError) as error:
+        found = [f"{name} holds no authorities (PEM), so all orders would be refused: {error}"]
+    yield from (document.problem(("orders", key), text) for text in found)
 
 
 def _gateway_problems(

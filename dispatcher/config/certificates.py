@@ -1,7 +1,7 @@
 """Whether PEM files of TLS can be used: there, readable, of the right time, and the key that of the certificate."""
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,9 +62,14 @@ def authority_problems(key: str, file: str, now: dt.datetime | None) -> Iterator
     if isinstance(certificates, str):
         yield FileProblem(key, certificates)
         return
-    wrong = [list(_time_problems(one, file, now)) for one in certificates]
+    yield from (FileProblem(key, text) for text in untimely(certificates, file, now))
+
+
+def untimely(certificates: Sequence[x509.Certificate], name: str, now: dt.datetime | None) -> Iterator[str]:
+    """Why none of what `name` holds is good at this time; nothing if one is."""
+    wrong = [list(_time_problems(one, name, now)) for one in certificates]
     if all(wrong):
-        yield FileProblem(key, wrong[0][0])
+        yield wrong[0][0]
 
 
 def list_problems(key: str, file: str, now: dt.datetime | None) -> Iterator[FileProblem]:

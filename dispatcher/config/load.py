@@ -98,7 +98,7 @@ def load_config(
     """
     document = read_document(FilePath(path)) if path is not None else Document("defaults")
     config, problems = _shaped(document)
-    misread = {one.key.partition("[")[0] for one in problems}
+    misread = _misread(problems)
     problems += [*_environment_problems(), *_cluster_problems(config, document)]
     clusters = tuple(_placed(cluster, document) for cluster in config.clusters)
     nobody, names = tuple[Tenant, ...](), [cluster.name for cluster in clusters]
@@ -168,6 +168,12 @@ def _shaped(document: Document) -> tuple[ConfigFile, list[Problem]]:
     if not config.clusters and any(one.key.startswith("clusters") for one in problems):
         config = config.model_copy(update={"clusters": readable_clusters(document)})
     return config, problems
+
+
+def _misread(problems: Sequence[Problem]) -> set[str]:
+    """The keys that were not read. A variable that is wrong leaves nothing that can be read, good sections neither."""
+    unread = {"clusters", "plugin_files"} if any(one.file == "environment" for one in problems) else set()
+    return unread | {one.key.partition("[")[0] for one in problems}
 
 
 def check_config(

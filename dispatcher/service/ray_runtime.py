@@ -39,13 +39,14 @@ _VITAL = ("gcs_server", "raylet")  # without one of these Ray does not come back
 @dataclass(frozen=True)
 class RayOptions:
     """`address` empty: start Ray here, with `num_cpus`, `object_store_bytes` and room for `gateway_actors`; else join
-    the cluster at host:port.
+    the cluster at host:port, which `key` gave.
     """
 
     address: str = ""
     num_cpus: int = 1
     object_store_bytes: int = 80_000_000
     gateway_actors: int = 0
+    key: str = "ray.address"
 
 
 class RayRuntime:
@@ -76,9 +77,9 @@ class RayRuntime:
 
         quiet = {"namespace": NAMESPACE, "log_to_driver": False, "logging_level": "ERROR"}
         if options.address:
-            if problem := insecure(options.address, os.environ):
+            if problem := insecure(options.address, os.environ, options.key):
                 raise CommandError(f"{problem}; or let agents dial in, `via: gateway` (docs/connectivity.md)")
-            _probe(options.address)
+            _probe(options)
             ray.init(address=options.address, **quiet)
             living = [node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]]
             if problem := insecure_nodes(living, os.environ):
@@ -188,13 +189,14 @@ def require_resource(cluster: str) -> None:
         )
 
 
-def _probe(address: str) -> None:
+def _probe(options: RayOptions) -> None:
     """Ray retries a dead address for minutes without a word, so see first whether anything listens."""
+    key, address = options.key, options.address
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
         with socket.create_connection((host, int(port)), _PROBE_S):
             return
     except ValueError:
-        raise CommandError(f"ray.address {address!r} is not host:port") from None
+        raise CommandError(f"{key} {address!r} is not HOST:PORT, such as ray-head:6379") from None
     except OSError as error:
-        raise CommandError(f"nothing listens at ray.address {address}: {error.strerror or error}") from None
+        raise CommandError(f"nothing listens at {key} {address}: {error.strerror or error}") from None

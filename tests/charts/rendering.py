@@ -118,5 +118,6 @@ def write_key(objects: list[Object], folder: Path) -> Path:
 
 def alert_rules(helm: Helm, chart: str, more: Object | None = None) -> list[Object]:
     """The alerts of a chart, with more values for its `prometheusRule`."""
-    objects = helm.template(chart, {"prometheusRule": {"enabled": True, **(more or {})}})
+    served: Object = {"metrics": {"enabled": True}} if chart == "agent" else {}
+    objects = helm.template(chart, {**served, "prometheusRule": {"enabled": True, **(more or {})}})
     return [rule for group in only(objects, "PrometheusRule")["spec"]["groups"] for rule in group["rules"]]

@@ -130,8 +130,16 @@ def test_an_agent_on_ray_gets_its_certificate_for_ray_from_a_secret(helm: Helm) 
 def test_notes_say_where_orders_are_not_verified(helm: Helm) -> None:
     warning = "ORDERS ARE NOT VERIFIED"
     assert warning in helm.notes("agent")
-    assert warning not in helm.notes("agent", {"config": {"orders": {"authority": "PEM"}}})
+    verified = helm.notes("agent", {"config": {"orders": {"authority": "-----BEGIN CERTIFICATE-----"}}})
+    assert warning not in verified
+    assert "with a fleet on Ray alone this agent refuses every order" in verified
     assert warning not in helm.notes("agent", DIALS_OUT)
+
+
+def test_notes_say_what_kubectl_needs_for_pods_that_run_elsewhere(helm: Helm) -> None:
+    words = "its API server must reach port 10250 of the executor's pod"
+    assert words in helm.notes("agent", DIALS_OUT)
+    assert words not in helm.notes("agent")
 
 
 def test_metrics_are_served_on_a_port_of_their_own_where_they_are_wanted(helm: Helm, tmp_path: Path) -> None:

@@ -323,6 +323,21 @@ def test_two_clusters_of_one_name_are_refused(helm: Helm) -> None:
 
 
 @pytest.mark.parametrize(
+    ("clusters", "words"),
+    [
+        (["ray", "ray"], "signs none (it does where some of config.clusters has `via: gateway`)"),
+        (["ray", "gateway"], "--set-file config.orders.authority=fleet/ca.crt"),
+    ],
+    ids=["all on Ray", "one dials in"],
+)
+def test_the_notes_say_whether_agents_on_ray_can_have_orders_verified(
+    helm: Helm, clusters: list[str], words: str
+) -> None:
+    named = [{"name": f"c{number}", "via": via} for number, via in enumerate(clusters)]
+    assert words in helm.notes("dispatcher", {"config": {"clusters": named}})
+
+
+@pytest.mark.parametrize(
     ("values", "opened"),
     [({}, True), (TOKENS, False), ({"networkPolicy": {"enabled": True}}, False)],
     ids=["as it comes", "tokens", "network policy"],

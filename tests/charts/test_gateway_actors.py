@@ -233,9 +233,16 @@ def test_only_nodes_of_this_ray_reach_its_ports(objects: list[Object]) -> None:
         assert open_ports == ([7443] if name.endswith("gateway") else [])
 
 
-def test_one_gateway_at_a_time_may_go(helm: Helm, objects: list[Object]) -> None:
-    limits = {one["metadata"]["name"]: one["spec"]["maxUnavailable"] for one in of_kind(objects, "PodDisruptionBudget")}
-    assert limits == {"dispatcher": 0, "dispatcher-ray-head": 0, "dispatcher-ray-gateway": 1}
+def test_one_gateway_at_a_time_may_go_and_the_only_ones_of_a_kind_unless_they_are_held(
+    helm: Helm, objects: list[Object]
+) -> None:
+    def limits(objects: list[Object]) -> dict[str, int]:
+        budgets = of_kind(objects, "PodDisruptionBudget")
+        return {one["metadata"]["name"]: one["spec"]["maxUnavailable"] for one in budgets}
+
+    assert limits(objects) == {"dispatcher": 1, "dispatcher-ray-head": 1, "dispatcher-ray-gateway": 1}
+    held = helm.template("dispatcher", {**ACTORS, "podDisruptionBudget": {"enabled": True, "maxUnavailable": 0}})
+    assert limits(held) == {"dispatcher": 0, "dispatcher-ray-head": 0, "dispatcher-ray-gateway": 1}
     usual = of_kind(helm.template("dispatcher", ACTORS), "PodDisruptionBudget")
     assert [one["metadata"]["name"] for one in usual] == ["dispatcher-ray-gateway"]
 

@@ -45,6 +45,15 @@ VARIANTS = [
     pytest.param(EVERYTHING, id="everything set"),
     pytest.param({"serviceAccount": {"create": False, "name": "given"}, "rbac": {"create": False}}, id="given account"),
 ]
+DIALLED: dict[str, Any] = {"config": {"clusters": [{"name": "east", "via": "gateway"}]}}
+NO_ACCOUNT: dict[str, Any] = {"serviceAccount": {"create": False}}
+
+
+def served(chart: str, values: dict[str, Any]) -> dict[str, Any]:
+    """With the agent's metrics, which its alerts need."""
+    return {**values, "metrics": {"enabled": True}} if chart == "agent" and "prometheusRule" in values else values
+
+
 both = pytest.mark.parametrize("chart", NAMES)
 variants = pytest.mark.parametrize("values", VARIANTS)
 
@@ -65,7 +74,7 @@ def test_lint_finds_nothing(helm: Helm, chart: str) -> None:
 @both
 @variants
 def test_every_object_renders_with_name_namespace_and_labels(helm: Helm, chart: str, values: dict[str, Any]) -> None:
-    objects = helm.template(chart, values)
+    objects = helm.template(chart, served(chart, values))
     names = [(one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]) for one in objects]
     assert len(set(names)) == len(names)
     for one in objects:
@@ -77,7 +86,7 @@ def test_every_object_renders_with_name_namespace_and_labels(helm: Helm, chart: 
 @both
 @variants
 def test_every_container_is_hardened_and_bounded(helm: Helm, chart: str, values: dict[str, Any]) -> None:
-    for one in containers(helm.template(chart, values)):
+    for one in containers(helm.template(chart, served(chart, values))):
         assert one["securityContext"] == {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
@@ -138,7 +147,7 @@ def test_the_token_comes_from_the_secret_that_is_named(helm: Helm, chart: str) -
 
 @both
 def test_no_secret_but_the_agents_key_is_made_and_none_is_read(helm: Helm, chart: str) -> None:
-    objects = helm.template(chart, EVERYTHING)
+    objects = helm.template(chart, served(chart, EVERYTHING))
     assert [list(one["data"]) for one in of_kind(objects, "Secret")] == ([["key.pem"]] if chart == "agent" else [])
     assert "secrets" not in yaml.safe_dump([one.get("rules") for one in objects])
 
@@ -189,6 +198,54 @@ def test_no_secret_but_the_agents_key_is_made_and_none_is_read(helm: Helm, chart
             {**DIALS, "relay": {"port": 7482}, "metrics": {"enabled": True}},
             "relay.port: 7482 is metrics.port, too",
             id="a proxy node's and the scrapes'",
+        ),
+        pytest.param(
+            "dispatcher",
+            {**DIALLED, "signing": {"tlsSecret": "global-dispatcher-gateway"}},
+            "signing.tlsSecret: global-dispatcher-gateway is gateway.tlsSecret, too",
+            id="the signing key where gateway actors have it",
+        ),
+        pytest.param(
+            "dispatcher",
+            {
+                "config": {"clusters": [{"name": "east", "via": "gateway"}, {"name": "west"}]},
+                "signing": {"tlsSecret": "dispatcher-ray-tls"},
+            },
+            "signing.tlsSecret: dispatcher-ray-tls is ray.tls.existingSecret, too",
+            id="the signing key where Ray has it",
+        ),
+        pytest.param(
+            "dispatcher",
+            {"config": {**DIALLED["config"], "gateway": {"host": "127.0.0.1"}}},
+            "config.gateway.host: 127.0.0.1 is loopback",
+            id="a gateway without probes",
+        ),
+        pytest.param(
+            "dispatcher",
+            {"prometheusRule": {"enabled": True, "disabled": ["GlobalDispatcherDwon"]}},
+            "prometheusRule.disabled: GlobalDispatcherDwon is none of the alerts: GlobalDispatcher",
+            id="dispatcher: no such alert",
+        ),
+        pytest.param(
+            "agent",
+            {"metrics": {"enabled": True}, "prometheusRule": {"enabled": True, "disabled": ["GlobalDispatcherDown"]}},
+            "prometheusRule.disabled: GlobalDispatcherDown is none of the alerts: GlobalDispatcherAgent",
+            id="agent: no such alert",
+        ),
+        pytest.param("agent", {"prometheusRule": {"enabled": True}}, "Rule.enabled: needs metrics.enabled", id="unmet"),
+        pytest.param("dispatcher", NO_ACCOUNT, "that exists, as dispatcher if it is called so", id="no account"),
+        pytest.param("agent", NO_ACCOUNT, "that exists; for agent there must be agent", id="agent: no account"),
+        pytest.param(
+            "agent", {**DIALS, **NO_ACCOUNT}, "there must be agent-observer and agent", id="agent: no two accounts"
+        ),
+        pytest.param(
+            "agent", {"config": {"orders": {"authority": "fleet/ca.crt"}}}, "orders.authority: is no PEM", id="a path"
+        ),
+        pytest.param(
+            "agent",
+            {"ray": {"tls": {"existingSecret": "tls"}}, "extraEnv": [{"name": "RAY_TLS_CA_CERT", "value": "/x"}]},
+            "extraEnv: RAY_TLS_CA_CERT is given by ray.tls.existingSecret",
+            id="Ray's TLS twice",
         ),
     ],
 )

@@ -187,6 +187,13 @@ def test_a_bad_entry_hides_nothing_else(folder: Path) -> None:
     ]
 
 
+def test_a_bad_variable_is_all_that_is_told_of_a_good_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLOBAL_DISPATCHER_HTTP__PORT", "x")
+    (folder / "p.yaml").write_text("plugins: [{name: PrioritySort}, {name: MadeByA}]")
+    found = problems_of(folder, WEST + "plugin_files: [a.py]\nprofile: p.yaml")
+    assert found == ["environment: GLOBAL_DISPATCHER_HTTP__PORT: must be a whole number, not 'x'"]
+
+
 def test_run_refuses_an_empty_file_in_the_words_of_config_check(folder: Path) -> None:
     (folder / "dispatcher.yaml").touch()
     for words in (("config", "check"), ("run", "--config")):

@@ -138,6 +138,18 @@ def no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (AGENT + PAIR + "kubelet: {{ca_file: none.crt}}\n", "east", "east", ["7: kubelet.ca_file: there is no file"]),
         (AGENT + PAIR + "orders: {{ca_file: none.crt}}\n", "east", "east", ["7: orders.ca_file: there is no file"]),
         (AGENT + PAIR + "orders: {{ca_file: {folder}/ca.crt}}\n", "east", "east", []),
+        (
+            AGENT + PAIR + "orders: {{authority: {folder}/ca.crt}}\n",
+            "east",
+            "east",
+            ["7: orders.authority: the text holds no authorities (PEM), so all orders would be refused"],
+        ),
+        (
+            AGENT + PAIR + "orders: {{ca_file: {folder}/cluster-east.key}}\n",
+            "east",
+            "east",
+            ["7: orders.ca_file: cluster-east.key holds no authorities (PEM), so all orders would be refused"],
+        ),
         (AGENT + PAIR + "key_file: none.pem\n", "east", "east", ["7: key_file: none.pem: the keys of cluster 'east'"]),
         (AGENT + HALF + "role: observer\nkey_file: none.pem\n", "east", "observer", []),
         (
@@ -156,6 +168,8 @@ def no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "no CA of kubelets",
         "no authorities of orders",
         "authorities of orders",
+        "a path as authority of orders",
+        "a key as authorities of orders",
         "no keys",
         "observer",
         "of another role",

@@ -25,7 +25,7 @@ This process on node 10.0.0.1 was started with:
 
 
 def test_a_ray_of_another_version_is_told_of_with_both_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_runtime, "_probe", lambda address: None)
+    monkeypatch.setattr(ray_runtime, "_probe", lambda options: None)
     monkeypatch.setattr(ray, "init", mock.Mock(side_effect=RuntimeError(MISMATCH)))
     with mock.patch.dict(os.environ), pytest.raises(CommandError) as told:
         RayRuntime.start([], RayOptions("127.0.0.1:6379"))
@@ -37,7 +37,7 @@ def test_a_ray_of_another_version_is_told_of_with_both_versions(monkeypatch: pyt
 
 def test_a_ray_with_nodes_elsewhere_is_not_joined_without_token_and_tls(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = [{"Alive": True, "NodeManagerAddress": one} for one in ("127.0.0.1", "192.0.2.2")]
-    monkeypatch.setattr(ray_runtime, "_probe", lambda address: None)
+    monkeypatch.setattr(ray_runtime, "_probe", lambda options: None)
     monkeypatch.setattr(ray, "nodes", lambda: nodes)
     for call in ("init", "shutdown"):
         monkeypatch.setattr(ray, call, mock.Mock())

@@ -22,6 +22,7 @@ from dispatcher.service.ray_runtime import RayOptions, RayRuntime
 
 log = structlog.get_logger("ray-driver")
 
+_KEY = "--address"
 _JOIN_S = 90.0  # for a node of ours to be there
 _LOOK_S = 1.0
 _HANGS_S = 60.0  # without a look it ends, with what it hangs in on stderr, so as to be begun again
@@ -38,7 +39,10 @@ def run_ray_driver(path: Path, address: str, options: Sequence[str]) -> int:
     """
     if not path.parent.is_dir():
         raise CommandError(f"--socket {path}: there is no folder {path.parent}: make it, or name another")
-    if problem := insecure(address, os.environ):
+    host, _, port = address.rpartition(":")
+    if not (host and port.isdecimal()):
+        raise CommandError(f"{_KEY} {address!r} is not HOST:PORT: say where Ray's head is, such as ray-head:6379")
+    if problem := insecure(address, os.environ, _KEY):
         raise CommandError(problem)
     configure_logging()
     try:
@@ -78,7 +82,7 @@ def _join(address: str, node: Node | None, cleanup: ExitStack) -> None:
     while True:
         try:
             with uninterrupted():
-                cleanup.callback(RayRuntime.start([], RayOptions(address)).stop)
+                cleanup.callback(RayRuntime.start([], RayOptions(address, key=_KEY)).stop)
         except CommandError as error:
             if node is None or _ended(node) or time.monotonic() > until:
                 raise CommandError(_ended(node) or str(error)) from None

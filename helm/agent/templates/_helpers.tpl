@@ -171,6 +171,22 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and .Values.ray.address .Values.gateway.urls -}}
 {{- fail "gateway.urls: is given beside ray.address: the agent dials out, or is a Ray node; leave one of them empty" -}}
 {{- end -}}
+{{- $authority := (.Values.config.orders | default dict).authority -}}
+{{- if and $authority (not (contains "BEGIN CERTIFICATE" $authority)) -}}
+{{- fail "config.orders.authority: is no PEM certificate, so all orders would be refused: give the file's text, for example --set-file config.orders.authority=fleet/ca.crt" -}}
+{{- end -}}
+{{- if and (not .Values.gateway.urls) (.Values.ray.tls | default dict).existingSecret -}}
+{{- range .Values.extraEnv -}}
+{{- if regexMatch "^RAY_.*TLS" (toString .name) -}}
+{{- fail (printf "extraEnv: %s is given by ray.tls.existingSecret, and would stand twice: take it out, and its files of extraVolumes" .name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if not (or .Values.serviceAccount.create .Values.serviceAccount.name) -}}
+{{- $names := list -}}
+{{- range $role := splitList " " (include "agent.roles" .) -}}{{- $names = append $names (include "agent.accountOf" (dict "root" $ "role" $role)) -}}{{- end -}}
+{{- fail (printf "serviceAccount.name: is empty, and serviceAccount.create is false: name the ServiceAccount of namespace %s that exists; for %s there must be %s" .Release.Namespace (include "agent.serviceAccount" .) (join " and " $names)) -}}
+{{- end -}}
 {{- with .Values.admissionPolicy.webhook -}}
 {{- if and .tlsSecret (not .certManager.enabled) (not .caBundle) -}}
 {{- fail "admissionPolicy.webhook.caBundle: say whom the API server trusts for the certificate in tlsSecret (PEM in base64), or leave tlsSecret empty" -}}

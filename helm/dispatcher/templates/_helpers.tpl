@@ -111,6 +111,10 @@ seccompProfile: {type: RuntimeDefault}
 {{- include "dispatcher.checkHttp" . -}}
 {{- include "dispatcher.checkRay" . -}}
 {{- include "dispatcher.checkPorts" . -}}
+{{- include "dispatcher.checkSecrets" . -}}
+{{- if not (or .Values.serviceAccount.create .Values.serviceAccount.name) -}}
+{{- fail (printf "serviceAccount.name: is empty, and serviceAccount.create is false: name the ServiceAccount of namespace %s that exists, as %s if it is called so" .Release.Namespace (include "dispatcher.fullname" .)) -}}
+{{- end -}}
 {{- $known := list -}}
 {{- range $name, $profile := .Values.profiles -}}
 {{- if $profile -}}{{- $known = append $known (printf "profiles/%s.yaml" $name) -}}{{- end -}}
@@ -127,16 +131,35 @@ seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 {{- end -}}
 
+{{- /* The key that signs orders is the dispatcher's alone: what runs in Ray must not find it in a Secret of Ray's containers. */ -}}
+{{- define "dispatcher.checkSecrets" -}}
+{{- if include "dispatcher.signs" . -}}
+{{- $others := dict "gateway.tlsSecret" .Values.gateway.tlsSecret -}}
+{{- if include "dispatcher.rayTls" . -}}{{- $_ := set $others "ray.tls.existingSecret" .Values.ray.tls.existingSecret -}}{{- end -}}
+{{- range $key, $secret := $others -}}
+{{- if eq $secret $.Values.signing.tlsSecret -}}
+{{- fail (printf "signing.tlsSecret: %s is %s, too: the key that signs orders needs a Secret of its own, which none of Ray's containers has" $secret $key) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* Whether the HTTP API asks nobody who he is, and no NetworkPolicy says who reaches it. */ -}}
 {{- define "dispatcher.openHttp" -}}
 {{- if not (or .Values.httpTokens.existingSecret .Values.networkPolicy.enabled) }}yes{{ end -}}
 {{- end -}}
 
-{{- /* The HTTP API has readers that this chart makes: the kubelet's probes, the Service, `helm test`, the ServiceMonitor. */ -}}
+{{- /* The HTTP API has readers that this chart makes: the kubelet's probes, the Service, `helm test`, the ServiceMonitor. The
+gateway has probes, too. */ -}}
 {{- define "dispatcher.checkHttp" -}}
 {{- $host := .Values.config.http.host -}}
-{{- if regexMatch "^(127\\..*|localhost|::1)$" $host -}}
+{{- $loopback := "^(127\\..*|localhost|::1)$" -}}
+{{- if regexMatch $loopback $host -}}
 {{- fail (printf "config.http.host: %s is loopback, where neither the kubelet's probes nor the Service reach it: leave 0.0.0.0 (who may read it: httpTokens, networkPolicy)" $host) -}}
+{{- end -}}
+{{- $gateway := (.Values.config.gateway | default dict).host | default "" -}}
+{{- if and (include "dispatcher.dialledIn" .) (regexMatch $loopback $gateway) -}}
+{{- fail (printf "config.gateway.host: %s is loopback, where neither the kubelet's probes nor agents reach it: leave 0.0.0.0 (who may dial: networkPolicy.gateway)" $gateway) -}}
 {{- end -}}
 {{- $login := .Values.config.http.login | default dict -}}
 {{- if $login.token_file -}}

@@ -35,9 +35,15 @@ def test_a_socket_in_no_folder_is_refused_by_name(tmp_path: Path) -> None:
         run_ray_driver(Path("/nowhere/s"), "127.0.0.1:6379", [])
 
 
+@pytest.mark.parametrize("address", ["nohost", "nohost:", ":6379", "nohost:gcs", ""])
+def test_an_address_without_host_or_port_is_refused_by_its_option(tmp_path: Path, address: str) -> None:
+    with pytest.raises(CommandError, match=f"^--address {address!r} is not HOST:PORT: say where Ray's head is"):
+        run_ray_driver(tmp_path / "s", address, [])
+
+
 def test_a_ray_on_another_host_is_joined_with_token_and_tls_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
-    with pytest.raises(CommandError, match="head:6379 is not on loopback, and RAY_AUTH_MODE is not set"):
+    with pytest.raises(CommandError, match=r"^--address head:6379 is not on loopback, and RAY_AUTH_MODE is not set"):
         run_ray_driver(tmp_path / "s", "head:6379", [])
