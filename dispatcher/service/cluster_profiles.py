@@ -18,6 +18,7 @@ from agents.executor.times import rfc3339
 from agents.kube.client import KubeClient
 from agents.kube.session import Access
 from dispatcher.config.sections import ClusterProfilesSection
+from dispatcher.service.beside import beside
 from dispatcher.service.leader_lease import Client
 from dispatcher.service.load_metrics import LoadCollector
 
@@ -144,12 +145,11 @@ async def publishing(
         yield
         return
     client = KubeClient(access)
-    task = asyncio.create_task(_publish(ClusterProfiles(client, section.namespace), section.every_s, loads))
+    profiles = ClusterProfiles(client, section.namespace)
     try:
-        yield
+        async with beside(lambda: _publish(profiles, section.every_s, loads), "publish"):
+            yield
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
         await client.close()
 
 

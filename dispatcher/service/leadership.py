@@ -1,14 +1,14 @@
 """Leader terms: a dispatcher decides while it holds the Lease, with an epoch above all that agents ever accepted."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import structlog
 
 from dispatcher.model.backoff import Backoff
+from dispatcher.service.beside import beside
 from dispatcher.service.leader import Elector
 from dispatcher.service.link import AgentLink, LinkError
 from dispatcher.service.obeyed_epochs import ObeyedEpochs
@@ -94,7 +94,7 @@ class Leadership:
     async def lead(self) -> Term:
         """Stand by, warm, until this dispatcher may decide."""
         while True:
-            async with self._greeting():
+            async with beside(self._greet_all, "greet"):
                 await self._candidate.acquire()
             # Who was silent all the while is not waited for once more: what it obeys is found out when it answers.
             await asyncio.gather(*(self._greet(link) for link in self._links if link.cluster not in self._mute))
@@ -142,17 +142,8 @@ class Leadership:
         log.info("this dispatcher leads", epoch=epoch, identity=self._candidate.identity)
         return self.term
 
-    @contextlib.asynccontextmanager
-    async def _greeting(self) -> AsyncIterator[None]:
-        """Meanwhile greet all agents again and again: they are up and have listed everything when they are needed."""
-        task = asyncio.create_task(self._greet_all(), name="greet")
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
     async def _greet_all(self) -> None:
+        """Again and again: agents are up and have listed everything when they are needed."""
         while True:
             await asyncio.gather(*map(self._greet, self._links))
             await asyncio.sleep(GREET_S)

@@ -8,8 +8,8 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, TypeVar
 
 import ray
@@ -22,6 +22,7 @@ from agents.runtime.limits import allow_open_files, collect_less_often
 from agents.runtime.logs import configure_logging, log_path
 from dispatcher.config.sections import GatewaySection
 from dispatcher.model.backoff import Backoff
+from dispatcher.service.beside import beside
 from dispatcher.service.gateway.actor_settings import (
     ActorSettings,
     NamedSettings,
@@ -249,18 +250,11 @@ def open_actors(
     return {one.name: RayActor(one, leads) for one in settings_of(section, clusters, log_level)}
 
 
-@asynccontextmanager
-async def ending_surplus(number: int, leads: Callable[[], bool]) -> AsyncIterator[None]:
+def ending_surplus(number: int, leads: Callable[[], bool]) -> AbstractAsyncContextManager[None]:
     """Within, while this dispatcher leads, actors beyond this number are ended: it asks nothing of them, so agents
     connected to one would stay unheard.
     """
-    surplus = Surplus(number, leads)
-    looking = asyncio.create_task(surplus.run(), name="surplus gateway actors are ended")
-    try:
-        yield
-    finally:
-        looking.cancel()
-        await asyncio.gather(looking, return_exceptions=True)
+    return beside(Surplus(number, leads).run, "surplus gateway actors are ended")
 
 
 class Surplus:

@@ -5,12 +5,13 @@ driver; here only bytes and texts arrive, each message checked (`messages`).
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager, suppress
 from itertools import count
 
 from agents.runtime.settings import AgentSettings
 from dispatcher.model.backoff import Backoff
+from dispatcher.service.beside import beside
 from dispatcher.service.gateway.actor_settings import NamedSettings
 from dispatcher.service.gateway.remote import SILENT_S, Actor
 from dispatcher.service.gateway.sparing_log import SparingLog
@@ -77,15 +78,9 @@ class RayDriver:
         """A way to each gateway actor, by name."""
         return {name: _DriverActor(name, self) for name in self._setup.actors}
 
-    @asynccontextmanager
-    async def serving(self) -> AsyncIterator[None]:
+    def serving(self) -> AbstractAsyncContextManager[None]:
         """Be connected meanwhile, as far as the driver is there."""
-        task = asyncio.create_task(self._run(), name="the Ray driver is connected")
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        return beside(self._run, "the Ray driver is connected")
 
     async def call(self, target: str, method: str, words: tuple[Word, ...], timeout_s: float, within_s: float) -> bytes:
         """What the actor answers. LinkError; AgentTimeout, too, where the driver itself says nothing in `within_s`."""
