@@ -78,19 +78,18 @@ class Wire:
             asyncio.create_task(_to_stream(first, self.pipe, stream)),
             asyncio.create_task(_to_pipe(stream, self.pipe, frames)),
         }
+        broken = ""
         try:
             await asyncio.gather(*ways)
         except OSError as error:
-            for one in ways:  # what is being written goes before the last word
-                one.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
-            why = str(error) or type(error).__name__
-            stream.reset(why)
-            await self._cut(frames.farewell(why) if frames else b"")
+            broken = str(error) or type(error).__name__
         finally:
             for one in ways:
                 one.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
+        if broken:  # what was being written goes before the last word
+            stream.reset(broken)
+            await self._cut(frames.farewell(broken) if frames else b"")
 
     async def _cut(self, farewell: bytes) -> None:
         if farewell:
