@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import structlog
@@ -37,8 +37,8 @@ def prepare_environment(address: str, node_ip: str = "") -> None:
     os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's own 15 would starve the agent on a busy machine
 
 
-def node_command(settings: JoinSettings) -> list[str]:
-    """`ray start` for this node: no room for anything but the cluster's actor, every port fixed."""
+def node_options(settings: JoinSettings) -> list[str]:
+    """Those of `ray start` for this node: no room for anything but the cluster's actor, every port fixed."""
     from agents.runtime.actor import resource_name
 
     ray = settings.node
@@ -53,7 +53,7 @@ def node_command(settings: JoinSettings) -> list[str]:
     options |= {"temp-dir": ray.temp_dir} if ray.temp_dir else {}
     words = [f"--{name}={value}" for name, value in options.items()]
     # The output of the agent goes where ours goes, not into files that nobody reads.
-    return [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--no-redirect-output", *words]
+    return ["--no-redirect-output", *words]
 
 
 def head_answers(ray: RayNodeSettings, stop: threading.Event, beat: Beat) -> bool:
@@ -78,9 +78,9 @@ def head_answers(ray: RayNodeSettings, stop: threading.Event, beat: Beat) -> boo
 
 
 @contextmanager
-def ray_node(settings: JoinSettings) -> Iterator[subprocess.Popen[bytes]]:
-    """The Ray node as a child of this process; its greetings are not for our log."""
-    command = node_command(settings)
+def ray_node(options: Iterable[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A Ray node as a child of this process, by these options of `ray start`; its greetings are not for our log."""
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *options]
     node = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)  # noqa: S603 - our own words
     try:
         yield node

@@ -16,7 +16,7 @@ import structlog
 from agents.runtime.join.dial_out import dial_out
 from agents.runtime.join.health import Beat, serving
 from agents.runtime.join.membership import Membership
-from agents.runtime.join.node import head_answers, prepare_environment, ray_node
+from agents.runtime.join.node import head_answers, node_options, prepare_environment, ray_node
 from agents.runtime.join.settings import JoinSettings, WrongConfiguration, read_settings
 from agents.runtime.logs import configure_logging
 
@@ -60,7 +60,7 @@ def _be_member(settings: JoinSettings, membership: Membership, stop: threading.E
     handlers = False
     if not settings.agent.orders.verified:
         LOG.warning("orders are not verified", problem="whoever runs code in this Ray is obeyed: set orders.authority")
-    with ray_node(settings) as node:
+    with ray_node(node_options(settings)) as node:
         membership.start()
         while not stop.wait(0.5):
             beat()

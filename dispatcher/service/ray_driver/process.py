@@ -5,15 +5,15 @@ import faulthandler
 import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import structlog
 
 from agents.runtime.event_loop import run
+from agents.runtime.join.node import ray_node
 from agents.runtime.ray_security import insecure
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.interrupts import interruptible, uninterrupted
@@ -26,7 +26,6 @@ _KEY = "--address"
 _JOIN_S = 90.0  # for a node of ours to be there
 _LOOK_S = 1.0
 _HANGS_S = 60.0  # without a look it ends, with what it hangs in on stderr, so as to be begun again
-_FAREWELL_S = 8.0  # for it to end in good order
 
 Node = subprocess.Popen[bytes]
 
@@ -47,28 +46,12 @@ def run_ray_driver(path: Path, address: str, options: Sequence[str]) -> int:
     configure_logging()
     try:
         with interruptible(), ExitStack() as cleanup:
-            node = cleanup.enter_context(_node(address, options)) if options else None
+            with uninterrupted():
+                node = cleanup.enter_context(ray_node([f"--address={address}", *options])) if options else None
             _join(address, node, cleanup)
             return run(_serve(path, lambda: _ended(node)))
     except (KeyboardInterrupt, SystemExit):
         return int(ExitCode.OK)
-
-
-@contextmanager
-def _node(address: str, options: Sequence[str]) -> Iterator[Node]:
-    """A Ray node as a child of this process; its greetings are not for our log."""
-    command = [sys.executable, "-m", "ray.scripts.scripts", "start", f"--address={address}", "--block", *options]
-    with uninterrupted():
-        node = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)  # noqa: S603 - our own
-    try:
-        yield node
-    finally:
-        node.terminate()
-        try:
-            node.wait(_FAREWELL_S)
-        except subprocess.TimeoutExpired:
-            node.kill()
-            node.wait()
 
 
 def _ended(node: Node | None) -> str:

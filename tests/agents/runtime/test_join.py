@@ -34,7 +34,7 @@ def token(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def options_of(**ray: Any) -> dict[str, str]:
     read = settings.JoinSettings.model_validate({**SMALLEST, "ray": {"address": "head:6379", **ray}})
-    words = node.node_command(read)
+    words = node.node_options(read)
     return dict(word.removeprefix("--").split("=", 1) for word in words if "=" in word)
 
 
