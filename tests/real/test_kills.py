@@ -50,11 +50,13 @@ def ready(system: System) -> int:
 def judge(fleet: RealFleet, census: Census, blows: Blows) -> None:
     """The audit logs: one bind a pod and one delegate a source, ever, and nothing beyond the rights."""
     delegates: Counter[str] = Counter()
+    surplus = audit.surplus(fleet.home)
     for name, plane in fleet.planes.items():
         done = audit.ours(plane)
         binds, bound = audit.bindings(done), census.bound(name)
         assert set(binds.values()) <= {1}, [pod for pod, count in binds.items() if count > 1]
-        assert binds.keys() <= bound, "a pod that was bound is gone"
+        gone = {pod for pod in binds.keys() - bound if _source_of(pod) not in surplus}
+        assert not gone, "\n".join(audit.story(fleet.planes.values(), _source_of(pod)) for pod in gone)
         # Its asker died meanwhile, or etcd did; done it was. What is not in the log at all, died with the server.
         cut_off = audit.bindings(done, code=audit.TIMED_OUT).keys()
         assert len(bound - binds.keys() - cut_off) <= IN_FLIGHT * blows.hits[name]
@@ -62,3 +64,8 @@ def judge(fleet: RealFleet, census: Census, blows: Blows) -> None:
         delegates.update(binds if name != HOME else ())
     assert set(delegates.values()) <= {1}, "a pod was delegated to two clusters"
     assert {pod.plane for pod in census.delegates} == set(CLUSTERS) - {HOME}
+
+
+def _source_of(pod: str) -> str:
+    """The name of a pod of the one Deployment, also where only its delegate's namespace/name is known."""
+    return "-".join(pod.partition("/")[2].split("-")[:3])
