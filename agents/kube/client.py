@@ -10,7 +10,9 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import aiohttp
+import msgspec
 
+from agents.executor.answer import NOT_FOUND
 from agents.executor.http import Request, Response
 from agents.kube.answers import Answer, BodyTooLargeError
 from agents.kube.exchange import Exchanges
@@ -107,7 +109,7 @@ class KubeClient:
         elif answers:
             await self._answered(answers[-1].status)
         unknown = [_no_answer(request, problem) for request in requests[len(answers) :] if problem is not None]
-        return [*map(_response, answers), *unknown]
+        return [*map(_response, requests, answers), *unknown]
 
     async def _send_once(self, request: Request, timeout_s: float, max_body: int) -> Response:
         """A write is short and one of many, and goes the cheap way; what is read may be long."""
@@ -129,7 +131,7 @@ class KubeClient:
         limits = aiohttp.ClientTimeout(total=timeout_s, sock_connect=self._patience.connect_s, sock_read=silence_s)
         async with self._call(request, limits) as answer:
             body = await _bounded(answer, max_body)
-            return Response(answer.status, body, _retry_after(answer.headers.get("Retry-After", "")))
+            return _as_answered(request, answer.status, body, _retry_after(answer.headers.get("Retry-After", "")))
 
     async def _exchange(
         self, session: ApiSession, exchanges: Exchanges, request: Request, limits: tuple[int, float]
@@ -145,7 +147,7 @@ class KubeClient:
             await self._answered(401)
         else:
             self.last_answer, self._unreachable_since = time.monotonic(), None
-        return _response(answer)
+        return _response(request, answer)
 
     @asynccontextmanager
     async def stream(self, request: Request, silence_s: float) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -217,9 +219,36 @@ def _no_answer(request: Request, error: BaseException) -> Response:
     return Response(0, f"{request.method} {request.path}: {describe(error)}".encode())
 
 
-def _response(answer: Answer) -> Response:
+def _response(request: Request, answer: Answer) -> Response:
     asked_s = _retry_after(answer.retry_after.decode("latin-1")) if answer.retry_after else 0.0
-    return Response(answer.status, answer.body, asked_s)
+    return _as_answered(request, answer.status, answer.body, asked_s)
+
+
+def _as_answered(request: Request, status: int, body: bytes, retry_after_s: float) -> Response:
+    """The answer; none, if it says that an object is not there, and not in the API server's words.
+
+    A balancer whose API servers are away, or a proxy, answers 404 too: that is no word on any object.
+    """
+    if status == NOT_FOUND and _of_object(request.path) and not _is_status(body):
+        said = body[:100].decode("utf-8", "replace").strip()
+        return Response(0, f"{request.method} {request.path}: HTTP 404, and not from an API server: {said}".encode())
+    return Response(status, body, retry_after_s)
+
+
+def _of_object(path: str) -> bool:
+    """Whether the API server itself answers for it, always with a Status: core objects, and no proxied path."""
+    return path.startswith("/api/v1/namespaces/") and "/proxy" not in path
+
+
+class _Status(msgspec.Struct):
+    kind: str
+
+
+def _is_status(body: bytes) -> bool:
+    try:
+        return msgspec.json.decode(body, type=_Status).kind == "Status"
+    except msgspec.MsgspecError:
+        return False
 
 
 async def _bounded(answer: aiohttp.ClientResponse, max_body: int) -> bytes:

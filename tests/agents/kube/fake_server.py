@@ -173,7 +173,9 @@ class FakeApi:
         return web.json_response({"items": self.metrics})
 
     async def _get_state(self, _: web.Request) -> web.Response:
-        return web.json_response(self.state, status=200 if self.state else 404)
+        if self.state:
+            return web.json_response(self.state)
+        return web.json_response({"kind": "Status", "reason": "NotFound", "code": 404}, status=404)
 
     async def _put_state(self, request: web.Request) -> web.Response:
         given = await request.json()

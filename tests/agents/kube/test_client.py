@@ -7,7 +7,7 @@ import pytest
 from agents.executor.http import Request
 from agents.kube.client import KubeClient, Patience
 from agents.kube.session import Access, ApiSession
-from tests.agents.kube.fake_server import fake_api
+from tests.agents.kube.fake_server import STATE, fake_api
 
 VERSION = Request("GET", "/version")
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
@@ -63,6 +63,28 @@ async def test_an_unknown_context_is_named(tmp_path: Path) -> None:
         answer = await client.send(VERSION)
         await client.close()
     assert b"elsewhere" in answer.body
+
+
+POD = "/api/v1/namespaces/default/pods/web"
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_a_404_that_is_no_api_servers_says_nothing_of_a_pod(tmp_path: Path, method: str) -> None:
+    async with fake_api() as api:
+        client = KubeClient(Access(api.kubeconfig(tmp_path)), SHORT)
+        api.status = 404
+        answers = [await client.send(Request(method, POD)), *await client.send_all([Request(method, POD)])]
+        await client.close()
+    assert {(answer.status, answer.unknown) for answer in answers} == {(0, True)}
+    assert all(b"HTTP 404, and not from an API server" in answer.body for answer in answers)
+
+
+async def test_the_api_servers_404_is_an_answer(tmp_path: Path) -> None:
+    async with fake_api() as api:
+        client = KubeClient(Access(api.kubeconfig(tmp_path)), SHORT)
+        answer = await client.send(Request("GET", STATE))
+        await client.close()
+    assert (answer.status, b"NotFound" in answer.body) == (404, True)
 
 
 LIST = Request("GET", "/api/v1/nodes", params={"limit": "500"})
