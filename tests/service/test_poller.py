@@ -143,9 +143,9 @@ async def test_agents_that_hang_do_not_keep_others_from_being_asked() -> None:
         agent.gate.clear()
     links = [LocalLink(one.cluster, one) for one in [*hung, FakeAgent("z")]]
     async with running(service(core, *links, timing=FAST.__class__(silent_s=4.0, tick_s=0.005))):
-        started = time.monotonic()
         await core.until(lambda: any(one.changes.cluster == "z" for one in core.of(ClusterChanged)))
-    assert time.monotonic() - started < 3.9
+        given_up = core.of(ClusterSilent)
+    assert not given_up
 
 
 async def test_a_restarting_agent_is_followed_from_its_new_life() -> None:

@@ -66,12 +66,12 @@ async def test_an_agent_whose_certificate_ends_soon_connects_again_and_shows_wha
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dispatcher.service.gateway.gateway.connection_s", lambda _: 0.3)
-    east, reasons, lines = Named("east", "observer"), set[str](), set[int]()
+    east, reasons, lines = Named("east", "observer"), set[str](), dict[int, Line]()
     async with listening(folder) as site, dialling(site.settings("east"), "east", FakeAgent("east")):
         async with asyncio.timeout(20):
             while len(lines) < 2:
                 found = site.gateway.lines()[east]
-                lines |= {id(found)} if isinstance(found, Line) else set()
+                lines |= {id(found): found} if isinstance(found, Line) else {}
                 reasons |= {found} if isinstance(found, str) else set()
                 await asyncio.sleep(0.01)
     assert any("it connects again with the one that it has now" in one for one in reasons)
