@@ -120,11 +120,12 @@ class SendPeers:
 class Decided(msgspec.Struct, frozen=True, gc=False):
     """One decision, for metrics and the journal; `decision.record()` makes the explain record when it is wanted.
 
-    `attempts`: how many there were for its pod with this one, since it came into the queue.
+    `attempts`: how many there were for its pod with this one, since it came into the queue at `queued_at`.
     """
 
     decision: Decision
     attempts: int = 1
+    queued_at: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,14 @@ from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
+from dispatcher.model.messages import BOUND
+from dispatcher.model.pod import PodId
+from dispatcher.scheduling.events import Answered
+
 # kube-scheduler's, which begin at 1 ms, and before them finer ones: most decisions here take less.
 _ATTEMPT_BUCKETS = (*(0.00001 * 4**step for step in range(4)), *(0.001 * 2**step for step in range(15)))
 _SLI_BUCKETS = tuple(0.01 * 2**step for step in range(20))
+_MOST_BINDING = 100_000  # pods that are kept in mind from decision to bind
 _MOST_TOLD = 15  # attempts that are told by number; from here on "15+"
 Outcome = tuple[str, str]  # result, profile
 
@@ -59,14 +64,15 @@ class AttemptTimes(Collector):
         )
         self._waits = _Tally(
             "scheduler_pod_scheduling_sli_duration_seconds",
-            "Time from a pod's creation to its decision, on the dispatcher's clock; kube-scheduler counts from the "
-            "queue to the end of binding.",
+            "Time from when a pod came into the queue to when it is bound, in its own cluster or to the proxy node of "
+            "another one.",
             ["attempts"],
             _SLI_BUCKETS,
         )
         self._tries = _Tally(
-            "scheduler_pod_scheduling_attempts", "Attempts until a pod was given its place.", [], (1, 2, 4, 8, 16)
+            "scheduler_pod_scheduling_attempts", "Attempts until a pod was bound.", [], (1, 2, 4, 8, 16)
         )
+        self._binding: dict[PodId, tuple[int, float]] = {}  # attempts, and since when it was queued
 
     def round(self, made: Mapping[Outcome, int], spent_s: float) -> None:
         """A round of decisions took so long and made so many attempts."""
@@ -74,11 +80,21 @@ class AttemptTimes(Collector):
         for outcome, count in made.items():
             self._attempts.add(outcome, spent_s / total, count)
 
-    def placed(self, attempts: int, waited_s: float | None) -> None:
-        """A pod was given its place at this attempt, 1 the first; it has waited so long, None: not known."""
-        self._tries.add((), attempts)
-        if waited_s is not None:
-            self._waits.add((str(attempts) if attempts < _MOST_TOLD else f"{_MOST_TOLD}+",), waited_s)
+    def decided(self, pod_id: PodId, attempts: int, queued_at: float) -> None:
+        """A pod that came into the queue at that time was given its place at this attempt, 1 the first."""
+        if len(self._binding) >= _MOST_BINDING:  # such as pods that were deleted before they were bound
+            del self._binding[next(iter(self._binding))]
+        self._binding[pod_id] = attempts, queued_at
+
+    def answered(self, event: Answered, now: float) -> None:
+        """What is bound in its own cluster, be it to a proxy node, has its place for good."""
+        for outcome in event.outcomes if self._binding else ():
+            found = self._binding.pop((event.cluster, outcome.uid), None) if outcome.verdict == BOUND else None
+            if found is not None:
+                attempts, queued_at = found
+                self._tries.add((), attempts)
+                label = str(attempts) if attempts < _MOST_TOLD else f"{_MOST_TOLD}+"
+                self._waits.add((label,), max(0.0, now - queued_at))
 
     def collect(self) -> Iterator[Metric]:
         """One scrape."""

@@ -12,6 +12,7 @@ from prometheus_client import Counter as PromCounter
 from prometheus_client.registry import Collector
 
 from dispatcher.model.messages import AnyIntent
+from dispatcher.model.pod import PodId
 from dispatcher.scheduling.events import Answered, Event, Unanswered
 from dispatcher.service.attempt_times import AttemptTimes, Outcome
 from dispatcher.service.plugin_times import PluginTimes
@@ -47,9 +48,10 @@ class Metrics:
         for kind, count in Counter(type(intent).__name__ for intent in intents).items():
             self._intents.labels(cluster, kind).inc(count)
 
-    def event(self, event: Event) -> None:
+    def event(self, event: Event, now: float) -> None:
         """An event went into the core."""
         if isinstance(event, Answered):
+            self._attempts.answered(event, now)
             for verdict, count in Counter(outcome.verdict for outcome in event.outcomes).items():
                 self._outcomes.labels(event.cluster, verdict[:16]).inc(count)
         elif isinstance(event, Unanswered):
@@ -62,9 +64,9 @@ class Metrics:
         self._attempts.round(made, spent_s)
         return made.total()
 
-    def decided(self, created: float, now: float, attempts: int) -> None:
-        """A pod that was created at that time (0: not known) was placed at this attempt, 1 the first."""
-        self._attempts.placed(attempts, now - created if 0 < created <= now else None)
+    def decided(self, pod_id: PodId, attempts: int, queued_at: float) -> None:
+        """A pod that came into the queue at that time was given its place at this attempt, 1 the first."""
+        self._attempts.decided(pod_id, attempts, queued_at)
 
     def watch(self, collector: Collector) -> None:
         """Read this, too, at each scrape."""

@@ -308,7 +308,7 @@ class Service:
             log.exception("the core failed on an event; it goes on without it", event_type=type(event).__name__)
             log.debug("the event", detail=repr(event)[:2000])
             return False
-        self.metrics.event(event)
+        self.metrics.event(event, self.clock())
         if self.ways is not None:
             self.ways.event(event, self.clock())
         if self.quota_file is not None:
@@ -341,7 +341,6 @@ class Service:
         log.info("rebalancing", detail=effect.text)
 
     def _decided(self, effect: Decided) -> None:
-        now = self.clock()
-        self.metrics.decided(effect.decision.placed.pod.created, now, effect.attempts)
+        self.metrics.decided(effect.decision.pod_id, effect.attempts, effect.queued_at)
         if self.ways is not None:
-            self.ways.decided(effect.decision, now)
+            self.ways.decided(effect.decision, self.clock())

@@ -46,7 +46,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             ((f"sum by (result, profile) (rate(scheduler_schedule_attempts_total{_RATE}))", "{{result}} {{profile}}"),),
         ),
         Panel("Time of a decision", "s", _quantiles("scheduler_scheduling_attempt_duration_seconds")),
-        Panel("From creation to decision", "s", _quantiles("scheduler_pod_scheduling_sli_duration_seconds")),
+        Panel("From queue to bind", "s", _quantiles("scheduler_pod_scheduling_sli_duration_seconds")),
         Panel(
             "Time of plugins a second, of the tenth of rounds that is timed",
             "s",

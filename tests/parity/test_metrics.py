@@ -8,6 +8,8 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from dispatcher.model.messages import BOUND, Outcome
+from dispatcher.scheduling.events import Answered
 from dispatcher.service.metrics import Metrics
 from docs.generate.metrics import families, labels_of
 from localfleet.controlplane import binaries
@@ -60,7 +62,8 @@ def ours() -> str:
     """A dispatcher's histograms, each with an observation."""
     metrics = Metrics()
     metrics.tick(1.0, {("scheduled", "global-dispatcher"): 1})
-    metrics.decided(1.0, 2.0, 1)
+    metrics.decided(("east", "u1"), 1, 1.0)
+    metrics.event(Answered("east", (Outcome(id="1", uid="u1", epoch=1, verdict=BOUND),)), 2.0)
     metrics.plugin_times.begin("global-dispatcher")
     metrics.plugin_times.call("NodeName", _named("filter"), (), {})
     metrics.plugin_times.begin("")

@@ -2,11 +2,18 @@
 
 import pytest
 
+from dispatcher.model.messages import BOUND, CLAIMED, REFUSED, Outcome
+from dispatcher.scheduling.events import Answered
+from dispatcher.service import attempt_times
 from dispatcher.service.metrics import Metrics
 
 ATTEMPT = "scheduler_scheduling_attempt_duration_seconds"
 SLI = "scheduler_pod_scheduling_sli_duration_seconds"
 TRIES = "scheduler_pod_scheduling_attempts"
+
+
+def answered(cluster: str, verdict: str, uid: str = "u1") -> Answered:
+    return Answered(cluster, (Outcome(id="1", uid=uid, epoch=1, verdict=verdict),))
 
 
 def told(metrics: Metrics, name: str, **labels: str) -> float | None:
@@ -38,13 +45,43 @@ def test_the_next_round_counts_what_it_made_alone_and_one_without_attempts_nothi
 @pytest.mark.parametrize(("attempts", "label"), [(1, "1"), (14, "14"), (15, "15+"), (700, "15+")])
 def test_a_pods_wait_is_told_by_its_attempts(attempts: int, label: str) -> None:
     metrics = Metrics()
-    metrics.decided(100.0, 103.0, attempts)
+    metrics.decided(("east", "u1"), attempts, 100.0)
+    metrics.event(answered("east", BOUND), 103.0)
     assert told(metrics, f"{SLI}_sum", attempts=label) == 3.0
     assert told(metrics, f"{TRIES}_sum") == attempts
 
 
-def test_a_pod_whose_creation_is_not_known_counts_among_the_attempts_alone() -> None:
+@pytest.mark.parametrize(
+    ("cluster", "verdict"),
+    [("west", BOUND), ("east", CLAIMED), ("east", REFUSED)],
+    ids=["its delegate is bound", "it is claimed", "refused"],
+)
+def test_a_pods_wait_ends_only_when_it_is_bound_in_its_own_cluster(cluster: str, verdict: str) -> None:
     metrics = Metrics()
-    metrics.decided(0.0, 103.0, 2)
+    metrics.decided(("east", "u1"), 1, 100.0)
+    metrics.event(answered(cluster, verdict), 101.0)
+    assert told(metrics, f"{SLI}_count", attempts="1") is None
+    metrics.event(answered("east", BOUND), 104.0)
+    metrics.event(answered("east", BOUND), 105.0)  # a status or a second answer is no second wait
+    assert told(metrics, f"{SLI}_count", attempts="1") == 1
+    assert told(metrics, f"{SLI}_sum", attempts="1") == 4.0
+
+
+def test_a_pod_that_is_decided_again_counts_once_with_its_last_attempt() -> None:
+    metrics = Metrics()
+    metrics.decided(("east", "u1"), 1, 100.0)
+    metrics.event(answered("east", REFUSED), 101.0)
+    metrics.decided(("east", "u1"), 2, 100.0)
+    metrics.event(answered("east", BOUND), 107.0)
+    assert told(metrics, f"{SLI}_sum", attempts="2") == 7.0
     assert told(metrics, f"{TRIES}_count") == 1
-    assert told(metrics, f"{SLI}_count", attempts="2") is None
+
+
+def test_pods_that_are_never_bound_are_forgotten_at_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempt_times, "_MOST_BINDING", 2)
+    metrics = Metrics()
+    for number in range(3):
+        metrics.decided(("east", f"u{number}"), 1, 100.0)
+    for number in range(3):
+        metrics.event(answered("east", BOUND, f"u{number}"), 101.0)
+    assert told(metrics, f"{TRIES}_count") == 2

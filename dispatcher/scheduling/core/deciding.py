@@ -151,7 +151,8 @@ class Deciding:
         for tracked, item in zip(pods, items, strict=True):
             tracked.item, tracked.queued, tracked.reported, tracked.refused = item, False, "", ""
         state.log.add_all(decisions)
-        state.effects += map(events.Decided, decisions, [item.attempts + 1 for item in items])
+        attempts, queued_at = [item.attempts + 1 for item in items], [item.queued_at for item in items]
+        state.effects += map(events.Decided, decisions, attempts, queued_at)
         state.outbox.send_all(pods, intents.bind_all(decisions, state.outbox.next_epochs(len(pods)), now))
 
     def _decided(self, item: QueuedPod, decision: Decision, now: float) -> None:
@@ -159,7 +160,7 @@ class Deciding:
         tracked = state.tracked[decision.pod_id]
         tracked.item, tracked.queued, tracked.reported, tracked.refused = item, False, "", ""
         state.log.add(decision)
-        state.effects.append(events.Decided(decision, item.attempts + 1))
+        state.effects.append(events.Decided(decision, item.attempts + 1, item.queued_at))
         self.binding.begin(item, decision, now)
 
     def _launch(self, item: QueuedPod, decision: Decision, now: float) -> None:
