@@ -11,7 +11,8 @@ from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.delegation.common_cases import awaits_answer, awaits_watch
 from dispatcher.scheduling.delegation.in_flight import BINDING, InFlightIntent, IntentKind, Transition
-from dispatcher.scheduling.delegation.tracking import Tracked
+from dispatcher.scheduling.delegation.protocol import confirms
+from dispatcher.scheduling.delegation.tracking import ConfirmedEnd, Tracked
 from dispatcher.scheduling.framework import Placed
 
 _LATER = Transition.LATER  # Enum attributes are slow to look up
@@ -168,9 +169,13 @@ class Outcomes:
             tracked.is_gone(tracked.home)
 
     def _learn_end(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
-        """An API server has said that a delegate does not go on."""
+        """An API server has said how a delegate ends; nothing of one that is gone, nor by way of an older executor."""
         self._state.outbox.drop(tracked)
-        tracked.ended |= {in_flight.cluster}
+        cluster, delegate = in_flight.cluster, tracked.delegates.get(in_flight.cluster)
+        if outcome.end:
+            tracked.ended = {**tracked.ended, cluster: ConfirmedEnd(outcome.delegate_uid, outcome.end)}
+        if delegate is not None and not confirms(tracked.ends.get(cluster, ""), delegate):
+            tracked.hold_until = now + self._state.timing.retry.most_s
 
     def _learn(self, tracked: Tracked, in_flight: InFlightIntent, verdict: str, now: float) -> None:
         """What holds now, shown by the watch or not."""

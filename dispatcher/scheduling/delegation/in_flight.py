@@ -58,7 +58,7 @@ class Transition(enum.Enum):
     AGAIN = "again"  # the same intent again, later
     LATER = "later"  # refused, and it holds no place: look at the world again, after a pause that grows
     ABSENT = "absent"  # the API server has no such pod
-    ENDED = "ended"  # or none that goes on: it has ended, or is being deleted
+    ENDED = "ended"  # or none that goes on: the outcome says which end it shows
     DROP = "drop"  # nothing holds: look at the world again
 
 
