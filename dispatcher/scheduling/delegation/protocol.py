@@ -75,6 +75,7 @@ class ObservedState(msgspec.Struct, frozen=True, gc=False):
     `absent`: clusters whose API servers have said that they have no delegate. `missing`: clusters in which the delegate
     is missing for so long that their API servers are to be asked.
     `ended`: by cluster, how the delegate ends as its API server has said: its final phase, or DELETING.
+    `doubted`: it was asked a moment ago, and has not confirmed the end that is shown.
     `home_settled`: the home cluster has been Ready for the grace time, and our claim, if we made one, is as old, so
     that a claim cannot be unseen any more.
     `decided`: this dispatcher made the claim. `untouched`: and nobody can have begun a delegate of it.
@@ -97,6 +98,7 @@ class ObservedState(msgspec.Struct, frozen=True, gc=False):
     absent: frozenset[str] = frozenset()
     missing: frozenset[str] = frozenset()
     ended: Mapping[str, str] = msgspec.field(default_factory=dict)
+    doubted: bool = False
     decided: bool = False
     untouched: bool = False
     disproved: bool = False
@@ -271,7 +273,7 @@ def _beside(seen: ObservedState, source: Pod, target: str, delegate: Pod | None)
     if not marked and not delegate.terminating:
         return NextStep(Step.RESTORE, target)
     if delegate.terminating and not (source.terminal or ends_shown(delegate)):
-        return NextStep(Step.DELETE_SOURCE) if _confirmed(seen, target) else NextStep(Step.CONFIRM_END, target)
+        return NextStep(Step.DELETE_SOURCE) if _confirmed(seen, target) else _ask_end(seen, target)
     # A node controller that lost sight of the proxy node marks the source as not ready, behind our back; a copy of an
     # older order that arrives late shows what was before.
     shown = (source.phase, source.ready) == (delegate.phase, delegate.ready)
@@ -283,7 +285,11 @@ def _show(seen: ObservedState, source: Pod, target: str, delegate: Pod) -> NextS
     """Write the delegate's status. An end is final, and controllers act upon it: its API server says which it is."""
     if source.terminal or not ends_shown(delegate) or _confirmed(seen, target):
         return NextStep(Step.MIRROR, target)
-    return NextStep(Step.CONFIRM_END, target)
+    return _ask_end(seen, target)
+
+
+def _ask_end(seen: ObservedState, target: str) -> NextStep:
+    return NOTHING if seen.doubted else NextStep(Step.CONFIRM_END, target)
 
 
 def _confirmed(seen: ObservedState, target: str) -> bool:

@@ -11,7 +11,7 @@ from dispatcher.model.pod import TERMINAL, Pod, PodId
 from dispatcher.model.signatures import read_claim
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind
-from dispatcher.scheduling.delegation.protocol import ObservedState, target_of
+from dispatcher.scheduling.delegation.protocol import ObservedState, confirms, target_of
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.queue import QueuedPod
 
@@ -34,6 +34,8 @@ class Tracked(msgspec.Struct, gc=False):
     `gone`: clusters whose API server has said that the pod is gone: the source (home), or its delegate (all others).
     `said_gone`: clusters whose observer has said so; their API servers, by way of executors, are still to be asked.
     `ended`: by cluster, the end of a delegate there that its API server has confirmed.
+    `doubts`: how often in a row it has confirmed another end than the one that is shown, or none; it is not asked again
+    before `ask_end_at`, however often its observer tells something else meanwhile.
     `missing_since`: when a pod that ought to be there was first looked for in vain.
     `mirrored_until`: so long the watch may not show yet what `mirrored` has written.
     `claimed_at`: when we heard that our claim holds; the watch may show it as late as any change.
@@ -52,6 +54,8 @@ class Tracked(msgspec.Struct, gc=False):
     gone: frozenset[str] = frozenset()  # nearly always empty: one for all
     said_gone: frozenset[str] = frozenset()
     ended: Mapping[str, ConfirmedEnd] = _NONE
+    doubts: int = 0
+    ask_end_at: float = float("-inf")
     missing_since: Mapping[str, float] = _NONE
     in_flight: InFlightIntent | None = None
     mirrored: bytes = b""
@@ -119,6 +123,14 @@ class Tracked(msgspec.Struct, gc=False):
             return _NONE
         shown = {cluster: pod.uid for cluster, pod in self.delegates.items()}
         return {cluster: one.end for cluster, one in self.ended.items() if shown.get(cluster) == one.uid}
+
+    def learn_end(self, cluster: str, told: ConfirmedEnd | None) -> bool:
+        """The API server has said how its delegate ends, None: not at all that we know. Whether that is what shows."""
+        self.ended = _without(self.ended, cluster) if told is None else {**self.ended, cluster: told}
+        delegate = self.delegates.get(cluster)
+        shows = delegate is None or confirms(self.ends.get(cluster, ""), delegate)
+        self.doubts = 0 if shows else self.doubts + 1
+        return shows
 
     def touches(self, cluster: str) -> bool:
         """Whether that cluster's readiness matters to what is due here."""
@@ -252,6 +264,7 @@ def observed_state(  # noqa: PLR0913 - what is known of a pod, and what holds fo
         absent=tracked.gone - {tracked.home},
         missing=missing,
         ended=tracked.ends,
+        doubted=now < tracked.ask_end_at,
         decided=claim is not None and claim.epoch == tracked.decided,
         untouched=claim is not None and claim.epoch == tracked.untouched,
         disproved=claim is not None and claim.epoch <= tracked.disproved.get(target, 0),

@@ -2,7 +2,16 @@
 
 import pytest
 
-from dispatcher.model.messages import DELETING, DONE, STALE, AnyIntent, ConfirmNoDelegate, DeleteSource, MirrorStatus
+from dispatcher.model.messages import (
+    DELETING,
+    DONE,
+    STALE,
+    AnyIntent,
+    ConfirmNoDelegate,
+    DeleteDelegate,
+    DeleteSource,
+    MirrorStatus,
+)
 from tests.scheduling.core.test_refused_steps import Fleet, all_done, delegate, source
 
 LONG_S = 100.0
@@ -78,13 +87,50 @@ def test_what_is_confirmed_of_another_delegate_says_nothing_of_the_one_that_show
     assert fleet.ordered[MirrorStatus] == 0
 
 
-def test_a_delegate_that_goes_on_is_shown_as_it_is_told_whatever_was_asked() -> None:
-    def goes_on(intent: AnyIntent) -> str:
-        return STALE if isinstance(intent, ConfirmNoDelegate) else DONE
+def goes_on(intent: AnyIntent) -> str:
+    return STALE if isinstance(intent, ConfirmNoDelegate) else DONE
 
+
+def denied() -> Fleet:
+    """The observer in west shows an end, and the executor there says that the delegate goes on."""
     fleet = remote("")
     fleet.reply = goes_on
     fleet.tell("west", delegate(**shown("Succeeded")))
+    return fleet
+
+
+def test_a_delegate_that_goes_on_is_shown_as_it_is_told_at_once_whatever_was_asked() -> None:
+    fleet = denied()
     fleet.tell("west", delegate(status=b'{"phase":"Running","podIP":"10.0.0.9"}'))
-    fleet.ticks(LONG_S)
     assert fleet.ordered == {ConfirmNoDelegate: 1, MirrorStatus: 1}
+
+
+def test_nor_does_a_question_hold_up_the_end_of_its_source() -> None:
+    fleet = denied()
+    fleet.tell("east", source(phase="Running", terminating=True))
+    assert fleet.ordered == {ConfirmNoDelegate: 1, DeleteDelegate: 1}
+
+
+@pytest.mark.parametrize("answer", [STALE, DONE], ids=["it goes on", "it has come to another end"])
+@pytest.mark.parametrize("steady", [True, False], ids=["the same all the time", "another each time"])
+def test_an_end_that_is_not_confirmed_is_asked_about_ever_less_often(answer: str, steady: bool) -> None:
+    fleet = remote("Failed")
+    fleet.reply = lambda intent: answer if isinstance(intent, ConfirmNoDelegate) else DONE
+    asked = []
+    for second in range(900):
+        fleet.tell(
+            "west", delegate(**shown("Succeeded" if steady or second % 2 else "Running"), labels={"at": f"{second}"})
+        )
+        fleet.ticks(1)
+        asked.append(fleet.ordered[ConfirmNoDelegate])
+    assert asked[60] >= 5
+    assert asked[-1] - asked[600] <= 5, "once a minute"
+
+
+def test_a_lie_about_one_end_does_not_keep_the_next_true_one_from_showing_for_long() -> None:
+    fleet = denied()
+    fleet.ticks(900)
+    fleet.end, fleet.reply = "Failed", all_done
+    fleet.tell("west", delegate(**shown("Failed")))
+    fleet.ticks(60)
+    assert fleet.core.tracked["east", "uid-web"].mirrored == b'{"phase":"Failed"}'

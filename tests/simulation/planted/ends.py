@@ -50,10 +50,9 @@ def drained_source_stays(patches: Patches) -> None:
 
 @plant("once a pod has ended, its observer says how", hint=Hint(stories.told_another_end))
 def any_end_is_believed(patches: Patches) -> None:
-    from dispatcher.scheduling.core import outcomes
-    from dispatcher.scheduling.delegation import protocol
+    from dispatcher.scheduling.delegation import protocol, tracking
 
-    for module in (protocol, outcomes):
+    for module in (protocol, tracking):
         patches.set(module, "confirms", lambda end, delegate: bool(end))
 
 
