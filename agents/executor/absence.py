@@ -4,6 +4,8 @@ A watch that is behind, a list that was cut short or an agent that has just begu
 runs is taken for gone until the server that has the last word says so.
 """
 
+import msgspec
+
 from agents.executor import pods
 from agents.executor.answer import Answer, outcome
 from agents.executor.delegate import delegate_name
@@ -15,9 +17,9 @@ from dispatcher.model.messages import DONE, STALE, UNKNOWN, ConfirmNoDelegate, C
 
 
 def confirm_no_delegate(intent: ConfirmNoDelegate, local: Local, now: Moment) -> Procedure[Outcome]:
-    """GET the delegate by its name. Verdicts: done, it does not exist, or with `ended` has ended or is being deleted;
-    stale, it exists (an unbound one, or with `collect` any, is deleted first); unknown, the API server or the keys of
-    the home cluster are not available.
+    """GET the delegate by its name. Verdicts: done, it does not exist, or with `ended` has ended or is being deleted,
+    and the outcome says which; stale, it exists (an unbound one, or with `collect` any, is deleted first); unknown, the
+    API server or the keys of the home cluster are not available.
     """
     name = delegate_name(intent.source)
     look = yield from pods.look_up(intent.source.namespace, name)
@@ -30,8 +32,8 @@ def confirm_no_delegate(intent: ConfirmNoDelegate, local: Local, now: Moment) ->
     if owner is Ownership.UNSURE:
         keys = f'the keys of cluster "{intent.source.cluster}" are not known here yet'
         return outcome(intent, UNKNOWN, f"pod {intent.source.namespace}/{name} is there, and {keys}")
-    if intent.ended and (look.pod.terminal or look.pod.terminating):
-        return outcome(intent, DONE)
+    if intent.ended and look.pod.end:
+        return msgspec.structs.replace(outcome(intent, DONE), end=look.pod.end, delegate_uid=look.pod.uid)
     if look.pod.terminating:
         return outcome(intent, STALE, f"pod {intent.source.namespace}/{name} is being deleted")
     if look.pod.node and not intent.collect:

@@ -10,7 +10,7 @@ import msgspec
 from agents.executor.answer import LOOKS, NOT_FOUND, POSTPONED, error_text
 from agents.executor.http import MERGE_PATCH, Procedure, Request
 from dispatcher.model import names, signatures
-from dispatcher.model.messages import PodRef
+from dispatcher.model.messages import DELETING, PodRef
 from dispatcher.model.pod import TERMINAL
 from dispatcher.model.signatures import SignedClaim
 
@@ -67,6 +67,12 @@ class LivePod(msgspec.Struct):
     def terminal(self) -> bool:
         """Whether it has ended by itself."""
         return self.status.phase in TERMINAL
+
+    @property
+    def end(self) -> str:
+        """Its final phase, else DELETING if its deletion has begun, "" while it goes on."""
+        going = DELETING if self.terminating else ""
+        return self.status.phase if self.terminal else going
 
     @property
     def has_local_data(self) -> bool:

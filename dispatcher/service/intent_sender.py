@@ -6,7 +6,17 @@ from collections.abc import Callable
 
 import structlog
 
-from dispatcher.model.messages import NO_SHADOWS, AnyIntent, IntentBatch, Outcome, OutcomeBatch, Peer, Peers, Shadows
+from dispatcher.model.messages import (
+    NO_SHADOWS,
+    AnyIntent,
+    ConfirmNoDelegate,
+    IntentBatch,
+    Outcome,
+    OutcomeBatch,
+    Peer,
+    Peers,
+    Shadows,
+)
 from dispatcher.scheduling.events import Answered, Event, PeersAcknowledged, Unanswered, Unsent
 from dispatcher.service.link import AgentLink, AgentMissing, LinkError
 from dispatcher.service.term import Deposed, Term
@@ -16,6 +26,11 @@ log = structlog.get_logger("sender")
 
 Emit = Callable[[Event], None]
 _SHOWN = 256  # characters of what an agent says
+_QUESTIONS = 64  # about ends, in a call
+
+
+def _asks_about_end(intent: AnyIntent) -> bool:
+    return isinstance(intent, ConfirmNoDelegate) and intent.ended
 
 
 class IntentSender:
@@ -23,6 +38,9 @@ class IntentSender:
 
     Batches begin in order. An intent for a pod waits while an earlier one for the same pod is in flight, and so do
     those behind it: an agent never sees two orders about one pod at once. Nothing leaves outside of the term.
+
+    Questions whether pods have ended stand in a line of their own, as an observer can have any number of them asked:
+    behind the orders of their round, a few at a time, in a call beside those of orders.
     """
 
     def __init__(
@@ -32,8 +50,10 @@ class IntentSender:
         self._link, self._emit, self._timing = link, emit, timing
         self._term, self._depose, self._silenced = term, depose, False
         self._waiting: deque[AnyIntent] = deque()
+        self._questions: deque[AnyIntent] = deque()
         self._busy: set[str] = set()  # UIDs of pods with an intent in flight
         self._calls: set[asyncio.Task[None]] = set()
+        self._asking: asyncio.Task[None] | None = None  # a call of questions
         self._due = False  # whether what waits is about to be sent
         self._peers: tuple[tuple[Peer, ...], Shadows] | None = None
         self._peers_call: asyncio.Task[None] | None = None
@@ -42,16 +62,18 @@ class IntentSender:
     @property
     def depth(self) -> int:
         """Intents that wait to be sent."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._questions)
 
     @property
     def in_flight(self) -> int:
         """Calls without an answer yet."""
-        return len(self._calls)
+        return len(self._calls) + (self._asking is not None)
 
     def put(self, intents: tuple[AnyIntent, ...]) -> None:
         """Send these after all that was put before, with what else is put before the event loop goes on."""
-        self._waiting.extend(intents)
+        questions = [one for one in intents if _asks_about_end(one)]
+        self._questions.extend(questions)
+        self._waiting.extend([one for one in intents if not _asks_about_end(one)] if questions else intents)
         self._send_soon()
 
     def put_peers(self, peers: tuple[Peer, ...], shadows: Shadows = NO_SHADOWS) -> None:
@@ -70,7 +92,7 @@ class IntentSender:
     async def close(self) -> None:
         """Give up all calls, and begin no other."""
         self._silenced = True
-        tasks = [*self._calls, *([self._peers_call] if self._peers_call else [])]
+        tasks = [*self._calls, *(call for call in (self._asking, self._peers_call) if call is not None)]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -83,27 +105,35 @@ class IntentSender:
     def _send_more(self) -> None:
         self._due = False
         while self._waiting and len(self._calls) < self._timing.in_flight and self._may_speak():
-            intents = self._next_batch()
+            intents = self._next_batch(self._waiting, self._timing.batch)
             if not intents:
-                return
-            call = asyncio.create_task(self._send(intents), name=f"execute {self.cluster}")
-            self._calls.add(call)
-            call.add_done_callback(self._ended)
+                break
+            self._calls.add(self._begin(intents))
+        if self._questions and self._asking is None and self._may_speak():
+            questions = self._next_batch(self._questions, _QUESTIONS)
+            self._asking = self._begin(questions) if questions else None
+
+    def _begin(self, intents: list[AnyIntent]) -> asyncio.Task[None]:
+        call = asyncio.create_task(self._send(intents), name=f"execute {self.cluster}")
+        call.add_done_callback(self._ended)
+        return call
 
     def _ended(self, call: asyncio.Task[None]) -> None:
         self._calls.discard(call)
+        if call is self._asking:
+            self._asking = None
         if not call.cancelled():
             self._send_soon()
 
-    def _next_batch(self) -> list[AnyIntent]:
+    def _next_batch(self, waiting: deque[AnyIntent], most: int) -> list[AnyIntent]:
         batch: list[AnyIntent] = []
         uids: set[str] = set()
-        while self._waiting and len(batch) < self._timing.batch:
-            uid = self._waiting[0].pod.uid
+        while waiting and len(batch) < most:
+            uid = waiting[0].pod.uid
             if uid in self._busy or uid in uids:
                 break
             uids.add(uid)
-            batch.append(self._waiting.popleft())
+            batch.append(waiting.popleft())
         self._busy |= uids
         return batch
 

@@ -142,7 +142,14 @@ class ModelCluster:
         """Carry one intent out; the verdicts are those of messages.Outcome."""
         verdict, message, manifest = _EXECUTE[type(intent)](self, intent)
         scope = m.OF_NODE if verdict == m.REFUSED else ""  # it refuses for want of room alone
-        return m.Outcome(intent.id, intent.pod.uid, intent.epoch, verdict, message, manifest, scope=scope)
+        done = m.Outcome(intent.id, intent.pod.uid, intent.epoch, verdict, message, manifest, scope=scope)
+        return self._with_end(intent, done) if isinstance(intent, m.ConfirmNoDelegate) else done
+
+    def _with_end(self, intent: m.ConfirmNoDelegate, done: m.Outcome) -> m.Outcome:
+        found = self.pods.get(f"delegate-of-{intent.source.uid}")
+        if found is None or done.verdict != m.DONE:
+            return done
+        return replace(done, end=found.phase if found.terminal else m.DELETING, delegate_uid=found.uid)
 
     def _bind(self, intent: m.Bind) -> tuple[str, str, bytes]:
         pod = self.pods.get(intent.pod.uid)

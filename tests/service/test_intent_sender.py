@@ -3,7 +3,17 @@
 import asyncio
 from dataclasses import replace
 
-from dispatcher.model.messages import UNKNOWN, IntentBatch, Outcome, OutcomeBatch, Peer
+from dispatcher.model.messages import (
+    UNKNOWN,
+    AnyIntent,
+    ConfirmNoDelegate,
+    IntentBatch,
+    Outcome,
+    OutcomeBatch,
+    Peer,
+    PodRef,
+)
+from dispatcher.model.pod import SourceRef
 from dispatcher.scheduling.events import Answered, PeersAcknowledged, SendIntents, SendPeers, Unanswered, Unsent
 from dispatcher.service.intent_sender import IntentSender
 from dispatcher.service.link import AgentMissing, LocalLink
@@ -52,10 +62,62 @@ class HeldLink(LocalLink):
     def __init__(self) -> None:
         super().__init__("east", FakeAgent("east"))
         self.calls: list[asyncio.Future[OutcomeBatch]] = []
+        self.batches: list[IntentBatch] = []
 
     async def execute(self, batch: IntentBatch, *, timeout_s: float) -> OutcomeBatch:
+        self.batches.append(batch)
         self.calls.append(asyncio.get_running_loop().create_future())
         return await self.calls[-1]
+
+
+def end(number: int, uid: str = "") -> ConfirmNoDelegate:
+    """A question whether a remote pod has ended."""
+    pod = PodRef("default", f"pod-{number}", uid or f"uid-{number}")
+    return ConfirmNoDelegate(
+        str(number), pod, number, SourceRef("west", "w", "default", pod.name, pod.uid, number), ended=True
+    )
+
+
+async def sent(*intents: AnyIntent, answered: int = 0, **timing: int) -> list[list[str]]:
+    """What leaves in which call while the first calls are answered, and the others are not."""
+    link = HeldLink()
+    sender = IntentSender(link, lambda _: None, replace(FAST, **timing), Term("me", 3), lambda _: None)
+    sender.put(intents)
+    for number in range(answered):
+        await asyncio.sleep(0.01)
+        link.calls[number].set_result(OutcomeBatch("east", ()))
+    await asyncio.sleep(0.01)
+    await sender.close()
+    return [[intent.id for intent in batch.intents] for batch in link.batches]
+
+
+async def test_questions_about_ends_take_no_call_from_orders_and_go_behind_those_of_their_round() -> None:
+    assert await sent(end(1), end(2), bind(3), in_flight=1) == [["3"], ["1", "2"]]
+    assert await sent(end(1), bind(2), bind(3), in_flight=2, batch=1) == [["2"], ["3"], ["1"]]
+
+
+async def test_a_question_that_hangs_does_not_hold_up_orders_that_come_later() -> None:
+    link = HeldLink()
+    sender = IntentSender(link, lambda _: None, replace(FAST, in_flight=1), Term("me", 3), lambda _: None)
+    sender.put((end(1),))
+    await asyncio.sleep(0.01)
+    sender.put((end(2), bind(3)))
+    await asyncio.sleep(0.01)
+    assert [[intent.id for intent in batch.intents] for batch in link.batches] == [["1"], ["3"]]
+    assert (sender.depth, sender.in_flight) == (1, 2)
+    await sender.close()
+
+
+async def test_questions_leave_a_few_at_a_time_and_one_call_after_the_other() -> None:
+    questions = [end(number) for number in range(100)]
+    first, then = await sent(*questions, answered=1)
+    assert (len(first), len(then)) == (64, 36)
+    assert [len(call) for call in await sent(*questions)] == [64]
+
+
+async def test_a_question_waits_while_an_order_about_the_same_pod_is_in_flight() -> None:
+    assert await sent(bind(1, "uid"), end(2, "uid")) == [["1"]]
+    assert await sent(bind(1, "uid"), end(2, "uid"), answered=1) == [["1"], ["2"]]
 
 
 async def test_a_call_that_ends_while_all_are_given_up_makes_room_for_none() -> None:

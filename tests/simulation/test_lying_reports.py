@@ -40,7 +40,8 @@ class Lying(Calm):
     def _without(self, told: Changes) -> Changes:
         if self.as_told is not None:
             others = tuple(pod for pod in told.pods if pod.uid != self.uid)
-            return msgspec.structs.replace(told, pods=(*others, self.as_told))
+            gone = tuple(uid for uid in told.pods_gone if uid != self.uid)
+            return msgspec.structs.replace(told, pods=(*others, self.as_told), pods_gone=gone)
         gone = told.pods_gone if told.full else (*told.pods_gone, self.uid)
         return msgspec.structs.replace(
             told, pods=tuple(pod for pod in told.pods if pod.uid != self.uid), pods_gone=gone
@@ -113,6 +114,72 @@ async def test_a_pod_that_an_observer_says_is_at_its_end_is_not_replaced_while_i
     await stop(fleet)
 
 
+def fails(fleet: Calm) -> None:
+    _comes_to(fleet, "Failed")
+
+
+def succeeds(fleet: Calm) -> None:
+    _comes_to(fleet, "Succeeded")
+
+
+def is_being_deleted(fleet: Calm) -> None:
+    west = fleet.clusters["west"]
+    (copy,) = west.delegates()
+    patch(west, copy["metadata"]["name"], {"finalizers": ["example.com/hold"]})
+    west.delete(copy)
+
+
+def is_gone(fleet: Calm) -> None:
+    west = fleet.clusters["west"]
+    west.delete(west.delegates()[0])
+
+
+def _comes_to(fleet: Calm, phase: str) -> None:
+    (copy,) = fleet.clusters["west"].delegates()
+    path = pod_path(copy["metadata"]["name"]) + "/status"
+    body = msgspec.json.encode({"status": {"phase": phase}})
+    assert fleet.clusters["west"].api.answer(Request("PATCH", path, body, STRATEGIC_PATCH)).ok
+
+
+SHOWN_AT_LAST: dict[Callable[[Calm], None], tuple[str, bool]] = {  # phase, and whether it is being deleted
+    fails: ("Failed", False),
+    succeeds: ("Succeeded", False),
+    is_being_deleted: ("Running", True),
+}
+SUCCEEDED, FAILED, DELETED = "it has succeeded", "it has failed", "it is being deleted"
+OTHER_ENDS = [
+    (fails, SUCCEEDED),
+    (fails, "it has succeeded, in its status alone"),
+    (fails, DELETED),
+    (succeeds, FAILED),
+    (succeeds, DELETED),
+    (is_being_deleted, SUCCEEDED),
+    (is_being_deleted, FAILED),
+    (is_gone, SUCCEEDED),
+    (is_gone, FAILED),
+    (is_gone, DELETED),
+]
+
+
+@pytest.mark.parametrize(("end", "lie"), OTHER_ENDS)
+async def test_a_pod_that_comes_to_one_end_is_not_shown_at_another_that_an_observer_tells(
+    end: Callable[[Calm], None], lie: str
+) -> None:
+    fleet = await remote()
+    fleet.liar, fleet.uid = "west", copy_of(fleet)
+    fleet.as_told = msgspec.structs.replace(fleet.core.clusters["west"].pods[fleet.uid], **ENDS[lie])
+    end(fleet)
+    await fleet.run(LIED_S)
+    assert source(fleet)["status"]["phase"] == "Running"
+    assert not source(fleet)["metadata"].get("deletionTimestamp")
+    fleet.tell_the_truth()
+    await fleet.run(LIED_S)
+    shown = fleet.clusters["north"].api.pod("web")
+    now = shown and (shown["status"]["phase"], bool(shown["metadata"].get("deletionTimestamp")))
+    assert now == SHOWN_AT_LAST.get(end)
+    await stop(fleet)
+
+
 def _local(fleet: Calm) -> str:
     return str(source(fleet, "local")["metadata"]["uid"])
 
@@ -161,10 +228,7 @@ async def test_a_delegate_that_an_observer_says_is_of_another_source_goes_on_and
 
 async def test_a_pod_that_has_ended_shows_it_in_seconds() -> None:
     fleet = await remote()
-    (copy,) = fleet.clusters["west"].delegates()
-    path = pod_path(copy["metadata"]["name"]) + "/status"
-    body = msgspec.json.encode({"status": {"phase": "Succeeded"}})
-    assert fleet.clusters["west"].api.answer(Request("PATCH", path, body, STRATEGIC_PATCH)).ok
+    succeeds(fleet)
     await fleet.until(lambda: source(fleet)["status"]["phase"] == "Succeeded", most=3)
     await stop(fleet)
 

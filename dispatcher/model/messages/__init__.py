@@ -31,6 +31,7 @@ from dispatcher.model.messages.intents import (
 from dispatcher.model.messages.outcomes import (
     BOUND,
     CLAIMED,
+    DELETING,
     DONE,
     OF_CLUSTER,
     OF_NODE,
@@ -51,6 +52,7 @@ from dispatcher.model.pod import PodRef
 __all__ = [
     "BOUND",
     "CLAIMED",
+    "DELETING",
     "DONE",
     "NO_PRIORITY",
     "NO_SHADOWS",

@@ -56,7 +56,8 @@ class ConfirmNoDelegate(Intent, frozen=True):
     """Ask the API server whether there is no delegate of `source`, `pod` being the source.
 
     DONE: there is none, and orders of attempts up to this epoch will make none. STALE: there is one; with `collect` it
-    is being deleted now. With `ended` one that is being deleted, or whose phase is final, is as none.
+    is being deleted now. With `ended` one that is being deleted, or whose phase is final, is as none, and the outcome
+    says which (`end`).
     """
 
     source: SourceRef

@@ -12,6 +12,7 @@ BOUND, CLAIMED, DONE, STALE, REFUSED, UNKNOWN = "bound", "claimed", "done", "sta
 # What a refusal is about: one node (room, taints), the cluster (namespace, quota, policy), or the pod, which can run
 # in its own cluster alone.
 OF_NODE, OF_CLUSTER, OF_POD = "node", "cluster", "pod"
+DELETING = "deleting"  # how a delegate ends that has no final phase: its deletion has begun
 
 
 class Outcome(Record, frozen=True):
@@ -23,6 +24,8 @@ class Outcome(Record, frozen=True):
     `requests` of a CreateDelegate: what the delegate requests (effective, internal units) as the API server made it,
     where that is not what the order's manifest requests; else empty. With refused: only that size is why.
     `passing`: refused by a failure (HTTP 5xx, a webhook that does not answer), not by a rule: worth asking again soon.
+    `end`, `delegate_uid`: of a ConfirmNoDelegate with `ended` that is done, which end the API server shows of which
+    delegate: its final phase (Succeeded, Failed), else DELETING. Empty: there is none, or an older executor answers.
     """
 
     id: Word
@@ -35,6 +38,8 @@ class Outcome(Record, frozen=True):
     requests: Annotated[dict[str, int], Meta(max_length=MAX_NAMES)] = {}
     scope: Word = ""
     passing: bool = False
+    end: Word = ""
+    delegate_uid: Word = ""
 
 
 class OutcomeBatch(Record, frozen=True):

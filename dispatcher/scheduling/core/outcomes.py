@@ -11,11 +11,10 @@ from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.delegation.common_cases import awaits_answer, awaits_watch
 from dispatcher.scheduling.delegation.in_flight import BINDING, InFlightIntent, IntentKind, Transition
-from dispatcher.scheduling.delegation.tracking import Tracked
+from dispatcher.scheduling.delegation.tracking import ConfirmedEnd, Tracked
 from dispatcher.scheduling.framework import Placed
 
 _LATER = Transition.LATER  # Enum attributes are slow to look up
-_OF_DELEGATES = frozenset((IntentKind.CONFIRM, IntentKind.CONFIRM_END))
 _QUESTIONS = frozenset((IntentKind.CONFIRM, IntentKind.CONFIRM_SOURCE))
 
 
@@ -103,7 +102,7 @@ class Outcomes:
         if in_flight.kind is IntentKind.MIRROR and verdict == DONE:  # a newer status is written at once
             tracked.mirrored, tracked.mirrored_until = in_flight.status, now + timing.retry.first_s
             return
-        pause = timing.retry.most_s if in_flight.kind in _OF_DELEGATES else timing.retry.first_s
+        pause = timing.retry.most_s if in_flight.kind is IntentKind.CONFIRM else timing.retry.first_s
         tracked.hold_until = now + (timing.refused.after(tracked.refusals) if verdict == REFUSED else pause)
 
     def _create(self, tracked: Tracked, claimed: InFlightIntent, outcome: Outcome, now: float) -> None:
@@ -168,9 +167,11 @@ class Outcomes:
             tracked.is_gone(tracked.home)
 
     def _learn_end(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
-        """An API server has said that a delegate does not go on."""
+        """An API server has said how a delegate ends, if it does; an older executor does not tell how."""
         self._state.outbox.drop(tracked)
-        tracked.ended |= {in_flight.cluster}
+        told = ConfirmedEnd(outcome.delegate_uid, outcome.end) if outcome.end else None
+        if not tracked.learn_end(in_flight.cluster, told):
+            tracked.ask_end_at = now + self._state.timing.refused.after(tracked.doubts)
 
     def _learn(self, tracked: Tracked, in_flight: InFlightIntent, verdict: str, now: float) -> None:
         """What holds now, shown by the watch or not."""

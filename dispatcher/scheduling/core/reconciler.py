@@ -243,8 +243,9 @@ class Reconciler:
         return due if self._state.fences.admits(seen, due, now) else None
 
     def _observed_state(self, tracked: Tracked, now: float) -> ObservedState:
-        if now < tracked.mirrored_until:
-            self._state.look_at(tracked, tracked.mirrored_until)
+        waits = [at for at in (tracked.mirrored_until, tracked.ask_end_at) if now < at]
+        if waits:
+            self._state.look_at(tracked, min(waits))
         orphan = tracked.orphaned_at is not None
         may_go = not orphan or self._state.orphans.may_go(tracked.pod_id, now)
         fenced = self._state.fences.of(tracked.home)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation.in_flight import IntentKind
-from dispatcher.scheduling.delegation.protocol import NOTHING, NextStep, Step, shows_end, target_of
+from dispatcher.scheduling.delegation.protocol import NOTHING, NextStep, Step, ends_shown, target_of
 from dispatcher.scheduling.delegation.tracking import Tracked, another_than_claimed
 
 _BIND, _PROXY = IntentKind.BIND, IntentKind.PROXY  # Enum attributes are slow to look up
@@ -50,7 +50,7 @@ def step_of_mirrored(tracked: Tracked, clusters: Mapping[str, ClusterView], now:
     shows = now < tracked.mirrored_until or (source.phase, source.ready) == (delegate.phase, delegate.ready)
     if not delegate.status or (delegate.status == tracked.mirrored and shows):
         return NOTHING
-    if shows_end(delegate):
+    if ends_shown(delegate):
         return None
     home, view = clusters[tracked.pod_id[0]], clusters.get(target)
     if view is None or not (home.ready and home.takes_orders and view.ready) or another_than_claimed(source, view):

@@ -58,7 +58,7 @@ class Transition(enum.Enum):
     AGAIN = "again"  # the same intent again, later
     LATER = "later"  # refused, and it holds no place: look at the world again, after a pause that grows
     ABSENT = "absent"  # the API server has no such pod
-    ENDED = "ended"  # or none that goes on: it has ended, or is being deleted
+    ENDED = "ended"  # it has said whether the pod goes on, and how it ends
     DROP = "drop"  # nothing holds: look at the world again
 
 
@@ -90,7 +90,7 @@ TRANSITIONS: dict[tuple[IntentKind, str], Transition] = {
     (IntentKind.CONFIRM_SOURCE, STALE): Transition.DROP,
     (IntentKind.CONFIRM_SOURCE, REFUSED): Transition.LATER,
     (IntentKind.CONFIRM_END, DONE): Transition.ENDED,
-    (IntentKind.CONFIRM_END, STALE): Transition.DROP,
+    (IntentKind.CONFIRM_END, STALE): Transition.ENDED,
     (IntentKind.CONFIRM_END, REFUSED): Transition.LATER,
     (IntentKind.MIRROR, DONE): Transition.DROP,
     (IntentKind.MIRROR, STALE): Transition.DROP,

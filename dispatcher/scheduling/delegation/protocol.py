@@ -14,8 +14,8 @@ order of the code.
    once its target is proved to have no delegate it is taken off, and the pod is queued like any other. If the target
    is lost before a delegate can have been begun there, the claim is taken back.
 5. A source on a proxy node mirrors its delegate, begins to go when the delegate does (a drain, a lost node), and is let
-   go when the delegate is gone. That it ends or goes its API server has to say first. Marks that somebody took off are
-   restored as the delegate carries them.
+   go when the delegate is gone. That it ends or goes, and how, its API server has to say first. Marks that somebody
+   took off are restored as the delegate carries them.
 
 A cluster that an operator has fenced in the home cluster ("nothing runs there any more") has no delegate, whatever was
 last seen there: its sources are let go or take their claims back, and copies that show there are deleted.
@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from dispatcher.model.messages import DELETING
 from dispatcher.model.names import PROXY_NODE_PREFIX
 from dispatcher.model.pod import TERMINAL, Pod
 
@@ -49,7 +50,7 @@ class Step(enum.Enum):
     FINISH = "finish"  # let the source go
     CONFIRM = "confirm"  # ask the target's API server whether it has no delegate
     COLLECT = "collect"  # the same, and delete the one that it has
-    CONFIRM_END = "confirm-end"  # ask the target's API server whether its delegate has ended, or is being deleted
+    CONFIRM_END = "confirm-end"  # ask the target's API server whether, and how, its delegate has ended or ends
     CONFIRM_SOURCE = "confirm-source"  # ask the source's API server whether the source is gone
 
 
@@ -73,7 +74,8 @@ class ObservedState(msgspec.Struct, frozen=True, gc=False):
     `blind`: clusters of which nothing is seen, whose executors take orders. `mute`: clusters that answer, whose do not.
     `absent`: clusters whose API servers have said that they have no delegate. `missing`: clusters in which the delegate
     is missing for so long that their API servers are to be asked.
-    `ended`: clusters whose API servers have said that the delegate has ended, or is being deleted.
+    `ended`: by cluster, how the delegate ends as its API server has said: its final phase, or DELETING.
+    `doubted`: it was asked a moment ago, and has not confirmed the end that is shown.
     `home_settled`: the home cluster has been Ready for the grace time, and our claim, if we made one, is as old, so
     that a claim cannot be unseen any more.
     `decided`: this dispatcher made the claim. `untouched`: and nobody can have begun a delegate of it.
@@ -95,7 +97,8 @@ class ObservedState(msgspec.Struct, frozen=True, gc=False):
     mute: frozenset[str] = frozenset()
     absent: frozenset[str] = frozenset()
     missing: frozenset[str] = frozenset()
-    ended: frozenset[str] = frozenset()
+    ended: Mapping[str, str] = msgspec.field(default_factory=dict)
+    doubted: bool = False
     decided: bool = False
     untouched: bool = False
     disproved: bool = False
@@ -269,8 +272,8 @@ def _beside(seen: ObservedState, source: Pod, target: str, delegate: Pod | None)
         return _without_delegate(seen, source, target)
     if not marked and not delegate.terminating:
         return NextStep(Step.RESTORE, target)
-    if delegate.terminating and not (source.terminal or delegate.terminal):
-        return NextStep(Step.DELETE_SOURCE) if target in seen.ended else NextStep(Step.CONFIRM_END, target)
+    if delegate.terminating and not (source.terminal or ends_shown(delegate)):
+        return NextStep(Step.DELETE_SOURCE) if _confirmed(seen, target) else _ask_end(seen, target)
     # A node controller that lost sight of the proxy node marks the source as not ready, behind our back; a copy of an
     # older order that arrives late shows what was before.
     shown = (source.phase, source.ready) == (delegate.phase, delegate.ready)
@@ -279,10 +282,24 @@ def _beside(seen: ObservedState, source: Pod, target: str, delegate: Pod | None)
 
 
 def _show(seen: ObservedState, source: Pod, target: str, delegate: Pod) -> NextStep:
-    """Write the delegate's status. An end is final, and lets controllers replace the pod: its API server is asked."""
-    if shows_end(delegate) and not source.terminal and target not in seen.ended:
-        return NextStep(Step.CONFIRM_END, target)
-    return NextStep(Step.MIRROR, target)
+    """Write the delegate's status. An end is final, and controllers act upon it: its API server says which it is."""
+    if source.terminal or not ends_shown(delegate) or _confirmed(seen, target):
+        return NextStep(Step.MIRROR, target)
+    return _ask_end(seen, target)
+
+
+def _ask_end(seen: ObservedState, target: str) -> NextStep:
+    return NOTHING if seen.doubted else NextStep(Step.CONFIRM_END, target)
+
+
+def _confirmed(seen: ObservedState, target: str) -> bool:
+    return confirms(seen.ended.get(target, ""), seen.delegates[target])
+
+
+def confirms(end: str, delegate: Pod) -> bool:
+    """Whether `end`, as its API server has it, is the one at which the delegate is shown; true of one that goes on."""
+    shown = ends_shown(delegate) or ({DELETING} if delegate.terminating else set[str]())
+    return shown <= {end}
 
 
 class _Phase(msgspec.Struct):
@@ -292,17 +309,16 @@ class _Phase(msgspec.Struct):
 _read_phase = msgspec.json.Decoder(_Phase).decode
 
 
-def shows_end(delegate: Pod) -> bool:
-    """Whether its phase or the status that is written at home, which its observer tells apart, says that it has ended.
+def ends_shown(delegate: Pod) -> set[str]:
+    """The final phases that its observer tells of it: of the pod, and in the status that is written at home.
 
     Home's executor writes no status that cannot be read.
     """
-    if delegate.terminal:
-        return True
     try:
-        return _read_phase(delegate.status).phase in TERMINAL
+        written = _read_phase(delegate.status).phase
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return False
+        written = ""
+    return {delegate.phase, written} & TERMINAL
 
 
 def _unseen(seen: ObservedState, source: Pod, target: str) -> NextStep:

@@ -20,7 +20,7 @@ class CoreTiming:
     `fenced_per_s`: so many pods a second are let go, or deleted, for each fenced cluster. `strangers_s`: how often
     it is told which pods belong to clusters that are none of ours, and which clusters share a key. `retry`: pauses
     before the same intent is sent again. `refused`: pauses before a pod is looked at again of which a step was
-    refused that holds no place.
+    refused that holds no place, and before it is asked again how one ends that is shown at another end.
     `delegate_lease_s`: delegates of failover mode `lease` are stopped when they were not renewed for that long.
     `fold_at_once` (a count): of a report of a cluster that is not Ready so many pods are taken in before others have
     their turn, or four times as many nodes.

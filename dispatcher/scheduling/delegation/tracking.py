@@ -11,7 +11,7 @@ from dispatcher.model.pod import TERMINAL, Pod, PodId
 from dispatcher.model.signatures import read_claim
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind
-from dispatcher.scheduling.delegation.protocol import ObservedState, target_of
+from dispatcher.scheduling.delegation.protocol import ObservedState, confirms, target_of
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.queue import QueuedPod
 
@@ -21,12 +21,21 @@ _NONE: Mapping[str, Any] = MappingProxyType({})  # nearly always empty: one for 
 HIGHEST_PRIORITY = 2**31 - 1  # of Kubernetes' int32
 
 
+class ConfirmedEnd(NamedTuple):
+    """Of the delegate with this UID: its final phase, or DELETING."""
+
+    uid: str
+    end: str
+
+
 class Tracked(msgspec.Struct, gc=False):
     """A source pod (None: not seen or gone) and its delegates by cluster.
 
     `gone`: clusters whose API server has said that the pod is gone: the source (home), or its delegate (all others).
     `said_gone`: clusters whose observer has said so; their API servers, by way of executors, are still to be asked.
-    `ended`: clusters whose API server has said that its delegate has ended, or is being deleted.
+    `ended`: by cluster, the end of a delegate there that its API server has confirmed.
+    `doubts`: how often in a row it has confirmed another end than the one that is shown, or none; it is not asked again
+    before `ask_end_at`, however often its observer tells something else meanwhile.
     `missing_since`: when a pod that ought to be there was first looked for in vain.
     `mirrored_until`: so long the watch may not show yet what `mirrored` has written.
     `claimed_at`: when we heard that our claim holds; the watch may show it as late as any change.
@@ -44,7 +53,9 @@ class Tracked(msgspec.Struct, gc=False):
     delegates: Mapping[str, Pod] = _NONE
     gone: frozenset[str] = frozenset()  # nearly always empty: one for all
     said_gone: frozenset[str] = frozenset()
-    ended: frozenset[str] = frozenset()
+    ended: Mapping[str, ConfirmedEnd] = _NONE
+    doubts: int = 0
+    ask_end_at: float = float("-inf")
     missing_since: Mapping[str, float] = _NONE
     in_flight: InFlightIntent | None = None
     mirrored: bytes = b""
@@ -105,6 +116,22 @@ class Tracked(msgspec.Struct, gc=False):
             return True
         return bool(source.node or source.claim) and bool(target_of(self.pod_id[0], source))
 
+    @property
+    def ends(self) -> Mapping[str, str]:
+        """By cluster, the confirmed end of the delegate that shows there; of another one it says nothing."""
+        if not self.ended:
+            return _NONE
+        shown = {cluster: pod.uid for cluster, pod in self.delegates.items()}
+        return {cluster: one.end for cluster, one in self.ended.items() if shown.get(cluster) == one.uid}
+
+    def learn_end(self, cluster: str, told: ConfirmedEnd | None) -> bool:
+        """The API server has said how its delegate ends, None: not at all that we know. Whether that is what shows."""
+        self.ended = _without(self.ended, cluster) if told is None else {**self.ended, cluster: told}
+        delegate = self.delegates.get(cluster)
+        shows = delegate is None or confirms(self.ends.get(cluster, ""), delegate)
+        self.doubts = 0 if shows else self.doubts + 1
+        return shows
+
     def touches(self, cluster: str) -> bool:
         """Whether that cluster's readiness matters to what is due here."""
         target = target_of(self.home, self.source) if self.source is not None else ""
@@ -126,11 +153,8 @@ class Tracked(msgspec.Struct, gc=False):
         """`cluster` reported a delegate. None: it went; `told` if its observer saw it deleted."""
         if pod is None:
             self.delegates = _without(self.delegates, cluster)
-            self.ended -= {cluster}
+            self.ended = _without(self.ended, cluster)
         else:
-            before = self.delegates.get(cluster)
-            if before is not None and before.uid != pod.uid:  # another one, of which nobody has said that it ended
-                self.ended -= {cluster}
             self.delegates = {**self.delegates, cluster: pod}
             self.vanished = None if pod.node or pod.terminal else self.vanished
             self.disproved = _without(self.disproved, cluster)
@@ -239,7 +263,8 @@ def observed_state(  # noqa: PLR0913 - what is known of a pod, and what holds fo
         mute=mute,
         absent=tracked.gone - {tracked.home},
         missing=missing,
-        ended=tracked.ended,
+        ended=tracked.ends,
+        doubted=now < tracked.ask_end_at,
         decided=claim is not None and claim.epoch == tracked.decided,
         untouched=claim is not None and claim.epoch == tracked.untouched,
         disproved=claim is not None and claim.epoch <= tracked.disproved.get(target, 0),

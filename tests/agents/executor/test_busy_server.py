@@ -30,7 +30,7 @@ from dispatcher.model.messages import (
     Peers,
     PodRef,
 )
-from tests.agents.executor.world import World, keys_of, node_object, order_for, pod_object
+from tests.agents.executor.world import World, keys_of, node_object, order_for, pod_object, source_of
 
 Answer = Callable[[Request], Response | float]  # a number: after so many seconds the server answers nothing
 BUSY = b'{"message":"too many requests"}'
@@ -279,6 +279,17 @@ async def test_a_proxy_node_is_kept_fresh_though_every_slot_hangs() -> None:
             await asyncio.sleep(0)
         assert f"/api/v1/nodes/{names.proxy_node_name('c')}" in it.world.api.objects
         await it.time.until(creates)
+
+
+async def test_questions_about_ends_keep_no_bind_of_their_namespace_waiting() -> None:
+    async with stage(concurrency=1) as it:
+        slowly(it.server, 0.4)
+        refs = [PodRef("default", f"p{number}", f"u{number}") for number in range(20)]
+        it.begin(*(ConfirmNoDelegate(ref.uid, ref, 1, source_of(ref, 1), ended=True) for ref in refs))
+        await asyncio.sleep(0)
+        began = it.time.seconds
+        assert await it.do(it.home("late")) == [BOUND]
+        assert it.time.seconds - began < 2.0
 
 
 def test_creates_of_a_namespace_have_a_lane_of_their_own() -> None:

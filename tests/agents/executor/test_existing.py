@@ -12,6 +12,7 @@ from agents.executor.procedures import carry_out
 from dispatcher.model import names
 from dispatcher.model.messages import (
     BOUND,
+    DELETING,
     DONE,
     OF_CLUSTER,
     REFUSED,
@@ -280,22 +281,25 @@ GOING = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
 
 
 @pytest.mark.parametrize(
-    ("shows", "verdict"),
+    ("shows", "verdict", "end"),
     [
-        ({"status": {"phase": "Pending"}}, STALE),
-        ({"status": {"phase": "Running"}}, STALE),
-        ({"status": {"phase": "Succeeded"}}, DONE),
-        ({"status": {"phase": "Failed"}}, DONE),
-        (GOING, DONE),
+        ({"status": {"phase": "Pending"}}, STALE, ""),
+        ({"status": {"phase": "Running"}}, STALE, ""),
+        ({"status": {"phase": "Succeeded"}}, DONE, "Succeeded"),
+        ({"status": {"phase": "Failed"}}, DONE, "Failed"),
+        (GOING, DONE, DELETING),
+        ({**GOING, "status": {"phase": "Failed"}}, DONE, "Failed"),
     ],
 )
 def test_whether_a_delegate_goes_on_is_what_its_api_server_says_and_nothing_is_deleted_for_it(
-    shows: Object, verdict: str
+    shows: Object, verdict: str, end: str
 ) -> None:
     world = World(cluster="b")
     assert placed(world, world.api.answer).verdict == BOUND
     for part, values in shows.items():
         world.api.objects[pod_path(delegate_of(SOURCE))][part].update(values)
     before = world.api.count("delete")
-    assert world.do(msgspec.structs.replace(confirm(collect=False), ended=True)).verdict == verdict
+    uid = world.api.objects[pod_path(delegate_of(SOURCE))]["metadata"]["uid"]
+    said = world.do(msgspec.structs.replace(confirm(collect=False), ended=True))
+    assert (said.verdict, said.end, said.delegate_uid) == (verdict, end, uid if end else "")
     assert world.api.count("delete") == before

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from msgspec.structs import replace
 
 from dispatcher.model.messages import (
     CLAIMED,
+    DELETING,
     DONE,
     REFUSED,
     UNKNOWN,
@@ -57,7 +59,12 @@ def delegate(**more: Any) -> Pod:
 
 
 class Fleet:
-    """A core of two clusters; `reply` gives the verdict about every order, and all orders are counted."""
+    """A core of two clusters; `reply` gives the verdict about every order, and all orders are counted.
+
+    Whoever asks about an end is told `end`, of the delegate `ended_uid`.
+    """
+
+    end, ended_uid = DELETING, "d-web"
 
     def __init__(self, reply: Reply, keys: tuple[str, ...] = ()) -> None:
         self.core, self.now, self.reply, self.keys = make_core(("east", "west")), 1.0, reply, keys
@@ -85,6 +92,8 @@ class Fleet:
         if not verdict:  # it is still under way
             return
         outcome = Outcome(intent.id, intent.pod.uid, intent.epoch, verdict, manifest=b"{}", record="x.y")
+        if isinstance(intent, ConfirmNoDelegate) and intent.ended and verdict == DONE:
+            outcome = replace(outcome, end=self.end, delegate_uid=self.ended_uid)
         self.take(self.core.handle(Answered(cluster, (outcome,)), self.now))
 
     def ticks(self, seconds: float) -> None:

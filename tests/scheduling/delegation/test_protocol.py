@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from dispatcher.model.messages import DELETING
 from dispatcher.model.names import proxy_node_name
 from dispatcher.model.pod import Claim, Pod
 from dispatcher.scheduling.delegation.protocol import NextStep, ObservedState, Step, next_step
@@ -27,7 +28,9 @@ def seen(source: Pod | None, west: Pod | None = None, **more: Any) -> ObservedSt
 
 
 GONE: dict[str, Any] = {"absent": frozenset(("west",))}
-ENDED: dict[str, Any] = {"ended": frozenset(("west",))}
+ENDED: dict[str, Any] = {"ended": {"west": "Succeeded"}}
+FAILED: dict[str, Any] = {"ended": {"west": "Failed"}}
+GOING: dict[str, Any] = {"ended": {"west": DELETING}}
 MISSING: dict[str, Any] = {"missing": frozenset(("west",))}
 WEST_RESTORED: dict[str, Any] = {"restored": frozenset(("west",))}
 EAST_RESTORED: dict[str, Any] = {"restored": frozenset(("east",))}
@@ -82,10 +85,20 @@ EAST_LOST: dict[str, Any] = {"reachable": frozenset(("west",))}
         ),
         pytest.param(seen(REMOTE, DONE), Step.CONFIRM_END, id="whether a delegate has ended is asked"),
         pytest.param(seen(REMOTE, DONE, **ENDED), Step.MIRROR, id="the end is mirrored"),
+        pytest.param(seen(REMOTE, DONE, **FAILED), Step.CONFIRM_END, id="not one that is another than was confirmed"),
+        pytest.param(seen(REMOTE, DONE, **GOING), Step.CONFIRM_END, id="nor that of one that was to be deleted"),
+        pytest.param(
+            seen(REMOTE, msgspec.structs.replace(DONE, status=b'{"phase":"Failed"}'), **ENDED),
+            Step.CONFIRM_END,
+            id="nor one that its status says otherwise",
+        ),
         pytest.param(seen(REMOTE, DELEGATE, **ENDED), Step.MIRROR, id="what is not final is mirrored as it is told"),
         pytest.param(seen(REMOTE, DYING), Step.CONFIRM_END, id="whether a delegate is being deleted is asked"),
         pytest.param(
-            seen(REMOTE, DYING, **ENDED),
+            seen(REMOTE, DYING, **ENDED), Step.CONFIRM_END, id="one that has succeeded is not taken for a drained one"
+        ),
+        pytest.param(
+            seen(REMOTE, DYING, **GOING),
             Step.DELETE_SOURCE,
             id="a delegate that is drained or evicted takes its source",
         ),

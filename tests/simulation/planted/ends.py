@@ -48,6 +48,14 @@ def drained_source_stays(patches: Patches) -> None:
     patches.set(protocol, "_beside", beside)
 
 
+@plant("once a pod has ended, its observer says how", hint=Hint(stories.told_another_end))
+def any_end_is_believed(patches: Patches) -> None:
+    from dispatcher.scheduling.delegation import protocol, tracking
+
+    for module in (protocol, tracking):
+        patches.set(module, "confirms", lambda end, delegate: bool(end))
+
+
 @plant("nothing is mirrored", "people")
 def nothing_mirrored(patches: Patches) -> None:
     from agents.executor import procedures

@@ -187,16 +187,39 @@ class Scene(Teller):
 
     def say_deleted(self, cluster: str, uid: str) -> None:
         """From now on its observer says once more with each report that this pod was deleted."""
+
+        def deleted(told: Changes) -> Changes:
+            pods = tuple(pod for pod in told.pods if pod.uid != uid)
+            return msgspec.structs.replace(told, pods=pods, pods_gone=() if told.full else (*told.pods_gone, uid))
+
+        self._report(cluster, deleted)
+
+    def say_ended(self, cluster: str, uid: str, phase: str) -> None:
+        """From now on, until it begins anew, its observer shows this pod in this phase, whatever becomes of it."""
+        told_so: dict[str, Any] = {"phase": phase, "status": msgspec.json.encode({"phase": phase})}
+
+        def ended(told: Changes) -> Changes:
+            pods = [msgspec.structs.replace(pod, **told_so) if pod.uid == uid else pod for pod in told.pods]
+            return msgspec.structs.replace(told, pods=tuple(pods))
+
+        self._report(cluster, ended)
+
+    def _report(self, cluster: str, otherwise: Callable[[Changes], Changes]) -> None:
+        """The observer of a cluster tells something else than it sees, until it begins anew."""
         agent = self.cluster(cluster).agent.agent
         assert agent is not None
         honest: Any = agent.changes
 
         async def changes(*since: Any) -> Changes:
-            told: Changes = await honest(*since)
-            pods = tuple(pod for pod in told.pods if pod.uid != uid)
-            return msgspec.structs.replace(told, pods=pods, pods_gone=() if told.full else (*told.pods_gone, uid))
+            return otherwise(await honest(*since))
 
         agent.changes = changes  # type: ignore[assignment,method-assign]
+
+    def end(self, cluster: str, uid: str, phase: str) -> None:
+        """The containers of a pod end by themselves."""
+        kubelets = self.cluster(cluster).kubelets
+        container = kubelets.running[uid]
+        container.ends_at, container.ends_as = kubelets.clock(), phase
 
     def back_up(self, cluster: str) -> Callable[[], None]:
         """etcdctl snapshot save; what is returned restores it."""

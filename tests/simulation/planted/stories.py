@@ -43,6 +43,19 @@ def told_a_lie(at: Scene) -> Iterator[Wait]:
     yield 20.0
 
 
+def told_another_end(at: Scene) -> Iterator[Wait]:
+    """A pod that runs elsewhere fails; until the observer there begins anew, it says that the pod has succeeded."""
+    at.submit("a", "west")
+    yield at.shows("Running", "a")
+    (copy,) = at.copies("west")
+    at.say_ended("west", copy["metadata"]["uid"], "Succeeded")
+    yield 15.0  # the long poll that waits now is answered honestly
+    at.end("west", copy["metadata"]["uid"], "Failed")
+    yield 20.0
+    at.crash_agent("west")
+    yield 20.0
+
+
 def reply_lost(at: Scene) -> Iterator[Wait]:
     """The API server binds a delegate, the connection ends before its reply, and the watch stands still.
 
