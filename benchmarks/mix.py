@@ -9,8 +9,8 @@ from argparse import ArgumentParser, BooleanOptionalAction
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 
-from benchmarks.mixed import bound_rate, refusal_rate
-from benchmarks.workloads.mixed import Mix
+from benchmarks.mixed import TooSmallError, bound_rate, hopeless, refusal_rate
+from benchmarks.workloads.mixed import Mix, MixError
 
 _FIELDS = fields(Mix)
 
@@ -18,7 +18,7 @@ _FIELDS = fields(Mix)
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="python -m benchmarks.mix", description=Mix.__doc__)
     for one in _FIELDS:
-        name = f"--{one.name.replace('_', '-')}"
+        name = _option(one.name)
         if isinstance(one.default, bool):
             parser.add_argument(name, action=BooleanOptionalAction, default=one.default)
         else:
@@ -29,16 +29,32 @@ def _parser() -> ArgumentParser:
     return parser
 
 
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
 def main(words: Sequence[str] | None = None) -> None:
-    """Print what was asked for and the figures of it, as JSON."""
-    given = vars(_parser().parse_args(words))
-    burst, recorded, hopeless = (given.pop(name) for name in ("burst", "recorded", "nothing_fits"))
-    mix = Mix(**given)
-    if hopeless:
+    """Print what was asked for and the figures of it, as JSON. Work that cannot be done ends it with a line of why."""
+    parser = _parser()
+    given = vars(parser.parse_args(words))
+    burst, recorded, nothing_fits = (given.pop(name) for name in ("burst", "recorded", "nothing_fits"))
+    if burst is not None and burst < 1:
+        parser.error(f"--burst: must be 1 at least, and is {burst}")
+    if nothing_fits and (burst or recorded):
+        parser.error("--nothing-fits: takes neither --burst nor --recorded: all pods come at once, and none is decided")
+    try:
+        mix = Mix(**given)
+    except MixError as error:
+        parser.error(f"{_option(error.argument)}: {error.problem}")
+    if nothing_fits:
+        mix = hopeless(mix)
         first, again = refusal_rate(mix)
         figures = {"refusals/s": first, "refusals/s after an event": again}
     else:
-        figures = {"bound/s": bound_rate(mix, recorded=recorded, burst=burst)}
+        try:
+            figures = {"bound/s": bound_rate(mix, recorded=recorded, burst=burst)}
+        except TooSmallError as error:
+            parser.exit(1, f"{error}\nmore --nodes, --node-cpu or --ratio make room, fewer or smaller pods need less\n")
     print(json.dumps({"work": asdict(mix), "CPU time": {name: round(value, 1) for name, value in figures.items()}}))
 
 

@@ -59,6 +59,7 @@ class Stage:
     bound: dict[str, Pod] = field(default_factory=dict)
     refusals: int = 0
     told: int = 0
+    shown: int = 0
 
     def __post_init__(self) -> None:
         """A fleet that is known; nothing is queued yet. Kernels and garbage collection are as in a dispatcher."""
@@ -103,12 +104,18 @@ class Stage:
         self.now += 0.1
         self._take(self.core.handle(events.Tick(budget or self.budget), self.now))
         shown, self._unshown = tuple(self._unshown), []
-        samples = tuple(itertools.islice(self._samples, len(shown) * self.mix.readings // 100))
+        samples = tuple(itertools.islice(self._samples, self._share(len(shown), self.mix.readings)))
+        leaving = self._share(len(shown), self.mix.churn)
+        self.shown += len(shown)
         provided, self._provided = tuple(self._provided), []
         if shown or samples or provided:
             self._report(pods=shown, readings=samples, objects=provided)
-        if leaving := len(shown) * self.mix.churn // 100:
+        if leaving:
             self.end(list(itertools.islice(self.bound, leaving)))
+
+    def _share(self, more: int, percent: int) -> int:
+        """So many of the pods that are shown next, none of which is lost where few are shown at a time."""
+        return (self.shown + more) * percent // 100 - self.shown * percent // 100
 
     def _take(self, effects: Sequence[events.Effect]) -> None:
         if self.journal is not None:
@@ -129,19 +136,33 @@ class Stage:
         self.told += 1
         return Outcome(intent.id, intent.pod.uid, intent.epoch, DONE)
 
-    def waiting(self) -> int:
-        """Pods that are to be decided."""
-        counts = self.core.queue.counts()
-        return counts["active"] + counts["backoff"]
-
     def moving(self) -> int:
-        """Pods that are to be decided now, or have a place and wait for a volume."""
+        """Pods that are to be decided now or soon, or have a place and wait for a volume."""
         counts = self.core.queue.counts()
-        return counts["active"] + counts["waiting"]
+        return counts["active"] + counts["backoff"] + counts["waiting"]
+
+    def left(self) -> list[str]:
+        """UIDs of pods that are not bound."""
+        return list(self._pending)
+
+    def withdraw(self, uids: Sequence[str]) -> None:
+        """They are gone, bound or not."""
+        for uid in uids:
+            self._pending.pop(uid, None)
+        self._unshown.clear()
+        self.end(uids)
+
+    def why(self, uid: str) -> str:
+        """What a pod was refused for."""
+        return self.core.log.summary((HOME, uid))
+
+
+class TooSmallError(RuntimeError):
+    """Pods are left that the fleet has no room for."""
 
 
 def bound_rate(mix: Mix, *, recorded: bool = False, burst: int | None = None) -> float:
-    """Pods bound a second. `burst`: so many are submitted at once, else all."""
+    """Pods bound a second. `burst`: so many are submitted at once, else all. TooSmallError: not all can be bound."""
     with TemporaryDirectory() as folder:
         stage = Stage(mix, Journal(Path(folder) / "decisions") if recorded else None)
         _warm(stage, mix)
@@ -153,23 +174,31 @@ def bound_rate(mix: Mix, *, recorded: bool = False, burst: int | None = None) ->
             while stage.moving():
                 stage.step()
         seconds = process_time() - start
-        bound = len(arrivals) - len(stage._pending)
-    if bound < len(arrivals):
-        raise RuntimeError(f"the benchmark's fleet is too small: {bound} of {len(arrivals)} pods bound")
-    return bound / seconds
+    if left := stage.left():
+        bound = len(arrivals) - len(left)
+        text = f"{bound} of {len(arrivals)} pods are bound, {left[0]} is not: {stage.why(left[0])}"
+        raise TooSmallError(f"the benchmark's fleet is too small: {text}")
+    return len(arrivals) / seconds
 
 
 def _warm(stage: Stage, mix: Mix) -> None:
-    """A few pods of another class: compiled kernels are loaded, columns of nodes known."""
-    few = replace(mix, pods=8, classes=1, tenants=0, cpu=mix.cpu + 1, interleaved=False)
-    stage.arrive([msgspec.structs.replace(pod, uid=f"warm-{pod.uid}", namespace="warm") for pod in few.arrivals()])
-    while stage.waiting():
+    """A few pods of another class, gone again: compiled kernels are loaded, columns of nodes known."""
+    few = replace(mix, pods=8, classes=1, tenants=0, cpu=mix.cpu - 1 if mix.cpu else 1, interleaved=False)
+    pods = [msgspec.structs.replace(pod, uid=f"warm-{pod.uid}", namespace="warm") for pod in few.arrivals()]
+    stage.arrive(pods)
+    while stage.moving():
         stage.step()
+    stage.withdraw([pod.uid for pod in pods])
+
+
+def hopeless(mix: Mix) -> Mix:
+    """The same work, none of which fits on any node."""
+    return replace(mix, cpu=mix.node_cpu * 2)
 
 
 def refusal_rate(mix: Mix) -> tuple[float, float]:
     """(first refusals, refusals after an event) a second, of pods none of which fits anywhere."""
-    stage = Stage(replace(mix, cpu=mix.node_cpu * 2))
+    stage = Stage(hopeless(mix))
     core, arrivals = stage.core, stage.mix.arrivals()
     counted = core.counters
     stage.arrive(arrivals)
@@ -185,7 +214,8 @@ def refusal_rate(mix: Mix) -> tuple[float, float]:
     stage.now += 60.0
     start = process_time()
     other = msgspec.structs.replace(stage.mix.fleet()[0], name="another", uid="another")
-    stage._report(nodes=(msgspec.structs.replace(other, allocatable={**other.allocatable, "cpu": 2**40}),))
+    ample = {name: max(pod.requests[name] for pod in arrivals) for name in ("cpu", "memory")}
+    stage._report(nodes=(msgspec.structs.replace(other, allocatable={**other.allocatable, **ample}),))
     stage._report(nodes=(msgspec.structs.replace(other, allocatable={"cpu": 1, "memory": 1, "pods": 1}),))
     while stage.core.queue.counts()["active"]:
         stage.step()

@@ -4,7 +4,7 @@ Nothing here is random but by `seed`, so two runs with the same arguments are of
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from dispatcher.model.labels import LabelSelector
@@ -14,6 +14,31 @@ from dispatcher.model.pod import CLAIM, Pod, PodAffinity, PodAffinityTerm, Sprea
 from dispatcher.model.tenant import Share, Tenant
 
 _MI = 2**20
+_MANY = 10**15  # bytes or milli-CPU; 1,000 times as much is still below 2^63
+LIMITS: Mapping[str, tuple[float, float]] = {
+    "nodes": (1, 10**6),
+    "pods": (1, 10**7),
+    "classes": (1, 10**6),
+    "tenants": (0, 10**5),
+    "ratio": (0, 1),
+    "cpu": (0, _MANY),
+    "memory": (0, _MANY),
+    "sizes": (1, 1000),
+    "churn": (0, 1000),
+    "anti_affinity": (0, 100),
+    "soft_spread": (0, 100),
+    "readings": (0, 10**5),
+    "node_cpu": (1, _MANY // 2),
+}
+
+
+class MixError(ValueError):
+    """An argument that no work can be made of; `argument` names it."""
+
+    def __init__(self, argument: str, problem: str) -> None:
+        """`problem`: what it has to be, and what it is."""
+        super().__init__(f"{argument}: {problem}")
+        self.argument, self.problem = argument, problem
 
 
 @dataclass(frozen=True)
@@ -22,10 +47,11 @@ class Mix:
 
     `cpu` (milli-CPU) and `memory` (bytes) are what the smallest template requests; template k requests
     (1 + k % `sizes`) times as much, and a few bytes more, so that no two are of one class. `interleaved` False: one
-    template after the other. `churn`: pods of the same cluster that end for each hundred that are bound.
-    `anti_affinity` and `soft_spread`: percent of the templates whose pods shun each other by host, or spread softly
-    over zones and hosts. `readings`: samples that come in for each hundred pods. `claims`: each pod has a claim of its
-    own, which waits for its first consumer.
+    template after the other. All pods of a template are of one tenant, k % `tenants`: tenants beyond the templates have
+    none. `churn`: pods of the same cluster that end for each hundred that are bound. `anti_affinity` and `soft_spread`:
+    percent of the templates, rounded up, whose pods shun each other by host, or spread softly over zones and hosts.
+    `readings`: samples that come in for each hundred pods that are bound. `claims`: each pod has a claim of its own,
+    which waits for its first consumer. MixError: a value is not within its LIMITS.
     """
 
     nodes: int = 5000
@@ -44,6 +70,12 @@ class Mix:
     claims: bool = False
     node_cpu: int = 32_000
     seed: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse what no work can be made of."""
+        for name, (least, most) in LIMITS.items():
+            if not least <= (value := getattr(self, name)) <= most:
+                raise MixError(name, f"must be from {least:,} to {most:,}, and is {value:,}")
 
     def arrivals(self) -> list[Pod]:
         """The pods in the order in which they come."""

@@ -30,6 +30,70 @@ def test_pods_that_fit_nowhere_are_refused_at_first_and_after_an_event(capsys: p
     assert all(rate > 0 for rate in found["CPU time"].values())
 
 
-def test_work_that_the_fleet_has_no_room_for_is_an_error_that_says_so() -> None:
-    with pytest.raises(RuntimeError, match="fleet is too small: "):
-        main((*SMALL, "--node-cpu", "500"))
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("--classes 0", "--classes: must be from 1 to "),
+        ("--pods 0", "--pods: must be from 1 to "),
+        ("--nodes -1", "--nodes: must be from 1 to "),
+        ("--sizes 0", "--sizes: must be from 1 to "),
+        ("--tenants -1", "--tenants: must be from 0 to "),
+        ("--ratio nan", "--ratio: must be from 0 to 1, and is nan"),
+        ("--cpu -5", "--cpu: must be from 0 to "),
+        ("--memory 99999999999999999999999", "--memory: must be from 0 to "),
+        ("--churn -10", "--churn: must be from 0 to "),
+        ("--readings -5", "--readings: must be from 0 to "),
+        ("--anti-affinity 101", "--anti-affinity: must be from 0 to 100, and is 101"),
+        ("--node-cpu 0", "--node-cpu: must be from 1 to "),
+        ("--burst -3", "--burst: must be 1 at least, and is -3"),
+        ("--burst 0", "--burst: must be 1 at least, and is 0"),
+        ("--nothing-fits --recorded", "--nothing-fits: takes neither --burst nor --recorded"),
+    ],
+)
+def test_what_no_work_can_be_made_of_is_an_error_that_names_the_argument(
+    capsys: pytest.CaptureFixture[str], words: str, named: str
+) -> None:
+    with pytest.raises(SystemExit):
+        main((*SMALL, *words.split()))
+    assert f"error: {named}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--classes 1 --nodes 1",
+        "--classes 200 --tenants 100 --pods 5",
+        "--seed 99999999999999999999999999 --churn 1000 --readings 300",
+        "--seed -4 --cpu 0 --memory 0",
+        "--burst 7 --claims",
+        "--nodes 1 --pods 64 --classes 1",
+        "--nodes 4 --pods 600 --churn 100 --sizes 1",
+    ],
+)
+def test_unusual_work_that_can_be_done_is_measured(capsys: pytest.CaptureFixture[str], words: str) -> None:
+    assert told(capsys, *words.split())["CPU time"]["bound/s"] > 0
+
+
+@pytest.mark.parametrize("words", ["--node-cpu 500000000000000", "--memory 1000000000000", "--tenants 3 --ratio 0.001"])
+def test_an_event_that_may_help_wakes_pods_whatever_they_ask_for(
+    capsys: pytest.CaptureFixture[str], words: str
+) -> None:
+    found = told(capsys, "--nothing-fits", *words.split())
+    assert all(rate > 0 for rate in found["CPU time"].values())
+    assert found["work"]["cpu"] == 2 * found["work"]["node_cpu"]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("--node-cpu 500 --sizes 1", "40 of 60 pods are bound, uid-"),
+        ("--cpu 100000", "0 of 60 pods are bound, uid-0000000 is not: 0/40 nodes are available: 40 Insufficient cpu"),
+        ("--tenants 2 --ratio 0", "0 of 60 pods are bound, uid-0000000 is not: tenant quota exceeded: tenant team-"),
+    ],
+)
+def test_work_that_the_fleet_has_no_room_for_is_an_error_that_says_why(
+    capsys: pytest.CaptureFixture[str], words: str, why: str
+) -> None:
+    with pytest.raises(SystemExit):
+        main((*SMALL, *words.split()))
+    assert why in capsys.readouterr().err

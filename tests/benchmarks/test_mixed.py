@@ -48,6 +48,14 @@ def test_all_pods_of_a_mix_are_bound(mix: Mix) -> None:
     assert bound_rate(mix) > 0
 
 
+def test_as_many_pods_end_where_few_are_bound_at_a_time() -> None:
+    stage = Stage(replace(SMALL, churn=10))
+    for pod in stage.mix.arrivals():
+        stage.arrive([pod])
+        stage.step()
+    assert len(stage.bound) == 120 - 12
+
+
 def test_every_decision_is_recorded() -> None:
     assert bound_rate(SMALL, recorded=True) > 0
     assert [row.unit for row in mixed_records(200)] == ["us"]
