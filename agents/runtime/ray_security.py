@@ -41,7 +41,18 @@ def _unprotected(what: str, host: str, environment: Mapping[str, str]) -> str:
     if environment.get("RAY_USE_TLS", "").lower() not in _ON:
         return f"{at}, and its token would cross in clear: set RAY_USE_TLS=1, with {', '.join(_FILES)}, everywhere"
     missing = [name for name in _FILES if not environment.get(name)]
-    return f"{at}, and RAY_USE_TLS needs {', '.join(missing)}: name the file" if missing else ""
+    if missing:
+        return f"{at}, and RAY_USE_TLS needs {', '.join(missing)}: name the file"
+    return next(filter(None, (_unread(name, environment[name]) for name in _FILES)), "")
+
+
+def _unread(variable: str, file: str) -> str:
+    """Why a file cannot be read: Ray would try for minutes, and name neither the file nor the variable."""
+    try:
+        with open(file, "rb"):
+            return ""
+    except OSError as error:
+        return f"{variable} {file} cannot be read: {error.strerror or error}"
 
 
 def misnamed(at: str, environment: Mapping[str, str]) -> str:

@@ -13,11 +13,12 @@ from dispatcher.model.messages import Changes
 from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, Event
 from dispatcher.service.clock import Clock
 from dispatcher.service.greeting import Greeting
-from dispatcher.service.link import AgentDistrusted, AgentLink, LinkError
+from dispatcher.service.link import AgentDistrusted, AgentLink, AgentTimeout, LinkError
 from dispatcher.service.term import Deposed, Term
 from dispatcher.service.timing import ServiceTiming
 
 Deliver = Callable[[Event], Awaitable[bool]]  # False: the core could not take it
+_LATE_FACTOR, LONGEST_REPORT_S = 4.0, 600.0
 
 log = structlog.get_logger("poller")
 
@@ -47,6 +48,7 @@ class Poller:
         self._heard = False
         self._asked = self._told = False  # an answer came to a question of this one; it told of everything listed
         self._given_up = False  # it is known to be silent, and nobody waits for it
+        self._late = 0  # reports in a row that did not come in time
         self._started = clock()
 
     def go_on_from(self, before: "Poller", incarnation: str, since: int) -> None:
@@ -100,7 +102,11 @@ class Poller:
         """Ask once. False: a gap, or a report that the core could not fold: begin anew, and not at once."""
         timing = self._timing
         wait_s = timing.poll_wait_s if self._asked else 0.0
-        changes = await self._link.changes(self._incarnation, self._since, wait_s, timeout_s=timing.silent_s)
+        try:
+            changes = await self._link.changes(self._incarnation, self._since, wait_s, timeout_s=self._patience())
+        except AgentTimeout:
+            self._late += 1
+            raise
         self._check_trust()
         if self._continues(changes) and await self._deliver(ClusterChanged(changes, self._link.executor_apart)):
             self._took(changes)
@@ -110,6 +116,15 @@ class Poller:
         self.failures += 1
         return False
 
+    def _patience(self) -> float:
+        """Seconds for a report. One that was late has a longer time once nobody waits for it: it may be large and its
+        way slow, and would be cut off each time at the same place. With `silent_s` 10: 10, 40, 160, 600.
+        """
+        silent_s = self._timing.silent_s
+        if not self._heard:
+            return silent_s
+        return max(silent_s, min(LONGEST_REPORT_S, silent_s * _LATE_FACTOR ** min(self._late, 10)))
+
     def _continues(self, changes: Changes) -> bool:
         return changes.full or (changes.incarnation, changes.since) == (self._incarnation, self._since)
 
@@ -118,7 +133,7 @@ class Poller:
         if self.silent or changes.full:
             told = {"nodes": len(changes.nodes), "full": changes.full, "api_ok": changes.api_ok}
             log.info("cluster answers", cluster=self.cluster, **told)
-        self.silent, self.failures = False, 0
+        self.silent, self.failures, self._late = False, 0, 0
         self._asked, self._told = True, self._told or changes.synced
 
     async def _note_first_sync(self, changes: Changes) -> None:

@@ -9,7 +9,8 @@ from structlog.testing import capture_logs
 from dispatcher.model.messages import Changes, Hello
 from dispatcher.scheduling.clusters import ClusterView, GapError
 from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, Event
-from dispatcher.service.link import AgentDied, LocalLink
+from dispatcher.service.link import AgentDied, AgentTimeout, LocalLink
+from dispatcher.service.poller import LONGEST_REPORT_S
 from tests.service.fakes import FAST, FakeAgent, FakeCore, ScriptedLink, running, service
 
 
@@ -135,6 +136,41 @@ async def test_only_a_few_agents_are_asked_for_everything_at_once() -> None:
     async with running(service(core, *(LocalLink(name, Counted(name)) for name in names))):
         await core.until(lambda: {one.changes.cluster for one in core.of(ClusterChanged)} == set(names))
     assert 1 < Counted.most <= FAST.full_reports
+
+
+class FarLink(ScriptedLink):
+    """Its reports take `needs_s` on their way; `given` are the seconds that each had."""
+
+    def __init__(self, needs_s: float) -> None:
+        self.needs_s, self.given = needs_s, list[float]()
+        report = Changes("far", "uid", "one", 0, 1, full=True)
+        super().__init__("far", hello=lambda: Hello("far", "uid", "one"), changes=lambda *_: report)
+
+    async def changes(self, incarnation: str, since: int, wait_s: float, *, timeout_s: float) -> Changes:
+        self.given.append(timeout_s)
+        if timeout_s < self.needs_s:
+            raise AgentTimeout(f"agent of cluster far did not answer changes within {timeout_s:g} s")
+        return await super().changes(incarnation, since, wait_s, timeout_s=timeout_s)
+
+
+async def test_a_report_that_takes_longer_than_a_cluster_may_be_silent_arrives_once_nobody_waits_for_it() -> None:
+    core, link = FakeCore(), FarLink(needs_s=100.0)
+    async with running(service(core, link)):
+        await core.until(lambda: bool(core.of(ClusterChanged)))
+        link.needs_s = 0.0
+        await core.until(lambda: len(core.of(ClusterChanged)) > 1)
+        asked_on_time = link.given[-1]
+    silent = core.of(ClusterSilent)
+    assert silent, "others wait for it for first_sync_s alone"
+    assert asked_on_time == FAST.silent_s, "of a cluster that is heard no report may be late"
+
+
+async def test_an_agent_that_never_answers_is_given_longer_and_longer_up_to_a_bound() -> None:
+    core, link = FakeCore(), FarLink(needs_s=float("inf"))
+    async with running(service(core, link)):
+        await core.until(lambda: LONGEST_REPORT_S in link.given)
+    assert sorted(link.given) == link.given
+    assert max(link.given) == LONGEST_REPORT_S
 
 
 async def test_agents_that_hang_do_not_keep_others_from_being_asked() -> None:

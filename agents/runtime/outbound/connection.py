@@ -80,7 +80,7 @@ class Connection:
                 if message is not None:
                     yield message
             if received.type is WSMsgType.ERROR and isinstance(received.data, Exception):
-                raise ConnectionError(str(received.data) or repr(received.data))
+                raise ConnectionError(_why(received.data))
         finally:
             writer.cancel()
             await asyncio.gather(writer, return_exceptions=True)
@@ -91,3 +91,10 @@ class Connection:
             while (frame := self._streams.next_frame()) is not None:
                 await self._socket.send_bytes(frame)
             await self._news.wait()
+
+
+def _why(error: Exception) -> str:
+    """aiohttp's own words for a peer that has vanished are of PONG."""
+    if isinstance(error, TimeoutError):
+        return "the other end answers no ping: it hangs, or the way to it is cut"
+    return str(error) or repr(error)

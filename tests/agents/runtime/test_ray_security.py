@@ -9,11 +9,7 @@ import yaml
 from agents.runtime.join.process import WRONG, join
 from agents.runtime.ray_security import insecure, insecure_nodes, misnamed
 
-FILES = {
-    "RAY_TLS_SERVER_CERT": "/tls/tls.crt",
-    "RAY_TLS_SERVER_KEY": "/tls/tls.key",
-    "RAY_TLS_CA_CERT": "/tls/ca.crt",
-}
+FILES = dict.fromkeys(("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT"), __file__)  # any that is there
 TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": "/run/token"}
 SECURE = {**TOKEN, "RAY_USE_TLS": "1", **FILES}
 
@@ -40,6 +36,12 @@ def test_what_is_missing_is_named(address: str, environment: dict[str, str], say
     assert says in problem
     assert bool(problem) == bool(says)
     assert not problem or problem.startswith(f"ray.address {address} is not on loopback")
+
+
+@pytest.mark.parametrize("variable", FILES)
+def test_a_file_that_cannot_be_read_is_named_with_its_variable(variable: str) -> None:
+    problem = insecure("10.1.2.3:6379", {**SECURE, variable: "/nonexistent/tls.pem"})
+    assert problem == f"{variable} /nonexistent/tls.pem cannot be read: No such file or directory"
 
 
 @pytest.mark.parametrize(

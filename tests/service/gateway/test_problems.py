@@ -10,12 +10,14 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableM
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from structlog.testing import capture_logs
 
+from agents.runtime.outbound.connection import Connection
 from dispatcher.service.gateway.authority import ensure, read_authority, revoke
 from dispatcher.service.gateway.certificates import Named
 from dispatcher.service.gateway.gateway import Gateway
@@ -192,6 +194,20 @@ async def test_who_speaks_no_tls_and_who_shows_no_certificate_are_told_apart(fol
     assert {one["problem"] for one in lines if "problem" in one} == {"it speaks no TLS 1.3", "it shows no certificate"}
 
 
+@pytest.mark.parametrize("kind", [aiohttp.ServerTimeoutError, TimeoutError], ids=["agent's end", "gateway's end"])
+async def test_a_peer_that_has_vanished_is_told_of_in_words(kind: type[Exception]) -> None:
+    class Vanished:
+        async def send_bytes(self, data: bytes) -> None:
+            pass
+
+        async def receive(self) -> aiohttp.WSMessage:
+            return aiohttp.WSMessage(aiohttp.WSMsgType.ERROR, kind("No PONG received after 7.5 seconds"), None)
+
+    with pytest.raises(ConnectionError, match=r"^the other end answers no ping: it hangs, or the way to it is cut$"):
+        async for _ in Connection(Vanished()).messages():
+            pass
+
+
 # --- proxies ---------------------------------------------------------------------------------------------------------
 
 
@@ -265,7 +281,7 @@ async def test_a_proxy_that_cannot_be_used_is_named_and_not_taken_for_the_gatewa
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", address)
     async with listening(folder) as site, dialling(site.settings("east"), "east", FakeAgent("east")) as dialler:
-        assert "s3cret" not in await problem_of(dialler, PROXIES[address])
+        assert "word" not in await problem_of(dialler, PROXIES[address])
 
 
 async def test_a_gateway_whose_name_is_written_in_capitals_is_not_taken_for_a_proxy(folder: Path) -> None:
