@@ -1,4 +1,4 @@
-"""How often something may happen, as a line in a log that a peer can cause."""
+"""How often something may happen, as a line in a log that a peer can cause, or how much of it."""
 
 from collections.abc import Hashable
 
@@ -20,3 +20,21 @@ class TokenBuckets:
         admitted = tokens >= 1.0
         self._buckets[kind] = (tokens - 1.0, now, 0) if admitted else (left, since, refused + 1)
         return refused if admitted else None
+
+
+class Allowance:
+    """`most` of something at first and at most, and `per_s` more a second. Any amount is taken; a debt is waited for.
+
+    Example, with 100 and 10 more a second: after 150 at once it is 5 s until more should be taken. Of what would take
+    longer than `longest_s` the rest is forgiven.
+    """
+
+    def __init__(self, most: float, per_s: float, longest_s: float) -> None:
+        self._most, self._per_s, self._longest_s = most, per_s, longest_s
+        self._left, self._since = most, float("-inf")
+
+    def take(self, now: float, amount: float) -> float:
+        """Take that much at `now` (s): how long to wait before more is taken, 0.0 without a debt."""
+        left = min(self._most, self._left + (now - self._since) * self._per_s) - amount
+        self._left, self._since = max(left, -self._longest_s * self._per_s), now
+        return max(0.0, -self._left / self._per_s)

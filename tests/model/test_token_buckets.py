@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.model.token_buckets import TokenBuckets
+from dispatcher.model.token_buckets import Allowance, TokenBuckets
 
 
 def test_what_is_admitted_hears_how_many_of_its_kind_were_refused_before_it() -> None:
@@ -34,3 +34,23 @@ def test_in_any_time_no_more_is_admitted_than_at_once_and_by_its_seconds_and_non
     for at, first in enumerate(admitted):
         for more, last in enumerate(admitted[at:], 1):
             assert more <= most + (last - first) * per_s
+
+
+def test_what_is_taken_beyond_an_allowance_is_waited_for_but_not_for_ever() -> None:
+    allowance = Allowance(100, 10.0, 60.0)
+    assert [allowance.take(0.0, amount) for amount in (60, 40, 50)] == [0.0, 0.0, 5.0]
+    assert allowance.take(5.0, 0) == 0.0
+    assert allowance.take(5.0, 10_000) == 60.0
+    assert allowance.take(65.0, 10) == 1.0
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 20)), max_size=60))
+def test_who_waits_as_long_as_is_said_takes_no_more_than_at_once_and_by_the_seconds(
+    taken: list[tuple[int, int]],
+) -> None:
+    allowance, now, total = Allowance(10, 2.0, 1000.0), 0.0, 0
+    for pause, amount in taken:
+        now += pause
+        total += amount
+        now += allowance.take(now, amount)
+        assert total <= 10 + now * 2.0 + 1e-6

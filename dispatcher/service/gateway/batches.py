@@ -102,13 +102,13 @@ class Passed(msgspec.Struct, array_like=True, frozen=True):
     `sender` is an actor's name, `to_boot` the life of the other that it means, `opens` says whose link it is.
     """
 
-    sender: str
-    boot: str
-    to_boot: str
-    link: str
+    sender: Word
+    boot: Word
+    to_boot: Word
+    link: Word
     opens: bool
     number: int
-    messages: tuple[tuple[int, int, bytes], ...] = ()
+    messages: Annotated[tuple[tuple[int, int, bytes], ...], Meta(max_length=MAX_ROWS)] = ()
 
 
 class Since(msgspec.Struct, array_like=True, frozen=True, gc=False):

@@ -34,6 +34,7 @@ from dispatcher.service.gateway.batches import (
     encode_any,
 )
 from dispatcher.service.gateway.peers import PassOn, Peers
+from dispatcher.service.gateway.stream_limit import StreamLimit
 from dispatcher.service.link import AgentDied, AgentFault
 from dispatcher.version import version
 
@@ -47,6 +48,7 @@ LINGER_S = 0.03  # reports of several clusters that come within this time cross 
 MOST_BYTES = 8 * 2**20  # of answers in one message, unless a single one is longer
 MOST_ANSWERS = 10_000  # in one message; the dispatcher takes MAX_ANSWERS
 _LONGEST_WHY = 1_000  # characters
+_NOT_KNOWN = "(not known here)"  # clusters that the actor was not told of, all together
 FORGOTTEN_S = 60.0  # a dispatcher that has not asked for so long is gone
 WAY_S = 5.0  # for a dispatcher to say whether a stream is relayed
 _KINDS: Mapping[str, type[Record]] = {
@@ -137,6 +139,9 @@ class Exchange:
         self._questions: dict[int, _Question] = {}
         gateway.route = self._way
         self._gateway = gateway
+        self._clusters: frozenset[str] = frozenset()
+        # Each has limited its own agents. Twice as many: they come unevenly, and by way of two where an agent moves.
+        self.from_others = StreamLimit(times=2)
         self._code = (version(), passed_over)
         self._sessions: dict[str, Session] = {}
         self._numbers = count(1)
@@ -192,6 +197,8 @@ class Exchange:
 
     async def _way_here(self, wanted: "RelayOpen", home: str) -> "RelayLine | str":
         """The same of a stream that another actor opens: it is asked here, too, and goes no further."""
+        if why := self.from_others.admit(home if home in self._clusters else _NOT_KNOWN):
+            return why
         way = await self._told(wanted, home)
         if way.boot == self.boot or way.why:
             return way.why or self._here(wanted)
@@ -260,6 +267,7 @@ class Exchange:
             numbers[id(held)], lines[number] = number, held
             served.append(Served(named.cluster, named.role, number, held.since, until=held.until))
         self._lines, self._served = lines, tuple(served)
+        self._clusters = frozenset(one.cluster for one in served)
         self._state += 1
         for session in self._sessions.values():
             session.wake(urgent=False)  # who comes and goes all the time is told of with others

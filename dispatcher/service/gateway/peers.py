@@ -17,17 +17,23 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from time import monotonic
 
+import msgspec
+
 from dispatcher.model.messages.relay import RelayOpen
 from dispatcher.model.streams import Kind, Message, Priority, ProtocolError
 from dispatcher.model.streams.frames import CHUNK, OPENED_BY_AGENT, RELAY_KINDS
 from dispatcher.service.gateway.batches import Passed, RelayWay, decode_passed, decode_way, encode_any
+from dispatcher.service.gateway.sparing_log import SparingLog, shortened
 from dispatcher.service.gateway.splices import RelayLine, Route
 
 KEEP_S = 5.0  # an empty batch after so long, while there are streams
 SILENT_S = 5.0  # for the other actor to take a batch
 IDLE_S = 60.0  # without streams: the link ends; its other end waits longer, so that it is not the first
 MOST_BYTES = 2**20  # of a batch, unless one message is longer
+MOST_MESSAGES = 4096  # of a batch; MAX_ROWS are taken
+LONGEST = 2 * MOST_BYTES  # of a batch that is taken, as it is encoded
 MAX_STREAMS = 4096  # of a link
+MAX_LINKS = 128  # that others have begun; beyond, the oldest one without streams ends
 _LOST = "the gateway actor of the other cluster has ended, or is cut off"
 
 PassOn = Callable[[str, bytes], Awaitable[bool]]  # a Passed to the actor of this name; False: it knows no such link
@@ -59,8 +65,8 @@ class _Queue:
 
     def take(self) -> tuple[tuple[int, int, bytes], ...]:
         """The next batch."""
-        found, size = [], 0
-        while self._waiting and size < MOST_BYTES:
+        found, size = list[tuple[int, int, bytes]](), 0
+        while self._waiting and size < MOST_BYTES and len(found) < MOST_MESSAGES:
             kind, stream, body = self._waiting.popleft()
             found.append((int(kind), stream, body))
             size += len(body)
@@ -104,6 +110,7 @@ class Peers:
     def __init__(self, name: str, boot: str, pass_on: PassOn, route: Route) -> None:
         self._name, self._boot, self._pass_on, self._route = name, boot, pass_on, route
         self._links: dict[tuple[str, bool], _Link] = {}
+        self._log = SparingLog()
 
     def to(self, peer: str, boot: str) -> RelayLine:
         """Where streams go that are for a cluster at this life of another actor."""
@@ -113,14 +120,19 @@ class Peers:
         return self._begin(_Link(secrets.token_hex(8), peer, boot, True, self._route)).line
 
     async def take(self, data: bytes) -> bool:
-        """A Passed of another actor; False: its link is not there any more."""
-        passed = decode_passed(data)
+        """A Passed of another actor; False: its link is not there any more, or it says more than it may."""
+        try:
+            passed = _read(data)
+        except ValueError as error:
+            return self._refuse(str(error))
         if passed.to_boot != self._boot:
             return False
         link = self._links.get((passed.link, not passed.opens))
         if link is None:
             if not passed.opens or passed.number:
                 return False
+            if not self._makes_room():
+                return self._refuse(f"others have begun {MAX_LINKS} links, all of them with streams")
             link = self._begin(_Link(passed.link, passed.sender, passed.boot, False, self._route))
         try:
             if passed.number != link.taken:
@@ -134,6 +146,18 @@ class Peers:
             self._end(link)
             return False
         return True
+
+    def _refuse(self, why: str) -> bool:
+        self._log.warning("what another gateway actor passes on is refused", problem=shortened(why))
+        return False
+
+    def _makes_room(self) -> bool:
+        """Whether another may begin a link: of those that others have begun, one without streams may have to end."""
+        begun = [link for link in self._links.values() if not link.opens]
+        idle = next((link for link in begun if link.line.idle), None)
+        if len(begun) >= MAX_LINKS and idle is not None:
+            self._end(idle)
+        return len(begun) < MAX_LINKS or idle is not None
 
     def close(self) -> None:
         """End all."""
@@ -172,3 +196,13 @@ class Peers:
             if not known:
                 break
         self._end(link)
+
+
+def _read(data: bytes) -> Passed:
+    """ValueError: it is malformed, or beyond the limits of `batches`."""
+    if len(data) > LONGEST:
+        raise ValueError(f"a batch of {len(data)} bytes: {LONGEST} are taken at most")
+    try:
+        return decode_passed(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ValueError(f"it is malformed or beyond its limits: {error}") from None

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence, Set
 from contextlib import asynccontextmanager, suppress
 from itertools import count
+from time import monotonic
 from typing import Protocol
 
 import msgspec
@@ -18,6 +19,7 @@ from agents.runtime.outbound.calls import CHANGES, Call
 from agents.runtime.settings import EXECUTOR
 from dispatcher.config.certificates import ROLES
 from dispatcher.model.backoff import Backoff
+from dispatcher.model.token_buckets import Allowance
 from dispatcher.service.gateway.batches import (
     ANSWER,
     DIED,
@@ -47,6 +49,12 @@ WAIT_S = 10.0  # a long poll
 SILENT_S = 5.0  # beyond that: the actor is hung
 GATHER_S = 0.005  # polls of several clusters that are due within this time cross together; orders do not wait
 MOST_HELD = 20_000  # answers to questions, and connections to end, that wait to be sent
+# What nobody waits for, of one actor: so much at once and so much a second is heard, the rest more slowly. Questions,
+# other answers, rows of who serves and KiBs are one each; a message without an answer that is waited for is MESSAGE.
+# Twice what 200 clusters ask that open as many streams as they may (`StreamLimit`: 51,200 at once, 10,000 a second).
+AT_ONCE, PER_S, MESSAGE = 100_000, 20_000.0, 50
+_LONGEST_PAUSE_S = 60.0
+_KIB = 1024
 _LONGEST_WHY = 500  # characters
 _LONGEST_FAILURE = 4_000  # bytes
 _MOST_LINES = 10  # of a kind in the log, a minute: an honest actor begins anew a few times
@@ -100,7 +108,8 @@ class RemoteGateway:
         self, name: str, actor: Actor, clusters: Iterable[str], heard: Callable[[], None], route: Route
     ) -> None:
         self.name, self._actor, self._heard, self._route = name, actor, heard, route
-        self._log = SparingLog(_MOST_LINES)
+        self._log, self._allowance = SparingLog(_MOST_LINES), Allowance(AT_ONCE, PER_S, _LONGEST_PAUSE_S)
+        self._floods = SparingLog()
         self._nobody = dict.fromkeys((Named(cluster, role) for cluster in clusters for role in ROLES), _STARTING)
         self._clusters = frozenset(one.cluster for one in self._nobody)
         self.served: dict[Named, RemoteLine | str] = {**self._nobody}
@@ -170,17 +179,31 @@ class RemoteGateway:
     async def _collect(self) -> None:
         failures = 0
         while True:
+            data = b""
             try:
-                collected = _read(await self._actor.collect(encode_any(self._known), WAIT_S))
+                data = await self._actor.collect(encode_any(self._known), WAIT_S)
+                collected = _read(data)
             except Exception as error:  # whatever an actor does, it is asked again
                 failures += 1
                 self._lost(f"its gateway actor {self.name} does not answer: {_said(error)}")
                 await asyncio.sleep(_PAUSES.after(failures))
+                await self._slow_down(MESSAGE + len(data) // _KIB)
                 continue
             failures = 0
-            self._take(collected)
+            await self._slow_down(self._take(collected, len(data)))
 
-    def _take(self, collected: Collected) -> None:
+    async def _slow_down(self, unasked: int) -> None:
+        """Wait where the actor tells too much that nobody waits for: a captured one has no more of this process."""
+        if pause := self._allowance.take(monotonic(), unasked):
+            self._floods.warning(
+                "a gateway actor tells much that nobody waits for: it is heard more slowly",
+                actor=self.name,
+                fix="begin it anew if that lasts, and look at who runs code on its Ray node",
+            )
+            await asyncio.sleep(pause)
+
+    def _take(self, collected: Collected, size: int = 0) -> int:
+        """How much of it, of `size` bytes, nobody waits for (see AT_ONCE)."""
         if collected.boot != self._known.boot:
             self.served = {**self._nobody}
             self._refused_before = self.refused
@@ -194,18 +217,24 @@ class RemoteGateway:
         self.refused = self._refused_before + Counter(known)
         if collected.served is not None:
             self._connected(collected.served)
-        for answered in collected.answers:
-            if answered.verdict == WAY:
-                self._asked_for(answered)
-                continue
-            future = self._waiting.get(answered.number)
-            if future is None or future.done():
-                continue  # given up meanwhile
-            if answered.verdict == ANSWER:
-                future.set_result(answered.body)
-            else:
-                kind = _ERRORS.get(answered.verdict, AgentFault)
-                future.set_exception(kind(answered.body[:_LONGEST_FAILURE].decode("utf-8", "replace")))
+        awaited = [len(one.body) for one in collected.answers if self._answer(one)]
+        rows = len(collected.served or ()) + len(collected.answers) - len(awaited)
+        return rows + (size - sum(awaited)) // _KIB + (0 if awaited else MESSAGE)
+
+    def _answer(self, answered: Answered) -> bool:
+        """Whether it is to a call that is waited for: not to one given up meanwhile, and no question."""
+        if answered.verdict == WAY:
+            self._asked_for(answered)
+            return False
+        future = self._waiting.get(answered.number)
+        if future is None or future.done():
+            return False
+        if answered.verdict == ANSWER:
+            future.set_result(answered.body)
+        else:
+            kind = _ERRORS.get(answered.verdict, AgentFault)
+            future.set_exception(kind(answered.body[:_LONGEST_FAILURE].decode("utf-8", "replace")))
+        return True
 
     def _meet(self, actor: Collected) -> None:
         """The first that is heard of a life of the actor."""

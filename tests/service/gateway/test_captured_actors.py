@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from agents.runtime.outbound.calls import HELLO, Call
 from dispatcher.model.bounds import MAX_NAMES, MAX_ROWS
+from dispatcher.model.token_buckets import Allowance
 from dispatcher.service.gateway.batches import (
     DIED,
     MAX_ANSWERS,
@@ -23,7 +24,7 @@ from dispatcher.service.gateway.batches import (
     encode_any,
 )
 from dispatcher.service.gateway.certificates import Named
-from dispatcher.service.gateway.remote import MOST_HELD, GatewaySite, RemoteGateway, RemoteLine
+from dispatcher.service.gateway.remote import AT_ONCE, MESSAGE, MOST_HELD, GatewaySite, RemoteGateway, RemoteLine
 from dispatcher.service.link import AgentDied
 from tests.service.gateway.test_gateway import eventually
 
@@ -125,6 +126,68 @@ async def test_what_waits_to_be_sent_to_an_actor_that_hangs_is_bounded() -> None
         for number in range(MOST_HELD + 1):
             gateway.replace(number)
         assert len(gateway._replaced) == MOST_HELD
+
+
+NEWS = Collected("life", 1, NO_ANSWERS, 1, SERVED)
+FLOODS = {
+    "questions": Collected("life", 1, (Answered(1, WAY, encode_any(RelayWay("east", "west", "uid"))),) * 30_000, 0),
+    "answers that nobody waits for": Collected("life", 1, (Answered(1, 0, b""),) * 30_000, 0),
+    "long answers that nobody waits for": Collected("life", 1, (Answered(1, 0, bytes(30 * 2**20)),), 0),
+    "who serves": Collected("life", 1, NO_ANSWERS, 1, SERVED[:1] * 10_000),
+    "reasons": Collected("life", 1, NO_ANSWERS, 1, (Served("east", "observer", reason="x" * 16_000),) * 2_000),
+    "nothing, at once": Collected("life", 1, NO_ANSWERS, 1),
+}
+
+
+@pytest.mark.parametrize("what", FLOODS)
+async def test_an_actor_that_tells_much_that_nobody_waits_for_is_heard_more_slowly(what: str) -> None:
+    told = encode_any(FLOODS[what])
+    actor = Says(lambda: told)
+    site, gateway = site_of(actor)
+    gateway._allowance = Allowance(AT_ONCE, per_s=0.001, longest_s=60.0)
+    with capture_logs() as lines:
+        async with site.serving():
+            await eventually(lambda: bool([one for one in lines if "more slowly" in one["event"]]))
+            heard = actor.asked
+            for _ in range(1_000):
+                await asyncio.sleep(0)
+            assert actor.asked == heard
+    assert heard <= AT_ONCE // MESSAGE + 1
+    assert [one["actor"] for one in lines if "more slowly" in one["event"]] == ["gateway-0"]
+
+
+async def test_what_is_beyond_the_limits_counts_as_heard_in_vain_also_between_honest_words() -> None:
+    says = [encode_any(Collected("life", 1, (Answered(0, 0, b"x" * 2**20),) * 30, 1, SERVED, {"x" * 513: 1}))]
+    actor = Says(lambda: says[actor.asked % 2])
+    says.append(encode_any(NEWS))
+    site, gateway = site_of(actor)
+    gateway._allowance = Allowance(AT_ONCE, per_s=0.001, longest_s=60.0)
+    with capture_logs() as lines:
+        async with site.serving():
+            await eventually(lambda: bool([one for one in lines if "more slowly" in one["event"]]))
+    assert actor.asked <= 12
+
+
+async def test_answers_that_are_waited_for_are_heard_as_fast_as_they_come() -> None:
+    gateway = after((NEWS,))
+    line = gateway.served[Named("east", "observer")]
+    assert isinstance(line, RemoteLine)
+    for number in range(1, 100):
+        calls = [asyncio.create_task(line.call(Call(HELLO))) for _ in range(100)]
+        await asyncio.sleep(0)
+        numbers = [*gateway._waiting]
+        answers = tuple(Answered(one, 0, bytes(10_000)) for one in numbers)
+        told = Collected("life", number, answers, 1)
+        assert gateway._take(told, len(encode_any(told))) <= 1
+        assert await asyncio.gather(*calls) == [bytes(10_000)] * 100
+
+
+def test_the_largest_honest_fleet_says_less_than_is_heard_at_once() -> None:
+    """As many streams are asked about as 200 clusters may open at once, and the agents of 1,000 have just connected."""
+    served = tuple(Served(f"{number}", role, number) for number in range(1000) for role in ("observer", "executor"))
+    question = Answered(1, WAY, encode_any(RelayWay("east", "west", "5d0f4b3e-7c2f-4a0e-9a55-0e6a3a2f8f11")))
+    told = Collected("life", 1, (question,) * 51_200, 1, served)
+    assert after(())._take(told, len(encode_any(told))) < AT_ONCE
 
 
 def test_a_question_with_long_names_is_not_answered() -> None:

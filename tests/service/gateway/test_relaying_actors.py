@@ -6,15 +6,18 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from agents.runtime.outbound.answering import answers_of
 from agents.runtime.outbound.dialling import Dialler
 from agents.runtime.outbound.relayed import MAX_BETWEEN, Stream, StreamReset
 from agents.runtime.outbound.settings import GatewaySettings
 from dispatcher.config.sections import GatewaySection
+from dispatcher.model.bounds import MAX_ROWS
 from dispatcher.model.messages.relay import RelayOpen, decode_open, encode_relay
-from dispatcher.model.streams import Kind
+from dispatcher.model.streams import Kind, Message, Priority
 from dispatcher.model.streams.frames import CHUNK, OPENED_BY_AGENT, RELAYED, STREAM_WINDOW
 from dispatcher.model.token_buckets import TokenBuckets
 from dispatcher.service.gateway import peers
@@ -23,6 +26,7 @@ from dispatcher.service.gateway.batches import Passed, encode_any
 from dispatcher.service.gateway.exchange import Exchange
 from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.gateway.metrics import RelayCollector
+from dispatcher.service.gateway.peers import MAX_LINKS
 from dispatcher.service.gateway.remote import GatewaySite
 from dispatcher.service.gateway.stream_limit import StreamLimit
 from tests.service.fakes import FakeAgent
@@ -298,6 +302,65 @@ async def test_nothing_but_messages_of_relayed_streams_crosses_between_actors(fo
         passed = Passed("gateway-0", "", there.boot, token, True, number, (message,))
         assert not await there.peers.take(encode_any(passed))
         assert not there.peers._links
+
+
+LONG: dict[str, dict[str, Any]] = {
+    "messages": {"messages": ((int(Kind.GRANT), 1, b""),) * (MAX_ROWS + 1)},
+    "bytes": {"messages": ((int(Kind.DATA), 1, bytes(CHUNK)),) * 200},
+    "a name": {"sender": "x" * 513},
+    "a link": {"link": "x" * 513},
+}
+
+
+@pytest.mark.parametrize("what", LONG)
+async def test_what_another_actor_passes_on_beyond_a_limit_is_refused_unread_and_told_of_once(
+    folder: Path, what: str
+) -> None:
+    async with running(folder, "gateway-1") as site:
+        there = site.actors["gateway-1"]._alive()
+        plain = Passed("gateway-0", "", there.boot, "a" * 16, True, 0)
+        told = encode_any(msgspec.structs.replace(plain, **LONG[what]))
+        with capture_logs() as lines:
+            assert [await there.peers.take(told) for _ in range(3)] == [False] * 3
+            assert not await there.peers.take(b"no message at all")
+        assert not there.peers._links
+        assert [line["event"] for line in lines] == ["what another gateway actor passes on is refused"]
+        assert max(len(str(line)) for line in lines) < 500
+
+
+def test_an_actor_passes_on_no_more_at_once_than_others_take() -> None:
+    queue = peers._Queue()
+    for number in range(10_000):
+        queue.send(Message(Kind.GRANT, number, b""), Priority.RELAY)
+    batches = [queue.take() for _ in range(4)]
+    assert [len(batch) for batch in batches] == [4096, 4096, 1808, 0]
+    assert [stream for batch in batches for _, stream, _ in batch] == list(range(10_000))
+
+
+async def test_links_that_others_begin_are_bounded_and_those_in_use_stay(folder: Path) -> None:
+    async with running(folder, "gateway-1") as site:
+        stream = await site.opened()
+        there = site.actors["gateway-1"]._alive()
+        for number in range(2 * MAX_LINKS):
+            assert await there.peers.take(encode_any(Passed("gateway-0", "", there.boot, f"{number:016}", True, 0)))
+        assert len(there.peers._links) == MAX_LINKS
+        await stream.write(b"y")
+        async with asyncio.timeout(WAIT_S):
+            assert await stream.read() == b"y"
+
+
+async def test_streams_that_others_open_are_bounded_by_their_cluster_before_anybody_is_asked(folder: Path) -> None:
+    async with running(folder, "gateway-1") as site:
+        there = site.actors["gateway-1"]._alive()
+        asked = there._numbers
+        there.from_others._streams = TokenBuckets(1, 0)
+        before = next(asked)
+        for cluster in (EAST, "made-up-1", "made-up-2"):
+            said = [await there._way_here(RelayOpen(WEST, "uid-other"), cluster) for _ in range(3)]
+            assert said[0] == BEFORE or cluster == "made-up-2"
+            assert all("opens more than 100 streams a second" in str(one) for one in said[1:])
+        assert next(asked) == before + 3, "two questions"
+        assert set(there.from_others.refused) == {EAST, "(not known here)"}
 
 
 async def test_without_a_dispatcher_nothing_is_relayed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
