@@ -12,6 +12,7 @@ from rich.console import Console
 
 from benchmarks.fleet.case import measure
 from benchmarks.fleet.load import Load
+from benchmarks.fleet.phases import TooSlow
 from benchmarks.report.machine import this_machine
 from benchmarks.report.table import heading, show
 
@@ -37,13 +38,17 @@ def main(  # noqa: PLR0913 - the options of a command
     templates: Annotated[int, typer.Option(min=1, help="Templates of pods.")] = _LOAD.templates,
     namespaces: Annotated[int, typer.Option(min=1)] = _LOAD.namespaces,
     sweep_s: Annotated[float, typer.Option(min=0.1, help="Every node has a new reading so often.")] = _LOAD.sweep_s,
-    churn: Annotated[float, typer.Option(min=0, help="Pod changes a second in the fleet.")] = _LOAD.churn,
+    churn: Annotated[float, typer.Option(min=0, max=10**5, help="Pod changes a second in the fleet.")] = _LOAD.churn,
     burst: Annotated[int, typer.Option(min=1, help="Pods that are submitted at once.")] = _LOAD.burst,
     burst_templates: Annotated[int, typer.Option(min=1, help="Of so many templates.")] = _LOAD.burst_templates,
     remote: Annotated[int, typer.Option(min=0, help="The same, for another cluster than their own.")] = _LOAD.remote,
-    last_s: Annotated[float, typer.Option(min=0.5, help="How long readings and changes last.")] = _LOAD.last_s,
-    coalesce_s: Annotated[float, typer.Option(min=0, help="Agents gather changes for so long.")] = _LOAD.coalesce_s,
-    start_s: Annotated[float, typer.Option(min=0, help="A bound pod runs after so long.")] = _LOAD.start_s,
+    last_s: Annotated[
+        float, typer.Option(min=0.5, max=3600, help="How long readings and changes last.")
+    ] = _LOAD.last_s,
+    coalesce_s: Annotated[
+        float, typer.Option(min=0, max=60, help="Agents gather changes for so long.")
+    ] = _LOAD.coalesce_s,
+    start_s: Annotated[float, typer.Option(min=0, max=60, help="A bound pod runs after so long.")] = _LOAD.start_s,
     seed: Annotated[int, typer.Option()] = _LOAD.seed,
     profile: Annotated[bool, typer.Option("--profile", help="Where time goes, by phase, to standard error.")] = False,
     output: Annotated[Output, typer.Option("-o", "--output", help="How to print.")] = Output.TABLE,
@@ -67,13 +72,21 @@ def main(  # noqa: PLR0913 - the options of a command
         seed,
     )
     machine = this_machine()
-    rows = asyncio.run(measure(load, profile=profile, say=lambda text: print(text, file=sys.stderr, flush=True)))
+    try:
+        rows = asyncio.run(measure(load, profile=profile, say=_say))
+    except TooSlow as error:
+        _say(f"{error}: is there room? A node has 32 CPU and takes 250 pods; --remote is all of one cluster")
+        raise typer.Exit(1) from None
     if output is Output.JSON:
         print(json.dumps([{**asdict(row), **asdict(machine)} for row in rows], indent=1))
         return
     console = Console(width=200, highlight=False)
     console.print(heading(machine), "", sep="\n", highlight=False)
     show(rows, console)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -212,9 +212,10 @@ def _elsewhere(home: FakeCluster) -> str:
 
 
 async def _stalls(one: Fleet, add: Callable[..., None]) -> None:
-    again, other, *rest = one.clusters.values()
+    clusters = list(one.clusters.values())
+    again, other, last = clusters[0], clusters[1 % len(clusters)], clusters[-1 if len(clusters) > 2 else 0]
     for name, cluster, disk, what in (
-        ("first_report", rest[-1] if rest else again, "", "a cluster is heard of for the first time"),
+        ("first_report", last, "", "a cluster is heard of for the first time"),
         ("return", again, "", "an agent that has restarted tells the same anew"),
         ("return_changed", other, "other", "the same, and every node's labels are others"),
     ):

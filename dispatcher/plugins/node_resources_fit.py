@@ -135,12 +135,18 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
         self._ignored, self._groups = frozenset(ignored_resources), frozenset(ignored_resource_groups)
 
     def hint(self, event: ClusterEvent, placed: Placed) -> bool:
-        """A node that came or changed helps if the pod would fit it were it empty."""
-        node = event.after
+        """A node that came or changed helps if the pod would fit it were it empty; one that changed, only if it can
+        allocate more of what the pod asks for.
+        """
+        before, node = event.before, event.after
         if not isinstance(node, Node):
             return True
-        asked = placed.pod.requests.items()
-        return all(amount <= node.allocatable.get(name, 0) for name, amount in asked if self._counts(name))
+        wanted, has = self._wanted(placed.pod), node.allocatable
+        if isinstance(before, Node) and not any(
+            has.get(name, 0) > before.allocatable.get(name, 0) for name, _ in wanted
+        ):
+            return False
+        return all(amount <= has.get(name, 0) for name, amount in wanted)
 
     def class_key(self, placed: Placed) -> Hashable:
         """The requests that are not zero, what the pod is expected to use, and where it becomes larger."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
+from dispatcher.model.node import Node
 from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.reasons import Reason
 from dispatcher.model.resources import format_quantity
@@ -42,11 +43,16 @@ class TenantQuota(Reserve[None]):
         return ledger.tenant_of(placed.home, placed.pod.namespace) if ledger.tenants else None
 
     def hint(self, event: ClusterEvent, placed: Placed) -> bool:
-        """Quota that a pod gives back helps pods of its own tenant."""
-        gone = event.before
-        if not event.kind & WakeEvent.QUOTA_FREED or event.kind & NODES or not isinstance(gone, Pod):
+        """Quota that a pod gives back helps pods of its own tenant; a node, those whose share of the fleet it makes
+        larger.
+        """
+        before, after, tenant = event.before, event.after, self._tenant(placed)
+        if isinstance(after, Node) and tenant is not None:
+            had = before.allocatable if isinstance(before, Node) else {}
+            return self.ledger.grows(tenant, had, after.allocatable)
+        if not event.kind & WakeEvent.QUOTA_FREED or event.kind & NODES or not isinstance(before, Pod):
             return True
-        return self._tenant(placed) == self.ledger.tenant_of(event.cluster, gone.namespace)
+        return tenant == self.ledger.tenant_of(event.cluster, before.namespace)
 
     def class_key(self, placed: Placed) -> Hashable:
         """The tenant and what it would be charged; None for a pod that nobody is charged for."""

@@ -71,6 +71,12 @@ class QuotaNode:
         most = max(most, 0)
         return self.parent.times(asked, totals, beside, most) if self.parent else most
 
+    def grows(self, before: Mapping[str, int], after: Mapping[str, int]) -> bool:
+        """Whether a limit is larger when a node of the fleet can allocate `after`, no more `before`."""
+        ratios = [name for name, share in self.nominal.items() if share.absolute is None]
+        more = any(after.get(name, 0) > before.get(name, 0) for name in ratios)
+        return more or (self.parent is not None and self.parent.grows(before, after))
+
     def add(self, amounts: Mapping[str, int], sign: int = 1) -> None:
         """Charge `amounts` here and up to the root; `sign` -1 gives them back. Zero entries are not kept."""
         for resource, amount in amounts.items():
@@ -155,6 +161,10 @@ class QuotaLedger:
     def times(self, tenant: str, asked: Mapping[str, int], totals: Mapping[str, int], most: int) -> int:
         """How often `asked` can be charged before a limit breaks, `most` at most."""
         return self.nodes[tenant].times(asked, totals, self.unsynced.unseen(tenant), most)
+
+    def grows(self, tenant: str, before: Mapping[str, int], after: Mapping[str, int]) -> bool:
+        """Whether the tenant may use more when a node of the fleet can allocate `after`, no more `before`."""
+        return self.nodes[tenant].grows(before, after)
 
     def unknown(self, tenant: str, clusters: Sequence[ClusterInfo]) -> str:
         """Why nobody knows what a tenant with quota uses, '' if it is known. `clusters`: the fleet's, as they are."""

@@ -42,6 +42,31 @@ def test_a_small_fleet_gives_every_figure(monkeypatch: pytest.MonkeyPatch) -> No
     assert math.isfinite(rows["remote_later"]["value"])  # a difference: of few pods it may be any number
 
 
+@pytest.mark.timeout(180)
+def test_one_cluster_gives_every_figure_but_those_of_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(phases, "LOOK_S", 0.2)
+    done = CliRunner().invoke(app, (*ARGUMENTS, "--clusters", "1"))
+    assert done.exit_code == 0, done.output
+    rows = {row["name"].removeprefix("fleet_") for row in json.loads(done.stdout)}
+    assert rows == FIGURES - {"remote_pod_cpu", "remote_later"}
+
+
+@pytest.mark.timeout(60)
+def test_pods_that_the_fleet_has_no_room_for_are_told_of_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in (("LATE_S", 0.3), ("LOOK_S", 0.2), ("_PATIENCE_S", 4.0)):
+        monkeypatch.setattr(phases, name, seconds)
+    done = CliRunner().invoke(app, (*ARGUMENTS, "--nodes", "1", "--burst", "2000"))
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "pods are not bound after 4 s: is there room?" in done.stderr
+
+
+@pytest.mark.parametrize("words", ["--churn inf", "--last-s inf", "--coalesce-s inf", "--start-s 1e9"])
+def test_what_would_never_end_is_refused_by_name(words: str) -> None:
+    done = CliRunner().invoke(app, words.split())
+    assert done.exit_code == 2
+    assert f"Invalid value for '{words.split(maxsplit=1)[0]}'" in done.stderr
+
+
 def _told(load: Load) -> bytes:
     return encode(FakeCluster(load, 1, {}, lambda what, uid: None).full())
 

@@ -16,6 +16,7 @@ from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.fleet.trial import FleetTrial
 from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, Placed, Plugin, Rows
 from dispatcher.scheduling.framework.lifecycle import Victim
+from dispatcher.scheduling.rules import budgets as budgets_module
 from tests.builders import NodeBuilder, PodBuilder, fleet, node, pod, put, selector
 from tests.plugins.asking import make
 from tests.scheduling.tiny_plugins import Fit, Ready, Spread, profile
@@ -398,3 +399,22 @@ def test_what_a_filter_looked_at_is_kept_for_the_next_trial_until_it_changes() -
     state.kept.put("a", Namespace("default", {"kind": "again"}))
     state.now += 10.0
     assert ask(4)[0] == ["c"]
+
+
+def test_budgets_that_all_want_one_label_are_not_all_asked_about_every_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = full(n1=[])
+    for at in range(4):
+        put(state, pod(f"p{at}").cpu(1).priority(1).labels(managed="helm", app=f"app-{at}"), "a", "n1")
+    for at in range(50):
+        wanted = selector(managed="helm", app=f"app-{at}")
+        state.kept.put("a", PodDisruptionBudget("default", f"b{at}", wanted, 0))
+    asked: list[str] = []
+    covers = budgets_module._covers
+
+    def noting(one: PodDisruptionBudget, victim: Victim) -> bool:
+        asked.append(one.name)
+        return covers(one, victim)
+
+    monkeypatch.setattr(budgets_module, "_covers", noting)
+    assert refused(scheduler(state), urgent()).nominated == ("a", "n1")
+    assert set(asked) == {f"b{at}" for at in range(4)}

@@ -32,6 +32,25 @@ def test_a_change_of_a_node_is_worth_a_try_where_it_may_help(
     assert make(plugin).hint(event, what.placed()) is want
 
 
+GREW: dict[str, tuple[NodeBuilder, NodeBuilder, bool]] = {
+    "an image was pulled": (node().cpu(4), node().cpu(4).images({"web": 1}), False),
+    "a label came": (node().cpu(4), node().cpu(4).labels(zone="x"), False),
+    "more of what it asks for": (node().cpu(3), node().cpu(4), True),
+    "more, and still too little": (node().cpu(1), node().cpu("1500m"), False),
+    "more of something else": (node().cpu(4), node().cpu(4).memory("8Gi"), False),
+    "place for more pods": (node().cpu(4).pods(1), node().cpu(4).pods(2), True),
+    "less": (node().cpu(5), node().cpu(4), False),
+}
+
+
+@pytest.mark.parametrize(("before", "after", "want"), GREW.values(), ids=GREW)
+def test_a_node_that_changed_is_worth_a_try_for_room_where_it_can_allocate_more(
+    before: NodeBuilder, after: NodeBuilder, want: bool
+) -> None:
+    event = ClusterEvent(WakeEvent.NODE_CHANGED, "a", before.build(), after.build())
+    assert make("NodeResourcesFit").hint(event, pod().cpu(2).placed()) is want
+
+
 @pytest.mark.parametrize("name", sorted({case[0] for case in CASES.values()}))
 def test_what_is_not_about_a_node_is_always_worth_a_try(name: str) -> None:
     assert make(name).hint(ClusterEvent(WakeEvent.CLUSTER_CHANGED), pod().cpu(1000).placed())

@@ -7,6 +7,7 @@ from dispatcher.model.tenant import Share, Tenant
 from dispatcher.plugins.registry import REGISTRY, PluginContext
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import CycleState, Refuse
+from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from dispatcher.scheduling.quota import QuotaLedger
 from tests.builders import PodBuilder, fleet, node, pod
 from tests.plugins.asking import refused
@@ -103,3 +104,21 @@ def test_quota_explains_usage_before_and_after() -> None:
 def test_quota_class_is_the_charge(one: PodBuilder, other: PodBuilder, same: bool) -> None:
     plugin = quota(team())
     assert (plugin.class_key(one.placed()) == plugin.class_key(other.placed())) is same
+
+
+@pytest.mark.parametrize(
+    ("share", "before", "after", "want"),
+    [
+        pytest.param(Share(ratio=0.4), None, node().cpu(4), True, id="a new node"),
+        pytest.param(Share(ratio=0.4), node().cpu(3), node().cpu(4), True, id="a larger node"),
+        pytest.param(Share(ratio=0.4), node().cpu(4), node().cpu(4).images({"web": 1}), False, id="a pulled image"),
+        pytest.param(Share(ratio=0.4), node().cpu(4), node().cpu(3), False, id="a smaller node"),
+        pytest.param(Share(absolute=1000), None, node().cpu(4), False, id="a limit that no node moves"),
+    ],
+)
+def test_quota_is_worth_a_try_for_a_node_that_makes_the_share_larger(
+    share: Share, before: Any, after: Any, want: bool
+) -> None:
+    event = ClusterEvent(WakeEvent.NODE_CHANGED, "a", before and before.build(), after.build())
+    assert quota(team(cpu=share)).hint(event, ours().cpu(1).placed()) is want
+    assert quota(team(cpu=share)).hint(ClusterEvent(WakeEvent.CLUSTER_CHANGED), ours().cpu(1).placed())

@@ -1,6 +1,7 @@
 """Which PodDisruptionBudgets of the fleet speak against the eviction of a pod."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 
 from dispatcher.model.objects import PodDisruptionBudget
 from dispatcher.scheduling.framework.fleet_view import Objects
@@ -18,12 +19,17 @@ class Budgets:
         self._of: dict[str, dict[_Sought, list[PodDisruptionBudget]]] = {}
 
     def _in(self, cluster: str) -> Mapping[_Sought, Sequence[PodDisruptionBudget]]:
-        """Of a cluster by namespace and one label that its pods must have; None for those without any such label."""
+        """Of a cluster by namespace and one label that its pods must have, of these the one that fewest budgets want;
+        None for those without any such label.
+        """
         if cluster not in self._of:
             found = self._of[cluster] = {}
-            for budget in self._objects.of(cluster, PodDisruptionBudget).values():
-                wanted = budget.selector.match_labels if budget.selector is not None else {}
-                found.setdefault((budget.namespace, next(iter(wanted.items()), None)), []).append(budget)
+            kept = list(self._objects.of(cluster, PodDisruptionBudget).values())
+            wanting: Counter[_Sought] = Counter((one.namespace, label) for one in kept for label in _labels(one))
+            for budget in kept:
+                sought: list[_Sought] = [(budget.namespace, label) for label in _labels(budget)]
+                rarest = min(sought, key=wanting.__getitem__, default=(budget.namespace, None))
+                found.setdefault(rarest, []).append(budget)
         return self._of[cluster]
 
     def take(self, victim: Victim, left: Left) -> str:
@@ -38,6 +44,10 @@ class Budgets:
                         left[key] = left.get(key, budget.allowed) - 1
                         violated = violated or (budget.key if left[key] < 0 else "")
         return violated
+
+
+def _labels(budget: PodDisruptionBudget) -> Collection[tuple[str, str]]:
+    return budget.selector.match_labels.items() if budget.selector is not None else ()
 
 
 def _covers(budget: PodDisruptionBudget, victim: Victim) -> bool:

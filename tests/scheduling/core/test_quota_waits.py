@@ -79,6 +79,13 @@ def test_a_share_that_comes_free_wakes_its_own_tenant_alone() -> None:
     assert world.pods["red-3"].node == "n1"
 
 
+def test_a_node_that_pulled_an_image_wakes_nobody_who_waits_for_a_share() -> None:
+    world = full()
+    world.tick(60.0)
+    world.report(nodes=(node("n1").cpu(200).memory("200Gi").pods(500).images({"web": 1}).build(),))
+    assert world.waiting() == {"red-3", "red-4", "blue-3"}
+
+
 def test_of_many_that_wait_for_a_share_some_are_tried_at_a_time_the_oldest_first() -> None:
     world = full()
     world.come(*(f"red-{number}" for number in range(5, 5 + 3 * AT_A_TIME)))
