@@ -39,12 +39,13 @@ capabilities: {drop: [ALL]}
 seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 
+{{- /* Of every container: (dict "root" $ "home" FOLDER). */ -}}
 {{- define "dispatcher.env" -}}
 - name: POD_IP
   valueFrom: {fieldRef: {fieldPath: status.podIP}}
 - name: HOME
-  value: /tmp
-{{- with .Values.extraEnv }}
+  value: {{ .home }}
+{{- with .root.Values.extraEnv }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}
