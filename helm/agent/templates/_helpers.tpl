@@ -202,6 +202,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 {{- include "agent.checkPorts" . -}}
+{{- include "agent.checkEgress" . -}}
 {{- end -}}
 
 {{- /* What listens in one pod: no port can be of two. */ -}}
@@ -229,6 +230,48 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- /* Whether the server knows a kind of admissionregistration.k8s.io/v1. */ -}}
 {{- define "agent.admits" -}}
 {{- if .root.Capabilities.APIVersions.Has (printf "admissionregistration.k8s.io/v1/%s" .kind) -}}yes{{- end -}}
+{{- end -}}
+
+{{- /* The port of a URL, or of HOST:PORT, which is a proxy's. */ -}}
+{{- define "agent.portOf" -}}
+{{- $host := regexReplaceAll "^[A-Za-z][A-Za-z0-9+.-]*://" . "" | splitList "/" | first -}}
+{{- $secure := regexMatch "^(?i)(https|wss)://" . -}}
+{{- regexFind ":[0-9]+$" $host | trimPrefix ":" | default (ternary "443" "80" $secure) -}}
+{{- end -}}
+
+{{- /* What an agent that dials out is told of its proxy by the environment: a name, and its value if that is known here. */ -}}
+{{- define "agent.proxyVariables" -}}
+{{- $found := list -}}
+{{- if and .Values.gateway.urls (not .Values.gateway.proxy) -}}
+{{- range .Values.extraEnv -}}{{- if eq (lower .name) "https_proxy" -}}{{- $found = append $found . -}}{{- end -}}{{- end -}}
+{{- end -}}
+{{- toJson $found -}}
+{{- end -}}
+
+{{- /* For a NetworkPolicy: all URLs that the values have this role ask, as JSON. (dict "root" $ "observes" BOOLEAN) */ -}}
+{{- define "agent.asked" -}}
+{{- $values := .root.Values -}}
+{{- $urls := $values.gateway.urls -}}
+{{- if and $urls $values.gateway.proxy -}}{{- $urls = append $urls $values.gateway.proxy -}}{{- end -}}
+{{- range include "agent.proxyVariables" .root | fromJsonArray -}}
+{{- if .value -}}{{- $urls = append $urls .value -}}{{- end -}}
+{{- end -}}
+{{- if .observes -}}
+{{- $telemetry := $values.config.telemetry | default dict -}}
+{{- range concat ($telemetry.prometheus | default list) ($telemetry.load_watcher | default list) -}}{{- $urls = append $urls .url -}}{{- end -}}
+{{- end -}}
+{{- toJson $urls -}}
+{{- end -}}
+
+{{- /* A NetworkPolicy is about addresses and ports, so what is not known here has to be said there. */ -}}
+{{- define "agent.checkEgress" -}}
+{{- if and .Values.networkPolicy.enabled (not .Values.networkPolicy.egress) -}}
+{{- range include "agent.proxyVariables" . | fromJsonArray -}}
+{{- if not .value -}}
+{{- fail (printf "extraEnv: the port of the proxy in %s is not known here, and networkPolicy.enabled lets nothing out to it: add a rule to networkPolicy.egress, such as {ports: [{protocol: TCP, port: 3128}]}, or name it as gateway.proxy" .name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{- /* For a NetworkPolicy: a Ray node's ports, and those of its workers as one range. */ -}}

@@ -113,6 +113,7 @@ seccompProfile: {type: RuntimeDefault}
 {{- include "dispatcher.checkRay" . -}}
 {{- include "dispatcher.checkPorts" . -}}
 {{- include "dispatcher.checkSecrets" . -}}
+{{- include "dispatcher.checkEgress" . -}}
 {{- if not (or .Values.serviceAccount.create .Values.serviceAccount.name) -}}
 {{- fail (printf "serviceAccount.name: is empty, and serviceAccount.create is false: name the ServiceAccount of namespace %s that exists, as %s if it is called so" .Release.Namespace (include "dispatcher.fullname" .)) -}}
 {{- end -}}
@@ -129,6 +130,35 @@ seccompProfile: {type: RuntimeDefault}
 {{- if not (has . $known) -}}
 {{- fail (printf "config.profile(s): %s is none of: %s" . (join ", " $known)) -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The port of a URL, or of HOST:PORT, which is a proxy's. */ -}}
+{{- define "dispatcher.portOf" -}}
+{{- $host := regexReplaceAll "^[A-Za-z][A-Za-z0-9+.-]*://" . "" | splitList "/" | first -}}
+{{- $secure := regexMatch "^(?i)(https|wss)://" . -}}
+{{- regexFind ":[0-9]+$" $host | trimPrefix ":" | default (ternary "443" "80" $secure) -}}
+{{- end -}}
+
+{{- /* Where traces go: config.tracing.endpoint, or what OpenTelemetry reads of the environment; as a variable, in JSON. */ -}}
+{{- define "dispatcher.collector" -}}
+{{- $tracing := .Values.config.tracing | default dict -}}
+{{- $found := dict -}}
+{{- if and $tracing.enabled $tracing.endpoint -}}
+{{- $found = dict "name" "config.tracing.endpoint" "value" $tracing.endpoint -}}
+{{- else if $tracing.enabled -}}
+{{- range $name := list "OTEL_EXPORTER_OTLP_ENDPOINT" "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT" -}}
+{{- range $.Values.extraEnv -}}{{- if eq .name $name -}}{{- $found = . -}}{{- end -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $found -}}
+{{- end -}}
+
+{{- /* A NetworkPolicy is about addresses and ports, so what is not known here has to be said there. */ -}}
+{{- define "dispatcher.checkEgress" -}}
+{{- $collector := include "dispatcher.collector" . | fromJson -}}
+{{- if and .Values.networkPolicy.enabled (not .Values.networkPolicy.egress) $collector.name (not $collector.value) -}}
+{{- fail (printf "extraEnv: the port of the collector in %s is not known here, and networkPolicy.enabled lets nothing out to it: add a rule to networkPolicy.egress, such as {ports: [{protocol: TCP, port: 4318}]}, or name it as config.tracing.endpoint" $collector.name) -}}
 {{- end -}}
 {{- end -}}
 
