@@ -232,6 +232,41 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if .root.Capabilities.APIVersions.Has (printf "admissionregistration.k8s.io/v1/%s" .kind) -}}yes{{- end -}}
 {{- end -}}
 
+{{- /* Of paths by key those that are in none of these folders, as JSON: (dict "paths" DICT "folders" LIST). */ -}}
+{{- define "agent.outside" -}}
+{{- $found := dict -}}
+{{- range $key, $path := .paths -}}
+{{- $in := false -}}
+{{- range $.folders -}}
+{{- if hasPrefix (printf "%s/" (trimSuffix "/" .)) (printf "%s/" $path) -}}{{- $in = true -}}{{- end -}}
+{{- end -}}
+{{- if and $path (not $in) -}}{{- $_ := set $found $key $path -}}{{- end -}}
+{{- end -}}
+{{- toJson $found -}}
+{{- end -}}
+
+{{- /* Files of the configuration that are on no volume of the agent's, by key, as JSON. */ -}}
+{{- define "agent.unmounted" -}}
+{{- $folders := list "/tmp" "/run/secrets/kubernetes.io/serviceaccount" "/var/run/secrets/kubernetes.io/serviceaccount" (include "agent.keyFolder" .) -}}
+{{- if .Values.gateway.urls -}}{{- $folders = append $folders (include "agent.gatewayFolder" .) -}}{{- end -}}
+{{- if (.Values.ray.tls | default dict).existingSecret -}}{{- $folders = append $folders "/run/secrets/ray" -}}{{- end -}}
+{{- range .Values.extraVolumeMounts -}}{{- $folders = append $folders .mountPath -}}{{- end -}}
+{{- $config := .Values.config -}}
+{{- $paths := dict
+      "config.kubelet.ca_file" ($config.kubelet | default dict).ca_file
+      "config.orders.ca_file" ($config.orders | default dict).ca_file -}}
+{{- range $kind := list "prometheus" "node_exporter" "load_watcher" "file" -}}
+{{- range $at, $source := get ($config.telemetry | default dict) $kind | default list -}}
+{{- $where := printf "config.telemetry.%s[%d]" $kind $at -}}
+{{- range $key := list "token_file" "password_file" "ca_file" "cert_file" "key_file" "path" -}}
+{{- $_ := set $paths (printf "%s.%s" $where $key) (get $source $key) -}}
+{{- end -}}
+{{- range $name, $path := $source.header_files -}}{{- $_ := set $paths (printf "%s.header_files.%s" $where $name) $path -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- include "agent.outside" (dict "paths" $paths "folders" $folders) -}}
+{{- end -}}
+
 {{- /* The port of a URL, or of HOST:PORT, which is a proxy's. */ -}}
 {{- define "agent.portOf" -}}
 {{- $host := regexReplaceAll "^[A-Za-z][A-Za-z0-9+.-]*://" . "" | splitList "/" | first -}}
