@@ -13,6 +13,10 @@ from dispatcher.service.errors import CommandError
 def ray_driver(
     socket: Annotated[Path, typer.Option(metavar="PATH", help="Where the dispatcher finds it: its `ray.driver`.")],
     address: Annotated[str, typer.Option(metavar="HOST:PORT", envvar="RAY_ADDRESS", help="Of Ray's head.")],
+    empty: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="What an earlier life has left in it is deleted first: Ray's own folder."),
+    ] = None,
     node: Annotated[
         list[str] | None,
         typer.Argument(metavar="[-- OPTION ...]", help="Options of `ray start`: starts a Ray node with them."),
@@ -27,7 +31,7 @@ def ray_driver(
     from dispatcher.service.ray_driver.process import run_ray_driver
 
     try:
-        code = run_ray_driver(socket, address, node or [])
+        code = run_ray_driver(socket, address, node or [], empty)
     except CommandError as error:
         print(f"error: {error}", file=sys.stderr)
         code = int(error.code)

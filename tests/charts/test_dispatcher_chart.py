@@ -116,14 +116,15 @@ def test_the_dispatcher_reads_the_mounted_file_and_has_the_node_beside_it_join_t
     env = {one["name"]: one.get("value") for one in dispatcher["env"]}
     socket = "/run/ray-driver/socket"
     assert env["GLOBAL_DISPATCHER_RAY__DRIVER"] == socket
-    assert node["command"][:5] == [
+    assert node["command"][:6] == [
         "global-dispatcher",
         "ray-driver",
         f"--socket={socket}",
         f"--address={HEAD}:6379",
+        "--empty=/tmp/ray",
         "--",
     ]
-    assert node["restartPolicy"] == "Always"
+    assert "--temp-dir=/tmp/ray" in node["command"]
     own = "--node-ip-address=dispatcher.dispatcher-ray.global-dispatcher.svc"
     assert {own, "--num-cpus=0"} <= set(node["command"])
 
@@ -297,7 +298,7 @@ TOKENS = {"httpTokens": {"existingSecret": "readers", "key": "all", "ownKey": "p
 def test_tokens_of_a_secret_are_asked_for_and_shown_by_what_the_chart_makes(helm: Helm) -> None:
     objects = helm.template("dispatcher", {**TOKENS, "serviceMonitor": {"enabled": True}})
     spec = only(objects, "Deployment")["spec"]["template"]["spec"]
-    (dispatcher,) = spec["containers"]
+    _, dispatcher = spec["containers"]
     env = {one["name"]: one.get("value") for one in dispatcher["env"]}
     (mount,) = [one for one in dispatcher["volumeMounts"] if one["name"] == "http-tokens"]
     (volume,) = [one["secret"] for one in spec["volumes"] if one["name"] == "http-tokens"]
@@ -312,7 +313,7 @@ def test_tokens_of_a_secret_are_asked_for_and_shown_by_what_the_chart_makes(helm
 
 
 def test_without_a_secret_of_tokens_none_is_mounted(helm: Helm) -> None:
-    (dispatcher,) = only(helm.template("dispatcher"), "Deployment")["spec"]["template"]["spec"]["containers"]
+    _, dispatcher = only(helm.template("dispatcher"), "Deployment")["spec"]["template"]["spec"]["containers"]
     assert LOGIN_VARIABLE not in {one["name"] for one in dispatcher["env"]}
 
 

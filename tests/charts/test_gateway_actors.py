@@ -142,7 +142,7 @@ def test_every_ray_process_shows_a_certificate_and_the_token(helm: Helm, values:
         spec = template["spec"]
         assert {"name": "ray-tls", "secret": {"secretName": "ray-tls", "defaultMode": 0o440}} in spec["volumes"], name
         volumes = {one["name"] for one in spec["volumes"]} | {"gcs"}
-        for one in filter(on_ray, (*spec.get("initContainers", ()), *spec["containers"])):
+        for one in filter(on_ray, spec["containers"]):
             env = env_of(one)
             assert env["RAY_USE_TLS"] == "1"
             assert {"RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT", "RAY_AUTH_TOKEN"} <= set(env)
@@ -179,14 +179,52 @@ def test_what_runs_in_ray_shares_nothing_with_the_dispatcher_but_a_socket(helm: 
     objects = helm.template("dispatcher", {**ACTORS, **values, "signing": {"tlsSecret": "signing"}})
     spec = pods(objects)[values.get("fullnameOverride", "dispatcher")]["spec"]
     assert not spec.get("shareProcessNamespace")
-    (node,), (dispatcher,) = spec["initContainers"], spec["containers"]
+    node, dispatcher = spec["containers"]
     theirs, ours = ({mount["name"]: mount for mount in one["volumeMounts"]} for one in (node, dispatcher))
-    assert theirs.keys() & ours.keys() == {"ray-driver", *(["more"] if "extraVolumes" in values else [])}
+    assert theirs.keys() & ours.keys() == {"ray-driver"}
     assert ours["ray-driver"] == {**theirs["ray-driver"], "readOnly": True}
     assert {"gateway", "signing", "config", "tmp"} <= ours.keys()
     assert [name for name in env_of(dispatcher) if name.startswith("RAY_")] == []
     at = theirs["ray-driver"]["mountPath"]
     assert option(node, "socket") == env_of(dispatcher)["GLOBAL_DISPATCHER_RAY__DRIVER"] == f"{at}/socket"
+
+
+@matrix
+def test_nothing_that_runs_in_ray_holds_the_dispatcher_back_or_has_its_pod_evicted(
+    helm: Helm, values: dict[str, Any]
+) -> None:
+    objects = helm.template("dispatcher", {**ACTORS, **values})
+    template = pods(objects)[values.get("fullnameOverride", "dispatcher")]
+    spec = template["spec"]
+    assert "initContainers" not in spec  # one that is not ready would keep the others from beginning again
+    assert template["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"] == "dispatcher"
+    (node,) = filter(on_ray, spec["containers"])
+    volumes = {one["name"]: one for one in spec["volumes"]}
+    written = [volumes[one["name"]]["emptyDir"] for one in node["volumeMounts"] if not one.get("readOnly")]
+    # The kubelet evicts the pod for a folder on the disk beyond its limit, and for a container's ephemeral-storage.
+    assert [one["medium"] for one in written] == ["Memory"] * 3
+    assert all(one["sizeLimit"] for one in written)
+    assert "ephemeral-storage" not in {**node["resources"]["limits"], **node["resources"]["requests"]}
+    env = env_of(node)
+    assert {env["HOME"], env["TMPDIR"], option(node, "temp-dir"), option(node, "empty")} == {"/tmp/ray"}
+    assert int(env["RAY_ROTATION_MAX_BYTES"]) < 2**23
+
+
+def test_volumes_are_the_dispatchers_alone_unless_ray_is_given_them(helm: Helm) -> None:
+    claim = {"name": "claim", "persistentVolumeClaim": {"claimName": "journal"}}
+    scripts = {"name": "scripts", "configMap": {"name": "scripts"}}
+    ours, theirs = {"name": "claim", "mountPath": "/journal"}, {"name": "scripts", "mountPath": "/scripts"}
+    ray = {**ACTORS["ray"], "extraVolumeMounts": [theirs]}
+    given = {**ACTORS, "extraVolumes": [claim, scripts], "extraVolumeMounts": [ours], "ray": ray}
+    objects = helm.template("dispatcher", given)
+    for one in containers(objects):
+        mounts = one.get("volumeMounts", [])
+        assert (ours in mounts, theirs in mounts) == (one["name"] == "dispatcher", on_ray(one))
+    made = {name: template["spec"]["volumes"] for name, template in pods(objects).items()}
+    assert claim in made["dispatcher"]
+    assert scripts in made["dispatcher"]
+    for name in ("dispatcher-ray-head", "dispatcher-ray-gateway"):
+        assert (claim in made[name], scripts in made[name]) == (False, True)
 
 
 def test_the_head_keeps_what_it_knows_on_a_claim_unless_it_is_told_not_to(helm: Helm, objects: list[Object]) -> None:

@@ -123,6 +123,90 @@ def test_an_agent_on_ray_that_measures_links_is_reached_there(helm: Helm) -> Non
     assert ports(policy["egress"][2:]) == [[6379, *ray]]
 
 
+ASKED = {
+    "prometheus": [{"url": "http://prometheus.monitoring:9090"}, {"url": "https://thanos.example/x"}],
+    "load_watcher": [{"url": "http://10.0.0.9:2020/watcher"}],
+    "node_exporter": [{"port": 9101}],
+}
+
+
+@pytest.mark.parametrize(
+    ("way", "proxies"),
+    [
+        ({"proxy": "http://u:p@proxy:3128/"}, [3128]),
+        ({"proxy": "proxy.example"}, [80]),
+        ({"proxy": "[fd00::1]:8888"}, [8888]),
+        ({}, [3129]),
+    ],
+    ids=["a proxy", "no port", "IPv6", "a variable"],
+)
+def test_what_the_values_have_an_agent_ask_is_let_out_by_its_port(
+    helm: Helm, way: dict[str, str], proxies: list[int]
+) -> None:
+    values = {
+        **VALUES["agent"],
+        "gateway": {"urls": ["wss://x:8443"], **way},
+        "extraEnv": [{"name": "https_proxy", "value": "http://proxy:3129"}],
+        "config": {"telemetry": ASKED},
+    }
+    policies = of_kind(helm.template("agent", values), "NetworkPolicy")
+    observer, executor = (ports(one["spec"]["egress"]) for one in policies)
+    assert observer == [
+        [53, 53, 443, 6443, 9100, 10250, 9101],
+        [8443],
+        *([one] for one in proxies),
+        [9090],
+        [443],
+        [2020],
+    ]
+    assert executor == [[53, 53, 443, 6443, 10250], [8443], *([one] for one in proxies)]
+
+
+@pytest.mark.parametrize(
+    ("tracing", "env", "expected"),
+    [
+        ({"enabled": True, "endpoint": "http://otel.tracing:4318/v1/traces"}, [], [[4318]]),
+        ({"enabled": True, "endpoint": "https://otel.example/v1/traces"}, [], [[443]]),
+        ({"enabled": True}, [{"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "http://otel:4319"}], [[4319]]),
+        ({"enabled": False, "endpoint": "http://otel:4318"}, [], []),
+    ],
+    ids=["a port", "no port", "a variable", "off"],
+)
+def test_traces_are_let_out_by_the_port_of_their_collector(
+    helm: Helm, tracing: Object, env: list[Object], expected: list[list[int]]
+) -> None:
+    clusters = [{"name": "east", "via": "gateway"}]
+    values = {"networkPolicy": {"enabled": True}, "config": {"clusters": clusters, "tracing": tracing}, "extraEnv": env}
+    policy = only(helm.template("dispatcher", values), "NetworkPolicy")["spec"]
+    assert ports(policy["egress"]) == [[53, 53], [443, 6443], *expected]
+
+
+@pytest.mark.parametrize(
+    ("chart", "variable", "more", "words"),
+    [
+        ("agent", "HTTPS_PROXY", {"ray": {"address": ""}, "gateway": {"urls": ["wss://x:1"]}}, "as gateway.proxy"),
+        (
+            "dispatcher",
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+            {"config": {"tracing": {"enabled": True}}},
+            "as config.tracing.endpoint",
+        ),
+    ],
+)
+def test_what_is_asked_at_an_unknown_port_needs_a_rule_and_is_named(
+    helm: Helm, chart: str, variable: str, more: dict[str, Any], words: str
+) -> None:
+    secret = {"name": variable, "valueFrom": {"secretKeyRef": {"name": "proxy", "key": "url"}}}
+    values = {**more, "extraEnv": [secret], "networkPolicy": {"enabled": True}}
+    with pytest.raises(HelmError, match=rf"{variable} is not known here.* networkPolicy\.egress.*{words}"):
+        helm.template(chart, values)
+    rule = {"ports": [{"protocol": "TCP", "port": 3128}]}
+    policies = of_kind(
+        helm.template(chart, {**values, "networkPolicy": {"enabled": True, "egress": [rule]}}), "NetworkPolicy"
+    )
+    assert all(rule in one["spec"]["egress"] for one in policies if "ray" not in one["metadata"]["name"])
+
+
 def of_webhook(objects: list[Object], kind: str) -> list[Object]:
     return [one["spec"] for one in of_kind(objects, kind) if one["metadata"]["name"] == "agent-webhook"]
 

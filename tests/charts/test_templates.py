@@ -107,7 +107,7 @@ def test_pods_run_as_nobody_in_particular_without_service_variables(helm: Helm, 
         writable = {
             mount["mountPath"] for c in containers([one]) for mount in c["volumeMounts"] if not mount.get("readOnly")
         }
-        assert writable - {"/run/ray-driver"} == {"/tmp", "/dev/shm"}
+        assert writable - {"/run/ray-driver", "/tmp/ray"} == {"/tmp", "/dev/shm"}
 
 
 @both

@@ -195,7 +195,11 @@ class Site:
         """Of all containers, and what Ray's processes have written in their folder."""
         return [
             one
-            for pattern in ("life-*/*/*.log", "life-*/*/volume-ray-tmp/ray/session_2*/logs/**/*.*")
+            for pattern in (
+                "life-*/*/*.log",
+                "life-*/*/volume-ray-tmp/ray/session_2*/logs/**/*.*",
+                "life-*/*/volume-ray-tmp/session_2*/logs/**/*.*",
+            )
             for one in self._folder.glob(pattern)
             if one.is_file()
         ]

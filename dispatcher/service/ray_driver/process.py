@@ -3,6 +3,7 @@
 import asyncio
 import faulthandler
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -30,11 +31,11 @@ _HANGS_S = 60.0  # without a look it ends, with what it hangs in on stderr, so a
 Node = subprocess.Popen[bytes]
 
 
-def run_ray_driver(path: Path, address: str, options: Sequence[str]) -> int:
+def run_ray_driver(path: Path, address: str, options: Sequence[str], empty: Path | None = None) -> int:
     """Listen at `path` until SIGINT or SIGTERM, or until the node ends; returns the exit code. CommandError.
 
     `address` is host:port of Ray's head. `options`, of `ray start`, are those of a node that is started here; without
-    them there is a node on this machine.
+    them there is a node on this machine. What is in the folder `empty`, of an earlier life, goes first.
     """
     if not path.parent.is_dir():
         raise CommandError(f"--socket {path}: there is no folder {path.parent}: make it, or name another")
@@ -44,6 +45,8 @@ def run_ray_driver(path: Path, address: str, options: Sequence[str]) -> int:
     if problem := insecure(address, os.environ, _KEY):
         raise CommandError(problem)
     configure_logging()
+    if empty is not None:
+        _empty(empty)
     try:
         with interruptible(), ExitStack() as cleanup:
             with uninterrupted():
@@ -52,6 +55,20 @@ def run_ray_driver(path: Path, address: str, options: Sequence[str]) -> int:
             return run(_serve(path, lambda: _ended(node)))
     except (KeyboardInterrupt, SystemExit):
         return int(ExitCode.OK)
+
+
+def _empty(folder: Path) -> None:
+    """As far as it can be; whoever ran code here may have left anything."""
+    try:
+        for one in folder.iterdir():
+            if one.is_dir() and not one.is_symlink():
+                shutil.rmtree(one, ignore_errors=True)
+            else:
+                one.unlink(missing_ok=True)
+    except FileNotFoundError:
+        return
+    except (OSError, RecursionError) as error:
+        log.warning("a folder could not be emptied", folder=str(folder), problem=str(error))
 
 
 def _ended(node: Node | None) -> str:

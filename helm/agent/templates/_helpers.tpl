@@ -202,6 +202,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 {{- include "agent.checkPorts" . -}}
+{{- include "agent.checkEgress" . -}}
 {{- end -}}
 
 {{- /* What listens in one pod: no port can be of two. */ -}}
@@ -229,6 +230,83 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- /* Whether the server knows a kind of admissionregistration.k8s.io/v1. */ -}}
 {{- define "agent.admits" -}}
 {{- if .root.Capabilities.APIVersions.Has (printf "admissionregistration.k8s.io/v1/%s" .kind) -}}yes{{- end -}}
+{{- end -}}
+
+{{- /* Of paths by key those that are in none of these folders, as JSON: (dict "paths" DICT "folders" LIST). */ -}}
+{{- define "agent.outside" -}}
+{{- $found := dict -}}
+{{- range $key, $path := .paths -}}
+{{- $in := false -}}
+{{- range $.folders -}}
+{{- if hasPrefix (printf "%s/" (trimSuffix "/" .)) (printf "%s/" $path) -}}{{- $in = true -}}{{- end -}}
+{{- end -}}
+{{- if and $path (not $in) -}}{{- $_ := set $found $key $path -}}{{- end -}}
+{{- end -}}
+{{- toJson $found -}}
+{{- end -}}
+
+{{- /* Files of the configuration that are on no volume of the agent's, by key, as JSON. */ -}}
+{{- define "agent.unmounted" -}}
+{{- $folders := list "/tmp" "/run/secrets/kubernetes.io/serviceaccount" "/var/run/secrets/kubernetes.io/serviceaccount" (include "agent.keyFolder" .) -}}
+{{- if .Values.gateway.urls -}}{{- $folders = append $folders (include "agent.gatewayFolder" .) -}}{{- end -}}
+{{- if (.Values.ray.tls | default dict).existingSecret -}}{{- $folders = append $folders "/run/secrets/ray" -}}{{- end -}}
+{{- range .Values.extraVolumeMounts -}}{{- $folders = append $folders .mountPath -}}{{- end -}}
+{{- $config := .Values.config -}}
+{{- $paths := dict
+      "config.kubelet.ca_file" ($config.kubelet | default dict).ca_file
+      "config.orders.ca_file" ($config.orders | default dict).ca_file -}}
+{{- range $kind := list "prometheus" "node_exporter" "load_watcher" "file" -}}
+{{- range $at, $source := get ($config.telemetry | default dict) $kind | default list -}}
+{{- $where := printf "config.telemetry.%s[%d]" $kind $at -}}
+{{- range $key := list "token_file" "password_file" "ca_file" "cert_file" "key_file" "path" -}}
+{{- $_ := set $paths (printf "%s.%s" $where $key) (get $source $key) -}}
+{{- end -}}
+{{- range $name, $path := $source.header_files -}}{{- $_ := set $paths (printf "%s.header_files.%s" $where $name) $path -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- include "agent.outside" (dict "paths" $paths "folders" $folders) -}}
+{{- end -}}
+
+{{- /* The port of a URL, or of HOST:PORT, which is a proxy's. */ -}}
+{{- define "agent.portOf" -}}
+{{- $host := regexReplaceAll "^[A-Za-z][A-Za-z0-9+.-]*://" . "" | splitList "/" | first -}}
+{{- $secure := regexMatch "^(?i)(https|wss)://" . -}}
+{{- regexFind ":[0-9]+$" $host | trimPrefix ":" | default (ternary "443" "80" $secure) -}}
+{{- end -}}
+
+{{- /* What an agent that dials out is told of its proxy by the environment: a name, and its value if that is known here. */ -}}
+{{- define "agent.proxyVariables" -}}
+{{- $found := list -}}
+{{- if and .Values.gateway.urls (not .Values.gateway.proxy) -}}
+{{- range .Values.extraEnv -}}{{- if eq (lower .name) "https_proxy" -}}{{- $found = append $found . -}}{{- end -}}{{- end -}}
+{{- end -}}
+{{- toJson $found -}}
+{{- end -}}
+
+{{- /* For a NetworkPolicy: all URLs that the values have this role ask, as JSON. (dict "root" $ "observes" BOOLEAN) */ -}}
+{{- define "agent.asked" -}}
+{{- $values := .root.Values -}}
+{{- $urls := $values.gateway.urls -}}
+{{- if and $urls $values.gateway.proxy -}}{{- $urls = append $urls $values.gateway.proxy -}}{{- end -}}
+{{- range include "agent.proxyVariables" .root | fromJsonArray -}}
+{{- if .value -}}{{- $urls = append $urls .value -}}{{- end -}}
+{{- end -}}
+{{- if .observes -}}
+{{- $telemetry := $values.config.telemetry | default dict -}}
+{{- range concat ($telemetry.prometheus | default list) ($telemetry.load_watcher | default list) -}}{{- $urls = append $urls .url -}}{{- end -}}
+{{- end -}}
+{{- toJson $urls -}}
+{{- end -}}
+
+{{- /* A NetworkPolicy is about addresses and ports, so what is not known here has to be said there. */ -}}
+{{- define "agent.checkEgress" -}}
+{{- if and .Values.networkPolicy.enabled (not .Values.networkPolicy.egress) -}}
+{{- range include "agent.proxyVariables" . | fromJsonArray -}}
+{{- if not .value -}}
+{{- fail (printf "extraEnv: the port of the proxy in %s is not known here, and networkPolicy.enabled lets nothing out to it: add a rule to networkPolicy.egress, such as {ports: [{protocol: TCP, port: 3128}]}, or name it as gateway.proxy" .name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{- /* For a NetworkPolicy: a Ray node's ports, and those of its workers as one range. */ -}}

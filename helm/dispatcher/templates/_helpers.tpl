@@ -39,12 +39,13 @@ capabilities: {drop: [ALL]}
 seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 
+{{- /* Of every container: (dict "root" $ "home" FOLDER). */ -}}
 {{- define "dispatcher.env" -}}
 - name: POD_IP
   valueFrom: {fieldRef: {fieldPath: status.podIP}}
 - name: HOME
-  value: /tmp
-{{- with .Values.extraEnv }}
+  value: {{ .home }}
+{{- with .root.Values.extraEnv }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}
@@ -112,6 +113,8 @@ seccompProfile: {type: RuntimeDefault}
 {{- include "dispatcher.checkRay" . -}}
 {{- include "dispatcher.checkPorts" . -}}
 {{- include "dispatcher.checkSecrets" . -}}
+{{- include "dispatcher.checkEgress" . -}}
+{{- include "dispatcher.checkWritten" . -}}
 {{- if not (or .Values.serviceAccount.create .Values.serviceAccount.name) -}}
 {{- fail (printf "serviceAccount.name: is empty, and serviceAccount.create is false: name the ServiceAccount of namespace %s that exists, as %s if it is called so" .Release.Namespace (include "dispatcher.fullname" .)) -}}
 {{- end -}}
@@ -128,6 +131,35 @@ seccompProfile: {type: RuntimeDefault}
 {{- if not (has . $known) -}}
 {{- fail (printf "config.profile(s): %s is none of: %s" . (join ", " $known)) -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The port of a URL, or of HOST:PORT, which is a proxy's. */ -}}
+{{- define "dispatcher.portOf" -}}
+{{- $host := regexReplaceAll "^[A-Za-z][A-Za-z0-9+.-]*://" . "" | splitList "/" | first -}}
+{{- $secure := regexMatch "^(?i)(https|wss)://" . -}}
+{{- regexFind ":[0-9]+$" $host | trimPrefix ":" | default (ternary "443" "80" $secure) -}}
+{{- end -}}
+
+{{- /* Where traces go: config.tracing.endpoint, or what OpenTelemetry reads of the environment; as a variable, in JSON. */ -}}
+{{- define "dispatcher.collector" -}}
+{{- $tracing := .Values.config.tracing | default dict -}}
+{{- $found := dict -}}
+{{- if and $tracing.enabled $tracing.endpoint -}}
+{{- $found = dict "name" "config.tracing.endpoint" "value" $tracing.endpoint -}}
+{{- else if $tracing.enabled -}}
+{{- range $name := list "OTEL_EXPORTER_OTLP_ENDPOINT" "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT" -}}
+{{- range $.Values.extraEnv -}}{{- if eq .name $name -}}{{- $found = . -}}{{- end -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $found -}}
+{{- end -}}
+
+{{- /* A NetworkPolicy is about addresses and ports, so what is not known here has to be said there. */ -}}
+{{- define "dispatcher.checkEgress" -}}
+{{- $collector := include "dispatcher.collector" . | fromJson -}}
+{{- if and .Values.networkPolicy.enabled (not .Values.networkPolicy.egress) $collector.name (not $collector.value) -}}
+{{- fail (printf "extraEnv: the port of the collector in %s is not known here, and networkPolicy.enabled lets nothing out to it: add a rule to networkPolicy.egress, such as {ports: [{protocol: TCP, port: 4318}]}, or name it as config.tracing.endpoint" $collector.name) -}}
 {{- end -}}
 {{- end -}}
 
@@ -149,6 +181,40 @@ seccompProfile: {type: RuntimeDefault}
 {{- if not (or .Values.httpTokens.existingSecret .Values.networkPolicy.enabled) }}yes{{ end -}}
 {{- end -}}
 
+{{- /* Of paths by key those that are in none of these folders, as JSON: (dict "paths" DICT "folders" LIST). */ -}}
+{{- define "dispatcher.outside" -}}
+{{- $found := dict -}}
+{{- range $key, $path := .paths -}}
+{{- $in := false -}}
+{{- range $.folders -}}
+{{- if hasPrefix (printf "%s/" (trimSuffix "/" .)) (printf "%s/" $path) -}}{{- $in = true -}}{{- end -}}
+{{- end -}}
+{{- if and $path (not $in) -}}{{- $_ := set $found $key $path -}}{{- end -}}
+{{- end -}}
+{{- toJson $found -}}
+{{- end -}}
+
+{{- /* Files of the configuration that are on no volume of the dispatcher's, by key, as JSON. */ -}}
+{{- define "dispatcher.unmounted" -}}
+{{- $folders := list "/run/secrets/gateway" "/tmp" -}}
+{{- range .Values.extraVolumeMounts -}}{{- $folders = append $folders .mountPath -}}{{- end -}}
+{{- $paths := dict -}}
+{{- if include "dispatcher.dialledIn" . -}}
+{{- range $key := list "cert_file" "key_file" "client_ca_file" -}}{{- $_ := set $paths (printf "config.gateway.%s" $key) (get $.Values.config.gateway $key) -}}{{- end -}}
+{{- end -}}
+{{- include "dispatcher.outside" (dict "paths" $paths "folders" $folders) -}}
+{{- end -}}
+
+{{- /* What is written goes to a volume: nothing else of the container can be written. */ -}}
+{{- define "dispatcher.checkWritten" -}}
+{{- $folders := list "/tmp" -}}
+{{- range .Values.extraVolumeMounts -}}{{- if not .readOnly -}}{{- $folders = append $folders .mountPath -}}{{- end -}}{{- end -}}
+{{- $paths := dict "config.journal.path" (.Values.config.journal | default dict).path "config.quota.ledger" (.Values.config.quota | default dict).ledger -}}
+{{- range $key, $path := include "dispatcher.outside" (dict "paths" $paths "folders" $folders) | fromJson -}}
+{{- fail (printf "%s: %s is on no volume that can be written, and the rest of the container cannot: name a path below a mountPath of extraVolumeMounts" $key $path) -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* The HTTP API has readers that this chart makes: the kubelet's probes, the Service, `helm test`, the ServiceMonitor. The
 gateway has probes, too. */ -}}
 {{- define "dispatcher.checkHttp" -}}
@@ -160,6 +226,9 @@ gateway has probes, too. */ -}}
 {{- $gateway := (.Values.config.gateway | default dict).host | default "" -}}
 {{- if and (include "dispatcher.dialledIn" .) (regexMatch $loopback $gateway) -}}
 {{- fail (printf "config.gateway.host: %s is loopback, where neither the kubelet's probes nor agents reach it: leave 0.0.0.0 (who may dial: networkPolicy.gateway)" $gateway) -}}
+{{- end -}}
+{{- if and (ne .Values.service.type "ClusterIP") (not .Values.httpTokens.existingSecret) -}}
+{{- fail (printf "service.type: %s leads to the HTTP API from outside of the cluster, and nobody is asked who he is: name a Secret with tokens as httpTokens.existingSecret, or leave ClusterIP" .Values.service.type) -}}
 {{- end -}}
 {{- $login := .Values.config.http.login | default dict -}}
 {{- if $login.token_file -}}

@@ -84,27 +84,50 @@ $(POD_NAME).{{ include "dispatcher.rayDomain" (dict "root" .root "service" (tern
 {{- end }}
 {{- end -}}
 
-{{- /* Folders of Ray's own: what runs in Ray must not write where the dispatcher's process reads. */ -}}
+{{- /* Where a Ray node of a role may write. In the dispatcher's pod that is Ray's own folder alone, which the driver empties
+when it begins. */ -}}
+{{- define "dispatcher.rayHome" -}}
+{{ ternary "/tmp/ray" "/tmp" (eq .role "node") }}
+{{- end -}}
+
+{{- /* Folders of Ray's own: what runs in Ray must not write where the dispatcher's process reads. (dict "root" $ "role" ...) */ -}}
 {{- define "dispatcher.rayMounts" -}}
-- {name: ray-tmp, mountPath: /tmp}
+- {name: ray-tmp, mountPath: {{ include "dispatcher.rayHome" . }}}
 - {name: shm, mountPath: /dev/shm}
-{{- if include "dispatcher.rayTls" . }}
+{{- if include "dispatcher.rayTls" .root }}
 - {name: ray-tls, mountPath: /run/secrets/ray, readOnly: true}
 {{- end }}
-{{- with .Values.extraVolumeMounts }}
+{{- with .root.Values.ray.extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}
 
-{{- /* What is mounted by dispatcher.rayMounts, but for extraVolumes. */ -}}
+{{- /* What is mounted by dispatcher.rayMounts, but for extraVolumes. In the dispatcher's pod all that Ray may write is in memory,
+which counts to the limit of Ray's container: a folder on the disk that outgrows its limit has the whole pod evicted. */ -}}
 {{- define "dispatcher.rayVolumes" -}}
+{{- $ray := .root.Values.ray -}}
 - name: ray-tmp
+  {{- if eq .role "node" }}
+  emptyDir: {medium: Memory, sizeLimit: {{ $ray.filesMib }}Mi}
+  {{- else }}
   emptyDir: {sizeLimit: 2Gi}
+  {{- end }}
 - name: shm
-  emptyDir: {medium: Memory, sizeLimit: {{ add (int .Values.ray.objectStoreMib) 48 }}Mi}
-{{- if include "dispatcher.rayTls" . }}
+  emptyDir: {medium: Memory, sizeLimit: {{ add (int $ray.objectStoreMib) 48 }}Mi}
+{{- if include "dispatcher.rayTls" .root }}
 - name: ray-tls
-  secret: {secretName: {{ .Values.ray.tls.existingSecret }}, defaultMode: 0440}
+  secret: {secretName: {{ $ray.tls.existingSecret }}, defaultMode: 0440}
+{{- end }}
+{{- end -}}
+
+{{- /* Of extraVolumes those that ray.extraVolumeMounts names: a claim of the dispatcher's cannot be mounted on two nodes. */ -}}
+{{- define "dispatcher.rayExtraVolumes" -}}
+{{- $named := list -}}
+{{- range .Values.ray.extraVolumeMounts -}}{{- $named = append $named .name -}}{{- end -}}
+{{- range .Values.extraVolumes }}
+{{- if has .name $named }}
+{{ toYaml (list .) }}
+{{- end }}
 {{- end }}
 {{- end -}}
 
@@ -116,8 +139,7 @@ with the Ray driver; `gateway`, with room for one gateway actor. */ -}}
 {{- $probed := ternary "ray-gcs" "ray-node" $isHead }}
 - name: {{ ternary "ray-head" (printf "ray-%s" .role) $isHead }}
   {{- if eq .role "node" }}
-  # A sidecar: up before the dispatcher, down after it. It has no key, and shares with it the driver's socket alone.
-  restartPolicy: Always
+  # It has no key, and shares with the dispatcher the driver's socket alone.
   {{- end }}
   image: {{ include "dispatcher.image" .root }}
   imagePullPolicy: {{ .root.Values.image.pullPolicy }}
@@ -127,6 +149,7 @@ with the Ray driver; `gateway`, with room for one gateway actor. */ -}}
     - ray-driver
     - --socket=/run/ray-driver/socket
     - --address={{ include "dispatcher.rayAddress" .root }}
+    - --empty=/tmp/ray
     - --
     {{- else }}
     - ray
@@ -159,10 +182,19 @@ with the Ray driver; `gateway`, with room for one gateway actor. */ -}}
   env:
     - name: POD_NAME
       valueFrom: {fieldRef: {fieldPath: metadata.name}}
-    {{- include "dispatcher.env" .root | nindent 4 }}
+    {{- include "dispatcher.env" (dict "root" .root "home" (include "dispatcher.rayHome" .)) | nindent 4 }}
     {{- include "dispatcher.rayEnv" .root | nindent 4 }}
     - name: RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S
       value: "0"
+    {{- if eq .role "node" }}
+    - name: TMPDIR
+      value: /tmp/ray
+    # Its logs are in memory: 4 MiB and one earlier file of each.
+    - name: RAY_ROTATION_MAX_BYTES
+      value: "4194304"
+    - name: RAY_ROTATION_BACKUP_COUNT
+      value: "1"
+    {{- end }}
     {{- if eq .role "head" }}
     - name: RAY_gcs_storage
       value: rocksdb
@@ -211,7 +243,7 @@ with the Ray driver; `gateway`, with room for one gateway actor. */ -}}
     {{- if eq .role "node" }}
     - {name: ray-driver, mountPath: /run/ray-driver}
     {{- end }}
-    {{- include "dispatcher.rayMounts" .root | nindent 4 }}
+    {{- include "dispatcher.rayMounts" . | nindent 4 }}
 {{- end -}}
 
 {{- /* What both kinds of Ray pods have in common with the dispatcher's: where and as whom they run. */ -}}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dispatcher.service.errors import CommandError
-from dispatcher.service.ray_driver.process import _serve, run_ray_driver
+from dispatcher.service.ray_driver.process import _empty, _serve, run_ray_driver
 
 _HANGS = """
 import asyncio, sys, time
@@ -28,6 +28,20 @@ def test_one_that_hangs_ends_and_says_in_what(tmp_path: Path) -> None:
 def test_it_ends_when_its_node_has(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="the Ray node ended with 1"):
         asyncio.run(_serve(tmp_path / "s", lambda: "the Ray node ended with 1"))
+
+
+def test_what_an_earlier_life_has_left_in_its_folder_is_deleted_first(tmp_path: Path) -> None:
+    own, other = tmp_path / "ray", tmp_path / "other"
+    (own / "session" / "logs").mkdir(parents=True)
+    other.mkdir()
+    kept = other / "kept"
+    kept.write_text("")
+    (own / "session" / "logs" / "raylet.out").write_text("old")
+    (own / "file").write_text("old")
+    (own / "link").symlink_to(other)
+    _empty(own)
+    assert (list(own.iterdir()), kept.exists()) == ([], True)
+    _empty(tmp_path / "none")
 
 
 def test_a_socket_in_no_folder_is_refused_by_name(tmp_path: Path) -> None:
