@@ -271,7 +271,8 @@ class Kubelets:
         except (aiohttp.ClientError, OSError, RuntimeError, ValueError) as error:
             raise SourceError(f"kubelet of {target.name}: {type(error).__name__}: {error}"[:300]) from None
         if answer.status != 200:
-            raise SourceError(f"kubelet of {target.name} answers {answer.status}: {body[:100]!r}")
+            said = body[:100].decode("utf-8", "replace").strip()
+            raise SourceError(f"kubelet of {target.name} answers {answer.status}: {said}")
         return body, answer.headers.get("Date")
 
     async def close(self) -> None:

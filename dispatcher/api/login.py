@@ -6,7 +6,6 @@ Health and readiness are open to all: kubelets ask for them, and they name nothi
 import hashlib
 import hmac
 import ipaddress
-from collections.abc import Iterator
 from http import HTTPStatus
 from pathlib import Path
 
@@ -14,13 +13,13 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from dispatcher.config.http import read_tokens
 from dispatcher.config.sections import LoginSection
 
 log = structlog.get_logger("http")
 
 OPEN = frozenset(("/healthz", "/livez", "/readyz"))
 _BEARER = "bearer "
-LEAST = 16  # characters of a token: shorter ones are found by trying
 
 
 class Tokens:
@@ -48,19 +47,8 @@ class Tokens:
         at = (found.st_mtime_ns, found.st_size, found.st_ino)
         if at == self._read_at:
             return
-        self._hashes = tuple(map(_hash, self._tokens()))
+        self._hashes = tuple(map(_hash, read_tokens(self._file)))
         self._read_at = at
-
-    def _tokens(self) -> Iterator[str]:
-        lines = [line.strip() for line in self._file.read_text("utf-8-sig").splitlines()]
-        tokens = [line for line in lines if line and not line.startswith("#")]
-        if not tokens:
-            raise ValueError(f"{self._file} has no token: write one in a line (openssl rand -hex 32)")
-        if min(map(len, tokens)) < LEAST:
-            raise ValueError(
-                f"{self._file} has a token of less than {LEAST} characters: openssl rand -hex 32 makes one"
-            )
-        yield from tokens
 
 
 def _hash(token: str) -> bytes:

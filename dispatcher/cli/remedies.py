@@ -12,6 +12,10 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
         "start them with webhook authentication and authorization",
     ),
     (
+        r"kubelet of \S+ answers 404",
+        "that node's kubelet serves no statistics, as virtual ones do not: set up another source (docs/telemetry.md)",
+    ),
+    (
         r"kubelet of .*(certificate|ssl(?!:default))",
         "name the authority of the kubelets' certificates as kubelet.ca_file",
     ),

@@ -11,7 +11,7 @@ from dispatcher.config.agents import agent_file_problems, agent_problems, consen
 from dispatcher.config.document import Document, read_document
 from dispatcher.config.entries import readable_clusters
 from dispatcher.config.gateway import gateway_notes, gateway_problems, here, placed
-from dispatcher.config.http import http_notes
+from dispatcher.config.http import http_notes, http_placed, http_problems
 from dispatcher.config.links import link_problems
 from dispatcher.config.plugin_files import with_plugin_files
 from dispatcher.config.problems import UNKNOWN_PLUGIN, ConfigError, Problem
@@ -105,7 +105,9 @@ def load_config(
     election, (gateway, signing) = _lease_placed(config.leader_election, document), _files_placed(config, document)
     problems += gateway_problems(gateway, config.clusters, document, reach=reach, expired_too=expired_too)
     problems += signing_problems(signing, document, reach=reach, expired_too=expired_too)
+    http = http_placed(config.http, lambda name: _whole(document, name))
     if reach:
+        problems += http_problems(http, document)
         problems += _reach_problems(config, clusters, election, document, known_bad="clusters" in misread)
     unusable: list[Problem] = []
     plugin_files = _plugin_files(document, config, unusable)
@@ -121,7 +123,7 @@ def load_config(
     tenants = _referred(document, config, "tenants", problems, lambda file: read_tenants(file, names), nobody)
     if problems:
         raise ConfigError(_in_order(problems))
-    notes = [*http_notes(config.http, document), *(_file_notes(gateway, signing, clusters, document) if reach else ())]
+    notes = [*http_notes(http, document), *(_file_notes(gateway, signing, clusters, document) if reach else ())]
     return DispatcherConfig(
         clusters=clusters,
         profiles=read.profiles,
@@ -129,7 +131,7 @@ def load_config(
         ray=config.ray.model_copy(update={"driver": _whole(document, config.ray.driver)}),
         gateway=gateway,
         signing=signing,
-        http=config.http,
+        http=http,
         journal=config.journal.model_copy(update={"path": _whole(document, config.journal.path)}),
         tracing=config.tracing,
         quota=config.quota.model_copy(update={"ledger": _whole(document, config.quota.ledger)}),

@@ -153,3 +153,12 @@ def test_who_uninstalls_is_not_told_that_the_opt_in_is_in_force(monkeypatch: pyt
     server.with_policy("v1")  # which the server goes on obeying for a moment
     done = installing(server, monkeypatch, "--uninstall", minor=36)
     assert (done.exit_code, "opt-in" in done.stdout) == (0, False), done.output
+
+
+@pytest.mark.parametrize("user", ["system:serviceaccount:runner", "system:serviceaccount::a", "system:serviceaccount:"])
+def test_a_service_account_without_both_its_parts_is_refused_before_anything_is_made(
+    monkeypatch: pytest.MonkeyPatch, user: str
+) -> None:
+    done = installing(Server(("v1",)), monkeypatch, "--user", user, minor=36)
+    assert (done.exit_code, "--user" in done.stderr, done.stdout) == (ExitCode.USAGE, True, "")
+    assert "system:serviceaccount:NAMESPACE:NAME" in done.stderr

@@ -93,5 +93,10 @@ async def test_an_exporter_is_mended_by_its_port_and_a_file_by_its_path(tmp_path
     assert "telemetry.file[0].path" in remedy(str(missing.value), "telemetry.file[0]")
 
 
+def test_a_node_whose_kubelet_has_no_statistics_is_told_from_one_that_is_down() -> None:
+    assert "serves no statistics" in remedy("kubelet of n1 answers 404: 404 page not found", "kubelet")
+    assert "whether the node is up" in remedy("kubelet of n1 answers 503: busy", "kubelet")
+
+
 def test_what_nobody_foresaw_leads_to_the_log() -> None:
     assert remedy("it is Tuesday", KEY) == f"see the agent's log, and the settings under {KEY}"

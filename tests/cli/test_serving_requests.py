@@ -81,10 +81,17 @@ async def test_flags_of_kube_controller_manager_are_no_help_with_another_signer(
     assert "--cluster-signing" not in lack.fix
 
 
-async def test_nothing_is_told_where_the_latest_is_issued_or_none_can_be_seen() -> None:
+async def test_who_may_not_see_requests_is_told_that_nothing_is_known() -> None:
+    (lack,) = await told(None)
+    assert (lack.text, lack.fix.endswith("list certificatesigningrequests")) == (
+        "not known: forbidden",
+        True,
+    )
+
+
+async def test_nothing_is_told_where_the_latest_is_issued_or_there_is_none() -> None:
     assert await told(request(NEW, "11:00", certificate="LS0="), request(OLD, "10:00")) == []
     assert await told() == []
-    assert await told(None) == []
 
 
 @pytest.mark.parametrize(

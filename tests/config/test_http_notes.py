@@ -1,7 +1,10 @@
 """Which HTTP APIs are called open."""
 
+from pathlib import Path
+
 import pytest
 
+from dispatcher.config import check_config, load_config
 from dispatcher.config.document import Document
 from dispatcher.config.http import http_notes
 from dispatcher.config.sections import HttpSection, LoginSection
@@ -30,3 +33,26 @@ def test_an_http_api_is_open_that_others_reach_and_that_asks_nobody_who_he_is(
     section: HttpSection, is_open: bool
 ) -> None:
     assert [one.key for one in http_notes(section, Document("dispatcher.yaml"))] == ["http.host"] * is_open
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        (None, "tokens cannot be read: No such file or directory"),
+        ("# none\n", "tokens has no token"),
+        ("short\n", "tokens has a token of less than 16 characters"),
+        (f"{'x' * 16}\n", ""),
+    ],
+)
+def test_a_file_of_tokens_lies_beside_the_configuration_and_one_that_is_no_good_is_told(
+    tmp_path: Path, written: str | None, words: str
+) -> None:
+    file = tmp_path / "dispatcher.yaml"
+    file.write_text("http: {login: {token_file: tokens}}\n")
+    if written is not None:
+        (tmp_path / "tokens").write_text(written)
+    found = [one for one in check_config(file, reach=True) if one.key.startswith("http")]
+    assert [(one.key, one.line) for one in found] == [("http.login.token_file", 1)] * bool(words)
+    assert all(f"{tmp_path}/{words}" in one.text for one in found)
+    if not words:
+        assert load_config(file).http.login.token_file == str(tmp_path / "tokens")

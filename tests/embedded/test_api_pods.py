@@ -206,6 +206,30 @@ async def test_logs_come_from_the_kubelets_in_plain_text() -> None:
         assert (wrong.status, wrong.message) == (400, "container other is not valid for pod web")
 
 
+@pytest.mark.parametrize(
+    ("state", "query", "words"),
+    [
+        ({"running": {}}, {"previous": "true"}, 'previous terminated container "main" in pod "web" not found'),
+        (
+            {"waiting": {"reason": "CreateContainerConfigError"}},
+            {},
+            'container "main" in pod "web" is waiting to start: CreateContainerConfigError',
+        ),
+    ],
+)
+async def test_a_container_without_such_a_run_has_no_log_as_with_a_kubelet(
+    state: Body, query: dict[str, str], words: str
+) -> None:
+    async with serving() as (client, api):
+        api.log_source = lambda found, container, query: "invented\n"
+        await client.make(PODS, pod())
+        await _run(client)
+        entry = {"name": "main", "state": state, "restartCount": 0, "ready": False, "image": "i", "imageID": ""}
+        (await client.patch(f"{PODS}/web/status", {"status": {"containerStatuses": [entry]}})).ok()
+        told = await client.get(f"{PODS}/web/log", **query)
+        assert (told.status, told.message) == (400, words)
+
+
 async def test_a_node_without_a_kubelet_has_no_logs() -> None:
     async with serving() as (client, api):
         api.log_source = lambda found, container, query: "invented\n"

@@ -44,6 +44,9 @@ def install(wish: Installing) -> int:
 
 
 async def _install(wish: Installing) -> ExitCode:
+    if not _whole_name(wish.user):
+        text = f"--user {wish.user!r}: a service account is {_SERVICE_ACCOUNT}NAMESPACE:NAME"
+        raise CommandError(text, ExitCode.USAGE)
     async with reached(wish.place, wish.dry_run) as target:
         version = await _policy_version(target)
         user = wish.user or await _user(target)
@@ -63,6 +66,12 @@ async def _install(wish: Installing) -> ExitCode:
     else:
         print_value(row, wish.output)
     return ExitCode.FAILED if problem else ExitCode.OK
+
+
+def _whole_name(user: str) -> bool:
+    """Whether a service account has its two parts; users of other kinds have any form."""
+    parts = user.removeprefix(_SERVICE_ACCOUNT).split(":")
+    return not user.startswith(_SERVICE_ACCOUNT) or (len(parts) == 2 and all(parts))
 
 
 def policy(version: str) -> list[Object]:

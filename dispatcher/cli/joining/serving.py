@@ -40,7 +40,13 @@ async def lacks(member: Member) -> list[Lack]:
     try:
         items = await member.items(REQUESTS, labelSelector=_OURS)
         found = [msgspec.convert(one, SigningRequest) for one in items]
-    except (MemberError, msgspec.ValidationError):  # no right to see it
+    except MemberError as error:
+        if error.status != 403:
+            return []  # told by others
+        return [
+            Lack(member.name, f"not known: {error}", "give the context the right to list certificatesigningrequests")
+        ]
+    except msgspec.ValidationError:
         return []
     accounts = await _accounts(member) if found else set()
     ours = [

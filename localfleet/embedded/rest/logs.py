@@ -12,11 +12,18 @@ from localfleet.embedded.rest.location import container_of, kubelet_of, node_of
 _LOOK_S = 0.3
 
 
-def _started(pod: Object, container: str) -> None:
-    """ApiError 400 if the container has not started."""
-    if (pod.get("status") or {}).get("phase") == "Pending":
-        name = pod["metadata"]["name"]
-        raise bad_request(f'container "{container}" in pod "{name}" is waiting to start: ContainerCreating')
+def _ran(pod: Object, container: str, *, previous: bool) -> None:
+    """ApiError 400, in a kubelet's words, if the container has no run to tell of."""
+    name, status = pod["metadata"]["name"], pod.get("status") or {}
+    entry: Object = next((one for one in status.get("containerStatuses") or () if one["name"] == container), {})
+    if (entry.get("lastState") or {}).get("terminated"):
+        return
+    if previous:
+        raise bad_request(f'previous terminated container "{container}" in pod "{name}" not found')
+    waiting = (entry.get("state") or {}).get("waiting") or {}
+    if waiting or status.get("phase") == "Pending":
+        why = waiting.get("reason") or "ContainerCreating"
+        raise bad_request(f'container "{container}" in pod "{name}" is waiting to start: {why}')
 
 
 async def serve(request: web.Request, api: Api, namespace: str, name: str) -> web.StreamResponse:
@@ -29,7 +36,7 @@ async def serve(request: web.Request, api: Api, namespace: str, name: str) -> we
     if node["status"].get("declaredFeatures"):  # kubelets of this process say nothing of their features
         log = (namespace, name, container)
         return await kubelet_log.passed_on(request, kubelet, log, query, api.kubelet_credentials())
-    _started(pod, container)
+    _ran(pod, container, previous=query.get("previous") in ("true", "1"))
     follow = query.pop("follow", "") in ("true", "1")
     text = api.log_source(pod, container, query)
     if not follow:
