@@ -92,7 +92,7 @@ def assemble(
             service.metrics.watch(collector)
         return Dispatcher(
             service,
-            CoreViews(core, ledger, service.pollers),
+            CoreViews(core, ledger, service.pollers, service.senders),
             take_policies,
             lambda term: lead(term, service),
             LoadCollector(fleet),

@@ -9,6 +9,7 @@ from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.core.rebalancing import Mode
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.service.greeting import Greeting
+from dispatcher.service.intent_sender import IntentSender
 from dispatcher.service.poller import Poller
 
 Row = dict[str, Any]
@@ -57,16 +58,26 @@ class FleetViews(Protocol):
 class CoreViews:
     """The views of a core in this process."""
 
-    def __init__(self, core: SchedulerCore, ledger: QuotaLedger, pollers: Mapping[str, Poller]) -> None:
-        self._core, self._ledger, self._pollers = core, ledger, pollers
+    def __init__(
+        self,
+        core: SchedulerCore,
+        ledger: QuotaLedger,
+        pollers: Mapping[str, Poller],
+        senders: Mapping[str, IntentSender],
+    ) -> None:
+        self._core, self._ledger, self._pollers, self._senders = core, ledger, pollers, senders
 
     def clusters(self) -> list[Row]:
-        """One row a cluster, with what its agent said of itself."""
+        """One row a cluster, with what its agent said of itself, and whether it takes orders."""
         pollers, unheard = self._pollers, Greeting().row()
-        return [
+        rows = [
             {**row, **(pollers[row["name"]].greeting.row() if row["name"] in pollers else unheard)}
             for row in views.clusters_view(self._core)
         ]
+        for row in rows:
+            if not row["problem"] and (sender := self._senders.get(row["name"])) is not None:
+                row["problem"] = sender.refusal
+        return rows
 
     def links(self) -> list[Row]:
         """One row a direction between two clusters."""

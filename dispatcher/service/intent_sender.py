@@ -18,14 +18,14 @@ from dispatcher.model.messages import (
     Shadows,
 )
 from dispatcher.scheduling.events import Answered, Event, PeersAcknowledged, Unanswered, Unsent
-from dispatcher.service.link import AgentLink, AgentMissing, LinkError
+from dispatcher.service.link import AgentFault, AgentLink, AgentMissing, LinkError
 from dispatcher.service.term import Deposed, Term
 from dispatcher.service.timing import ServiceTiming
 
 log = structlog.get_logger("sender")
 
 Emit = Callable[[Event], None]
-_SHOWN = 256  # characters of what an agent says
+_SHOWN, _LONGEST_REFUSAL = 256, 500  # characters of what an agent says
 _QUESTIONS = 64  # about ends, in a call
 
 
@@ -58,6 +58,7 @@ class IntentSender:
         self._peers: tuple[tuple[Peer, ...], Shadows] | None = None
         self._peers_call: asyncio.Task[None] | None = None
         self._word = ""  # of the agent's last answer to peers
+        self.refusal = ""  # why the agent has not taken the last that was sent, such as orders that it does not verify
 
     @property
     def depth(self) -> int:
@@ -144,11 +145,13 @@ class IntentSender:
                 raise AgentMissing(f"nothing may be sent to the agent of cluster {self.cluster} now")
             answer = await self._link.execute(batch, timeout_s=self._timing.execute_s)
         except LinkError as error:
+            self._note(error)
             log.warning("batch unanswered", cluster=self.cluster, intents=len(intents), problem=str(error))
             ids = tuple(intent.id for intent in intents)
             unsent = isinstance(error, AgentMissing)
             self._emit(Unsent(self.cluster, ids) if unsent else Unanswered(self.cluster, ids, str(error)))
         else:
+            self.refusal = ""
             if against := self._against_us(answer):
                 self._depose(against)
                 self._emit(Unanswered(self.cluster, tuple(intent.id for intent in intents), against.why))
@@ -156,6 +159,10 @@ class IntentSender:
                 self._answered(intents, answer.outcomes)
         finally:
             self._busy -= {intent.pod.uid for intent in intents}
+
+    def _note(self, error: LinkError) -> None:
+        if isinstance(error, AgentFault):
+            self.refusal = f"takes no orders: {error}"[:_LONGEST_REFUSAL]
 
     def _against_us(self, answer: OutcomeBatch) -> Deposed | None:
         newer = answer.obeys > self._term.epoch
@@ -181,9 +188,10 @@ class IntentSender:
                     message = Peers(*by, peers, echo=self._word, lease_s=lease_s, shadows=shadows)
                     answer = await self._link.set_peers(message, timeout_s=self._timing.execute_s)
                 except LinkError as error:  # the core tells the peers anew every few seconds
+                    self._note(error)
                     log.debug("peers not told", cluster=self.cluster, problem=str(error))
                 else:
-                    self._word = answer.word
+                    self.refusal, self._word = "", answer.word
                     self._emit(PeersAcknowledged(self.cluster, answer.probe, answer.links))  # before the word is echoed
         finally:
             self._peers_call = None

@@ -86,3 +86,22 @@ def test_one_replica_is_a_deployment_with_one_gateway(helm: Helm) -> None:
 def test_several_that_could_not_take_over_are_refused(helm: Helm, config: dict[str, Any], words: str) -> None:
     with pytest.raises(HelmError, match=words):
         helm.template("dispatcher", {"replicas": 2, "config": config})
+
+
+@pytest.mark.parametrize(
+    ("times", "words"),
+    [
+        ({"lease_s": 3}, r"renew_deadline_s: must be less than lease_s \(3\), not 10"),
+        ({"lease_s": 3, "renew_deadline_s": 2}, r"retry_s: must be at most half of renew_deadline_s \(2\)"),
+    ],
+)
+def test_times_of_the_election_with_which_a_dispatcher_ends_are_refused(
+    helm: Helm, times: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(HelmError, match=words):
+        helm.template("dispatcher", {"config": {**GATEWAY, "leader_election": times}})
+
+
+def test_times_of_the_election_for_a_short_change_of_leaders_are_taken(helm: Helm) -> None:
+    times = {"lease_s": 3, "renew_deadline_s": 2, "retry_s": 0.4}
+    assert helm.template("dispatcher", {"replicas": 2, "config": {**GATEWAY, "leader_election": times}})

@@ -3,20 +3,32 @@
 import asyncio
 from dataclasses import replace
 
+from dispatcher.config import DispatcherConfig
 from dispatcher.model.messages import (
     UNKNOWN,
     AnyIntent,
+    Changes,
     ConfirmNoDelegate,
     IntentBatch,
     Outcome,
     OutcomeBatch,
     Peer,
+    PeersAck,
     PodRef,
 )
 from dispatcher.model.pod import SourceRef
-from dispatcher.scheduling.events import Answered, PeersAcknowledged, SendIntents, SendPeers, Unanswered, Unsent
+from dispatcher.scheduling.events import (
+    Answered,
+    ClusterChanged,
+    PeersAcknowledged,
+    SendIntents,
+    SendPeers,
+    Unanswered,
+    Unsent,
+)
+from dispatcher.service.assembly import assemble
 from dispatcher.service.intent_sender import IntentSender
-from dispatcher.service.link import AgentMissing, LocalLink
+from dispatcher.service.link import AgentFault, AgentMissing, LocalLink
 from dispatcher.service.term import Term
 from tests.service.fakes import FAST, FakeAgent, FakeCore, ScriptedLink, bind, running, service
 
@@ -164,6 +176,41 @@ async def test_a_batch_whose_call_was_never_begun_is_reported_as_unsent() -> Non
         await core.until(lambda: bool(core.of(Unsent)))
     assert core.of(Unsent) == [Unsent("east", ("1", "2"))]
     assert not core.of(Unanswered)
+
+
+async def test_an_agent_that_refuses_orders_is_told_of_until_it_takes_something() -> None:
+    refused = AgentFault("agent of cluster east failed: Refused('refused (expired): compare the clocks')")
+    link = ScriptedLink("east", execute=lambda batch: refused, set_peers=lambda peers: PeersAck("east"))
+    core = FakeCore()
+    core.effects.append([SendIntents("east", (bind(1),))])
+    subject = service(core, link)
+    async with running(subject):
+        await core.until(lambda: bool(core.of(Unanswered)))
+        told = subject.senders["east"].refusal
+        core.effects.append([SendPeers("east", ())])
+        await core.until(lambda: bool(core.of(PeersAcknowledged)))
+    assert told == f"takes no orders: {refused}"
+    assert subject.senders["east"].refusal == ""
+
+
+async def test_the_problem_of_a_cluster_that_refuses_orders_is_shown_where_its_reports_tell_of_none() -> None:
+    made = assemble([LocalLink(name, FakeAgent(name)) for name in ("east", "west")], DispatcherConfig())
+    made.service.senders["east"].refusal = "takes no orders: refused (expired)"
+    made.service.senders["west"].refusal = "takes no orders: refused (expired)"
+    made.service.core.handle(ClusterChanged(Changes("west", "west-uid", "one", 0, 1, full=True)), 0.0)
+    told = {row["name"]: row["problem"] for row in made.views.clusters()}
+    assert told == {"east": "has not reported yet", "west": "takes no orders: refused (expired)"}
+
+
+async def test_an_agent_that_refuses_to_hear_of_the_others_is_told_of_and_one_that_is_away_is_not() -> None:
+    core = FakeCore()
+    core.effects.append([SendPeers(name, ()) for name in ("east", "west")])
+    refuses = ScriptedLink("east", set_peers=lambda peers: AgentFault("refused (unsigned)"))
+    subject = service(core, refuses, away := ScriptedLink("west"))
+    async with running(subject):
+        await core.until(lambda: min(one.called["set_peers"] for one in (refuses, away)) > 0)
+        await core.until(lambda: bool(subject.senders["east"].refusal))
+    assert subject.senders["west"].refusal == ""
 
 
 async def test_a_slow_cluster_does_not_hold_back_the_intents_of_another() -> None:

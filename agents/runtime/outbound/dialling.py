@@ -5,6 +5,8 @@ import random
 import ssl
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -148,7 +150,7 @@ def trust(settings: GatewaySettings) -> ssl.SSLContext:
 def _proxy(url: str, given: str) -> str | None:
     """`given`, else as HTTPS_PROXY and NO_PROXY say; aiohttp itself does not look at them for wss. ValueError."""
     host = urlsplit(url).hostname or ""
-    found = given or (None if proxy_bypass(host) else getproxies().get("https"))
+    found = given or (None if _bypassed(host) else getproxies().get("https"))
     if not found:
         return None
     name = "gateway.proxy" if given else "HTTPS_PROXY"
@@ -164,6 +166,23 @@ def _proxy(url: str, given: str) -> str | None:
             "/ # ? @ in one are %2F %23 %3F %40)"
         )
     return address
+
+
+def _bypassed(host: str) -> bool:
+    """As NO_PROXY says. Networks in it, such as 10.0.0.0/8, count as for kubectl and all of Go; Python reads names."""
+    if proxy_bypass(host):
+        return True
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    return any(address in network for network in _networks(getproxies().get("no", "")))
+
+
+def _networks(words: str) -> Iterator[IPv4Network | IPv6Network]:
+    for word in words.split(","):
+        with suppress(ValueError):
+            yield ip_network(word.strip(), strict=False)
 
 
 def _is_address(url: str) -> bool:

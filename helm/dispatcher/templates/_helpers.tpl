@@ -85,6 +85,19 @@ seccompProfile: {type: RuntimeDefault}
 {{- end }}
 {{- end -}}
 
+{{- /* As the dispatcher itself takes them: with others it ends at once, after the earlier one has made room. */ -}}
+{{- define "dispatcher.checkElection" -}}
+{{- $of := .Values.config.leader_election | default dict -}}
+{{- $lease := dig "lease_s" 15 $of | float64 -}}
+{{- $deadline := dig "renew_deadline_s" 10 $of | float64 -}}
+{{- if ge $deadline $lease -}}
+{{- fail (printf "config.leader_election.renew_deadline_s: must be less than lease_s (%v), not %v" $lease $deadline) -}}
+{{- end -}}
+{{- if gt (dig "retry_s" 2 $of | float64) (divf $deadline 2) -}}
+{{- fail (printf "config.leader_election.retry_s: must be at most half of renew_deadline_s (%v)" $deadline) -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* What cannot be left to the schema: a dispatcher without clusters would end at once. */ -}}
 {{- define "dispatcher.check" -}}
 {{- if not .Values.config.clusters -}}
@@ -109,6 +122,7 @@ seccompProfile: {type: RuntimeDefault}
 {{- fail "replicas: more than 1 needs an empty config.quota.ledger: the file of one knows nothing of what another charged" -}}
 {{- end -}}
 {{- end -}}
+{{- include "dispatcher.checkElection" . -}}
 {{- include "dispatcher.checkHttp" . -}}
 {{- include "dispatcher.checkRay" . -}}
 {{- include "dispatcher.checkPorts" . -}}

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from structlog.testing import capture_logs
 
 from agents.runtime.outbound.connection import Connection
+from agents.runtime.outbound.dialling import _proxy
 from dispatcher.service.gateway.authority import ensure, read_authority, revoke
 from dispatcher.service.gateway.certificates import Named
 from dispatcher.service.gateway.gateway import Gateway
@@ -260,6 +261,24 @@ async def test_no_proxy_is_asked_for_a_host_of_no_proxy_and_the_agents_own_setti
         async with dialling(site.settings("east", proxy=f"http://127.0.0.1:{port}"), "east", FakeAgent("east")):
             await connected(site.gateway.link("east"))
             await eventually(lambda: len(asked) == 1)
+
+
+@pytest.mark.parametrize(
+    ("listed", "url", "direct"),
+    [
+        ("10.0.0.0/8", "wss://10.1.2.3:7443", True),
+        (".svc, 10.1.0.0/16,fd00::/8", "wss://[fd00::1]:7443", True),
+        ("10.1.2.3", "wss://10.1.2.3:7443", True),
+        ("10.0.0.0/8", "wss://192.0.2.1:7443", False),
+        ("10.0.0.0/8,no network/8", "wss://gateway.example:7443", False),
+    ],
+)
+def test_no_proxy_may_list_networks_as_clusters_have_them(
+    monkeypatch: pytest.MonkeyPatch, listed: str, url: str, direct: bool
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example:3128")
+    monkeypatch.setenv("NO_PROXY", listed)
+    assert _proxy(url, "") == (None if direct else "http://proxy.example:3128")
 
 
 PROXIES = {
