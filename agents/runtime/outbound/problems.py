@@ -7,12 +7,14 @@ from pathlib import Path
 
 import aiohttp
 from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from agents.runtime.outbound.settings import GatewaySettings
 from dispatcher.model.leader_certificate import Authorities, issued_by, objection
 
 _CLOCK = "certificate is not yet valid"
 _EXPIRED = "certificate has expired"
+_PURPOSE = "unsuitable certificate purpose"
 _CUT_OFF = "ended the connection during the TLS handshake: does a load balancer on the way have no gateway behind it?"
 _PORTS = "see the port in gateway.urls, and that of the proxy if there is one"
 _MOST = 500  # characters of a problem
@@ -53,9 +55,19 @@ def _own_fault(settings: GatewaySettings, now: dt.datetime) -> str:
     except Exception:  # a file that is gone, or odd in what OpenSSL reads: the library has a class for each
         return ""
     if not problem:
-        return ""
+        wrong = "our certificate is not for a client: give the one of this cluster as gateway.cert_file"
+        return "" if _is_clients(own) else wrong
     ours = problem.replace("its certificate", "our certificate")
     return f"{ours} (as gateway.ca_file and our clock say): `join` makes another; else compare the clocks of both ends"
+
+
+def _is_clients(certificate: x509.Certificate) -> bool:
+    """As OpenSSL has it: of any use where none is named."""
+    try:
+        uses = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        return True
+    return ExtendedKeyUsageOID.CLIENT_AUTH in uses
 
 
 def _certificate(error: BaseException, host: str) -> str:
@@ -64,6 +76,8 @@ def _certificate(error: BaseException, host: str) -> str:
         return f"{host}: its {why}: compare the clocks of both ends"
     if _EXPIRED in why:
         return f"{host}: its {why}: renew it, or compare the clocks of both ends"
+    if _PURPOSE in why:
+        return f"{host}: its certificate is not a server's: see gateway.cert_file of the dispatcher"
     if "mismatch" in why:
         return f"{host}: its certificate has another name: make one for this, or give its own as gateway.server_name"
     return f"{host}: its certificate is not trusted ({why}): see gateway.ca_file and gateway.server_name"

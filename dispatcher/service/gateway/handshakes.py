@@ -16,6 +16,11 @@ _KNOWN = (
         "bring client_ca_file with one: `global-dispatcher config check` says what it lacks",
     ),
     (
+        "unsuitable certificate purpose",
+        "its certificate is not for a client, as the gateway's own and that of the signing key are not",
+        "give the agent the one of its cluster as gateway.cert_file",
+    ),
+    (
         "certificate verify failed",
         "no authority of gateway.client_ca_file has signed its certificate",
         f"{_JOIN} with the folder of this fleet's authority, or add its own to that file",

@@ -109,6 +109,28 @@ async def test_both_ends_say_what_is_wrong_with_an_agents_certificate(folder: Pa
     assert (line["peer"], bool(line["fix"])) == ("127.0.0.1", True)
 
 
+@pytest.mark.parametrize("name", ["gateway", "signing"])
+async def test_both_ends_say_that_a_certificate_of_the_fleet_is_not_a_clusters(
+    folder: Path, lines: Lines, name: str
+) -> None:
+    given = {"cert_file": str(folder / f"{name}.crt"), "key_file": str(folder / f"{name}.key")}
+    async with (
+        listening(folder) as site,
+        dialling(site.settings("east", **given), "east", FakeAgent("east")) as dialler,
+    ):
+        said = await problem_of(dialler, "may not accept our certificate")
+        (line,) = [one for one in lines if one["event"] == "a TLS handshake failed"]
+    assert "our certificate is not for a client" in said
+    assert "its certificate is not for a client" in line["problem"]
+
+
+async def test_an_agent_says_that_the_gateway_shows_a_certificate_that_is_not_a_servers(folder: Path) -> None:
+    for suffix in ("crt", "key"):
+        shutil.copy(folder / f"cluster-east.{suffix}", folder / f"gateway.{suffix}")
+    async with listening(folder) as site, dialling(site.settings("east"), "east", FakeAgent("east")) as dialler:
+        await problem_of(dialler, "its certificate is not a server's: see gateway.cert_file of the dispatcher")
+
+
 async def test_an_agent_goes_on_trying_with_a_certificate_that_it_cannot_read_itself(folder: Path) -> None:
     file = folder / "cluster-east.crt"
     good = x509.load_pem_x509_certificate(file.read_bytes()).public_bytes(serialization.Encoding.DER)
