@@ -12,6 +12,7 @@ from benchmarks.fail_over import case as fail_over
 from benchmarks.fail_over import take_over
 from benchmarks.fleet import case as fleet
 from benchmarks.fleet import gateways
+from benchmarks.fleet import memory as fleet_memory
 from benchmarks.prometheus import case as prometheus
 from benchmarks.report.rows import Row
 
@@ -21,6 +22,7 @@ _OWN = (
     *fragmentation.CASES,
     *closed_loop.CASES,
     *fleet.CASES,
+    *fleet_memory.CASES,
     *gateways.CASES,
     *fail_over.CASES,
     *take_over.CASES,
@@ -37,6 +39,7 @@ _SECONDS = {
     "closed_loop": 40,
     "fleet_of_agents": 240,
     "fleet_of_a_million": 180,
+    "fleet_memory": 60,
     "fleet_through_gateways": 130,
     "fail_over": 600,
     "take_over": 60,

@@ -12,6 +12,7 @@ from benchmarks.fleet import phases
 from benchmarks.fleet.__main__ import app
 from benchmarks.fleet.cluster import FakeCluster
 from benchmarks.fleet.load import Load, node_of, pod_of
+from benchmarks.fleet.memory import fleet_memory
 from dispatcher.model.messages import BOUND, Bind, IntentBatch, PodRef, encode
 
 SMALL = Load(clusters=3, nodes=20, pods=12, templates=5, namespaces=2)
@@ -58,6 +59,18 @@ def test_pods_that_the_fleet_has_no_room_for_are_told_of_in_a_line(monkeypatch: 
     done = CliRunner().invoke(app, (*ARGUMENTS, "--nodes", "1", "--burst", "2000"))
     assert (done.exit_code, done.stdout) == (1, "")
     assert "pods are not bound after 4 s: is there room?" in done.stderr
+
+
+@pytest.mark.timeout(180)
+def test_memory_is_told_for_nodes_pods_of_others_and_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(phases, "LOOK_S", 0.2)
+    rows = fleet_memory(100)
+    assert [(row.name, row.nodes, row.pods, row.unit, row.target) for row in rows] == [
+        ("fleet_memory_node", 1000, 0, "KiB", 1.2),
+        ("fleet_memory_other_pod", 1000, 1000, "KiB", 1.2),
+        ("fleet_memory_own_pod", 1000, 1000, "KiB", 1.2),
+    ]
+    assert all(math.isfinite(row.value) for row in rows)
 
 
 @pytest.mark.parametrize("words", ["--churn inf", "--last-s inf", "--coalesce-s inf", "--start-s 1e9"])

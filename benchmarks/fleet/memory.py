@@ -1,0 +1,45 @@
+"""Resident memory of a whole dispatcher for each node and pod, from outside: what more of them take more."""
+
+import asyncio
+from dataclasses import replace
+
+from benchmarks.fleet.load import Load
+from benchmarks.fleet.phases import Fleet, resident
+from benchmarks.report.rows import Row
+
+_LOAD = Load(clusters=20, pods=0, ours=0.0)
+_PODS, _FEW = 5_000, 10
+_OTHERS = "a pod of other schedulers in the same run"
+
+
+def fleet_memory(share: int) -> list[Row]:
+    """20 clusters of 5,000 nodes: without nodes to speak of, without pods, with pods of others, with pods of ours."""
+    return asyncio.run(_measure(replace(_LOAD, nodes=_LOAD.nodes // share), _PODS // share))
+
+
+async def _measure(load: Load, pods: int) -> list[Row]:
+    few = replace(load, nodes=_FEW)
+    grown = [await _grown(one) for one in (few, load, replace(load, pods=pods), replace(load, pods=pods, ours=1.0))]
+    nothing, bare, others, ours = (one / 1024 for one in grown)
+    n, all_pods = load.all_nodes, load.clusters * pods
+    node, other, own = (bare - nothing) / (n - few.all_nodes), (others - bare) / all_pods, (ours - bare) / all_pods
+    what = "resident memory of the dispatcher's process, from outside: more for each"
+    return [
+        Row("fleet_memory_node", n, 0, node, "KiB", 1.2, None, f"{what} node, with its reading"),
+        Row("fleet_memory_other_pod", n, all_pods, other, "KiB", 1.2, None, f"{what} pod of other schedulers"),
+        Row("fleet_memory_own_pod", n, all_pods, own, "KiB", 1.2, other, f"{what} pod of ours", _OTHERS),
+    ]
+
+
+async def _grown(load: Load) -> int:
+    """Bytes that a dispatcher takes more once it knows all and has decided one pod."""
+    one = Fleet(load, all_listed=True)
+    async with one.dispatcher():
+        before = resident(one.pid)
+        await one.ask("go")
+        await one.until("bound", one.submit(1))
+        await one.until_quiet()
+        return resident(one.pid) - before
+
+
+CASES = (fleet_memory,)
