@@ -259,6 +259,22 @@ def test_for_git_one_cluster_is_not_given_the_key_of_another(world: World) -> No
     assert secrets.read_text() == before
 
 
+def test_no_files_of_another_cluster_are_written_over_by_one_that_has_its_key_already(world: World) -> None:
+    secrets, values = world.folder / "secrets.yaml", world.folder / "values.yaml"
+    world.joined("--gateway", "gw.example", "--cluster", "west", "--secrets-out", str(secrets))
+    world.joined("--cluster", "west", "--values-out", str(values))
+    assert world.there(KEY)
+    before = [file.read_text() for file in (secrets, values)]
+    for option, file, words in (
+        ("--secrets-out", secrets, "the keys of another cluster"),
+        ("--values-out", values, "the values of cluster west"),
+    ):
+        result = world.run(option, str(file))
+        assert (result.exit_code, words in result.output) == (2, True), result.output
+    assert [file.read_text() for file in (secrets, values)] == before
+    assert not (world.fleet / "cluster-east.crt").exists()
+
+
 @contextmanager
 def dispatcher_pods(world: World, helm: Helm, **values: Any) -> Iterator[list[str]]:
     """A pod of each workload of the dispatcher's chart, with its labels and the Secrets that it mounts; their names."""

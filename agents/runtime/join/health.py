@@ -1,6 +1,7 @@
 """GET /livez: this process works, which a main thread that hangs does not. GET /readyz: what it joins answers."""
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -10,7 +11,7 @@ from http import HTTPStatus
 import structlog
 from aiohttp import web
 
-from agents.runtime.join.settings import HealthSettings
+from agents.runtime.join.settings import HealthSettings, WrongConfiguration
 
 LOG = structlog.get_logger("join")
 HANGS_S = 60.0  # a large cluster's list, read on a slow core, may keep the main thread for seconds
@@ -35,7 +36,8 @@ class Beat:
 
 @contextmanager
 def serving(unwell: Callable[[], str], settings: HealthSettings, beat: Beat) -> Iterator[None]:
-    """Serve both in a thread of its own, for the main one waits for Ray; OSError when the address cannot be had.
+    """Serve both in a thread of its own, for the main one waits for Ray; WrongConfiguration when the address cannot be
+    had.
 
     `unwell` says what is wrong now, '' if nothing. `beat` is called by the main thread's loop.
     """
@@ -57,7 +59,12 @@ def serving(unwell: Callable[[], str], settings: HealthSettings, beat: Beat) -> 
 
 async def _start(runner: web.AppRunner, settings: HealthSettings) -> None:
     await runner.setup()
-    await web.TCPSite(runner, settings.host, settings.port).start()
+    try:
+        await web.TCPSite(runner, settings.host, settings.port).start()
+    except OSError as error:
+        why = f"cannot listen on {settings.host}:{settings.port}: {os.strerror(error.errno or 0)}"
+        fix = "each agent of a machine needs a health.port of its own"
+        raise WrongConfiguration(f"health: {why}; {fix}") from None
 
 
 def _app(hangs: Callable[[], str], unwell: Callable[[], str]) -> web.Application:

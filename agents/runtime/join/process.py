@@ -30,12 +30,16 @@ def join(file: Path, node_ip: str = "", role: str = "") -> int:
     0 stopped by a signal, 1 lost (to be started again), 2 wrong configuration. Main thread only.
     """
     try:
-        settings = read_settings(file, {"role": role} if role else {})
-        if settings.ray:
-            prepare_environment(settings.ray.address, node_ip or settings.ray.node_ip)
+        return _join(file, node_ip, role)
     except WrongConfiguration as error:
         print("\n".join(f"error: {line}" for line in str(error).splitlines()), file=sys.stderr)
         return WRONG
+
+
+def _join(file: Path, node_ip: str, role: str) -> int:
+    settings = read_settings(file, {"role": role} if role else {})
+    if settings.ray:
+        prepare_environment(settings.ray.address, node_ip or settings.ray.node_ip)
     if node_ip and settings.ray:
         settings = settings.model_copy(update={"ray": settings.ray.model_copy(update={"node_ip": node_ip})})
     if settings.relay and not settings.relay.address:

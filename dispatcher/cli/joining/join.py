@@ -6,7 +6,7 @@ import subprocess
 import sys
 from base64 import b64decode
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import copytree
@@ -85,6 +85,8 @@ def join(wish: Joining) -> int:
     name = wish.name
     for file in (wish.values_out, wish.secrets_out):
         _check_ours(file)
+    _check_values(wish.values_out, name)
+    _written(wish, objects.KEY_SECRET)  # that the file has no keys of another cluster, also where ours is known
     if wish.dispatcher is not None:
         access_to(wish.dispatcher)
     told = asyncio.run(_join(wish, name))
@@ -306,6 +308,14 @@ def _check_ours(file: Path | None) -> None:
             raise CommandError(f"{file} was not written by `global-dispatcher join`: name another file", ExitCode.USAGE)
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"{file} cannot be read: {error}") from None
+
+
+def _check_values(file: Path | None, name: str) -> None:
+    """Refuse to write over the values of another cluster."""
+    with suppress(OSError, yaml.YAMLError, AttributeError, TypeError):
+        of = yaml.safe_load(file.read_text()).get("cluster", name) if file is not None and file.exists() else name
+        if of != name:
+            raise CommandError(f"{file} has the values of cluster {of}: name another file", ExitCode.USAGE)
 
 
 def _files(wish: Joining, edited: str, change: str, values: Object) -> list[str]:

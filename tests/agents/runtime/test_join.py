@@ -169,13 +169,22 @@ def test_health_ends_with_the_member_whoever_is_still_connected() -> None:
         socket.create_connection(("127.0.0.1", port), 3)
 
 
-def test_a_taken_address_is_an_error_before_anything_is_joined() -> None:
+def test_a_taken_address_is_named_with_its_key_before_anything_is_joined(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(process, "listen_to_signals", lambda _: True)
+    monkeypatch.setattr(process, "configure_logging", lambda _: None)
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        taken = settings.HealthSettings(port=other.getsockname()[1])
-        with pytest.raises(OSError, match="in use"), serving(str, taken, Beat()):
-            pytest.fail("served at an address of another")
+        port = other.getsockname()[1]
+        file.write_text(
+            yaml.safe_dump({"cluster": "east", "ray": {"address": "127.0.0.1:1"}, "health": {"port": port}})
+        )
+        assert process.join(file) == process.WRONG
+    told = capsys.readouterr().err
+    assert told.startswith(f"error: health: cannot listen on 127.0.0.1:{port}: Address already in use"), told
+    assert "health.port" in told
 
 
 def test_nobody_joins_a_head_on_another_host_without_tls(
