@@ -51,7 +51,8 @@ class StaticFilters:
         """`shared`: keeps those of the first columns alone."""
         self.columns, self._shared = tuple(columns), shared
         self.version = 0
-        self.first: Codes = np.zeros(0, dtype=np.uint16)
+        self._first: Codes = np.zeros(0, dtype=np.uint16)
+        self._few: tuple[Codes, RowList, Codes] | None = None  # what `_first` is to be: all rows, but these
         self.rejected: dict[tuple[int, int], int] = {}
         self.refused = self.evaluated = 0
         self._at = _NEVER
@@ -59,6 +60,15 @@ class StaticFilters:
         self._open: RowList | None = None
         self._n = 0
         self._closed: tuple[int, Codes, Counter[tuple[int, int]]] | None = None
+
+    @property
+    def first(self) -> Codes:
+        """See above. Of few open rows it is made when somebody asks: fresh memory costs more than their answers."""
+        if self._few is not None:
+            (closed, rows, first), self._few = self._few, None
+            self._first = closed.copy()
+            self._first[rows] = first
+        return self._first
 
     @property
     def few_open(self) -> RowList | None:
@@ -85,16 +95,16 @@ class StaticFilters:
         self._at, self._versions = fleet.changes.position, versions
 
     def _ask(self, fleet: FleetState, rows: Rows) -> None:
-        self.first = grown(self.first, fleet.n, NO_NODE)
+        whole = self._first = grown(self.first, fleet.n, NO_NODE)
         first = ~fleet.live[rows] * np.uint16(NO_NODE)
         for column in self.columns:
             if _refuse.fast is not None:
                 _refuse.fast(np.ascontiguousarray(column.codes[: fleet.n][rows]), first)
             else:
                 np.copyto(first, column.codes[: fleet.n][rows], where=first == 0)
-        self.first[rows] = first
-        self.rejected = count_codes(self.first[: fleet.n], fleet)
-        self.refused = int(np.count_nonzero(self.first[: fleet.n]))
+        whole[rows] = first
+        self.rejected = count_codes(whole[: fleet.n], fleet)
+        self.refused = int(np.count_nonzero(whole[: fleet.n]))
 
     def _open_few(self, fleet: FleetState, before: "StaticFilters", at: int, rows: RowList, code: int) -> None:
         """Ask about the few rows that the column of number `at` lets pass, after the filters `before` it. All others
@@ -108,8 +118,7 @@ class StaticFilters:
         first = before.first[rows]
         for column in self.columns[at + 1 :]:
             np.copyto(first, column.codes[rows], where=first == 0)
-        self.first = closed.copy()
-        self.first[rows] = first
+        self._few = closed, rows, first
         found = rejected.copy()
         found.subtract(count_codes(closed[rows], fleet, rows))
         found.update(count_codes(first, fleet, rows))
