@@ -94,7 +94,8 @@ def test_counts_of_other_domains_have_no_least_one(compiled: bool, count: int) -
     if compiled:
         pytest.importorskip("numba")
         assert kernels.compile_all()
-    area = cast(Area, SimpleNamespace(present=np.ones(3, dtype=bool)))
+    domains = SimpleNamespace(eligible=np.arange(3))
+    area = cast(Area, SimpleNamespace(present=np.ones(3, dtype=bool), domains=domains))
     assert _least(area, np.array([1, 0, 3]), [1]) == 1
     with pytest.raises(IndexError):
         _least(area, np.arange(count), [])
@@ -106,8 +107,7 @@ def test_compiled_counts_of_rows_that_fit_are_those_of_numpy(axis: list[int], re
     pytest.importorskip("numba")
     partition = partition_of([np.asarray(axis, dtype=np.int32)])
     assert isinstance(partition, Partition)
-    filters = StaticFilters(())
-    filters.first = np.asarray(refused, dtype=np.uint16)
+    filters = cast(StaticFilters, SimpleNamespace(first=np.asarray(refused, dtype=np.uint16), columns=()))
     told = []
     for compiled in (False, True):
         kernels.use_numpy()

@@ -68,3 +68,37 @@ def test_totals_of_few_open_rows_are_those_of_rows_that_are_all_kept(
     image = few.rows.total[: state.n].tolist()
     assert image == kept.rows.total[: state.n].tolist()
     assert [one > -np.inf for one in image] == [at in chosen for at in range(40)]
+
+
+@pytest.mark.parametrize("chosen", [SIDE_BY_SIDE, APART], ids=["rows side by side", "rows apart"])
+@pytest.mark.parametrize("asks_first", [False, True], ids=["at the end", "also before"])
+def test_refusals_of_few_open_rows_are_those_of_rows_that_are_all_kept(
+    chosen: range | tuple[int, ...], asks_first: bool, all_kept: Callable[[], None]
+) -> None:
+    state = fleet(a=[node(f"n{at}").labels(**({"disk": "ssd"} if at in chosen else {})) for at in range(40)])
+    put(state, pod("there").cpu(4), "a", "n9")
+    placed = pod("one").cpu(1).node_selector({"disk": "ssd"}).placed("a")
+    few = a_class(state, placed)
+    all_kept()
+    kept = a_class(state, placed)
+    assert not asks_first or few.rows.first[: state.n].tolist() == kept.rows.first[: state.n].tolist()
+    state.put_node("a", node("n5").labels(disk="ssd").build())
+    state.put_node("a", node(f"n{chosen[-1]}").build())
+    put(state, pod("more").cpu(4), "a", f"n{chosen[0]}")
+    for one in (few, kept):
+        one.refresh(placed)
+    assert few.rows.first[: state.n].tolist() == kept.rows.first[: state.n].tolist()
+    assert few.rows.total[: state.n].tolist() == kept.rows.total[: state.n].tolist()
+    assert few.rows.feasible_rows().tolist() == kept.rows.feasible_rows().tolist()
+    assert (few.rows.feasible, few.rows.rejected) == (kept.rows.feasible, kept.rows.rejected)
+
+
+def test_a_row_that_comes_to_be_open_beside_few_ones_is_told_of() -> None:
+    state = fleet(a=[node(f"n{at}").labels(**({"disk": "ssd"} if at < 3 else {})) for at in range(40)])
+    placed = pod("one").cpu(1).node_selector({"disk": "ssd"}).placed("a")
+    few = a_class(state, placed)
+    assert few.rows.table is not None
+    before = few.rows.table.flips
+    state.put_node("a", node("n5").labels(disk="ssd").build())
+    few.refresh(placed)
+    assert few.rows.table.flips > before

@@ -104,15 +104,28 @@ class RowTable:
         # score_at -> [n] raw scores of the last full scan, if one call asked for all rows: only where the whole fleet
         # fits in one BLOCK (else scores of a full scan come in pieces and are not kept), and until a pod is booked
         self.last_scores: dict[int | None, Floats] = {}
-        self.first: Codes = np.zeros(0, dtype=np.uint16) if old is None else old.first
+        self._first: Codes = np.zeros(0, dtype=np.uint16) if old is None else old._first
         self._total: Floats = np.zeros(0) if old is None else old._total
-        self._part: tuple[slice, Floats] | None = None  # where few rows side by side are open: their part of `total`
+        # Where few rows are open: their part of `first` and of `total`, each until somebody asks for all.
+        self._few: tuple[RowList, Codes] | None = None
+        self._part: tuple[Rows, Floats] | None = None
         self.rejected: Counter[tuple[int, int]] = Counter()
         self.feasible = self.evaluated = 0
 
     @property
-    def total(self) -> Floats:
+    def first(self) -> Codes:
         """See above. Of few open rows it is made when somebody asks: fresh memory costs more than their answers."""
+        if self._few is not None:
+            (few, codes), self._few = self._few, None
+            closed = self._static_filters.first[: self._fleet.n]
+            self._first = grown(self._first, len(closed), NO_NODE)
+            self._first[: len(closed)] = closed
+            self._first[few] = codes
+        return self._first
+
+    @property
+    def total(self) -> Floats:
+        """See above. The same of these."""
         if self._part is not None:
             known, (where, part), self._part = len(self._total), self._part, None
             self._total = grown(self._total, self._fleet.n, INFEASIBLE)
@@ -122,9 +135,11 @@ class RowTable:
 
     def totals_of(self, rows: RowList) -> Floats:
         """[rows] the same of some rows."""
-        where, part = self._part or (slice(0, 0), self._total)
-        inside = len(rows) > 0 and where.start <= rows.min() and rows.max() < where.stop
-        found: Floats = part[rows - where.start] if inside else self.total[rows]
+        where, part = self._part or (rows, self._total)
+        if isinstance(where, slice) and len(rows) and where.start <= rows.min() and rows.max() < where.stop:
+            found: Floats = part[rows - where.start]
+        else:
+            found = self.total[rows]
         return found
 
     def refresh(self) -> None:
@@ -160,11 +175,11 @@ class RowTable:
             self._ask_all()
             return
         self.last_scores = {}
-        self.first, self._total = grown(self.first, n, NO_NODE), grown(self.total, n, INFEASIBLE)
-        before = self.first[rows]
+        self._first, self._total = grown(self.first, n, NO_NODE), grown(self.total, n, INFEASIBLE)
+        before = self._first[rows]
         self._total[rows] = self._fill(rows)
         self.asked.extend(rows)
-        after = self.first[rows]
+        after = self._first[rows]
         # A row that got another node may be of another cluster now: then counts cannot be kept by difference.
         if nodes_changed or len(rows) > _FEW:
             self._count_all()
@@ -173,19 +188,16 @@ class RowTable:
             for cluster, old, new in zip(clusters, before.tolist(), after.tolist(), strict=True):
                 self._shift(old, cluster, -1)
                 self._shift(new, cluster, 1)
-        self.flips += bool(((before == 0) != (after == 0)).any())
+        # Of few open rows, what was of the others before a node changed is not known any more.
+        self.flips += nodes_changed or bool(((before == 0) != (after == 0)).any())
 
     def fill_all(self) -> None:
         """Ask about all rows, without counting."""
-        n, few, self._part = self._fleet.n, self._static_filters.few_open, None
+        n, few, self._few, self._part = self._fleet.n, self._static_filters.few_open, None, None
         if few is not None:
-            if len(self.first) < n:
-                self.first = self._static_filters.first[:n].copy()
-            else:
-                self.first[:n] = self._static_filters.first[:n]
             self._fill_few(few)
             return
-        self.first = grown(self.first, n, NO_NODE)
+        self._first = grown(self._first, n, NO_NODE)
         self._total = grown(self._total, n, INFEASIBLE)
         for block in blocks(slice(0, n)):
             is_open = self._static_filters.first[block] == 0
@@ -193,36 +205,39 @@ class RowTable:
                 self._total[block] = self._fill(block)
                 continue
             open_ = np.flatnonzero(is_open)
-            self.first[block], self._total[block] = self._static_filters.first[block], INFEASIBLE
+            self._first[block], self._total[block] = self._static_filters.first[block], INFEASIBLE
             if len(open_):
                 rows = open_ + block.start
                 self._total[rows] = self._fill(rows)
 
     def _fill_few(self, few: RowList) -> None:
-        where = window_of(few)
-        part = self._fill(where) if len(few) else np.zeros(0)
-        if isinstance(where, slice):
-            self._part = where, part
-        else:
-            self._part = slice(0, 0), np.zeros(0)  # every other row is refused
-            self.total[where] = part
+        where, codes = window_of(few), np.zeros(len(few), dtype=np.uint16)
+        if len(few):
+            self._judge(where, codes)
+        self._part = where, self._add_up(where, codes) if len(few) else np.zeros(0)
+        self._few = few, codes
 
     def _fill(self, where: Rows) -> Floats:
         """Write `first` of these rows; [rows] their totals."""
         first = self._static_filters.first[where]
         first = first.copy() if isinstance(where, slice) else first
+        self._judge(where, first)
+        self._first[where] = first
+        return self._add_up(where, first)
+
+    def _judge(self, where: Rows, first: Codes) -> None:
+        """Write into `first` [rows] what the filters say that come after the static ones."""
         for one in self._filters:
             codes = one.codes[where] if isinstance(one, StaticColumn) else one.codes(where)
             if np.count_nonzero(codes):
                 np.copyto(first, codes, where=first == 0)
-        self.first[where] = first
-        return self._add_up(where, first == 0)
 
-    def _add_up(self, where: Rows, fits: Bools) -> Floats:
+    def _add_up(self, where: Rows, first: Codes) -> Floats:
+        fits = first == 0
         count = int(np.count_nonzero(fits))
         if _close.fast is not None and 2 * count > len(fits):
             total = self._sum(where)
-            if _close.fast(self.first[where], GRID, total):
+            if _close.fast(first, GRID, total):
                 self._find_nonsense(where, fits)
             return total
         total = np.full(len(fits), INFEASIBLE)
@@ -263,19 +278,24 @@ class RowTable:
                 del self.rejected[code, cluster]
 
     def _count_all(self) -> None:
-        n, joint = self._fleet.n, self._static_filters
-        first, few = self.first[:n], joint.few_open
+        n, joint, few = self._fleet.n, self._static_filters, self._codes_of_few()
         self.rejected, self.evaluated = Counter(joint.rejected), joint.evaluated
         more: RowList = np.zeros(0, dtype=np.intp)  # rows that other filters refuse
         if few is not None:
-            more = few[first[few] != 0]
-        elif np.count_nonzero(first) != joint.refused:
-            more = np.flatnonzero(first != joint.first[:n])
+            more = few[0][few[1] != 0]
+        elif np.count_nonzero(self._first[:n]) != joint.refused:
+            more = np.flatnonzero(self._first[:n] != joint.first[:n])
         if len(more):
-            self.rejected.update(count_codes(first[more], self._fleet, more))
+            codes = few[1][few[1] != 0] if few is not None else self._first[more]
+            self.rejected.update(count_codes(codes, self._fleet, more))
         self.feasible = n - joint.refused - len(more)
 
     def feasible_rows(self) -> RowList:
         """All feasible rows, ascending."""
+        few = self._codes_of_few()
+        return np.flatnonzero(self.first[: self._fleet.n] == 0) if few is None else few[0][few[1] == 0]
+
+    def _codes_of_few(self) -> tuple[RowList, Codes] | None:
+        """The few rows that the static filters let pass, and `first` there; None if these are not few."""
         few = self._static_filters.few_open
-        return np.flatnonzero(self.first[: self._fleet.n] == 0) if few is None else few[self.first[few] == 0]
+        return None if few is None else self._few or (few, self._first[few])

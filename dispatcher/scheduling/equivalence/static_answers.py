@@ -5,7 +5,7 @@ Two steps of sharing: a column a plugin and key (`StaticColumn`), and all column
 such plugin (`StaticAnswers`). Refreshed when a class that uses them is: the rows whose node changed, or all.
 """
 
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -30,7 +30,9 @@ _PART_BYTES_PER_ROW = 6  # first 2, upper bounds 4
 _USUAL_CODES = 64  # of reasons; there may be more
 FEW_OPEN = 8  # if less than one row in so many is let pass, to gather those costs less than to go through all
 _LEAST_KEPT = 16  # of a million nodes 350 MB of columns
+_MOST_KEPT = 4096  # where they take hardly any memory
 _COLUMN_BYTES_PER_ROW = 22  # codes 2, raw 8, grid points 8, value 4; none has both of the last
+_CODES_BYTES_PER_ROW = 2
 
 
 @kernel("marks out_marks")
@@ -51,7 +53,8 @@ class StaticFilters:
         """`shared`: keeps those of the first columns alone."""
         self.columns, self._shared = tuple(columns), shared
         self.version = 0
-        self.first: Codes = np.zeros(0, dtype=np.uint16)
+        self._first: Codes = np.zeros(0, dtype=np.uint16)
+        self._few: tuple[Codes, RowList, Codes] | None = None  # what `_first` is to be: all rows, but these
         self.rejected: dict[tuple[int, int], int] = {}
         self.refused = self.evaluated = 0
         self._at = _NEVER
@@ -59,6 +62,15 @@ class StaticFilters:
         self._open: RowList | None = None
         self._n = 0
         self._closed: tuple[int, Codes, Counter[tuple[int, int]]] | None = None
+
+    @property
+    def first(self) -> Codes:
+        """See above. Of few open rows it is made when somebody asks: fresh memory costs more than their answers."""
+        if self._few is not None:
+            (closed, rows, first), self._few = self._few, None
+            self._first = closed.copy()
+            self._first[rows] = first
+        return self._first
 
     @property
     def few_open(self) -> RowList | None:
@@ -85,16 +97,16 @@ class StaticFilters:
         self._at, self._versions = fleet.changes.position, versions
 
     def _ask(self, fleet: FleetState, rows: Rows) -> None:
-        self.first = grown(self.first, fleet.n, NO_NODE)
+        whole = self._first = grown(self.first, fleet.n, NO_NODE)
         first = ~fleet.live[rows] * np.uint16(NO_NODE)
         for column in self.columns:
             if _refuse.fast is not None:
                 _refuse.fast(np.ascontiguousarray(column.codes[: fleet.n][rows]), first)
             else:
                 np.copyto(first, column.codes[: fleet.n][rows], where=first == 0)
-        self.first[rows] = first
-        self.rejected = count_codes(self.first[: fleet.n], fleet)
-        self.refused = int(np.count_nonzero(self.first[: fleet.n]))
+        whole[rows] = first
+        self.rejected = count_codes(whole[: fleet.n], fleet)
+        self.refused = int(np.count_nonzero(whole[: fleet.n]))
 
     def _open_few(self, fleet: FleetState, before: "StaticFilters", at: int, rows: RowList, code: int) -> None:
         """Ask about the few rows that the column of number `at` lets pass, after the filters `before` it. All others
@@ -108,8 +120,7 @@ class StaticFilters:
         first = before.first[rows]
         for column in self.columns[at + 1 :]:
             np.copyto(first, column.codes[rows], where=first == 0)
-        self.first = closed.copy()
-        self.first[rows] = first
+        self._few = closed, rows, first
         found = rejected.copy()
         found.subtract(count_codes(closed[rows], fleet, rows))
         found.update(count_codes(first, fleet, rows))
@@ -260,7 +271,8 @@ class StaticAnswers:
 
 class StaticAnswersCache:
     """What classes of a plan share, by key; what was unused for longest is dropped beyond about `limit` bytes
-    of columns, and as many of parts; 16 of each are always kept.
+    of columns, and as many of parts; 16 of each are always kept. Columns that go by cluster are counted apart: they
+    take little, and each of many homes has its own.
     """
 
     def __init__(self, roles: Sequence[Role], fleet: FleetState, limit: int) -> None:
@@ -270,7 +282,8 @@ class StaticAnswersCache:
         self._by_node = [role for role in self._roles if not role.by_cluster]
         others = [role.key_at for role in roles if role.scope is not AnswerScope.SHARED and role.filter_at is not None]
         self._leading = min(others, default=len(roles) + max((role.key_at for role in roles), default=0))
-        self._columns: OrderedDict[tuple[Role, Hashable], StaticColumn] = OrderedDict()
+        # Bytes a row -> role and key -> column.
+        self._columns: defaultdict[int, OrderedDict[tuple[Role, Hashable], StaticColumn]] = defaultdict(OrderedDict)
         self._parts: OrderedDict[tuple[Hashable, ...], StaticAnswers] = OrderedDict()
         self._filters: OrderedDict[tuple[StaticColumn, ...], StaticFilters] = OrderedDict()
 
@@ -299,16 +312,20 @@ class StaticAnswersCache:
         return found
 
     def _column(self, role: Role, key: Hashable) -> StaticColumn:
-        found = self._columns.get((role, key))
+        alike = role.by_cluster and role.filter_at is None and role.score_at is not None and not role.normalizes
+        bytes_per_row = _COLUMN_BYTES_PER_ROW
+        if role.by_cluster and (alike or role.score_at is None):
+            bytes_per_row = 0 if alike else _CODES_BYTES_PER_ROW
+        kept = self._columns[bytes_per_row]
+        found = kept.get((role, key))
         if found is None:
-            self._make_room(self._columns, _COLUMN_BYTES_PER_ROW)
-            alike = role.by_cluster and role.filter_at is None and role.score_at is not None and not role.normalizes
-            found = self._columns[role, key] = (ClusterColumn if alike else StaticColumn)(role, self._fleet)
+            self._make_room(kept, bytes_per_row)
+            found = kept[role, key] = (ClusterColumn if alike else StaticColumn)(role, self._fleet)
         else:
-            self._columns.move_to_end((role, key))
+            kept.move_to_end((role, key))
         return found
 
     def _make_room(self, kept: OrderedDict[Any, Any], bytes_per_row: int) -> None:
-        most = max(_LEAST_KEPT, self._limit // max(1, bytes_per_row * self._fleet.n))
+        most = max(_LEAST_KEPT, min(_MOST_KEPT, self._limit // max(1, bytes_per_row * self._fleet.n)))
         while len(kept) >= most:
             kept.popitem(last=False)

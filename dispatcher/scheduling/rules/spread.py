@@ -157,12 +157,12 @@ class Spread:
         )
 
 
-@kernel("ints bools ints")
-def _find_least(counts, present, left_out):  # type: ignore[no-untyped-def]
-    """The least count over the domains that are present, but those left out."""
+@kernel("ints ints ints")
+def _find_least(counts, eligible, left_out):  # type: ignore[no-untyped-def]
+    """The least count over the eligible domains, but those left out."""
     least = np.iinfo(np.int64).max
-    for domain in range(len(present)):
-        if present[domain] and counts[domain] < least:
+    for domain in eligible:
+        if counts[domain] < least:
             out = False
             for other in left_out:
                 out = out or other == domain
@@ -179,12 +179,11 @@ def _least(area: Area, counts: Ints, left_out: list[int]) -> int:
     """
     if len(counts) != len(area.present):
         raise IndexError(f"{len(counts)} counts of {len(area.present)} domains")
+    eligible = area.domains.eligible
     if _find_least.fast is not None:
-        found: int = _find_least.fast(counts, area.present, np.asarray(left_out, dtype=np.int64))
+        found: int = _find_least.fast(counts, eligible, np.asarray(left_out, dtype=np.int64))
         return found
-    others = area.present.copy()
-    others[left_out] = False
-    return int(counts[others].min())
+    return int(counts[np.setdiff1d(eligible, left_out, assume_unique=True)].min())
 
 
 @dataclass(slots=True)

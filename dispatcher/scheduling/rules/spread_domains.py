@@ -30,14 +30,21 @@ class Domains:
     like: "Domains | None" = None
 
     @cached_property
+    def eligible(self) -> RowList:
+        """The eligible domains, ascending."""
+        if self.level == HOST_LEVEL and self.counted is not None:
+            return self.counted  # every row is a host of its own
+        return np.flatnonzero(self.present)
+
+    @property
     def size(self) -> int:
         """How many domains are eligible."""
-        return int(np.count_nonzero(self.present))
+        return len(self.eligible)
 
-    @cached_property
+    @property
     def shown(self) -> RowList:
         """The first of these."""
-        return np.flatnonzero(self.present)[:_SHOWN_DOMAINS]
+        return self.eligible[:_SHOWN_DOMAINS]
 
     @cached_property
     def shown_codes(self) -> list[int]:

@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 from dispatcher.model.labels import IN, NOT_EXISTS, LabelSelector, Requirement
+from dispatcher.model.names import REGION, ZONE
 from dispatcher.model.node import Node, Reading
 from dispatcher.model.pod import Pod
 from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.model.topology import within_cluster
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.labels import LabelColumns
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import FleetView
 from dispatcher.scheduling.framework.pod_sets import pods_in
@@ -152,6 +154,13 @@ def test_labels_become_codes_and_follow_their_nodes() -> None:
     state.put_node("a", node("n2").labels(tier="silver").build())
     assert state.label_values("tier")[state.label("tier")[1]] == "silver"
     assert state.label("nobody-has-it").tolist() == [-1, -1]
+
+
+def test_regions_and_zones_are_known_without_a_look_at_any_node() -> None:
+    columns = LabelColumns(lambda row: "a")
+    columns.add([0, 2], [Node("n1", labels={ZONE: "x", "tier": "gold"}), Node("n2", labels={REGION: "r"})])
+    told = {key: columns.codes(key, [None, None, None]).tolist() for key in (ZONE, REGION, "tier")}
+    assert told == {ZONE: [0, -1, -1], REGION: [-1, -1, 0], "tier": [-1, -1, -1]}
 
 
 def test_metrics_are_numbers_where_nodes_tell_them_and_follow_their_nodes() -> None:
