@@ -6,6 +6,7 @@ from pathlib import Path as FilePath
 
 from pydantic import ValidationError
 
+from agents.runtime.file_paths import beside, with_whole_paths
 from agents.runtime.join.settings import JoinSettings
 from agents.runtime.keyfile import KeyFileError, default_path, read_keys
 from agents.runtime.outbound.settings import GatewaySettings
@@ -26,7 +27,8 @@ def is_agent_file(document: Document) -> bool:
 def agent_yaml_problems(document: Document, now: dt.datetime | None = None) -> list[Problem]:
     """Everything that is wrong with it, and with the files that it names; empty if it can be used here."""
     try:
-        settings = JoinSettings.model_validate(document.data)
+        placed = with_whole_paths(document.data, beside(FilePath(document.file)))
+        settings = JoinSettings.model_validate(placed)
     except ValidationError as error:
         return findings(JoinSettings, document, error, ())
     problems = [*_key_problems(settings, document)] if settings.role != OBSERVER else []  # which signs nothing

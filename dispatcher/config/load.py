@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import TypeVar
 
+from agents.runtime.file_paths import with_whole_paths
 from dispatcher.config.access import access_problems, lease_problems
-from dispatcher.config.agents import agent_file_problems, agent_problems, consent_problems, with_whole_paths
+from dispatcher.config.agents import agent_file_problems, agent_problems, consent_problems
 from dispatcher.config.document import Document, read_document
 from dispatcher.config.entries import readable_clusters
 from dispatcher.config.gateway import gateway_notes, gateway_problems, here, placed
-from dispatcher.config.http import http_notes
+from dispatcher.config.http import http_notes, http_placed
 from dispatcher.config.links import link_problems
 from dispatcher.config.plugin_files import with_plugin_files
 from dispatcher.config.problems import UNKNOWN_PLUGIN, ConfigError, Problem
@@ -129,7 +130,7 @@ def load_config(
         ray=config.ray.model_copy(update={"driver": _whole(document, config.ray.driver)}),
         gateway=gateway,
         signing=signing,
-        http=config.http,
+        http=http_placed(config.http, lambda name: _whole(document, name)),
         journal=config.journal.model_copy(update={"path": _whole(document, config.journal.path)}),
         tracing=config.tracing,
         quota=config.quota.model_copy(update={"ledger": _whole(document, config.quota.ledger)}),

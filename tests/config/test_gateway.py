@@ -132,6 +132,7 @@ def no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("text", "cluster", "key", "want"),
     [
         (AGENT + PAIR, "east", "east", []),
+        ((AGENT + PAIR).replace("{folder}/", ""), "east", "east", []),
         (AGENT + PAIR, "east", "none", ["6: gateway.key_file: there is no file"]),
         (AGENT + PAIR, "west", "east", ["5: gateway.cert_file: cluster-east.crt is not of cluster west: its URIs are"]),
         (AGENT + PAIR + "  serer_name: x\n", "east", "east", ["7: gateway.serer_name: unknown key; did you mean"]),
@@ -162,6 +163,7 @@ def no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=[
         "good",
+        "beside it",
         "no key",
         "of another cluster",
         "a key misspelt",
