@@ -14,6 +14,7 @@ from dispatcher.config.entries import readable_clusters
 from dispatcher.config.gateway import gateway_notes, gateway_problems, here, placed
 from dispatcher.config.http import http_notes, http_placed
 from dispatcher.config.links import link_problems
+from dispatcher.config.listeners import dispatcher_listeners, port_problems
 from dispatcher.config.plugin_files import with_plugin_files
 from dispatcher.config.problems import UNKNOWN_PLUGIN, ConfigError, Problem
 from dispatcher.config.profile_files import Named, ProfilesRead, read_profile_files
@@ -105,6 +106,7 @@ def load_config(
     nobody, names = tuple[Tenant, ...](), [cluster.name for cluster in clusters]
     election, (gateway, signing) = _lease_placed(config.leader_election, document), _files_placed(config, document)
     problems += gateway_problems(gateway, config.clusters, document, reach=reach, expired_too=expired_too)
+    problems += port_problems([*dispatcher_listeners(config)], document)
     problems += signing_problems(signing, document, reach=reach, expired_too=expired_too)
     if reach:
         problems += _reach_problems(config, clusters, election, document, known_bad="clusters" in misread)
