@@ -6,12 +6,14 @@ from pathlib import Path as FilePath
 
 from pydantic import ValidationError
 
+from agents.runtime.file_paths import beside, with_whole_paths
 from agents.runtime.join.settings import JoinSettings
 from agents.runtime.keyfile import KeyFileError, default_path, read_keys
 from agents.runtime.outbound.settings import GatewaySettings
 from agents.runtime.settings import OBSERVER, OrderSettings
 from dispatcher.config.certificates import PairFiles, authority_problems, pair_problems, untimely, uri_of, uris_of
 from dispatcher.config.document import Document
+from dispatcher.config.listeners import agent_listeners, port_problems
 from dispatcher.config.problems import Problem
 from dispatcher.config.validation import findings
 from dispatcher.model.leader_certificate import Authorities
@@ -26,10 +28,12 @@ def is_agent_file(document: Document) -> bool:
 def agent_yaml_problems(document: Document, now: dt.datetime | None = None) -> list[Problem]:
     """Everything that is wrong with it, and with the files that it names; empty if it can be used here."""
     try:
-        settings = JoinSettings.model_validate(document.data)
+        placed = with_whole_paths(document.data, beside(FilePath(document.file)))
+        settings = JoinSettings.model_validate(placed)
     except ValidationError as error:
         return findings(JoinSettings, document, error, ())
     problems = [*_key_problems(settings, document)] if settings.role != OBSERVER else []  # which signs nothing
+    problems += port_problems([*agent_listeners(settings)], document)
     ca_file = settings.kubelet.ca_file
     if ca_file and not FilePath(ca_file).is_file():
         problems.append(document.problem(("kubelet", "ca_file"), f"there is no file {ca_file}"))
@@ -66,7 +70,7 @@ def _gateway_problems(
     gateway: GatewaySettings, settings: JoinSettings, document: Document, now: dt.datetime
 ) -> Iterator[Problem]:
     found = [
-        *authority_problems("ca_file", gateway.ca_file, now),
+        *authority_problems("ca_file", gateway.ca_file, now, itself_too=True),
         *pair_problems(PairFiles(gateway.cert_file, gateway.key_file), now),
     ]
     yield from (document.problem(("gateway", one.key), one.text) for one in found)

@@ -1,6 +1,6 @@
 """What each agent is told: its section of dispatcher.yaml as the agent's own settings."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path as FilePath
 from typing import Any
@@ -18,48 +18,6 @@ from dispatcher.scheduling.framework.plugin_args import did_you_mean, shown
 
 # Set by keys of the cluster itself.
 _BESIDE = {"cluster": "name", "kubeconfig": "kubeconfig", "context": "context", "role": "via"}
-
-
-_FILES = (
-    ("key_file",),
-    ("log_file",),
-    ("kubelet", "ca_file"),
-    ("orders", "ca_file"),
-)  # keys of an agent that name files
-_SOURCE_FILES = {"token_file", "password_file", "ca_file", "cert_file", "key_file", "path"}  # of a source of telemetry
-
-
-def with_whole_paths(agent: Mapping[str, Any], whole: Callable[[str], str]) -> dict[str, Any]:
-    """The `agent` section of a cluster, the files that it names by whole paths."""
-    placed = dict(agent)
-    for *sections, key in _FILES:
-        inner = placed
-        for section in sections:
-            inner[section] = inner = dict(found) if isinstance(found := inner.get(section), Mapping) else {}
-        if isinstance(name := inner.get(key), str) and name:
-            inner[key] = whole(name)
-    if isinstance(telemetry := placed.get("telemetry"), Mapping):
-        placed["telemetry"] = {key: _sources_placed(value, whole) for key, value in telemetry.items()}
-    return {key: value for key, value in placed.items() if value or key in agent}
-
-
-def _sources_placed(sources: Any, whole: Callable[[str], str]) -> Any:
-    """Sources of telemetry of one kind, the files that they name by whole paths; of any shape."""
-    if not isinstance(sources, list):
-        return sources
-    return [_source_placed(one, whole) if isinstance(one, Mapping) else one for one in sources]
-
-
-def _source_placed(source: Mapping[str, Any], whole: Callable[[str], str]) -> dict[str, Any]:
-    placed = dict(source)
-    for key in _SOURCE_FILES & source.keys():
-        if isinstance(name := source[key], str) and name:
-            placed[key] = whole(name)
-    if isinstance(headers := source.get("header_files"), Mapping):
-        placed["header_files"] = {
-            name: whole(file) if isinstance(file, str) and file else file for name, file in headers.items()
-        }
-    return placed
 
 
 def agent_file_problems(cluster: ClusterSection, at: int, document: Document) -> list[Problem]:

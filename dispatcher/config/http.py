@@ -1,4 +1,4 @@
-"""Whether the HTTP API is open to whoever reaches it."""
+"""The HTTP API: whose tokens it takes, and whether it is open to whoever reaches it."""
 
 from collections.abc import Callable
 from ipaddress import ip_address
@@ -40,6 +40,12 @@ def http_problems(section: HttpSection, document: Document) -> list[Problem]:
     else:
         return []
     return [document.problem(("http", "login", "token_file"), text)]
+
+
+def http_placed(section: HttpSection, whole: Callable[[str], str]) -> HttpSection:
+    """The section with whole paths."""
+    login = section.login.model_copy(update={"token_file": whole(section.login.token_file)})
+    return section.model_copy(update={"login": login})
 
 
 def http_notes(section: HttpSection, document: Document) -> list[Problem]:

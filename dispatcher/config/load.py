@@ -1,18 +1,20 @@
 """The dispatcher's whole configuration from dispatcher.yaml, the files it names and the environment."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import TypeVar
 
+from agents.runtime.file_paths import with_whole_paths
 from dispatcher.config.access import access_problems, lease_problems
-from dispatcher.config.agents import agent_file_problems, agent_problems, consent_problems, with_whole_paths
+from dispatcher.config.agents import agent_file_problems, agent_problems, consent_problems
 from dispatcher.config.document import Document, read_document
 from dispatcher.config.entries import readable_clusters
 from dispatcher.config.gateway import gateway_notes, gateway_problems, here, placed
 from dispatcher.config.http import http_notes, http_placed, http_problems
 from dispatcher.config.links import link_problems
+from dispatcher.config.listeners import dispatcher_listeners, port_problems
 from dispatcher.config.plugin_files import with_plugin_files
 from dispatcher.config.problems import UNKNOWN_PLUGIN, ConfigError, Problem
 from dispatcher.config.profile_files import Named, ProfilesRead, read_profile_files
@@ -103,11 +105,11 @@ def load_config(
     clusters = tuple(_placed(cluster, document) for cluster in config.clusters)
     nobody, names = tuple[Tenant, ...](), [cluster.name for cluster in clusters]
     election, (gateway, signing) = _lease_placed(config.leader_election, document), _files_placed(config, document)
+    http = http_placed(config.http, lambda name: _whole(document, name))
     problems += gateway_problems(gateway, config.clusters, document, reach=reach, expired_too=expired_too)
     problems += signing_problems(signing, document, reach=reach, expired_too=expired_too)
-    http = http_placed(config.http, lambda name: _whole(document, name))
+    problems += _http_and_ports(config, http, document, reach=reach)
     if reach:
-        problems += http_problems(http, document)
         problems += _reach_problems(config, clusters, election, document, known_bad="clusters" in misread)
     unusable: list[Problem] = []
     plugin_files = _plugin_files(document, config, unusable)
@@ -146,6 +148,11 @@ def load_config(
         notes=(*notes, *read.notes, *_signal_notes(document, named, clusters)),
         policy_files=(*plugin_files, *(file for _, _, file in named)),
     )
+
+
+def _http_and_ports(config: ConfigFile, http: HttpSection, document: Document, *, reach: bool) -> Iterator[Problem]:
+    yield from port_problems([*dispatcher_listeners(config)], document)
+    yield from http_problems(http, document) if reach else ()
 
 
 def _files_placed(config: ConfigFile, document: Document) -> tuple[GatewaySection, SigningSection]:

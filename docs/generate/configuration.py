@@ -94,7 +94,8 @@ def render() -> str:
     return page(
         "Configuration",
         "Times are seconds unless a key says otherwise. `global-dispatcher config check FILE` finds mistakes and says the "
-        "line; [`configs/dispatcher.yaml`](../../configs/dispatcher.yaml) is a commented file to begin with.",
+        "line; [`configs/dispatcher.yaml`](../../configs/dispatcher.yaml) is a commented file to begin with. "
+        "Paths are relative to the folder of the file in which they stand; `~` is the home of who runs the process.",
         "## dispatcher.yaml",
         "Each key may be overridden by the environment: `GLOBAL_DISPATCHER_HTTP__PORT=8080` sets `http.port`.",
         table(head, rows(ConfigFile)),

@@ -73,6 +73,13 @@ def test_the_shipped_file_shows_every_key() -> None:
             assert set(shown[key]) == set(section)
 
 
+def test_the_file_of_tokens_is_relative_to_the_file_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("http: {login: {token_file: tokens}}")
+    assert load_config(tmp_path / "c.yaml").http.login.token_file == str(tmp_path / "tokens")
+    (tmp_path / "c.yaml").write_text("{}")
+    assert load_config(tmp_path / "c.yaml").http.login.token_file == ""
+
+
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "t.yaml").write_text("tenants: [{name: team, namespaces: [team], nominal: {cpu: 10%}}]")

@@ -6,6 +6,7 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from agents.runtime.file_paths import beside, with_whole_paths
 from agents.runtime.outbound.settings import GatewaySettings
 from agents.runtime.relay.settings import RelaySettings
 from agents.runtime.settings import BOTH, AgentSettings
@@ -103,14 +104,18 @@ class WrongConfiguration(ValueError):  # noqa: N818 - reads as what happened
 
 
 def read_settings(path: Path, instead: Mapping[str, object] | None = None) -> JoinSettings:
-    """The settings of a file, with others `instead` of some; WrongConfiguration names file, key and problem."""
+    """The settings of a file, with whole paths and others `instead` of some; WrongConfiguration names file, key and
+    problem.
+    """
     try:
         with path.open("rb") as stream:
             raw = stream.read(MAX_FILE + 1)
         if len(raw) > MAX_FILE:
             raise WrongConfiguration(f"{path}: is larger than {MAX_FILE} bytes")
         found = yaml.safe_load(raw) or {}
-        return JoinSettings.model_validate({**found, **instead} if instead and isinstance(found, dict) else found)
+        if isinstance(found, dict):
+            found = {**with_whole_paths(found, beside(path)), **(instead or {})}
+        return JoinSettings.model_validate(found)
     except OSError as error:
         raise WrongConfiguration(f"{path}: cannot be read: {error.strerror or error}") from None
     except ValidationError as error:
