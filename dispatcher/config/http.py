@@ -42,12 +42,6 @@ def http_problems(section: HttpSection, document: Document) -> list[Problem]:
     return [document.problem(("http", "login", "token_file"), text)]
 
 
-def http_placed(section: HttpSection, whole: Callable[[str], str]) -> HttpSection:
-    """The section with whole paths."""
-    login = section.login.model_copy(update={"token_file": whole(section.login.token_file)})
-    return section.model_copy(update={"login": login})
-
-
 def http_notes(section: HttpSection, document: Document) -> list[Problem]:
     """That others than this machine may read the HTTP API, and nobody asks who they are."""
     login = section.login

@@ -104,11 +104,9 @@ def load_config(
     problems += [*_environment_problems(), *_cluster_problems(config, document)]
     clusters = tuple(_placed(cluster, document) for cluster in config.clusters)
     nobody, names = tuple[Tenant, ...](), [cluster.name for cluster in clusters]
-    election, (gateway, signing) = _lease_placed(config.leader_election, document), _files_placed(config, document)
-    http = http_placed(config.http, lambda name: _whole(document, name))
-    problems += gateway_problems(gateway, config.clusters, document, reach=reach, expired_too=expired_too)
-    problems += signing_problems(signing, document, reach=reach, expired_too=expired_too)
-    problems += _http_and_ports(config, http, document, reach=reach)
+    election, served = _lease_placed(config.leader_election, document), _files_placed(config, document)
+    problems += _problems_of_served(config, served, document, reach=reach, expired_too=expired_too)
+    gateway, signing, http = served
     if reach:
         problems += _reach_problems(config, clusters, election, document, known_bad="clusters" in misread)
     unusable: list[Problem] = []
@@ -150,16 +148,24 @@ def load_config(
     )
 
 
-def _http_and_ports(config: ConfigFile, http: HttpSection, document: Document, *, reach: bool) -> Iterator[Problem]:
-    yield from port_problems([*dispatcher_listeners(config)], document)
-    yield from http_problems(http, document) if reach else ()
+_Served = tuple[GatewaySection, SigningSection, HttpSection]
 
 
-def _files_placed(config: ConfigFile, document: Document) -> tuple[GatewaySection, SigningSection]:
+def _files_placed(config: ConfigFile, document: Document) -> _Served:
     def whole(name: str) -> str:
         return _whole(document, name)
 
-    return placed(config.gateway, whole), signing_placed(config.signing, whole)
+    return placed(config.gateway, whole), signing_placed(config.signing, whole), http_placed(config.http, whole)
+
+
+def _problems_of_served(
+    config: ConfigFile, served: _Served, document: Document, *, reach: bool, expired_too: bool
+) -> Iterator[Problem]:
+    gateway, signing, http = served
+    yield from gateway_problems(gateway, config.clusters, document, reach=reach, expired_too=expired_too)
+    yield from port_problems([*dispatcher_listeners(config)], document)
+    yield from signing_problems(signing, document, reach=reach, expired_too=expired_too)
+    yield from http_problems(http, document) if reach else ()
 
 
 def _file_notes(
