@@ -56,13 +56,41 @@ def pair_problems(files: PairFiles, now: dt.datetime | None) -> Iterator[FilePro
         yield FileProblem("key_file", text)
 
 
-def authority_problems(key: str, file: str, now: dt.datetime | None) -> Iterator[FileProblem]:
-    """What is wrong with a file of authorities, which the key `key` names; one of them that is good is enough."""
+def authority_problems(
+    key: str, file: str, now: dt.datetime | None, *, itself_too: bool = False
+) -> Iterator[FileProblem]:
+    """What is wrong with a file of authorities, which the key `key` names; one of them that is good is enough.
+
+    `itself_too`: a certificate that nobody else has signed is one, as that of a server may be.
+    """
     certificates = _certificates(file)
     if isinstance(certificates, str):
         yield FileProblem(key, certificates)
         return
-    yield from (FileProblem(key, text) for text in untimely(certificates, file, now))
+    signers = [one for one in certificates if _signs(one) or (itself_too and one.issuer == one.subject)]
+    if signers:
+        yield from (FileProblem(key, text) for text in untimely(signers, file, now))
+        return
+    text = (
+        f"{file} holds no authority: the certificate of {certificates[0].subject.rfc4514_string() or 'nobody'} may not "
+        "sign others (CA:FALSE): name the file of who signed, such as ca.crt"
+    )
+    yield FileProblem(key, text)
+
+
+def _signs(certificate: x509.Certificate) -> bool:
+    """Whether it may sign others, as OpenSSL takes it (X509_check_ca)."""
+    try:
+        found = certificate.extensions
+    except ValueError:  # extensions of an unknown kind: not ours to judge
+        return True
+    usage = [one.value for one in found if isinstance(one.value, x509.KeyUsage)]
+    if any(not one.key_cert_sign for one in usage):
+        return False
+    basic = [one.value for one in found if isinstance(one.value, x509.BasicConstraints)]
+    if basic:
+        return basic[0].ca
+    return bool(usage) or certificate.version == x509.Version.v1
 
 
 def untimely(certificates: Sequence[x509.Certificate], name: str, now: dt.datetime | None) -> Iterator[str]:

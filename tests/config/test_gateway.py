@@ -1,6 +1,7 @@
 """Clusters that dial in: what the gateway needs, and what must not be said of them here."""
 
 import datetime as dt
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -109,6 +110,44 @@ def test_a_file_that_may_not_be_read_is_named(folder: Path) -> None:
     assert [one.text for one in told] == [f"{folder} cannot be read: Is a directory"]
 
 
+@pytest.mark.parametrize("kind", ["gateway.crt", "cluster-east.crt"])
+def test_a_certificate_that_signs_no_others_is_no_authority(folder: Path, kind: str) -> None:
+    problems = check_config(written(folder, DIALLING + FILES.replace("ca.crt", kind)), reach=True)
+    assert [one.key for one in problems] == ["gateway.client_ca_file"]
+    assert re.search(
+        rf"{kind} holds no authority: the certificate of CN=.* \(CA:FALSE\): name .* ca\.crt", problems[0].text
+    )
+    chain = folder / "chain.crt"
+    chain.write_bytes((folder / kind).read_bytes() + (folder / "ca.crt").read_bytes())
+    assert check_config(written(folder, DIALLING + FILES.replace("ca.crt", "chain.crt")), reach=True) == []
+
+
+@pytest.mark.parametrize(
+    ("http", "gateway", "agent", "met"),
+    [
+        ("port: 7443", "port: 7443", "via: gateway", True),
+        ("port: 7443, host: 0.0.0.0", "port: 7443, host: 10.0.0.1", "via: gateway", True),
+        ("port: 7443, host: localhost", "port: 7443", "via: gateway", True),
+        ("port: 7443, host: 10.0.0.2", "port: 7443, host: 10.0.0.1", "via: gateway", False),
+        ("port: 0", "port: 0", "via: gateway", False),
+        ("port: 7443", "port: 7443", "context: east", False),
+        ("port: 7443", "port: 7443, actors: 1", "via: gateway", False),
+    ],
+    ids=["equal", "every address", "loopback", "other addresses", "any port", "none dials in", "actors listen"],
+)
+def test_one_port_for_two_listeners_is_told_by_both_names(
+    folder: Path, http: str, gateway: str, agent: str, met: bool
+) -> None:
+    text = (
+        f"clusters: [{{name: east, {agent}}}]\nhttp: {{{http}}}\n"
+        f"gateway: {{{gateway}, cert_file: a, key_file: b, client_ca_file: c}}\n"
+    )
+    told = [str(one).partition("dispatcher.yaml:")[2] for one in check_config(written(folder, text))]
+    assert told == (
+        ["3: gateway.port: port 7443 is that of http.port, too: give each a port of its own"] if met else []
+    )
+
+
 # --- agent.yaml ------------------------------------------------------------------------------------------------------
 
 AGENT = "cluster: {cluster}\ngateway:\n  urls: ['wss://gateway.example:7443']\n  ca_file: {folder}/ca.crt\n"
@@ -159,6 +198,32 @@ def no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             "observer",
             ["5: gateway.cert_file: cluster-east.observer.crt is not"],
         ),
+        (
+            AGENT.replace("ca.crt", "cluster-east.crt") + PAIR,
+            "east",
+            "east",
+            ["4: gateway.ca_file: cluster-east.crt holds no authority"],
+        ),
+        (
+            AGENT
+            + PAIR
+            + "metrics: {{enabled: true}}\nlinks: {{listen: '127.0.0.1:7482', address: '10.0.0.1:7482'}}\n",
+            "east",
+            "east",
+            ["8: links.listen: port 7482 is that of metrics.port, too"],
+        ),
+        (
+            "cluster: east\nray: {{address: 'head:6379'}}\nhealth: {{port: 6383}}\n",
+            "east",
+            "east",
+            ["2: ray.ports.dashboard_agent_listen: port 6383 is that of health.port, too"],
+        ),
+        (
+            AGENT + HALF + "role: observer\nkey_file: none.pem\nrelay: {{port: 7481}}\n",
+            "east",
+            "observer",
+            [],
+        ),
         ("cluster: east\n", "east", "east", ["1: give either gateway (the agent dials out) or ray"]),
     ],
     ids=[
@@ -175,6 +240,10 @@ def no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "no keys",
         "observer",
         "of another role",
+        "no authority",
+        "two listeners",
+        "a listener and Ray",
+        "an observer relays nothing",
         "no way",
     ],
 )

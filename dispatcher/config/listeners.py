@@ -1,0 +1,66 @@
+"""Two listeners of one process cannot have one port."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from agents.runtime.join.settings import JoinSettings
+from agents.runtime.settings import OBSERVER
+from dispatcher.config.document import Document
+from dispatcher.config.gateway import here
+from dispatcher.config.problems import Path, Problem, dotted
+from dispatcher.config.sections import ConfigFile
+
+_EVERY = ("", "0.0.0.0", "::")  # noqa: S104 - to compare with
+_LOOPBACK = {"localhost": "127.0.0.1"}
+
+
+class Listener(NamedTuple):
+    """Where something listens, and the key that says so. Port 0 is any free one."""
+
+    key: Path
+    host: str
+    port: int
+
+
+def listener_problems(config: ConfigFile, document: Document) -> list[Problem]:
+    """Of the dispatcher's process; gateway actors have their own."""
+    return _port_problems([*_of_dispatcher(config)], document)
+
+
+def agent_listener_problems(settings: JoinSettings, document: Document) -> list[Problem]:
+    """Of an agent's process, and of its Ray node."""
+    return _port_problems([*_of_agent(settings)], document)
+
+
+def _of_dispatcher(config: ConfigFile) -> Iterator[Listener]:
+    yield Listener(("http", "port"), config.http.host, config.http.port)
+    if len(here(config.clusters)) < len(config.clusters) and not config.gateway.actors:
+        yield Listener(("gateway", "port"), config.gateway.host, config.gateway.port)
+
+
+def _of_agent(settings: JoinSettings) -> Iterator[Listener]:
+    yield Listener(("health", "port"), settings.health.host, settings.health.port)
+    if settings.metrics.enabled:
+        yield Listener(("metrics", "port"), settings.metrics.host, settings.metrics.port)
+    if settings.relay is not None and settings.role != OBSERVER:
+        yield Listener(("relay", "port"), settings.relay.host, settings.relay.port)
+    host, _, port = settings.links.listen.rpartition(":")
+    if port.isdecimal():
+        yield Listener(("links", "listen"), host.strip("[]"), int(port))
+    if settings.ray is not None:
+        for name, number in settings.ray.ports.model_dump(exclude={"min_worker", "max_worker"}).items():
+            yield Listener(("ray", "ports", name), "", number)
+
+
+def _port_problems(listeners: Sequence[Listener], document: Document) -> list[Problem]:
+    """Each that has the port of an earlier one."""
+    return [
+        document.problem(one.key, f"port {one.port} is that of {dotted(other.key)}, too: give each a port of its own")
+        for at, one in enumerate(listeners)
+        if (other := next((other for other in listeners[:at] if _meet(one, other)), None))
+    ]
+
+
+def _meet(one: Listener, other: Listener) -> bool:
+    hosts = [_LOOPBACK.get(host, host) for host in (one.host, other.host)]
+    return one.port == other.port != 0 and (hosts[0] == hosts[1] or any(host in _EVERY for host in hosts))
