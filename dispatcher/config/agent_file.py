@@ -13,7 +13,7 @@ from agents.runtime.outbound.settings import GatewaySettings
 from agents.runtime.settings import OBSERVER, OrderSettings
 from dispatcher.config.certificates import PairFiles, authority_problems, pair_problems, untimely, uri_of, uris_of
 from dispatcher.config.document import Document
-from dispatcher.config.listeners import agent_listeners, port_problems
+from dispatcher.config.listeners import agent_listener_problems
 from dispatcher.config.problems import Problem
 from dispatcher.config.validation import findings
 from dispatcher.model.leader_certificate import Authorities
@@ -33,7 +33,7 @@ def agent_yaml_problems(document: Document, now: dt.datetime | None = None) -> l
     except ValidationError as error:
         return findings(JoinSettings, document, error, ())
     problems = [*_key_problems(settings, document)] if settings.role != OBSERVER else []  # which signs nothing
-    problems += port_problems([*agent_listeners(settings)], document)
+    problems += agent_listener_problems(settings, document)
     ca_file = settings.kubelet.ca_file
     if ca_file and not FilePath(ca_file).is_file():
         problems.append(document.problem(("kubelet", "ca_file"), f"there is no file {ca_file}"))

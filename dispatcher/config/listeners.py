@@ -22,15 +22,23 @@ class Listener(NamedTuple):
     port: int
 
 
-def dispatcher_listeners(config: ConfigFile) -> Iterator[Listener]:
+def listener_problems(config: ConfigFile, document: Document) -> list[Problem]:
     """Of the dispatcher's process; gateway actors have their own."""
+    return _port_problems([*_of_dispatcher(config)], document)
+
+
+def agent_listener_problems(settings: JoinSettings, document: Document) -> list[Problem]:
+    """Of an agent's process, and of its Ray node."""
+    return _port_problems([*_of_agent(settings)], document)
+
+
+def _of_dispatcher(config: ConfigFile) -> Iterator[Listener]:
     yield Listener(("http", "port"), config.http.host, config.http.port)
     if len(here(config.clusters)) < len(config.clusters) and not config.gateway.actors:
         yield Listener(("gateway", "port"), config.gateway.host, config.gateway.port)
 
 
-def agent_listeners(settings: JoinSettings) -> Iterator[Listener]:
-    """Of an agent's process, and of its Ray node."""
+def _of_agent(settings: JoinSettings) -> Iterator[Listener]:
     yield Listener(("health", "port"), settings.health.host, settings.health.port)
     if settings.metrics.enabled:
         yield Listener(("metrics", "port"), settings.metrics.host, settings.metrics.port)
@@ -44,7 +52,7 @@ def agent_listeners(settings: JoinSettings) -> Iterator[Listener]:
             yield Listener(("ray", "ports", name), "", number)
 
 
-def port_problems(listeners: Sequence[Listener], document: Document) -> list[Problem]:
+def _port_problems(listeners: Sequence[Listener], document: Document) -> list[Problem]:
     """Each that has the port of an earlier one."""
     return [
         document.problem(one.key, f"port {one.port} is that of {dotted(other.key)}, too: give each a port of its own")

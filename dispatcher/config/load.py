@@ -14,7 +14,7 @@ from dispatcher.config.entries import readable_clusters
 from dispatcher.config.gateway import gateway_notes, gateway_problems, here, placed
 from dispatcher.config.http import http_notes, http_placed, http_problems
 from dispatcher.config.links import link_problems
-from dispatcher.config.listeners import dispatcher_listeners, port_problems
+from dispatcher.config.listeners import listener_problems
 from dispatcher.config.plugin_files import with_plugin_files
 from dispatcher.config.problems import UNKNOWN_PLUGIN, ConfigError, Problem
 from dispatcher.config.profile_files import Named, ProfilesRead, read_profile_files
@@ -101,7 +101,7 @@ def load_config(
     document = read_document(FilePath(path)) if path is not None else Document("defaults")
     config, problems = _shaped(document)
     misread = _misread(problems)
-    problems += [*_environment_problems(), *_cluster_problems(config, document)]
+    problems += [*_environment_problems(), *_cluster_problems(config, document), *listener_problems(config, document)]
     clusters = tuple(_placed(cluster, document) for cluster in config.clusters)
     nobody, names = tuple[Tenant, ...](), [cluster.name for cluster in clusters]
     election, served = _lease_placed(config.leader_election, document), _files_placed(config, document)
@@ -163,7 +163,6 @@ def _problems_of_served(
 ) -> Iterator[Problem]:
     gateway, signing, http = served
     yield from gateway_problems(gateway, config.clusters, document, reach=reach, expired_too=expired_too)
-    yield from port_problems([*dispatcher_listeners(config)], document)
     yield from signing_problems(signing, document, reach=reach, expired_too=expired_too)
     yield from http_problems(http, document) if reach else ()
 
