@@ -102,18 +102,16 @@ def load_config(
     problems += [*_environment_problems(), *_cluster_problems(config, document)]
     clusters = tuple(_placed(cluster, document) for cluster in config.clusters)
     nobody, names = tuple[Tenant, ...](), [cluster.name for cluster in clusters]
-    election, (gateway, signing) = _lease_placed(config.leader_election, document), _files_placed(config, document)
+    election, gateway, signing, http = _files_placed(config, document)
     problems += gateway_problems(gateway, config.clusters, document, reach=reach, expired_too=expired_too)
     problems += signing_problems(signing, document, reach=reach, expired_too=expired_too)
-    http = http_placed(config.http, lambda name: _whole(document, name))
     if reach:
         problems += http_problems(http, document)
         problems += _reach_problems(config, clusters, election, document, known_bad="clusters" in misread)
-    unusable: list[Problem] = []
+    unusable, of_profiles = list[Problem](), list[Problem]()
     plugin_files = _plugin_files(document, config, unusable)
     known = with_plugin_files(plugin_files, registry, unusable)
     named = _there(_profile_files(document, config, problems), document, problems)
-    of_profiles: list[Problem] = []
     read = read_profile_files(named, document, known, of_profiles)
     doubtful = unusable or "plugin_files" in misread
     problems += unusable + [one for one in of_profiles if not (doubtful and one.text.startswith(UNKNOWN_PLUGIN))]
@@ -148,11 +146,15 @@ def load_config(
     )
 
 
-def _files_placed(config: ConfigFile, document: Document) -> tuple[GatewaySection, SigningSection]:
+def _files_placed(
+    config: ConfigFile, document: Document
+) -> tuple[LeaderElectionSection, GatewaySection, SigningSection, HttpSection]:
     def whole(name: str) -> str:
         return _whole(document, name)
 
-    return placed(config.gateway, whole), signing_placed(config.signing, whole)
+    election = _lease_placed(config.leader_election, document)
+    gateway, signing = placed(config.gateway, whole), signing_placed(config.signing, whole)
+    return election, gateway, signing, http_placed(config.http, whole)
 
 
 def _file_notes(
