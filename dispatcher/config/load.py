@@ -1,7 +1,7 @@
 """The dispatcher's whole configuration from dispatcher.yaml, the files it names and the environment."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import TypeVar
@@ -104,16 +104,16 @@ def load_config(
     problems += [*_environment_problems(), *_cluster_problems(config, document), *listener_problems(config, document)]
     clusters = tuple(_placed(cluster, document) for cluster in config.clusters)
     nobody, names = tuple[Tenant, ...](), [cluster.name for cluster in clusters]
-    election, served = _lease_placed(config.leader_election, document), _files_placed(config, document)
-    problems += _problems_of_served(config, served, document, reach=reach, expired_too=expired_too)
-    gateway, signing, http = served
+    election, gateway, signing, http = _files_placed(config, document)
+    problems += gateway_problems(gateway, config.clusters, document, reach=reach, expired_too=expired_too)
+    problems += signing_problems(signing, document, reach=reach, expired_too=expired_too)
     if reach:
+        problems += http_problems(http, document)
         problems += _reach_problems(config, clusters, election, document, known_bad="clusters" in misread)
-    unusable: list[Problem] = []
+    unusable, of_profiles = list[Problem](), list[Problem]()
     plugin_files = _plugin_files(document, config, unusable)
     known = with_plugin_files(plugin_files, registry, unusable)
     named = _there(_profile_files(document, config, problems), document, problems)
-    of_profiles: list[Problem] = []
     read = read_profile_files(named, document, known, of_profiles)
     doubtful = unusable or "plugin_files" in misread
     problems += unusable + [one for one in of_profiles if not (doubtful and one.text.startswith(UNKNOWN_PLUGIN))]
@@ -148,23 +148,15 @@ def load_config(
     )
 
 
-_Served = tuple[GatewaySection, SigningSection, HttpSection]
-
-
-def _files_placed(config: ConfigFile, document: Document) -> _Served:
+def _files_placed(
+    config: ConfigFile, document: Document
+) -> tuple[LeaderElectionSection, GatewaySection, SigningSection, HttpSection]:
     def whole(name: str) -> str:
         return _whole(document, name)
 
-    return placed(config.gateway, whole), signing_placed(config.signing, whole), http_placed(config.http, whole)
-
-
-def _problems_of_served(
-    config: ConfigFile, served: _Served, document: Document, *, reach: bool, expired_too: bool
-) -> Iterator[Problem]:
-    gateway, signing, http = served
-    yield from gateway_problems(gateway, config.clusters, document, reach=reach, expired_too=expired_too)
-    yield from signing_problems(signing, document, reach=reach, expired_too=expired_too)
-    yield from http_problems(http, document) if reach else ()
+    election = _lease_placed(config.leader_election, document)
+    gateway, signing = placed(config.gateway, whole), signing_placed(config.signing, whole)
+    return election, gateway, signing, http_placed(config.http, whole)
 
 
 def _file_notes(
