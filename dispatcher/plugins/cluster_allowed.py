@@ -48,6 +48,10 @@ class ClusterAllowed(Filter[tuple[Bools, Reason, Codes]]):
         """The clusters that are closed to pods from its home; None if none is."""
         return fleet.closed.get(placed.home)
 
+    def away_key(self, placed: Placed, fleet: FleetView) -> Hashable:
+        """The same, and the clusters that are closed to pods from its home: pods queue together if these are equal."""
+        return self.class_key(placed), fleet.closed.get(placed.home)
+
     def pre_filter(self, placed: Placed, fleet: FleetView) -> tuple[Bools, Reason, Codes] | Refuse | Skip:
         """([clusters] which are allowed, the reason at others, [clusters] codes of those closed to pods from its home).
 

@@ -24,6 +24,10 @@ class HomeCluster(Score[int]):
         """The cluster of submission."""
         return placed.home
 
+    def away_key(self, placed: Placed, fleet: FleetView) -> Hashable:
+        """Nothing: it says the same of all nodes that the pod may go to."""
+        return ()
+
     def pre_filter(self, placed: Placed, fleet: FleetView) -> int | Refuse | Skip:
         """Index of the home cluster, -2 (matches no row) if the fleet does not know it."""
         return next((at for at, info in enumerate(fleet.clusters) if info.name == placed.home), -2)

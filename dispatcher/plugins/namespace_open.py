@@ -40,6 +40,11 @@ class NamespaceOpen(Filter[Codes]):
         """The pod's own cluster and its namespace."""
         return placed.home, placed.pod.namespace
 
+    def away_key(self, placed: Placed, fleet: FleetView) -> Hashable:
+        """The namespace alone, where the pod's own cluster would take it from others, too."""
+        closed = _closed(placed.home, placed.pod.namespace, fleet)
+        return placed.pod.namespace if closed is None else None
+
     def pre_filter(self, placed: Placed, fleet: FleetView) -> Codes | Refuse | Skip:
         """[clusters] the reason code at each, 0 where its namespace is open; SKIP if it is everywhere."""
         reasons = [_reason(info.name, placed, fleet) for info in fleet.clusters]
@@ -54,12 +59,15 @@ class NamespaceOpen(Filter[Codes]):
 
 
 def _reason(cluster: str, placed: Placed, fleet: FleetView) -> Reason | None:
-    if cluster == placed.home:
-        return None
-    if placed.pod.namespace.startswith(_SYSTEM):
+    return None if cluster == placed.home else _closed(cluster, placed.pod.namespace, fleet)
+
+
+def _closed(cluster: str, namespace: str, fleet: FleetView) -> Reason | None:
+    """Why pods of others are not taken there."""
+    if namespace.startswith(_SYSTEM):
         return Reason.NAMESPACE_CLOSED
     shown = fleet.objects.of(cluster, Namespace)
-    found = shown.get(placed.pod.namespace)
+    found = shown.get(namespace)
     if found is None:
         return Reason.NAMESPACE_ABSENT if shown else None
     return Reason.NAMESPACE_CLOSED if found.labels.get(ACCEPT, "").lower() == "false" else None

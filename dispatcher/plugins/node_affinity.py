@@ -15,6 +15,7 @@ from dispatcher.model.labels import IN, NodeSelectorTerm
 from dispatcher.model.node import Node
 from dispatcher.model.pod import Affinity, Pod
 from dispatcher.model.reasons import Reason
+from dispatcher.model.topology import HOST_LEVEL
 from dispatcher.scheduling.framework import (
     MAX_SCORE,
     SKIP,
@@ -28,6 +29,7 @@ from dispatcher.scheduling.framework import (
     Rows,
     Score,
     Skip,
+    SmallInts,
     refuse,
 )
 from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
@@ -36,6 +38,8 @@ from dispatcher.scheduling.framework.plugin_args import Args, read_by
 from dispatcher.scheduling.rules.affinity_args import WrittenClause
 from dispatcher.scheduling.rules.affinity_args import added_affinity as read_affinity
 from dispatcher.scheduling.rules.eligibility import NAME_FIELD, LabelMasks, selection_key
+
+_MOST_KNOWN = 4096  # selectors
 
 
 class NodeAffinityArgs(Args):
@@ -62,6 +66,8 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
     def __init__(self, added_affinity: Affinity) -> None:
         self._added = added_affinity
         self._masks = LabelMasks()
+        self._reach_at: SmallInts | None = None
+        self._reach: dict[Hashable, frozenset[str] | None] = {}
 
     def hint(self, event: ClusterEvent, placed: Placed) -> bool:
         """A node that came or changed helps if the pod's selector and required affinity name it."""
@@ -109,6 +115,20 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
         if self._added.required is not None:
             return None
         return self._masks.rows(state, fleet), fleet.reasons.code(Reason.AFFINITY)
+
+    def reach(self, placed: Placed, fleet: FleetView) -> frozenset[str] | None:
+        """The clusters of the nodes that its own terms let the pod be on; None unless its selector makes these few."""
+        if not placed.pod.node_selector:
+            return None
+        hosts, selection = fleet.topology.domain(HOST_LEVEL), selection_key(placed.pod)
+        if hosts is not self._reach_at or len(self._reach) >= _MOST_KNOWN:
+            self._reach_at, self._reach = hosts, {}  # while no node changes, it is the very same array
+        if selection not in self._reach:
+            rows = self._masks.few_rows(placed.pod, fleet)
+            there = None if rows is None else np.unique(fleet.nodes.cluster[rows]).tolist()
+            names = None if there is None else frozenset(fleet.clusters[at].name for at in there)
+            self._reach[selection] = names
+        return self._reach[selection]
 
     def score(self, state: Pod, fleet: FleetView, rows: Rows) -> Floats:
         """Sum of the weights of the matching preferred terms."""

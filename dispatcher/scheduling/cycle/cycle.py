@@ -7,6 +7,7 @@ A decision is the feasible row of the highest total score, among equals the row 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any, cast
 
 import msgspec
@@ -78,9 +79,12 @@ class Scheduler(Booking):
     def classify(self, placed: Placed) -> Hashable:
         """The name of the pod's class, for the queue; a pod that a plugin fails on is a class of its own."""
         try:
-            return self.plan.class_key(placed)
+            return self._key_of(placed)
         except PluginError as error:
             return ("fault", error.plugin, placed.home, placed.pod.uid)
+
+    def _key_of(self, placed: Placed) -> ClassKey:
+        return self.plan.present_key(self.plan.class_key(placed), placed, self.view)
 
     def schedule(self, placed: Placed, pod_id: PodId) -> Result:
         """Decide one pod and assume it on its node, or say why there is none."""
@@ -92,10 +96,24 @@ class Scheduler(Booking):
             return []
         if items[0][1].sizes:
             return [self._decide_sized(*item) for item in items]
+        if alike:
+            return self._schedule_run(self._key_or_error(items[0][1]), items, alike=True)
+        # They were of one class when they were queued; a node that came since may tell their homes apart.
+        runs = groupby(items, lambda item: self._key_or_error(item[1]))
+        return [result for key, run in runs for result in self._schedule_run(key, list(run), alike=False)]
+
+    def _key_or_error(self, placed: Placed) -> ClassKey | PluginError:
         try:
-            key = self.plan.class_key(items[0][1])
+            return self._key_of(placed)
         except PluginError as error:
-            return [self._fault(pod_id, placed, error) for pod_id, placed in items]
+            return error
+
+    def _schedule_run(
+        self, key: ClassKey | PluginError, items: Sequence[tuple[PodId, Placed]], *, alike: bool
+    ) -> list[Result]:
+        """Decide pods of one key, in order."""
+        if isinstance(key, PluginError):
+            return [self._fault(pod_id, placed, key) for pod_id, placed in items]
         results: list[Result] = []
         alone = 1  # pods decided one by one before looking ahead is tried again
         while len(results) < len(items):
@@ -151,7 +169,7 @@ class Scheduler(Booking):
             now = self.fleet.now
             barred = [Refusal(cluster, why, now, now) for one in found for cluster, why in one.items()]
             placed = msgspec.structs.replace(placed, refused=(*placed.refused, *barred))
-            result = self._decide(self.plan.class_key(placed), pod_id, placed)
+            result = self._decide(self._key_of(placed), pod_id, placed)
         except PluginError as error:
             return self._fault(pod_id, placed, error)
         if barred and isinstance(result, Unschedulable):
@@ -296,7 +314,7 @@ class Scheduler(Booking):
             return None
 
     def _selected(self, pod_id: PodId, placed: Placed) -> Decision | None:
-        key = self.plan.standing_key(self.plan.class_key(placed), placed, self.view)
+        key = self.plan.standing_key(self._key_of(placed), placed, self.view)
         try:
             for selector in self._selectors(key, pod_id, placed):
                 found = selector.select(pod_id, placed) if selector.prepare(placed) is None else None

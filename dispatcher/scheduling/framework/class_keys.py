@@ -20,6 +20,7 @@ class ClassKey(tuple[Hashable, ...]):
     """
 
     hash: int
+    away: "tuple[Hashable, ClassKey] | None" = None  # see `Plan.present_key`: by what it was made last
 
     @classmethod
     def of(cls, parts: Iterable[Hashable]) -> "ClassKey":

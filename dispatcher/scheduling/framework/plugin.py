@@ -106,6 +106,14 @@ class Plugin(ABC, Generic[S]):
         """
         return None
 
+    def away_key(self, placed: Placed, fleet: FleetView) -> Hashable:
+        """Instead of `class_key` of a pod that some filter lets go to no node of its home now (`Filter.reach`): pods of
+        several homes whose keys are equal get equal answers, but for scores of nodes that this filter refuses.
+
+        None: `class_key` holds. Not inherited.
+        """
+        return None
+
     def pre_filter(self, placed: Placed, fleet: FleetView) -> S | Refuse | Skip:
         """State for this pod class: SKIP, a Refuse, or any value that the other points are handed."""
         return cast(S, None)  # of a plugin without state: Plugin[None]
@@ -136,6 +144,12 @@ class Filter(Plugin[S]):
     def open_rows(self, state: S, fleet: FleetView) -> tuple[Ints, int] | None:
         """The live rows where the pod may go, ascending, and the one code that `filter` has for all others; None where
         that is not known for less than `filter` takes. Asked of STATIC filters.
+        """
+        return None
+
+    def reach(self, placed: Placed, fleet: FleetView) -> frozenset[str] | None:
+        """The clusters that hold all nodes that it lets the pod be on now; None where that takes long to tell. Not
+        inherited.
         """
         return None
 

@@ -244,6 +244,32 @@ class Plan:
         """With what it is booked by, of which `looks` need not read anything, and the profile."""
         return ClassKey.of((*[plugin.class_key(placed) for plugin in self.looks], placed.counts_as, self.profile))
 
+    @cached_property
+    def _reaching(self) -> tuple[Filter, ...]:
+        return tuple(one for one in self.filters if "reach" in vars(type(one)))
+
+    @cached_property
+    def _away(self) -> tuple[tuple[int, Plugin], ...]:
+        return tuple((at, one) for at, one in enumerate(self.looks) if "away_key" in vars(type(one)))
+
+    def present_key(self, key: ClassKey, placed: Placed, fleet: FleetView) -> ClassKey:
+        """`key`; of a pod that can go to no node of its home now, one that pods of other homes share. PluginError."""
+        for plugin in self._reaching:
+            reach = guarded(plugin, plugin.reach, placed, fleet)
+            if reach is not None and placed.home not in reach:
+                return self._away_key(key, placed, fleet, reach)
+        return key
+
+    def _away_key(self, key: ClassKey, placed: Placed, fleet: FleetView, reach: frozenset[str]) -> ClassKey:
+        """With the clusters that are left: what a plugin keeps for a key holds for these alone."""
+        said = (reach, *[guarded(one, one.away_key, placed, fleet) for _, one in self._away])
+        if key.away is None or key.away[0] != said:
+            parts = list(key)
+            for (at, _), one in zip(self._away, said[1:], strict=True):
+                parts[at] = key[at] if one is None else (reach, one)
+            key.away = said, ClassKey.of(parts)
+        return key.away[1]
+
     def standing_key(self, key: ClassKey, placed: Placed, fleet: FleetView) -> ClassKey:
         """`key` and what else tells its pods apart as the fleet is now. PluginError if a plugin fails."""
         for at, plugin in self.standing:

@@ -74,10 +74,15 @@ class LabelMasks:
 
     def rows(self, pod: Pod, fleet: FleetView) -> RowList:
         """The live rows that satisfy the same, ascending."""
+        few = self.few_rows(pod, fleet)
+        return np.flatnonzero(fleet.nodes.live & self.selected(pod, fleet, slice(0, fleet.n))) if few is None else few
+
+    def few_rows(self, pod: Pod, fleet: FleetView) -> RowList | None:
+        """The same; None unless its selector says that they are few."""
         found = [fleet.nodes.label_rows(*one) for one in pod.node_selector.items()]
         fewest = min(found, key=len, default=None)
         if fewest is None or _FEW * len(fewest) > fleet.n:
-            return np.flatnonzero(fleet.nodes.live & self.selected(pod, fleet, slice(0, fleet.n)))
+            return None
         return fewest[self.selected(pod, fleet, fewest)]
 
     def any_term(self, terms: tuple[NodeSelectorTerm, ...], fleet: FleetView, rows: Rows) -> Bools:

@@ -1,0 +1,126 @@
+"""Pods of several homes that can go to no node at home are one class, and each goes where it would go alone."""
+
+import json
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from dispatcher.model.names import ACCEPT
+from dispatcher.plugins.home_cluster import HomeCluster
+from dispatcher.plugins.node_affinity import NodeAffinity
+from dispatcher.scheduling.framework import Placed, kernels
+from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from dispatcher.scheduling.rules import eligibility
+from tests.builders import node, pod
+from tests.laws.examples import examples
+from tests.laws.pairs import CLUSTERS
+from tests.laws.test_merge_laws import Alone, real
+
+clusters, regions = st.sampled_from(CLUSTERS), st.sampled_from("xyz")
+Item = tuple[tuple[str, str], Placed]
+
+
+class Queued(Alone):
+    """Pods queue by the class that they are of when they come, and are decided once all have come."""
+
+    def __init__(self, *, batched: bool) -> None:
+        super().__init__(DEFAULT_PROFILE, real, batched=batched)
+        self.waiting: list[tuple[Any, Item]] = []
+        self.seen = 0
+        for at, cluster in enumerate(CLUSTERS):
+            self.node(cluster, node("n0").cpu("2").labels(region="xyz"[at]).build())
+
+    def queue(self, homes: Sequence[str], region: str, app: str, namespace: str) -> None:
+        for home in homes:
+            self.seen += 1
+            one = (
+                pod(f"p{self.seen}").labels(app=app).namespace(namespace).cpu("300m").node_selector({"region": region})
+            )
+            placed = one.placed(home)
+            self.waiting.append((self.scheduler.classify(placed), ((home, placed.pod.uid), placed)))
+
+    def close(self, home: str, cluster: str, closed: bool) -> None:
+        self.fleet.set_closed(home, cluster, closed=closed)
+
+    def decide_all(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for _, run in groupby(waiting, lambda one: one[0]):
+            self.decide([item for _, item in run])
+
+    def records(self, script: Sequence[tuple[Any, ...]]) -> list[str]:
+        for name, *arguments in script:
+            getattr(self, name)(*arguments)
+        self.decide_all()
+        return [json.dumps([one.pod_id, one.summary(), one.record()], sort_keys=True) for one in self.results]
+
+
+events = st.one_of(
+    *[
+        st.tuples(
+            st.just("queue"),
+            st.lists(clusters, min_size=1, max_size=12),
+            regions,
+            st.sampled_from("uv"),
+            st.sampled_from(("default", "shop")),
+        )
+    ]
+    * 3,
+    st.tuples(st.just("node"), clusters, regions.map(lambda one: node("n1").cpu("2").labels(region=one).build())),
+    st.tuples(st.just("gone"), clusters, st.sampled_from(("n0", "n1"))),
+    st.tuples(st.just("namespace"), clusters, st.just("shop"), st.sampled_from(({}, {ACCEPT: "false"}))),
+    st.tuples(st.just("namespace"), clusters, st.just("default"), st.just({})),
+    st.tuples(st.just("close"), clusters, clusters, st.booleans()),
+    st.tuples(st.just("decide_all")),
+)
+OPENED_AT_HOME = [
+    ("queue", ["c", "b"] * 4, "x", "u", "default"),
+    ("node", "b", node("n1").cpu("2").labels(region="x").build()),
+]
+CLOSED_AT_HOME = [
+    *[("namespace", cluster, "shop", {ACCEPT: "false"} if cluster == "a" else {}) for cluster in CLUSTERS],
+    ("queue", ["a", "b"] * 4, "z", "u", "shop"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _few_nodes_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eligibility, "_FEW", 1)
+
+
+@pytest.mark.usefixtures("compiled")
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(script=st.lists(events, min_size=2, max_size=10))
+@example(script=OPENED_AT_HOME)
+@example(script=CLOSED_AT_HOME)
+def test_pods_of_homes_that_share_a_class_are_decided_and_recorded_as_each_alone(script: list[tuple[Any, ...]]) -> None:
+    kernels.compile_all()
+    together = Queued(batched=True).records(script)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delattr(NodeAffinity, "reach")
+        assert Queued(batched=False).records(script) == together
+
+
+def test_a_pod_shares_its_class_with_pods_of_other_homes_while_no_node_of_its_home_is_open_to_it() -> None:
+    one = Queued(batched=True)
+    key = {home: one.scheduler.classify(pod().node_selector({"region": "x"}).placed(home)) for home in CLUSTERS}
+    assert key["a"] != key["b"] == key["c"]
+    one.node("b", node("n1").labels(region="x").build())
+    now = {home: one.scheduler.classify(pod().node_selector({"region": "x"}).placed(home)) for home in CLUSTERS}
+    assert len({key["c"], *now.values()}) == 4
+
+
+class MoreThanHome(HomeCluster):
+    """Says nothing of pods that are away."""
+
+
+def test_who_inherits_a_plugin_says_anew_what_pods_of_several_homes_share() -> None:
+    one = Queued(batched=True)
+    one.scheduler.plan = one.scheduler.plan.of(
+        DEFAULT_PROFILE,
+        [MoreThanHome() if isinstance(each, HomeCluster) else each for each in one.scheduler.plan.plugins],
+    )
+    assert len({one.scheduler.classify(pod().node_selector({"region": "x"}).placed(home)) for home in CLUSTERS}) == 3
