@@ -21,8 +21,8 @@ def http_notes(section: HttpSection, document: Document) -> list[Problem]:
         return []
     text = (
         f"is {section.host!r} and http.login asks nobody who he is: whoever reaches port {section.port} reads names, "
-        "load and decisions of all clusters; set http.login.token_file (httpTokens of the chart), or let a "
-        "NetworkPolicy say who reaches it (networkPolicy of the chart)"
+        "load and decisions of all clusters. Set http.login.token_file (httpTokens of the chart), unless a "
+        "NetworkPolicy, which is not seen from here, lets only those reach it who may read (networkPolicy of the chart)"
     )
     return [document.problem(("http", "host"), text)]
 

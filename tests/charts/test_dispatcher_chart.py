@@ -351,12 +351,17 @@ def test_the_notes_warn_of_an_http_api_that_any_pod_may_read_with_the_commands_t
     assert ("--set httpTokens.existingSecret=dispatcher-http" in notes) is opened
 
 
-def test_config_check_notes_an_http_api_that_asks_nobody_who_he_is(helm: Helm, tmp_path: Path) -> None:
-    file = write_mounted(helm.template("dispatcher"), tmp_path) / "dispatcher.yaml"
+@pytest.mark.parametrize("closed", [False, True], ids=["as it comes", "network policy"])
+def test_config_check_notes_an_http_api_that_asks_nobody_who_he_is_and_claims_nothing_of_policies(
+    helm: Helm, tmp_path: Path, closed: bool
+) -> None:
+    values = {"networkPolicy": {"enabled": closed}}
+    file = write_mounted(helm.template("dispatcher", values), tmp_path) / "dispatcher.yaml"
     in_the_pod = {"GLOBAL_DISPATCHER_RAY__DRIVER": "/run/ray-driver/socket"}
     told = CliRunner(env=in_the_pod).invoke(app, ["config", "check", str(file)])
     (note, _) = told.stdout.splitlines()
-    assert "http.host: is '0.0.0.0' and http.login asks nobody who he is" in note
+    assert "http.host: is '0.0.0.0' and http.login asks nobody who he is: whoever reaches port 7480" in note
+    assert "unless a NetworkPolicy, which is not seen from here, lets only those reach it who may read" in note
 
 
 @pytest.mark.parametrize(

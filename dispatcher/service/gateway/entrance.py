@@ -5,15 +5,12 @@ import socket
 import ssl
 from collections.abc import Callable, Iterable
 
-import structlog
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from dispatcher.service.gateway.certificates import Named, named_in
 from dispatcher.service.gateway.handshakes import in_words
-from dispatcher.service.gateway.sparing_log import SparingLog
-
-log = structlog.get_logger("gateway")
+from dispatcher.service.gateway.sparing_log import LastingLog, SparingLog
 
 MAX_HANDSHAKES = 256  # at once; beyond, the oldest ends: an honest one takes a fraction of a second
 MAX_OF_ONE = 8  # connections with certificates of one cluster and role; and of all that are not served together
@@ -32,6 +29,7 @@ class Entrance:
         self._handshakes: dict[asyncio.Task[None], None] = {}  # the oldest first
         self._of: dict[RequestHandler, Named] = {}  # whose each connection is
         self._sparing = SparingLog()
+        self._acceptance = LastingLog("a connection cannot be accepted", "connections are accepted again")
 
     async def listen(self, host: str, port: int, *, shared: bool = False) -> int:
         """Accept from now on, at every address of the host; the port. OSError. `shared`: other processes may, too."""
@@ -63,19 +61,15 @@ class Entrance:
                 handler.transport.abort()
 
     async def _accept(self, listening: socket.socket) -> None:
-        loop, problem = asyncio.get_running_loop(), ""
+        loop = asyncio.get_running_loop()
         while True:
             try:
                 connection, _ = await loop.sock_accept(listening)
             except OSError as error:
-                before, problem = problem, error.strerror or str(error)
-                if problem != before:  # one that lasts is told once
-                    log.error("a connection cannot be accepted", problem=problem)
+                self._acceptance.tell(error.strerror or str(error))
                 await asyncio.sleep(_PAUSE_S)
                 continue
-            if problem:
-                log.info("connections are accepted again")
-                problem = ""
+            self._acceptance.tell("")
             task = asyncio.create_task(self._let_in(connection), name="gateway handshake")
             self._handshakes[task] = None
             task.add_done_callback(lambda done: self._handshakes.pop(done, None))

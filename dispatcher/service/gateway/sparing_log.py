@@ -40,6 +40,30 @@ class SparingLog:
             write(text, **about, **({"left_out": left_out} if left_out else {}))
 
 
+class LastingLog:
+    """Writes what is wrong when that begins, changes and is over, and each of these at most once in EVERY_S.
+
+    A change that comes sooner is written later, if it still holds when `tell` is called: so a condition that comes and
+    goes costs two lines a minute, and one that stays is never left unsaid.
+    """
+
+    def __init__(self, wrong: str, over: str, clock: Callable[[], float] = monotonic) -> None:
+        self._wrong, self._over, self._clock = wrong, over, clock
+        self._told = ""
+        self._not_before: dict[str, float] = {}  # by problem, of which there are few
+
+    def tell(self, problem: str) -> None:
+        """What is wrong now, '' if nothing is: as often as it is known."""
+        now = self._clock()
+        if problem == self._told or now < self._not_before.get(problem, now):
+            return
+        self._told, self._not_before[problem] = problem, now + EVERY_S
+        if problem:
+            log.error(self._wrong, problem=problem)
+        else:
+            log.info(self._over)
+
+
 class HttpFaults(logging.Handler):
     """What the HTTP server logs of requests that it cannot read or answer, sparingly."""
 

@@ -293,6 +293,29 @@ async def test_that_no_connection_can_be_accepted_is_logged_once_and_once_when_i
     ]
 
 
+async def test_that_accepting_comes_and_goes_is_logged_once_each_way(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, port, times = asyncio.get_running_loop(), site.gateway.port, [0]
+    accept = loop.sock_accept
+
+    async def accept_every_other(listening: socket.socket) -> tuple[socket.socket, Any]:
+        times[0] += 1
+        if times[0] % 2:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return await accept(listening)
+
+    monkeypatch.setattr(subject, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(loop, "sock_accept", accept_every_other)
+    with capture_logs() as lines:
+        for _ in range(20):
+            _, writer = await asyncio.open_connection("localhost", port)
+            writer.close()
+        await eventually(lambda: times[0] >= 20)
+    told = [line["event"] for line in lines if "accepted" in line["event"]]
+    assert told == ["a connection cannot be accepted", "connections are accepted again"]
+
+
 def test_a_flood_of_little_frames_is_read_at_a_bounded_rate() -> None:
     pace, now = Pace(LITTLE_PER_S), 1000.0
     began = now

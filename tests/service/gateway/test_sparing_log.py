@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.gateway.gateway import Gateway
-from dispatcher.service.gateway.sparing_log import EVERY_S, SparingLog
+from dispatcher.service.gateway.sparing_log import EVERY_S, LastingLog, SparingLog
 from tests.service.gateway.test_entrance import client_context
 from tests.service.gateway.test_gateway import Site, section
 
@@ -38,6 +38,32 @@ def test_each_kind_is_written_so_often_and_the_next_minute_says_how_many_were_le
         {"event": "refused", "log_level": "warning", "asked": "x", "left_out": 3},
         {"event": "refused", "log_level": "warning"},
     ]
+
+
+def told_of(states: list[tuple[float, str]]) -> list[tuple[float, str]]:
+    """When what was written of these states, at their times."""
+    clock, written = Clock(), []
+    lasting = LastingLog("wrong", "right", clock)
+    for clock.now, problem in states:
+        with capture_logs() as lines:
+            lasting.tell(problem)
+        written += [(clock.now, str(line.get("problem", line["event"]))) for line in lines]
+    return written
+
+
+def test_what_lasts_is_written_once_and_once_when_it_is_over() -> None:
+    assert told_of([(at, "full" if 1 <= at < 200 else "") for at in range(300)]) == [(1, "full"), (200, "right")]
+
+
+def test_what_comes_and_goes_is_written_twice_a_minute() -> None:
+    told = told_of([(at / 2, "full" if at % 2 else "") for at in range(1200)])
+    assert told[:4] == [(0.5, "full"), (1.0, "right"), (60.5, "full"), (61.0, "right")]
+    assert len(told) == 20
+
+
+def test_what_stays_after_coming_and_going_is_written_once_it_may_be() -> None:
+    states = [(0.0, "full"), (1.0, ""), *((float(at), "full") for at in range(2, 100))]
+    assert told_of(states) == [(0.0, "full"), (1.0, "right"), (60.0, "full")]
 
 
 @pytest.fixture
