@@ -76,8 +76,9 @@ def _opt_in_fix(row: Row) -> str:
         return "see whether the pods of the agent's webhook run, and whether the API server reaches them"
     if row["by"]:
         return (
-            "turn on the API server's feature gate MutatingAdmissionPolicy, or upgrade the agent's chart with "
-            "admissionPolicy.by: webhook"
+            "see that its binding is there (kubectl get mutatingadmissionpolicybindings), which the chart or `install` "
+            "makes anew; else turn on the API server's feature gate MutatingAdmissionPolicy, or upgrade the agent's "
+            "chart with admissionPolicy.by: webhook"
         )
     return "install the agent's chart, or run `global-dispatcher install --context CONTEXT`"
 
