@@ -89,6 +89,9 @@ def _run(options: Options) -> int:
 
     machine = this_machine()
     share, benches = (10 if options.quick else 1), chosen(options.only)
+    if not benches:
+        _say(f"--only {options.only}: no benchmark's name holds it; `python -m benchmarks list` names them")
+        return 2
     if options.pods:
         try:
             read_pods(options.pods)
