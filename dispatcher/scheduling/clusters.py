@@ -65,6 +65,7 @@ class ClusterView:
     api_ok: bool = False
     silent: bool = True
     executor: bool | None = None  # whether the executor is there, where it is a process apart from who reports
+    refuses: bool = False  # it has said that it obeys nothing that we sign
     problem: str = "has not reported yet"
     restored: bool = False  # it went back in time and is not reconciled: what is missing there proves nothing
     confirmed: int = 0  # as in Changes
@@ -88,9 +89,14 @@ class ClusterView:
         return self.synced and self.api_ok and not self.silent
 
     @property
-    def takes_orders(self) -> bool:
+    def hears(self) -> bool:
         """Whether its executor is there."""
         return not self.silent if self.executor is None else self.executor
+
+    @property
+    def takes_orders(self) -> bool:
+        """Whether its executor is there, and obeys us."""
+        return self.hears and not self.refuses
 
     def unrenewed_s(self, now: float) -> float:
         """For how long none of its leases can have been renewed, 0 while it is ready.

@@ -73,6 +73,15 @@ class PeersAcknowledged:
 
 
 @dataclass(frozen=True)
+class PeersRefused:
+    """An agent obeys nothing that we sign (its clock, an authority that it does not trust): it takes no orders, until
+    it acknowledges peers, which are told on as a probe.
+    """
+
+    cluster: str
+
+
+@dataclass(frozen=True)
 class Tick:
     """Time has passed: run scheduling cycles (at most `budget` pods), flush back-offs, repair delegations.
 
@@ -97,7 +106,18 @@ class Decide:
     enough: Callable[[], bool] = _never
 
 
-Event = ClusterChanged | FoldOn | ClusterSilent | Answered | Unanswered | Unsent | PeersAcknowledged | Tick | Decide
+Event = (
+    ClusterChanged
+    | FoldOn
+    | ClusterSilent
+    | Answered
+    | Unanswered
+    | Unsent
+    | PeersAcknowledged
+    | PeersRefused
+    | Tick
+    | Decide
+)
 
 
 @dataclass(frozen=True)

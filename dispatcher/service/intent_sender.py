@@ -17,7 +17,7 @@ from dispatcher.model.messages import (
     Peers,
     Shadows,
 )
-from dispatcher.scheduling.events import Answered, Event, PeersAcknowledged, Unanswered, Unsent
+from dispatcher.scheduling.events import Answered, Event, PeersAcknowledged, PeersRefused, Unanswered, Unsent
 from dispatcher.service.link import AgentFault, AgentLink, AgentMissing, LinkError
 from dispatcher.service.term import Deposed, Term
 from dispatcher.service.timing import ServiceTiming
@@ -189,6 +189,8 @@ class IntentSender:
                     answer = await self._link.set_peers(message, timeout_s=self._timing.execute_s)
                 except LinkError as error:  # the core tells the peers anew every few seconds
                     self._note(error)
+                    if isinstance(error, AgentFault):  # no user has a say in peers: it would take no orders, either
+                        self._emit(PeersRefused(self.cluster))
                     log.debug("peers not told", cluster=self.cluster, problem=str(error))
                 else:
                     self.refusal, self._word = "", answer.word

@@ -21,6 +21,7 @@ from dispatcher.scheduling.events import (
     Answered,
     ClusterChanged,
     PeersAcknowledged,
+    PeersRefused,
     SendIntents,
     SendPeers,
     Unanswered,
@@ -209,7 +210,9 @@ async def test_an_agent_that_refuses_to_hear_of_the_others_is_told_of_and_one_th
     subject = service(core, refuses, away := ScriptedLink("west"))
     async with running(subject):
         await core.until(lambda: min(one.called["set_peers"] for one in (refuses, away)) > 0)
-        await core.until(lambda: bool(subject.senders["east"].refusal))
+        await core.until(lambda: bool(core.of(PeersRefused)))
+    assert {one.cluster for one in core.of(PeersRefused)} == {"east"}
+    assert subject.senders["east"].refusal == "takes no orders: refused (unsigned)"
     assert subject.senders["west"].refusal == ""
 
 

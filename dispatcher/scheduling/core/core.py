@@ -66,6 +66,7 @@ class SchedulerCore:
             events.Unanswered: self._outcomes.unanswered,
             events.Unsent: self._outcomes.unsent,
             events.PeersAcknowledged: self._peers_told,
+            events.PeersRefused: self._peers_refused,
             events.Tick: self._tick,
             events.Decide: self._decide,
         }
@@ -131,6 +132,10 @@ class SchedulerCore:
         view = self.clusters[event.cluster]
         view.answered_at, view.probe = now, published(event.probe)
         self.fleet.links.take(event.cluster, event.links, now)
+        self._reports.note_refusal(event.cluster, now, refuses=False)
+
+    def _peers_refused(self, event: events.PeersRefused, now: float) -> None:
+        self._reports.note_refusal(event.cluster, now, refuses=True)
 
     def _decide(self, event: events.Decide, now: float) -> None:
         if self.open:

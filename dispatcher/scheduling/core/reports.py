@@ -213,6 +213,15 @@ class Reports:
             self._show_cluster(view, now)
             self._state.touch(view.name)
 
+    def note_refusal(self, cluster: str, now: float, *, refuses: bool) -> None:
+        """Its executor obeys nothing that we sign, or does again."""
+        view = self._state.clusters[cluster]
+        if view.refuses != refuses:
+            view.refuses = refuses
+            if view.ready:
+                self._show_cluster(view, now)
+                self._state.touch(cluster)
+
     def _note_readiness(self, view: ClusterView, was_ready: bool, now: float) -> None:
         if not views.note_readiness(view, was_ready, now):
             return

@@ -32,7 +32,7 @@ class Telling:
             self._at, due = now, list(state.clusters)
         shown = peers(state.clusters, state.fleet, now, timing.cluster_lost_s) if due else ()
         for name in due:
-            if state.clusters[name].takes_orders:
+            if state.clusters[name].hears:
                 others = tuple(peer for peer in shown if peer.cluster != name)
                 state.effects.append(events.SendPeers(name, others, self._shadows.of(name)))
 

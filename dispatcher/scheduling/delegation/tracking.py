@@ -213,7 +213,7 @@ class Reach(NamedTuple):
         """By what is known of them now."""
         ready, restored, blind, mute = list[str](), list[str](), list[str](), list[str]()
         for name, view in clusters.items():  # for each event: `ready` and `takes_orders` of ClusterView, inlined
-            orders = not view.silent if view.executor is None else view.executor
+            orders = (not view.silent if view.executor is None else view.executor) and not view.refuses
             if view.synced and view.api_ok and not view.silent:
                 ready.append(name)
                 if not orders:

@@ -6,11 +6,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.model.messages import Bind, Changes
+from dispatcher.model.messages import Bind, Changes, Claim
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation.protocol import ObservedState, Step, next_step, step_of_local
 from dispatcher.scheduling.delegation.tracking import Reach
-from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, SendPeers, Tick
+from dispatcher.scheduling.events import (
+    ClusterChanged,
+    ClusterSilent,
+    PeersAcknowledged,
+    PeersRefused,
+    SendPeers,
+    Tick,
+)
 from tests.laws.cores import make_core
 from tests.scheduling.core.test_core import NODE, intents, pod
 from tests.scheduling.delegation.test_protocol import (
@@ -119,3 +126,27 @@ def test_nothing_is_placed_where_the_executor_is_away_until_it_is_back() -> None
     assert not intents(core.handle(Tick(), 1.0), Bind)
     core.handle(report(True, revision=2), 2.0)
     assert intents(core.handle(Tick(), 3.0), Bind)
+
+
+@pytest.mark.parametrize("executor", [None, True], ids=["one process", "two processes"])
+def test_nothing_is_placed_where_all_that_is_signed_is_refused_until_it_is_obeyed_again(executor: bool | None) -> None:
+    core = make_core(("east",))
+    core.handle(report(executor, nodes=(NODE,)), 0.0)
+    core.handle(PeersRefused("east"), 1.0)
+    core.handle(report(executor, revision=2, pods=(pod("web"),)), 2.0)
+    effects = core.handle(Tick(), 10.0)
+    assert not intents(effects, Bind)
+    assert any(isinstance(effect, SendPeers) for effect in effects), "it is asked on whether it obeys"
+    core.handle(PeersRefused("east"), 11.0)
+    core.handle(PeersAcknowledged("east"), 12.0)
+    assert intents(core.handle(Tick(), 13.0), Bind)
+
+
+def test_a_pod_goes_to_another_cluster_than_the_one_that_refuses_orders() -> None:
+    core = make_core(("east", "west"))
+    core.handle(report(None, pods=(pod("web"),)), 0.0)
+    core.handle(ClusterChanged(Changes("west", "west-uid", "life-1", 0, 1, full=True, nodes=(NODE,))), 0.0)
+    core.handle(PeersRefused("west"), 0.5)
+    assert not intents(core.handle(Tick(), 1.0), Claim)
+    core.handle(PeersAcknowledged("west"), 12.0)
+    assert intents(core.handle(Tick(), 13.0), Claim)
