@@ -123,6 +123,21 @@ def test_an_agent_on_ray_that_measures_links_is_reached_there(helm: Helm) -> Non
     assert ports(policy["egress"][2:]) == [[6379, *ray]]
 
 
+@pytest.mark.parametrize(
+    ("allowed", "cidr"),
+    [
+        ("192.0.2.0/24:7490", "192.0.2.0/24"),
+        ("192.0.2.7", "192.0.2.7/32"),
+        ("fd00::/64:7490", "fd00::/64"),
+        ("fd00::7", "fd00::7/128"),
+    ],
+)
+def test_a_network_that_may_be_probed_is_a_cidr_without_its_port(helm: Helm, allowed: str, cidr: str) -> None:
+    values = {**ON, "config": {"links": {"allow": [allowed]}}}
+    policy = only(helm.template("agent", values), "NetworkPolicy")["spec"]
+    assert policy["egress"][1] == {"to": [{"ipBlock": {"cidr": cidr}}]}
+
+
 ASKED = {
     "prometheus": [{"url": "http://prometheus.monitoring:9090"}, {"url": "https://thanos.example/x"}],
     "load_watcher": [{"url": "http://10.0.0.9:2020/watcher"}],

@@ -296,8 +296,7 @@ def site(helm: Helm, control_plane: ControlPlanes, tmp_path_factory: pytest.Temp
         one.up(HEAD, "ray-head")
         for name in (*GATEWAYS, *DISPATCHERS):
             one.start(name, next(iter(one.pods[name].containers)))
-        for name in DISPATCHERS:
-            one.up(name, "ray-node")
+        for name in DISPATCHERS:  # which wait for no Ray node
             one.start(name, "dispatcher")
         one.await_gateways()
         for name in AGENTS:
