@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from dispatcher.plugins.home_cluster import HomeCluster
+from dispatcher.scheduling.equivalence.static_answers import StaticAnswersCache
 from dispatcher.scheduling.equivalence.static_columns import StaticColumn
 from dispatcher.scheduling.framework import Depends, FleetView, Floats, Placed, PluginUse, Profile, Rows, Score
 from dispatcher.scheduling.framework.points import Plan
@@ -55,3 +57,19 @@ def test_a_node_may_be_scored_otherwise_than_all_were_before() -> None:
     state.put_node("a", node("n1").labels(rank="2").build())
     assert column.refresh(one, state) is None
     assert [column.values[at] for at in column.value.tolist()] == column.raw_of(slice(0, 3)).tolist() == [0.0, 2.0, 0.0]
+
+
+def test_what_is_said_of_clusters_is_kept_for_pods_of_many_homes() -> None:
+    homes = [f"home{at}" for at in range(40)]
+    state, plugin = fleet(), HomeCluster()
+    for home in homes:
+        state.put_node(home, node("n1").build())
+    plan = Plan.of(Profile("p", (PluginUse(plugin.name),)), [plugin])
+    cache = StaticAnswersCache(roles_of(plan), state, 1 << 10)  # of columns by row it has room for one
+
+    def column_of(home: str) -> StaticColumn:
+        part, one = cache.part(plan.class_key(pod("p").placed(home))), pod("p").placed(home)
+        assert part.refresh(one) is None
+        return part.active[0]
+
+    assert list(map(column_of, homes)) == list(map(column_of, homes))

@@ -5,7 +5,7 @@ Two steps of sharing: a column a plugin and key (`StaticColumn`), and all column
 such plugin (`StaticAnswers`). Refreshed when a class that uses them is: the rows whose node changed, or all.
 """
 
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -30,7 +30,9 @@ _PART_BYTES_PER_ROW = 6  # first 2, upper bounds 4
 _USUAL_CODES = 64  # of reasons; there may be more
 FEW_OPEN = 8  # if less than one row in so many is let pass, to gather those costs less than to go through all
 _LEAST_KEPT = 16  # of a million nodes 350 MB of columns
+_MOST_KEPT = 4096  # where they take hardly any memory
 _COLUMN_BYTES_PER_ROW = 22  # codes 2, raw 8, grid points 8, value 4; none has both of the last
+_CODES_BYTES_PER_ROW = 2
 
 
 @kernel("marks out_marks")
@@ -269,7 +271,8 @@ class StaticAnswers:
 
 class StaticAnswersCache:
     """What classes of a plan share, by key; what was unused for longest is dropped beyond about `limit` bytes
-    of columns, and as many of parts; 16 of each are always kept.
+    of columns, and as many of parts; 16 of each are always kept. Columns that go by cluster are counted apart: they
+    take little, and each of many homes has its own.
     """
 
     def __init__(self, roles: Sequence[Role], fleet: FleetState, limit: int) -> None:
@@ -279,7 +282,8 @@ class StaticAnswersCache:
         self._by_node = [role for role in self._roles if not role.by_cluster]
         others = [role.key_at for role in roles if role.scope is not AnswerScope.SHARED and role.filter_at is not None]
         self._leading = min(others, default=len(roles) + max((role.key_at for role in roles), default=0))
-        self._columns: OrderedDict[tuple[Role, Hashable], StaticColumn] = OrderedDict()
+        # Bytes a row -> role and key -> column.
+        self._columns: defaultdict[int, OrderedDict[tuple[Role, Hashable], StaticColumn]] = defaultdict(OrderedDict)
         self._parts: OrderedDict[tuple[Hashable, ...], StaticAnswers] = OrderedDict()
         self._filters: OrderedDict[tuple[StaticColumn, ...], StaticFilters] = OrderedDict()
 
@@ -308,16 +312,20 @@ class StaticAnswersCache:
         return found
 
     def _column(self, role: Role, key: Hashable) -> StaticColumn:
-        found = self._columns.get((role, key))
+        alike = role.by_cluster and role.filter_at is None and role.score_at is not None and not role.normalizes
+        bytes_per_row = _COLUMN_BYTES_PER_ROW
+        if role.by_cluster and (alike or role.score_at is None):
+            bytes_per_row = 0 if alike else _CODES_BYTES_PER_ROW
+        kept = self._columns[bytes_per_row]
+        found = kept.get((role, key))
         if found is None:
-            self._make_room(self._columns, _COLUMN_BYTES_PER_ROW)
-            alike = role.by_cluster and role.filter_at is None and role.score_at is not None and not role.normalizes
-            found = self._columns[role, key] = (ClusterColumn if alike else StaticColumn)(role, self._fleet)
+            self._make_room(kept, bytes_per_row)
+            found = kept[role, key] = (ClusterColumn if alike else StaticColumn)(role, self._fleet)
         else:
-            self._columns.move_to_end((role, key))
+            kept.move_to_end((role, key))
         return found
 
     def _make_room(self, kept: OrderedDict[Any, Any], bytes_per_row: int) -> None:
-        most = max(_LEAST_KEPT, self._limit // max(1, bytes_per_row * self._fleet.n))
+        most = max(_LEAST_KEPT, min(_MOST_KEPT, self._limit // max(1, bytes_per_row * self._fleet.n)))
         while len(kept) >= most:
             kept.popitem(last=False)
