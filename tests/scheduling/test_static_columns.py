@@ -61,7 +61,9 @@ def test_a_node_may_be_scored_otherwise_than_all_were_before() -> None:
 
 def test_what_is_said_of_clusters_is_kept_for_pods_of_many_homes() -> None:
     homes = [f"home{at}" for at in range(40)]
-    state, plugin = fleet(now=1000.0, **{home: ["n1"] for home in homes}), HomeCluster()
+    state, plugin = fleet(), HomeCluster()
+    for home in homes:
+        state.put_node(home, node("n1").build())
     plan = Plan.of(Profile("p", (PluginUse(plugin.name),)), [plugin])
     cache = StaticAnswersCache(roles_of(plan), state, 1 << 10)  # of columns by row it has room for one
 
