@@ -16,7 +16,8 @@ from dispatcher.model.seals import LIFE_S, ORDERS, Audience, Header, SigningKey,
 from dispatcher.service.gateway.authority import SIGNING, ensure
 from dispatcher.service.signing import read_signing_key
 
-NOW = dt.datetime.now(dt.UTC).timestamp()
+# A while ahead: what a test makes is valid from a few minutes before the real time on, and many tests run before it.
+NOW = (dt.datetime.now(dt.UTC) + dt.timedelta(hours=2)).timestamp()
 AUDIENCE = Audience("a", "a-cluster-uid", "agent-life")
 _NUMBERS = count(1000)
 NAMED = x509.UniformResourceIdentifier
