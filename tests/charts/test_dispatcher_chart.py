@@ -93,7 +93,9 @@ def meant(file: Path) -> tuple[str, list[Any]]:
 def test_config_check_accepts_what_is_rendered(helm: Helm, tmp_path: Path, values: dict[str, Any]) -> None:
     folder = write_mounted(helm.template("dispatcher", values), tmp_path)
     # In its pod there is a Ray driver; without one the agents would be started here, by kubeconfigs.
-    in_the_pod = {"GLOBAL_DISPATCHER_RAY__DRIVER": "/run/ray-driver/socket", LOGIN_VARIABLE: "/run/secrets/http/tokens"}
+    tokens = tmp_path / "tokens"
+    tokens.write_text("0123456789abcdef\n")
+    in_the_pod = {"GLOBAL_DISPATCHER_RAY__DRIVER": "/run/ray-driver/socket", LOGIN_VARIABLE: str(tokens)}
     told = CliRunner(env=in_the_pod).invoke(app, ["config", "check", str(folder / "dispatcher.yaml")])
     assert (told.exit_code, told.stdout) == (0, f"{folder / 'dispatcher.yaml'}: ok\n"), told.output
 

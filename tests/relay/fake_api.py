@@ -122,4 +122,4 @@ class FakeApi:
         if parts[-1] == "extension-apiserver-authentication":
             return 200, {"data": {"client-ca-file": self.client_ca}}
         found = self.pods.get("/".join((parts[3], parts[5])) if len(parts) == 6 else "")
-        return (200, found) if found is not None else (404, {"message": "not found"})
+        return (200, found) if found is not None else (404, {"kind": "Status", "message": "not found"})
