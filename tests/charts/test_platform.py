@@ -79,9 +79,30 @@ def test_to_a_dispatcher_come_its_api_and_its_gateway_and_out_go_dns_and_the_lea
 ) -> None:
     policy = only(charts["dispatcher"], "NetworkPolicy")["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
-    assert ports(policy["ingress"]) == [[7480], [7443]]
+    assert ports(policy["ingress"]) == [[7480], [7480], [7443]]
     assert policy["ingress"][0]["from"] == [{"podSelector": {}}]
     assert ports(policy["egress"]) == [[53, 53], [443, 6443]]
+
+
+def test_helm_test_may_ask_whoever_else_may_not(helm: Helm) -> None:
+    scrapers = [{"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}]
+    objects = helm.template("dispatcher", {"networkPolicy": {"enabled": True, "http": scrapers}})
+    rule, pod = of_kind(objects, "NetworkPolicy")[0]["spec"]["ingress"][1], only(objects, "Pod")
+    assert rule["from"][0]["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize("chart", ["agent", "dispatcher"])
+@pytest.mark.parametrize(
+    ("amount", "good"),
+    [("100m", True), ("1.5", True), ("2Gi", True), ("1e3", True), (2, True), ("lots", False), ("1 Gi", False)],
+)
+def test_an_amount_that_is_none_is_refused_with_its_key(helm: Helm, chart: str, amount: object, good: bool) -> None:
+    values = {"resources": {"requests": {"cpu": amount}}}
+    if good:
+        assert helm.template(chart, values)
+    else:
+        with pytest.raises(HelmError, match="cpu"):
+            helm.template(chart, values)
 
 
 def test_ray_is_open_both_ways_only_where_there_is_ray(helm: Helm) -> None:
@@ -89,10 +110,10 @@ def test_ray_is_open_both_ways_only_where_there_is_ray(helm: Helm) -> None:
     values = {"networkPolicy": {"enabled": True, "ray": peers}, "config": {"leader_election": {"enabled": False}}}
     policy = of_kind(helm.template("dispatcher", values), "NetworkPolicy")[0]["spec"]
     ray = [6379, 6380, 6381, 6382, 6383, 6384, 6385, (10100, 10149)]
-    assert ports(policy["ingress"]) == [[7480], ray]
+    assert ports(policy["ingress"]) == [[7480], [7480], ray]
     assert ports(policy["egress"]) == [[53, 53], ray]
     own = {"podSelector": {"matchLabels": {"global-dispatcher.io/ray": "dispatcher"}}}
-    assert (policy["ingress"][1]["from"], policy["egress"][1]["to"]) == ([own, *peers], [own, *peers])
+    assert (policy["ingress"][2]["from"], policy["egress"][1]["to"]) == ([own, *peers], [own, *peers])
 
 
 def test_to_an_agent_come_scrapes_and_its_api_server_alone_and_out_go_what_it_asks(
