@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from multiprocessing.connection import Connection
+from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 from typing import Any
 
@@ -16,10 +17,11 @@ import structlog
 from agents.runtime import event_loop
 from benchmarks.fleet.wire import SocketLink
 from dispatcher.config import DispatcherConfig
-from dispatcher.config.sections import GatewaySection, TimingSection
+from dispatcher.config.sections import GatewaySection, JournalSection, TimingSection
+from dispatcher.model.tenant import Tenant
 from dispatcher.scheduling.events import Decide, Decided, Effect, Event
 from dispatcher.scheduling.framework.kernels import compile_all
-from dispatcher.service.assembly import assemble
+from dispatcher.service.assembly import Dispatcher, assemble
 from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.link import AgentLink
 from dispatcher.service.warm_up import collect_less_often
@@ -80,8 +82,22 @@ async def _main(parent: Connection, way: Way, clusters: list[str], first_sync_s:
 
 
 async def _dispatch(parent: Connection, links: Sequence[AgentLink], first_sync_s: float, profile: bool) -> None:
-    config = DispatcherConfig(timing=TimingSection(first_sync_s=first_sync_s, cluster_silent_s=60.0))
-    dispatcher = assemble(links, config)
+    with TemporaryDirectory() as folder:
+        await _measured(parent, assemble(links, _config(links, first_sync_s, folder)), profile)
+
+
+def _config(links: Sequence[AgentLink], first_sync_s: float, folder: str) -> DispatcherConfig:
+    """A journal of all decisions, and a tenant for the pods of each cluster: charged, and without a limit, which is not
+    known to hold as long as a cluster has not been heard of.
+    """
+    return DispatcherConfig(
+        timing=TimingSection(first_sync_s=first_sync_s, cluster_silent_s=60.0),
+        journal=JournalSection(path=f"{folder}/journal"),
+        tenants=tuple(Tenant(f"of-{link.cluster}", (f"{link.cluster}/*",), {}) for link in links),
+    )
+
+
+async def _measured(parent: Connection, dispatcher: Dispatcher, profile: bool) -> None:
     service = dispatcher.service
     watched = service.core = Watched(service.core)
     parent.send({})
