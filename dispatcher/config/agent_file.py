@@ -11,7 +11,15 @@ from agents.runtime.join.settings import JoinSettings
 from agents.runtime.keyfile import KeyFileError, default_path, read_keys
 from agents.runtime.outbound.settings import GatewaySettings
 from agents.runtime.settings import OBSERVER, OrderSettings
-from dispatcher.config.certificates import PairFiles, authority_problems, pair_problems, untimely, uri_of, uris_of
+from dispatcher.config.certificates import (
+    CLIENT,
+    PairFiles,
+    authority_problems,
+    pair_problems,
+    untimely,
+    uri_of,
+    uris_of,
+)
 from dispatcher.config.document import Document
 from dispatcher.config.listeners import agent_listener_problems
 from dispatcher.config.problems import Problem
@@ -71,7 +79,7 @@ def _gateway_problems(
 ) -> Iterator[Problem]:
     found = [
         *authority_problems("ca_file", gateway.ca_file, now, itself_too=True),
-        *pair_problems(PairFiles(gateway.cert_file, gateway.key_file), now),
+        *pair_problems(PairFiles(gateway.cert_file, gateway.key_file, CLIENT), now),
     ]
     yield from (document.problem(("gateway", one.key), one.text) for one in found)
     own, uris = uri_of(settings.cluster, settings.role), uris_of(gateway.cert_file)

@@ -7,11 +7,14 @@ from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from dispatcher.model.revocation_lists import lists_of, revocation_lists
 
 URI = "spiffe://global-dispatcher.io/cluster/"  # https://spiffe.io/docs, "SPIFFE ID"
 ROLES = ("observer", "executor")  # whose processes may have a certificate of their own
+SERVER, CLIENT = "server", "client"
+_USES = {SERVER: ExtendedKeyUsageOID.SERVER_AUTH, CLIENT: ExtendedKeyUsageOID.CLIENT_AUTH}
 SOON = dt.timedelta(days=14)  # before its end a file is worth a word
 _List = x509.CertificateRevocationList
 _DAY = "%Y-%m-%d %H:%M UTC"
@@ -25,10 +28,11 @@ class FileProblem(NamedTuple):
 
 
 class PairFiles(NamedTuple):
-    """A certificate and its key."""
+    """A certificate and its key. `use`: the end of TLS at which it is shown, of `_USES`; "" for neither."""
 
     cert_file: str
     key_file: str
+    use: str = ""
 
 
 def uri_of(cluster: str, role: str = "") -> str:
@@ -43,6 +47,9 @@ def pair_problems(files: PairFiles, now: dt.datetime | None) -> Iterator[FilePro
         yield FileProblem("cert_file", certificates)
     else:
         yield from (FileProblem("cert_file", text) for text in _time_problems(certificates[0], files.cert_file, now))
+        if files.use and not _serves(certificates[0], files.use):
+            text = f"{files.cert_file} is of no {files.use}, by its extended key usage: name the file made for that"
+            yield FileProblem("cert_file", text)
     if isinstance(key, str):
         yield FileProblem("key_file", key)
         return
@@ -54,6 +61,14 @@ def pair_problems(files: PairFiles, now: dt.datetime | None) -> Iterator[FilePro
     if not isinstance(certificates, str) and private.public_key() != certificates[0].public_key():
         text = f"{files.key_file} is not the key of {files.cert_file}: make or copy both together"
         yield FileProblem("key_file", text)
+
+
+def _serves(certificate: x509.Certificate, use: str) -> bool:
+    """As OpenSSL has it: of any use where none is named."""
+    try:
+        return _USES[use] in certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        return True
 
 
 def authority_problems(

@@ -4,6 +4,7 @@ import datetime as dt
 from collections.abc import Callable, Sequence
 
 from dispatcher.config.certificates import (
+    SERVER,
     FileProblem,
     PairFiles,
     authority_problems,
@@ -52,7 +53,7 @@ def gateway_problems(
 def _file_problems(section: GatewaySection, expired_too: bool) -> list[FileProblem]:
     now = None if expired_too else dt.datetime.now(dt.UTC)
     return [
-        *pair_problems(PairFiles(section.cert_file, section.key_file), now),
+        *pair_problems(PairFiles(section.cert_file, section.key_file, SERVER), now),
         *authority_problems("client_ca_file", section.client_ca_file, now),
         *list_problems("client_ca_file", section.client_ca_file, now),
     ]

@@ -96,6 +96,13 @@ def test_a_dispatcher_starts_with_an_expired_certificate_and_config_check_tells_
     assert [cluster.via for cluster in config.clusters].count("gateway")
 
 
+def test_a_clients_certificate_is_none_for_the_gateway(folder: Path) -> None:
+    swapped = FILES.replace("gateway.crt", "cluster-east.crt").replace("gateway.key", "cluster-east.key")
+    problems = check_config(written(folder, DIALLING + swapped), reach=True)
+    told = "cluster-east.crt is of no server, by its extended key usage"
+    assert [(one.key, told in one.text) for one in problems] == [("gateway.cert_file", True)]
+
+
 def test_one_good_authority_of_several_is_enough(folder: Path, tmp_path: Path) -> None:
     ensure(tmp_path / "other", ["gateway.example"], ["east"])
     both = tmp_path / "both.crt"
@@ -199,6 +206,12 @@ def no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             ["5: gateway.cert_file: cluster-east.observer.crt is not"],
         ),
         (
+            AGENT + PAIR.replace("cluster-east", "gateway").replace("cluster-{key}", "gateway"),
+            "east",
+            "east",
+            ["5: gateway.cert_file: gateway.crt is of no client"],
+        ),
+        (
             AGENT.replace("ca.crt", "cluster-east.crt") + PAIR,
             "east",
             "east",
@@ -240,6 +253,7 @@ def no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "no keys",
         "observer",
         "of another role",
+        "a server's certificate",
         "no authority",
         "two listeners",
         "a listener and Ray",
