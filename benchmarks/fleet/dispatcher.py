@@ -18,7 +18,6 @@ from agents.runtime import event_loop
 from benchmarks.fleet.wire import SocketLink
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import GatewaySection, JournalSection, TimingSection
-from dispatcher.model.tenant import Tenant
 from dispatcher.scheduling.events import Decide, Decided, Effect, Event
 from dispatcher.scheduling.framework.kernels import compile_all
 from dispatcher.service.assembly import Dispatcher, assemble
@@ -83,17 +82,14 @@ async def _main(parent: Connection, way: Way, clusters: list[str], first_sync_s:
 
 async def _dispatch(parent: Connection, links: Sequence[AgentLink], first_sync_s: float, profile: bool) -> None:
     with TemporaryDirectory() as folder:
-        await _measured(parent, assemble(links, _config(links, first_sync_s, folder)), profile)
+        await _measured(parent, assemble(links, _config(first_sync_s, folder)), profile)
 
 
-def _config(links: Sequence[AgentLink], first_sync_s: float, folder: str) -> DispatcherConfig:
-    """A journal of all decisions, and a tenant for the pods of each cluster: charged, and without a limit, which is not
-    known to hold as long as a cluster has not been heard of.
-    """
+def _config(first_sync_s: float, folder: str) -> DispatcherConfig:
+    """With a journal of all decisions."""
     return DispatcherConfig(
         timing=TimingSection(first_sync_s=first_sync_s, cluster_silent_s=60.0),
         journal=JournalSection(path=f"{folder}/journal"),
-        tenants=tuple(Tenant(f"of-{link.cluster}", (f"{link.cluster}/*",), {}) for link in links),
     )
 
 

@@ -57,8 +57,9 @@ class PlaneSpec:
     machine that is busy with other work starves KWOK for longer, and its nodes are not lost by that.
     `toleration_s`: how long pods stay on a node that is lost (Kubernetes' default: 300).
     `scheduler_config` is laid over kube-scheduler's configuration, `scheduler_verbosity` its log level (10 for scores).
-    `api_flags` are further flags of kube-apiserver, `scheduler_flags` of kube-scheduler. `verify_kubelets`: the API
-    server believes no kubelet whose certificate the plane's authority has not signed.
+    `api_flags` are further flags of kube-apiserver, `scheduler_flags` of kube-scheduler, `controller_flags` of
+    kube-controller-manager. `verify_kubelets`: the API server believes no kubelet whose certificate the plane's
+    authority has not signed.
     """
 
     name: str
@@ -71,6 +72,7 @@ class PlaneSpec:
     scheduler_verbosity: int = 2
     api_flags: Sequence[str] = ()
     scheduler_flags: Sequence[str] = ()
+    controller_flags: Sequence[str] = ()
     verify_kubelets: bool = False
 
     def node_specs(self) -> list[NodeSpec]:
@@ -190,6 +192,7 @@ def _kube_controller_manager(at: Layout) -> list[str]:
         f"--node-monitor-period={min(5.0, at.spec.node_grace_s / 4)}s",
         f"--kube-api-qps={_RATE}",
         f"--kube-api-burst={_RATE}",
+        *at.spec.controller_flags,
     ]
 
 
