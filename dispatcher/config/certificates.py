@@ -9,6 +9,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from dispatcher.model.leader_certificate import is_for
 from dispatcher.model.revocation_lists import lists_of, revocation_lists
 
 URI = "spiffe://global-dispatcher.io/cluster/"  # https://spiffe.io/docs, "SPIFFE ID"
@@ -47,7 +48,7 @@ def pair_problems(files: PairFiles, now: dt.datetime | None) -> Iterator[FilePro
         yield FileProblem("cert_file", certificates)
     else:
         yield from (FileProblem("cert_file", text) for text in _time_problems(certificates[0], files.cert_file, now))
-        if files.use and not _serves(certificates[0], files.use):
+        if files.use and not is_for(certificates[0], _USES[files.use]):
             text = f"{files.cert_file} is of no {files.use}, by its extended key usage: name the file made for that"
             yield FileProblem("cert_file", text)
     if isinstance(key, str):
@@ -61,14 +62,6 @@ def pair_problems(files: PairFiles, now: dt.datetime | None) -> Iterator[FilePro
     if not isinstance(certificates, str) and private.public_key() != certificates[0].public_key():
         text = f"{files.key_file} is not the key of {files.cert_file}: make or copy both together"
         yield FileProblem("key_file", text)
-
-
-def _serves(certificate: x509.Certificate, use: str) -> bool:
-    """As OpenSSL has it: of any use where none is named."""
-    try:
-        return _USES[use] in certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    except x509.ExtensionNotFound:
-        return True
 
 
 def authority_problems(

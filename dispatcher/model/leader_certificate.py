@@ -122,3 +122,12 @@ def _issued(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
     except Exception:  # of another authority, or with a key or an algorithm that signs nothing
         return False
     return True
+
+
+def is_for(certificate: x509.Certificate, use: x509.ObjectIdentifier) -> bool:
+    """Whether it is for this end of TLS; as OpenSSL has it, for any where none is named."""
+    try:
+        uses = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        return True
+    return use in uses

@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from agents.runtime.outbound.settings import GatewaySettings
-from dispatcher.model.leader_certificate import Authorities, issued_by, objection
+from dispatcher.model.leader_certificate import Authorities, is_for, issued_by, objection
 
 _CLOCK = "certificate is not yet valid"
 _EXPIRED = "certificate has expired"
@@ -56,18 +56,9 @@ def _own_fault(settings: GatewaySettings, now: dt.datetime) -> str:
         return ""
     if not problem:
         wrong = "our certificate is not for a client: give the one of this cluster as gateway.cert_file"
-        return "" if _is_clients(own) else wrong
+        return "" if is_for(own, ExtendedKeyUsageOID.CLIENT_AUTH) else wrong
     ours = problem.replace("its certificate", "our certificate")
     return f"{ours} (as gateway.ca_file and our clock say): `join` makes another; else compare the clocks of both ends"
-
-
-def _is_clients(certificate: x509.Certificate) -> bool:
-    """As OpenSSL has it: of any use where none is named."""
-    try:
-        uses = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    except x509.ExtensionNotFound:
-        return True
-    return ExtendedKeyUsageOID.CLIENT_AUTH in uses
 
 
 def _certificate(error: BaseException, host: str) -> str:
