@@ -50,7 +50,7 @@ class ClusterCache:
         self._warned: dict[str, set[int]] = {}
         self._warnings: list[WrongSchedulerName | InvalidAnnotation] = []
         self._unfinished: dict[str, PodRef] = {}
-        self._choosy: set[str] = set()  # unbound pods that name clusters, not looked at yet
+        self._choosy: set[str] = set()  # pods that name clusters and were seen unbound, not looked at yet
         self.on_bound: Callable[[str, str], None] = lambda namespace, name: None  # a pod shows on a node
 
     # --- writing -----------------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ class ClusterCache:
         others = {one.proxy_for for one in self._nodes.values() if one.proxy_for} if self._choosy else set()
         if others and NODES in self._complete:
             chosen = (self._pods.get(uid) for uid in sorted(self._choosy))
-            found = (unknown_clusters(pod, others | {cluster}) for pod in chosen if pod is not None and not pod.node)
+            found = (unknown_clusters(pod, others | {cluster}) for pod in chosen if pod is not None)
             for warning in filter(None, found):
                 self._warn(warning)
             self._choosy.clear()

@@ -208,6 +208,22 @@ def test_a_list_of_clusters_is_compared_with_those_that_are_known(wanted: str, s
     assert cache.take_warnings("home") == []
 
 
+def test_an_unknown_cluster_is_told_of_a_pod_that_got_its_place_before_anybody_looked() -> None:
+    cache = cache_of()
+    cache.apply(NodeSeen(Node(names.proxy_node_name("west"), proxy_for="west"), 1))
+    waiting = PodSeen("u", 1, Pod("u", "default", "p", annotations={names.CLUSTERS: "west,eats"}))
+    cache.apply(waiting)
+    cache.apply(later(waiting, node=names.proxy_node_name("west")))
+    assert len(cache.take_warnings("home")) == 1
+
+
+def test_a_pod_that_was_first_seen_in_its_place_is_not_warned_about() -> None:
+    cache = cache_of()
+    cache.apply(NodeSeen(Node(names.proxy_node_name("west"), proxy_for="west"), 1))
+    cache.apply(PodSeen("u", 1, Pod("u", "default", "p", node="n1", annotations={names.CLUSTERS: "west,eats"})))
+    assert cache.take_warnings("home") == []
+
+
 def test_a_misplaced_pod_is_warned_about_once() -> None:
     cache = cache_of()
     misplaced = WrongSchedulerName("u", "default", "p", "other")
