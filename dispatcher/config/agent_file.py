@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from agents.runtime.file_paths import beside, with_whole_paths
 from agents.runtime.join.settings import JoinSettings
 from agents.runtime.keyfile import KeyFileError, default_path, read_keys
-from agents.runtime.outbound.settings import GatewaySettings
+from agents.runtime.outbound.settings import GatewaySettings, undialable
 from agents.runtime.settings import OBSERVER, OrderSettings
 from dispatcher.config.certificates import (
     CLIENT,
@@ -77,6 +77,9 @@ def _order_problems(orders: OrderSettings, document: Document, now: dt.datetime)
 def _gateway_problems(
     gateway: GatewaySettings, settings: JoinSettings, document: Document, now: dt.datetime
 ) -> Iterator[Problem]:
+    for at, url in enumerate(gateway.urls):
+        if wrong := undialable(url):
+            yield document.problem(("gateway", "urls", at), f"{wrong}, not {shown(url)}")
     found = [
         *authority_problems("ca_file", gateway.ca_file, now, itself_too=True),
         *pair_problems(PairFiles(gateway.cert_file, gateway.key_file, CLIENT), now),

@@ -237,6 +237,27 @@ def no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             "observer",
             [],
         ),
+        (
+            AGENT.replace("wss://gateway.example:7443", "gateway.example:7443") + PAIR,
+            "east",
+            "east",
+            ["3: gateway.urls[0]: must be wss://HOST:PORT, not 'gateway.example:7443'"],
+        ),
+        (
+            AGENT.replace("gateway.example:7443", "gateway.example:74430', 'wss://one,two:7443") + PAIR,
+            "east",
+            "east",
+            [
+                "3: gateway.urls[0]: must be wss://HOST:PORT with one host and a port of 1 to 65535",
+                "3: gateway.urls[1]: must be wss://HOST:PORT with one host and a port of 1 to 65535",
+            ],
+        ),
+        (
+            AGENT.replace("'wss://gateway.example:7443'", "") + PAIR,
+            "east",
+            "east",
+            ["3: gateway.urls: must name a gateway at least: wss://HOST:PORT"],
+        ),
         ("cluster: east\n", "east", "east", ["1: give either gateway (the agent dials out) or ray"]),
     ],
     ids=[
@@ -258,6 +279,9 @@ def no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "two listeners",
         "a listener and Ray",
         "an observer relays nothing",
+        "no URL",
+        "nowhere to dial",
+        "no gateway",
         "no way",
     ],
 )

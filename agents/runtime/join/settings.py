@@ -120,7 +120,10 @@ def read_settings(path: Path, instead: Mapping[str, object] | None = None) -> Jo
         raise WrongConfiguration(f"{path}: cannot be read: {error.strerror or error}") from None
     except ValidationError as error:
         wrong = error.errors(include_url=False, include_input=False)
-        lines = [f"{path}: {'.'.join(map(str, one['loc'])) or 'file'}: {one['msg']}" for one in wrong]
+        lines = [
+            f"{path}: {'.'.join(map(str, one['loc'])) or 'file'}: {one['msg'].removeprefix('Value error, ')}"
+            for one in wrong
+        ]
         raise WrongConfiguration("\n".join(lines)) from None
     except WrongConfiguration:
         raise

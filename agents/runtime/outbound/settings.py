@@ -1,10 +1,32 @@
 """Where the gateways of the fleet's dispatchers are, whom to trust there, and who we are."""
 
+import re
 from typing import Annotated
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
-Url = Annotated[str, Field(pattern=r"^wss://[^/\s]+(/[^\s]*)?$", max_length=2048)]
+_GATEWAY = re.compile(r"wss://[^/\s]+(/[^\s]*)?")
+_HOST = re.compile(r"[a-z0-9_.:%-]+")  # a name or an address
+
+
+def _of_a_gateway(url: str) -> str:
+    if not _GATEWAY.fullmatch(url):
+        raise ValueError(f"must be wss://HOST:PORT, not {url[:80]!r}")
+    return url
+
+
+def undialable(url: str) -> str:
+    """Why nothing can be dialled at this URL; empty where something can."""
+    try:
+        parts = urlsplit(url)
+        good = _HOST.fullmatch(parts.hostname or "") and parts.port != 0 and "@" not in parts.netloc
+    except ValueError:
+        good = False
+    return "" if good else "must be wss://HOST:PORT with one host and a port of 1 to 65535"
+
+
+Url = Annotated[str, Field(max_length=2048), AfterValidator(_of_a_gateway)]
 
 
 class GatewaySettings(BaseModel):
@@ -12,9 +34,7 @@ class GatewaySettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    urls: tuple[Url, ...] = Field(
-        min_length=1, max_length=16, description="`wss://HOST:PORT` of each dispatcher's gateway."
-    )
+    urls: tuple[Url, ...] = Field(max_length=16, description="`wss://HOST:PORT` of each dispatcher's gateway.")
     ca_file: str = Field(min_length=1, description="Certificates of the authorities that signed the gateway's (PEM).")
     cert_file: str = Field(
         min_length=1,
@@ -39,6 +59,8 @@ class GatewaySettings(BaseModel):
     @classmethod
     def _each_once(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
         """Two connections to one gateway would end each other in turn."""
+        if not urls:
+            raise ValueError("must name a gateway at least: wss://HOST:PORT")
         if twice := next((url for at, url in enumerate(urls) if url in urls[:at]), ""):
             raise ValueError(f"{twice} is listed twice: name each gateway once")
         return urls
