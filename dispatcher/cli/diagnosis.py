@@ -33,6 +33,19 @@ class Finding:
         return asdict(self)
 
 
+_SEE_ITS_LOG = "see the agent's log, and whether its API server answers (docs/troubleshooting.md)"
+_NOT_READY = (  # words of the problem, and what to do
+    (
+        "no Ray node offers",
+        "see the agent's log: its certificate for Ray must be of ray.nodeName (docs/connectivity.md)",
+    ),
+    (
+        "is not connected",
+        "see whether the agent runs; its log says why it does not reach the gateway (docs/connectivity.md)",
+    ),
+)
+
+
 def diagnose(clusters: Iterable[Row], telemetry: Iterable[Row], version: str = "") -> list[Finding]:
     """All findings, cluster by cluster; `clusters` and `telemetry` as the HTTP API gives them, and the dispatcher's
     version.
@@ -49,9 +62,7 @@ def diagnose(clusters: Iterable[Row], telemetry: Iterable[Row], version: str = "
 def _of_cluster(row: Row) -> Iterator[Finding]:
     if not row["ready"]:
         text = f"no new pods go there: {row['problem'] or 'it is not ready'}"
-        fix = "see the agent's log, and whether its API server answers (docs/troubleshooting.md)"
-        if "no Ray node offers" in text:
-            fix = "see the agent's log: its certificate for Ray must be of ray.nodeName (docs/connectivity.md)"
+        fix = next((fix for words, fix in _NOT_READY if words in text), _SEE_ITS_LOG)
         yield Finding(row["name"], "", PROBLEM, text, fix)
     elif row["problem"]:
         yield Finding(row["name"], "", PROBLEM, row["problem"], "see the agent's log (docs/troubleshooting.md)")

@@ -20,10 +20,13 @@ from dispatcher.model import names
 from dispatcher.model.messages import SourceReport, UnreadSignal
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.gateway.authority import ensure, revoke
+from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.gateway.link import GatewayLink, Line
 from dispatcher.service.gateway.metrics import CertificateCollector, RelayCollector
+from dispatcher.service.link import AgentMissing
 from dispatcher.service.ray_runtime import require_resource
 from localfleet.embedded.fleet import EmbeddedFleet
+from tests.service.gateway.test_gateway import section
 
 FRESH = {"cpu": (10, 3.0, 9.0), "memory": (10, 3.0, 9.0)}
 WELL = SourceReport("prometheus", "telemetry.prometheus[0]", asked=9, answered_s=2.0, lag_s=0.1, nodes=10, ages=FRESH)
@@ -189,6 +192,16 @@ def test_an_agent_that_has_not_joined_ray_is_told_what_its_certificate_needs(mon
     (found,) = diagnose([a_cluster(ready=False, problem=str(missing.value))], [])
     assert "no Ray node offers 'cluster:east'" in found.text
     assert "ray.nodeName" in found.fix
+
+
+async def test_an_agent_that_does_not_reach_the_gateway_is_looked_for_on_the_way_there(tmp_path: Path) -> None:
+    ensure(tmp_path, ["localhost"], ["east"])
+    gateway = Gateway(section(tmp_path), ["east"])
+    with pytest.raises(AgentMissing) as missing:
+        await gateway.link("east").hello(timeout_s=5)
+    (found,) = diagnose([a_cluster(ready=False, problem=str(missing.value))], [])
+    assert "does not reach the gateway" in found.fix
+    assert "API server" not in found.fix
 
 
 @pytest.fixture

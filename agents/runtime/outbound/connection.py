@@ -9,6 +9,7 @@ from aiohttp import WSMessage, WSMsgType
 from dispatcher.model.streams import Message, Multiplexer, Priority
 
 LITTLE_PER_S = 2000  # frames a second that may bring little: honest peers send one or two a call
+CUT = "it broke off without being closed: the other end's process was killed, or something on the way cut it"
 
 
 class Pace:
@@ -81,6 +82,8 @@ class Connection:
                     yield message
             if received.type is WSMsgType.ERROR and isinstance(received.data, Exception):
                 raise ConnectionError(_why(received.data))
+            if received.type is WSMsgType.CLOSED:  # its bytes ended, and no close frame was among them
+                raise ConnectionError(CUT)
         finally:
             writer.cancel()
             await asyncio.gather(writer, return_exceptions=True)

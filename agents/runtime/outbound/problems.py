@@ -1,6 +1,7 @@
 """Why a gateway cannot be reached, in words, with what to look at."""
 
 import datetime as dt
+import errno
 import os
 import ssl
 from pathlib import Path
@@ -119,6 +120,11 @@ _PROXY_STATUS = {
     504: ": it does not reach the gateway",
 }
 
+_LOOK_AT = {
+    errno.ECONNREFUSED: ": nothing listens there: see the port in gateway.urls, and whether a dispatcher runs",
+    errno.EHOSTUNREACH: ": see the host in gateway.urls, routes and firewalls",
+    errno.ENETUNREACH: ": see the host in gateway.urls, routes and firewalls",
+}
 _CLOSED_AT_ONCE = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
 _WORDS = (
     (aiohttp.InvalidURL, lambda _, host: f"{host} is no HOST:PORT with a port of 1 to 65535: see gateway.urls"),
@@ -137,6 +143,9 @@ _WORDS = (
     # Its own text names the URL that was asked: the proxy's, with a password.
     (aiohttp.ClientResponseError, lambda _, host: f"{host}: what answers speaks no HTTP: {_PORTS}"),
     ((FileNotFoundError, PermissionError), lambda error, _: f"{error.filename}: {error.strerror}"),
-    (TimeoutError, lambda _, host: f"{host}: no answer in time: look at firewalls on the way"),
-    (aiohttp.ClientConnectorError, lambda error, host: f"{host}: {_no_way(error)}"),
+    (
+        TimeoutError,
+        lambda _, host: f"{host}: no answer in time: look at firewalls on the way, and whether it passes large packets",
+    ),
+    (aiohttp.ClientConnectorError, lambda error, host: f"{host}: {_no_way(error)}{_LOOK_AT.get(error.errno, '')}"),
 )

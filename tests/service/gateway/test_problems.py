@@ -23,6 +23,7 @@ from dispatcher.service.gateway.authority import ensure, read_authority, revoke
 from dispatcher.service.gateway.certificates import Named
 from dispatcher.service.gateway.gateway import Gateway
 from tests.service.fakes import FakeAgent
+from tests.service.gateway.relay import Relay
 from tests.service.gateway.test_gateway import Site, connected, dialling, eventually, problem_of, section
 
 Lines = list[MutableMapping[str, Any]]
@@ -175,6 +176,12 @@ async def test_an_address_that_is_none_is_told_with_its_key_and_no_password(
         assert "word" not in await problem_of(dialler, words)
 
 
+async def test_where_nobody_listens_an_agent_says_what_to_look_at(folder: Path) -> None:
+    settings = Site(Gateway(section(folder), ["east"]), folder).settings("east", urls=["wss://localhost:1"])
+    async with dialling(settings, "east", FakeAgent("east")) as dialler:
+        await problem_of(dialler, "Connection refused: nothing listens there: see the port in gateway.urls")
+
+
 def test_a_gateway_that_is_listed_twice_is_refused(folder: Path) -> None:
     site = Site(Gateway(section(folder), ["east"]), folder)
     with pytest.raises(ValueError, match="wss://gw:7443 is listed twice: name each gateway once"):
@@ -229,6 +236,29 @@ async def test_a_peer_that_has_vanished_is_told_of_in_words(kind: type[Exception
     with pytest.raises(ConnectionError, match=r"^the other end answers no ping: it hangs, or the way to it is cut$"):
         async for _ in Connection(Vanished()).messages():
             pass
+
+
+async def test_a_connection_that_is_cut_on_the_way_is_laid_to_neither_end(folder: Path, lines: Lines) -> None:
+    async with listening(folder) as site:
+        relay = Relay(site.gateway.port)
+        async with relay.listening() as port:
+            settings = site.settings("east", urls=[f"wss://localhost:{port}"], longest_pause_s=3600)
+            async with dialling(settings, "east", FakeAgent("east")) as dialler:
+                await connected(site.gateway.link("east"))
+                relay.cut()
+                await problem_of(dialler, "broke off without being closed")
+                await eventually(lambda: any(one["event"] == "agent is not connected" for one in lines))
+    (line,) = [one for one in lines if one["event"] == "agent is not connected"]
+    assert "broke off without being closed" in line["problem"]
+
+
+async def test_an_agent_that_stops_is_told_of_as_one_that_has_closed_the_connection(folder: Path, lines: Lines) -> None:
+    async with listening(folder) as site:
+        async with dialling(site.settings("east"), "east", FakeAgent("east")):
+            await connected(site.gateway.link("east"))
+        await eventually(lambda: any(one["event"] == "agent is not connected" for one in lines))
+    (line,) = [one for one in lines if one["event"] == "agent is not connected"]
+    assert line["problem"] == "its agent has closed the connection"
 
 
 # --- proxies ---------------------------------------------------------------------------------------------------------
