@@ -1,6 +1,7 @@
 """Whether PEM files of TLS can be used: there, readable, of the right time, and the key that of the certificate."""
 
 import datetime as dt
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +19,7 @@ SERVER, CLIENT = "server", "client"
 _USES = {SERVER: ExtendedKeyUsageOID.SERVER_AUTH, CLIENT: ExtendedKeyUsageOID.CLIENT_AUTH}
 SOON = dt.timedelta(days=14)  # before its end a file is worth a word
 _List = x509.CertificateRevocationList
+_PEM = re.compile(rb"-----BEGIN ([A-Z0-9 ]{1,40})-----")
 _DAY = "%Y-%m-%d %H:%M UTC"
 
 
@@ -56,8 +58,9 @@ def pair_problems(files: PairFiles, now: dt.datetime | None) -> Iterator[FilePro
         return
     try:
         private = serialization.load_pem_private_key(key, None)
-    except (ValueError, TypeError) as error:
-        yield FileProblem("key_file", f"{files.key_file} holds no private key without a password (PEM): {error}")
+    except (ValueError, TypeError):
+        text = f"{files.key_file} holds no private key without a password (PEM): {_held(key, 'private key')}"
+        yield FileProblem("key_file", text)
         return
     if not isinstance(certificates, str) and private.public_key() != certificates[0].public_key():
         text = f"{files.key_file} is not the key of {files.cert_file}: make or copy both together"
@@ -186,8 +189,22 @@ def _certificates(file: str) -> list[x509.Certificate] | str:
         return data
     try:
         return x509.load_pem_x509_certificates(data)
-    except ValueError as error:
-        return f"{file} holds no certificate (PEM): {error}"
+    except ValueError:
+        return f"{file} holds no certificate (PEM): {_held(data, 'certificate')}"
+
+
+def _held(data: bytes, wanted: str) -> str:
+    """What there is in a file in which nothing `wanted` can be read."""
+    if not data.strip():
+        return "it is empty"
+    kinds = sorted({kind.decode().lower() for kind in _PEM.findall(data)})
+    if not kinds:
+        return "nothing in it begins with -----BEGIN"
+    if b"ENCRYPTED" in data:
+        return "it has one with a password: `openssl pkey -in OLD -out NEW` writes it without"
+    if any(wanted in kind for kind in kinds):
+        return f"its block of {' and '.join(kinds)} is cut off or spoilt"
+    return f"it has a block of {' and '.join(kinds)}, of another file"
 
 
 def _time_problems(certificate: x509.Certificate, file: str, now: dt.datetime | None) -> Iterator[str]:

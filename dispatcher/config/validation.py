@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -58,10 +59,10 @@ def validated(model: type[M], document: Document, problems: list[Problem]) -> M:
     except ValidationError as error:
         errors = _causes(error.errors(include_url=False))
         problems += [_problem(model, document, one) for one in errors]
-        try:
-            return _made(model, _without(data, errors))
-        except (ValidationError, LookupError):
-            raise ConfigError(problems) from None
+        for without in (_without, _without_sections):
+            with suppress(ValidationError, LookupError):
+                return _made(model, without(data, errors))
+        raise ConfigError(problems) from None
     except SettingsError as error:
         raise ConfigError([*problems, Problem("environment", 0, "", f"{error}: {error.__cause__}")]) from None
 
@@ -93,9 +94,15 @@ def _without(data: Mapping[str, Any], errors: Sequence[Any]) -> dict[str, Any]:
     return copy
 
 
+def _without_sections(data: Mapping[str, Any], errors: Sequence[Any]) -> dict[str, Any]:
+    """A copy without all that the errors are in, as where an entry is nothing without the wrong key."""
+    wrong = {error["loc"][0] for error in errors if error["loc"]}
+    return {key: value for key, value in data.items() if key not in wrong}
+
+
 def findings(model: type[BaseModel], document: Document, error: ValidationError, prefix: Path) -> list[Problem]:
     """What pydantic found in a part of the document, the part at `prefix`."""
-    return [_problem(model, document, one, prefix) for one in error.errors(include_url=False)]
+    return [_problem(model, document, one, prefix) for one in _causes(error.errors(include_url=False))]
 
 
 def _problem(model: type[BaseModel], document: Document, error: Any, prefix: Path = ()) -> Problem:

@@ -187,6 +187,14 @@ def test_a_bad_entry_hides_nothing_else(folder: Path) -> None:
     ]
 
 
+def test_a_bad_name_of_a_cluster_that_dials_in_leaves_its_gateway_known(folder: Path) -> None:
+    gateway = "gateway: {cert_file: a.crt, key_file: a.key, client_ca_file: ca.crt}"
+    found = problems_of(
+        folder, f"clusters: [{{name: East, via: gateway}}]\n{gateway}\nleader_election: {{enabled: false}}\n"
+    )
+    assert not any("is missing" in one or "leader_election" in one for one in found), found
+
+
 def test_a_bad_variable_is_all_that_is_told_of_a_good_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GLOBAL_DISPATCHER_HTTP__PORT", "x")
     (folder / "p.yaml").write_text("plugins: [{name: PrioritySort}, {name: MadeByA}]")

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from dispatcher.cli.main import app
 from dispatcher.config import check_config, gateway, load_config
-from dispatcher.config.certificates import PairFiles, authority_problems, pair_problems
+from dispatcher.config.certificates import SERVER, PairFiles, authority_problems, pair_problems
 from dispatcher.service.errors import ExitCode
 from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.run import read_config
@@ -101,6 +101,30 @@ def test_a_clients_certificate_is_none_for_the_gateway(folder: Path) -> None:
     problems = check_config(written(folder, DIALLING + swapped), reach=True)
     told = "cluster-east.crt is of no server, by its extended key usage"
     assert [(one.key, told in one.text) for one in problems] == [("gateway.cert_file", True)]
+
+
+def test_files_that_were_taken_for_each_other_are_told_by_what_is_in_them(folder: Path) -> None:
+    swapped = PairFiles(str(folder / "gateway.key"), str(folder / "gateway.crt"), SERVER)
+    told = {one.key: one.text for one in pair_problems(swapped, None)}
+    assert told["cert_file"].endswith("holds no certificate (PEM): it has a block of private key, of another file")
+    assert told["key_file"].endswith(": it has a block of certificate, of another file")
+    assert told.keys() == {"cert_file", "key_file"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "it is empty"),
+        ("serial", "nothing in it begins with -----BEGIN"),
+        ("-----BEGIN CERTIFICATE-----\nMII", "its block of certificate is cut off or spoilt"),
+    ],
+)
+def test_a_file_without_a_certificate_is_told_by_what_is_in_it(
+    folder: Path, tmp_path: Path, text: str, words: str
+) -> None:
+    (tmp_path / "x.crt").write_text(text)
+    found = [*pair_problems(PairFiles(str(tmp_path / "x.crt"), str(folder / "gateway.key"), SERVER), None)]
+    assert [one.text.endswith(words) for one in found] == [True], found
 
 
 def test_one_good_authority_of_several_is_enough(folder: Path, tmp_path: Path) -> None:
