@@ -42,6 +42,7 @@ from dispatcher.config.signal_names import known_signals, signal_notes
 from dispatcher.config.signing import signing_notes, signing_placed, signing_problems
 from dispatcher.config.tenants import read_tenants
 from dispatcher.config.validation import keys_at, validated
+from dispatcher.config.written import written_notes
 from dispatcher.model.tenant import Tenant
 from dispatcher.plugins.registry import REGISTRY, PluginSpec
 from dispatcher.scheduling.framework import Profile
@@ -123,7 +124,9 @@ def load_config(
     tenants = _referred(document, config, "tenants", problems, lambda file: read_tenants(file, names), nobody)
     if problems:
         raise ConfigError(_in_order(problems))
+    journal, ledger = _whole(document, config.journal.path), _whole(document, config.quota.ledger)
     notes = [*http_notes(http, document), *(_file_notes(gateway, signing, clusters, document) if reach else ())]
+    notes += written_notes(journal, ledger, document) if reach else ()
     return DispatcherConfig(
         clusters=clusters,
         profiles=read.profiles,
@@ -132,9 +135,9 @@ def load_config(
         gateway=gateway,
         signing=signing,
         http=http,
-        journal=config.journal.model_copy(update={"path": _whole(document, config.journal.path)}),
+        journal=config.journal.model_copy(update={"path": journal}),
         tracing=config.tracing,
-        quota=config.quota.model_copy(update={"ledger": _whole(document, config.quota.ledger)}),
+        quota=config.quota.model_copy(update={"ledger": ledger}),
         leader_election=election,
         cluster_profiles=config.cluster_profiles,
         rebalancing=config.rebalancing,

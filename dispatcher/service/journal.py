@@ -9,8 +9,9 @@ crash left unfinished.
 
 import mmap
 import os
+import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -23,31 +24,38 @@ from dispatcher.scheduling.framework.value_columns import Table
 log = structlog.get_logger("journal")
 
 MARK, VERSION = b"\xc1GD", b"\x01"
+_AGAIN_S = 60.0
 _HEAD = len(MARK) + len(VERSION) + 8
 _decoder = msgspec.msgpack.Decoder(Table)
 _to_json = msgspec.json.Encoder(enc_hook=str)
 
 
 class Journal:
-    """Appends to `path`; at `limit_bytes` it becomes `path`.1 (replacing the last one).
+    """Appends to `path`; at `limit_bytes` it becomes `path`.1 (replacing the last one). `clock`: seconds.
 
-    A full or broken disk costs the journal, never a decision: it is reported once and the journal stays closed.
+    A full or broken disk costs records, never a decision: it is told once, and tried again each minute.
     """
 
-    def __init__(self, path: Path, limit_bytes: int = 64 * 1024 * 1024) -> None:
-        self._path, self._limit = path, limit_bytes
+    def __init__(
+        self, path: Path, limit_bytes: int = 64 * 1024 * 1024, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._path, self._limit, self._clock = path, limit_bytes, clock
         self._encoder = msgspec.msgpack.Encoder(enc_hook=str)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: BinaryIO | None = path.open("ab", buffering=0)
-        self._size = path.stat().st_size
+        self._file: BinaryIO | None = None
+        self._size, self._missing, self._again_at, self._said = 0, 0, float("-inf"), ""
+        self._open()
 
     def write(self, tables: Iterable[Table]) -> None:
         """Append these records, a frame for each table."""
+        if self._file is None and self._clock() >= self._again_at:
+            self._open()
+        batch = [*tables]
         if self._file is None:
+            self._missing += sum(table.count for table in batch)
             return
         frames = list[bytes]()
         try:
-            for frame in self._frames(tables):
+            for frame in self._frames(batch):
                 if self._size and self._size + len(frame) > self._limit:
                     self._put(frames)
                     self._rotate()
@@ -55,8 +63,27 @@ class Journal:
                 self._size += len(frame)
             self._put(frames)
         except OSError as error:
-            log.error("the decision journal is closed", path=str(self._path), problem=str(error))
-            self.close()
+            self._missing += sum(table.count for table in batch)  # at most
+            self._failed(error)
+
+    def _open(self) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("ab", buffering=0)
+            self._size = self._path.stat().st_size
+        except OSError as error:
+            self._failed(error)
+
+    def _failed(self, error: OSError) -> None:
+        if str(error) != self._said:
+            log.error(
+                "decisions are missing in the journal: its file cannot be written",
+                path=str(self._path),
+                problem=str(error),
+                fix="make room, or mend journal.path; it is tried again each minute",
+            )
+        self._said, self._again_at = str(error), self._clock() + _AGAIN_S
+        self.close()
 
     def _frames(self, tables: Iterable[Table]) -> Iterator[bytes]:
         try:
@@ -66,12 +93,18 @@ class Journal:
             log.error("decisions are missing in the journal", path=str(self._path), problem=repr(error)[:300])
 
     def _put(self, frames: list[bytes]) -> None:
-        if self._file is not None and frames:
-            self._file.write(b"".join(frames))
+        if not frames:
+            return
+        left = memoryview(b"".join(frames))
+        while self._file is not None and left:
+            left = left[self._file.write(left) :]  # a disk that gets full takes a part, and says so at the next write
         frames.clear()
+        if self._said:
+            log.warning("decisions go to the journal again", path=str(self._path), missing=self._missing)
+            self._said, self._missing = "", 0
 
     def close(self) -> None:
-        """Close the file; later records are dropped."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None

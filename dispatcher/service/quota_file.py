@@ -79,6 +79,7 @@ class QuotaFile:
         self._written: PersistedUsage = remembered or {}
         self._at = float("-inf")
         self._broken = False
+        self._left = False  # an old file that cannot be taken away was told of
 
     def keep(self, now: float) -> None:
         """To be called before orders leave. A full or broken disk costs the file, never a decision."""
@@ -115,7 +116,9 @@ class QuotaFile:
         except OSError as error:
             self._failed(error)
             return
-        self._written, self._broken = usage, False
+        if self._broken:
+            log.warning("the quota in use is written again", path=str(self._path))
+        self._written, self._broken, self._left = usage, False, False
 
     def _failed(self, error: OSError) -> None:
         if not self._broken:
@@ -123,12 +126,15 @@ class QuotaFile:
                 "the quota in use cannot be written: after a restart tenants wait for clusters that are silent",
                 path=str(self._path),
                 problem=str(error),
+                fix="make room, or mend quota.ledger; it is tried again every few seconds",
             )
         self._broken, self._written = True, {}
         try:
             self._path.unlink(missing_ok=True)
         except OSError as worse:
-            log.error("and the old file cannot be taken away: remove it", path=str(self._path), problem=str(worse))
+            if not self._left and os.path.lexists(self._path):  # a disk that is read-only says so of what is not there
+                self._left = True
+                log.error("and the old file cannot be taken away: remove it", path=str(self._path), problem=str(worse))
 
 
 def _more(amounts: Mapping[str, int]) -> dict[str, int]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from dispatcher.scheduling.framework.value_columns import Each, Fields, Table
 from dispatcher.service.journal import MARK, Journal, LaterVersionError, journal_lines, lines_of, older
@@ -84,13 +85,54 @@ def test_an_empty_journal_has_no_records(tmp_path: Path) -> None:
     assert read(tmp_path / "decisions.journal") == []
 
 
-def test_a_disk_that_fails_closes_the_journal_and_nothing_else() -> None:
+def test_a_disk_that_fails_costs_records_and_nothing_else() -> None:
     full = Path("/dev/full")
     if not full.exists():
         pytest.skip("no /dev/full here")
     journal = Journal(full)
     journal.write([table(1)])
     journal.write([table(2)])
+
+
+@pytest.mark.parametrize("broken", ["a file in place of its folder", "a folder in its place"])
+def test_a_journal_that_cannot_be_opened_costs_records_alone_and_is_tried_again(tmp_path: Path, broken: str) -> None:
+    path, now = tmp_path / "deep" / "decisions.journal", [0.0]
+    if broken == "a folder in its place":
+        path.mkdir(parents=True)
+    else:
+        path.parent.touch()
+    with capture_logs() as lines:
+        journal = Journal(path, clock=lambda: now[0])
+        journal.write([table(1, 2)])
+        path.rmdir() if path.is_dir() else path.parent.unlink()
+        journal.write([table(3)])  # not at each batch
+        now[0] = 60.0
+        journal.write([table(4)])
+    assert read(path) == [4]
+    assert [line["event"] for line in lines] == [
+        "decisions are missing in the journal: its file cannot be written",
+        "decisions go to the journal again",
+    ]
+    assert "journal.path" in lines[0]["fix"]
+    assert lines[1]["missing"] == 3
+
+
+def test_a_disk_that_was_full_is_told_once_and_written_to_again(tmp_path: Path) -> None:
+    path, now = tmp_path / "decisions.journal", [0.0]
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("no /dev/full here")
+    path.symlink_to(full)
+    with capture_logs() as lines:
+        journal = Journal(path, clock=lambda: now[0])
+        for minute in range(3):
+            now[0] = minute * 60.0
+            journal.write([table(minute)])
+        path.unlink()
+        now[0] = 180.0
+        journal.write([table(3)])
+    assert read(path) == [3]
+    assert [line["log_level"] for line in lines] == ["error", "warning"]
 
 
 def test_nothing_is_missed_where_the_journal_begins_anew_while_it_is_read(tmp_path: Path) -> None:

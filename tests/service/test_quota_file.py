@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from dispatcher.model.tenant import Share, Tenant
 from dispatcher.scheduling.framework import ClusterInfo
@@ -111,3 +112,26 @@ def test_a_disk_that_fails_costs_the_file_and_leaves_no_old_one_behind(
     assert not kept.path.exists()  # not tried at each placement
     kept.file.keep(7)
     assert kept.read() == {"east": {"team": {"cpu": 240}}}
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["no old file", "an old file"])
+def test_a_disk_that_became_read_only_is_told_once_until_it_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, old: bool
+) -> None:
+    kept = Kept(tmp_path / "quota.json")
+    if old:
+        kept.charge("0", 80, now=0)
+
+    def read_only(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    with capture_logs() as lines:
+        with monkeypatch.context() as broken:
+            broken.setattr(Path, "open", read_only)
+            broken.setattr(Path, "unlink", read_only)
+            for second in (10, 20, 30):
+                kept.charge(str(second), 80, now=second)
+        kept.file.keep(40)
+    told = [str(line["event"]).split(":")[0] for line in lines]
+    unremoved = ["and the old file cannot be taken away"] if old else []
+    assert told == ["the quota in use cannot be written", *unremoved, "the quota in use is written again"]
