@@ -105,7 +105,7 @@ def load_config(
     problems += [*_environment_problems(), *_cluster_problems(config, document), *listener_problems(config, document)]
     clusters = tuple(_placed(cluster, document) for cluster in config.clusters)
     nobody, names = tuple[Tenant, ...](), [cluster.name for cluster in clusters]
-    election, gateway, signing, http = _files_placed(config, document)
+    election, gateway, signing, http, written = _files_placed(config, document)
     problems += gateway_problems(gateway, config.clusters, document, reach=reach, expired_too=expired_too)
     problems += signing_problems(signing, document, reach=reach, expired_too=expired_too)
     if reach:
@@ -124,9 +124,7 @@ def load_config(
     tenants = _referred(document, config, "tenants", problems, lambda file: read_tenants(file, names), nobody)
     if problems:
         raise ConfigError(_in_order(problems))
-    journal, ledger = _whole(document, config.journal.path), _whole(document, config.quota.ledger)
-    notes = [*http_notes(http, document), *(_file_notes(gateway, signing, clusters, document) if reach else ())]
-    notes += written_notes(journal, ledger, document) if reach else ()
+    of_files = [*_file_notes(gateway, signing, clusters, document), *written_notes(*written, document)] if reach else []
     return DispatcherConfig(
         clusters=clusters,
         profiles=read.profiles,
@@ -135,9 +133,9 @@ def load_config(
         gateway=gateway,
         signing=signing,
         http=http,
-        journal=config.journal.model_copy(update={"path": journal}),
+        journal=config.journal.model_copy(update={"path": written[0]}),
         tracing=config.tracing,
-        quota=config.quota.model_copy(update={"ledger": ledger}),
+        quota=config.quota.model_copy(update={"ledger": written[1]}),
         leader_election=election,
         cluster_profiles=config.cluster_profiles,
         rebalancing=config.rebalancing,
@@ -146,20 +144,26 @@ def load_config(
         log=config.log,
         file=FilePath(path) if path is not None else None,
         registry=known,
-        notes=(*notes, *read.notes, *_signal_notes(document, named, clusters)),
+        notes=(*http_notes(http, document), *of_files, *read.notes, *_signal_notes(document, named, clusters)),
         policy_files=(*plugin_files, *(file for _, _, file in named)),
     )
 
 
 def _files_placed(
     config: ConfigFile, document: Document
-) -> tuple[LeaderElectionSection, GatewaySection, SigningSection, HttpSection]:
+) -> tuple[LeaderElectionSection, GatewaySection, SigningSection, HttpSection, tuple[str, str]]:
     def whole(name: str) -> str:
         return _whole(document, name)
 
     election = _lease_placed(config.leader_election, document)
     gateway, signing = placed(config.gateway, whole), signing_placed(config.signing, whole)
-    return election, gateway, signing, http_placed(config.http, whole)
+    return (
+        election,
+        gateway,
+        signing,
+        http_placed(config.http, whole),
+        (whole(config.journal.path), whole(config.quota.ledger)),
+    )
 
 
 def _file_notes(
