@@ -54,7 +54,8 @@ def error_text(response: Response) -> str:
     try:
         message = _STATUS.decode(response.body).message
     except msgspec.MsgspecError:
-        message = response.body[:200].decode("utf-8", "replace")
+        most = 200 if response.status else 400  # of an error of ours the end says what was wrong
+        message = response.body[:most].decode("utf-8", "replace")
     if not response.status:
         return f"the API server did not answer ({message or 'no reason known'})"
     return f"{message or 'no message'} (HTTP {response.status})"

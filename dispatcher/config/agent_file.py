@@ -11,6 +11,7 @@ from agents.runtime.join.settings import JoinSettings
 from agents.runtime.keyfile import KeyFileError, default_path, read_keys
 from agents.runtime.outbound.settings import GatewaySettings, undialable
 from agents.runtime.settings import OBSERVER, OrderSettings
+from dispatcher.config.access import AccessError, check_context
 from dispatcher.config.certificates import (
     CLIENT,
     PairFiles,
@@ -41,7 +42,7 @@ def agent_yaml_problems(document: Document, now: dt.datetime | None = None) -> l
     except ValidationError as error:
         return findings(JoinSettings, document, error, ())
     problems = [*_key_problems(settings, document)] if settings.role != OBSERVER else []  # which signs nothing
-    problems += agent_listener_problems(settings, document)
+    problems += [*_access_problems(settings, document), *agent_listener_problems(settings, document)]
     ca_file = settings.kubelet.ca_file
     if ca_file and not FilePath(ca_file).is_file():
         problems.append(document.problem(("kubelet", "ca_file"), f"there is no file {ca_file}"))
@@ -50,6 +51,15 @@ def agent_yaml_problems(document: Document, now: dt.datetime | None = None) -> l
     if settings.gateway is not None:
         problems += _gateway_problems(settings.gateway, settings, document, now or dt.datetime.now(dt.UTC))
     return problems
+
+
+def _access_problems(settings: JoinSettings, document: Document) -> Iterator[Problem]:
+    """Without a kubeconfig it is the pod's own cluster, of which only the pod knows."""
+    if settings.kubeconfig:
+        try:
+            check_context(settings.kubeconfig, settings.context)
+        except AccessError as error:
+            yield document.problem((error.key,), str(error))
 
 
 def _key_problems(settings: JoinSettings, document: Document) -> Iterator[Problem]:

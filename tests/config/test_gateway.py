@@ -186,7 +186,14 @@ PAIR = "  cert_file: {folder}/cluster-east.crt\n  key_file: {folder}/cluster-{ke
 HALF = "  cert_file: {folder}/cluster-east.{key}.crt\n  key_file: {folder}/cluster-east.{key}.key\n"
 
 
+KUBE = (
+    "contexts: [{name: east, context: {cluster: c, user: u}}]\n"
+    "clusters: [{name: c, cluster: {server: 'https://east.example'}}]\nusers: [{name: u, user: {}}]\n"
+)
+
+
 def agent_yaml(folder: Path, text: str, cluster: str = "east", key: str = "east") -> Path:
+    (folder / "kube").write_text(KUBE)
     file = folder / "agent.yaml"
     file.write_text(text.format(folder=folder, cluster=cluster, key=key))
     return file
@@ -262,6 +269,19 @@ def no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             [],
         ),
         (
+            AGENT + PAIR + "kubeconfig: none\n",
+            "east",
+            "east",
+            ["7: kubeconfig: none cannot be read: No such file or directory"],
+        ),
+        (
+            AGENT + PAIR + "kubeconfig: {folder}/kube\ncontext: eest\n",
+            "east",
+            "east",
+            ["8: context: kube has no context 'eest'; did you mean east?"],
+        ),
+        (AGENT + PAIR + "kubeconfig: {folder}/kube\ncontext: east\n", "east", "east", []),
+        (
             AGENT.replace("wss://gateway.example:7443", "gateway.example:7443") + PAIR,
             "east",
             "east",
@@ -303,6 +323,9 @@ def no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "two listeners",
         "a listener and Ray",
         "an observer relays nothing",
+        "no kubeconfig",
+        "a context misspelt",
+        "a context that is there",
         "no URL",
         "nowhere to dial",
         "no gateway",

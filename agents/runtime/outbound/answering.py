@@ -7,6 +7,7 @@ from typing import Protocol
 import msgspec
 import structlog
 
+from agents.executor.orders import Refused
 from agents.runtime.outbound.calls import (
     CHANGES,
     EXECUTE,
@@ -208,6 +209,8 @@ class Answering:
             return
         try:
             told = await answer(call)
+        except Refused as refusal:  # who refused has logged it, and no more often than is good
+            self._send_fault(stream, str(refusal), priority)
         except Exception as error:
             LOG.warning("a call failed", method=call.method, error=repr(error))
             self._send_fault(stream, repr(error), priority)

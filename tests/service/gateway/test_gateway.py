@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
+from agents.executor.orders import Refused
 from agents.runtime.outbound.answering import answers_of
 from agents.runtime.outbound.dialling import Dialler
 from agents.runtime.outbound.settings import GatewaySettings
@@ -183,6 +185,23 @@ async def test_a_call_that_fails_says_so_and_ends_nothing_else(site: Site, error
         with pytest.raises(AgentFault, match=rf"{type(error).__name__}\('no such thing'\)"):
             await link.telemetry(timeout_s=WAIT_S)
         await link.hello(timeout_s=WAIT_S)
+
+
+async def test_a_refusal_is_told_in_its_own_words(site: Site) -> None:
+    agent, link = FakeAgent("east"), site.gateway.link("east")
+
+    async def refuse() -> None:
+        raise Refused("expired", "compare the clocks")
+
+    agent.telemetry = refuse  # type: ignore[method-assign, assignment]
+    with capture_logs() as lines:
+        async with dialling(site.settings("east"), "east", agent):
+            await connected(link)
+            with pytest.raises(
+                AgentFault, match=r"^agent of cluster east failed: refused \(expired\): compare the clocks$"
+            ):
+                await link.telemetry(timeout_s=WAIT_S)
+    assert not [line for line in lines if line["event"] == "a call failed"]  # the order gate has logged it
 
 
 async def test_a_later_connection_of_a_cluster_takes_the_place_of_the_earlier(site: Site) -> None:
