@@ -278,7 +278,7 @@ def no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             AGENT + PAIR + "kubeconfig: {folder}/kube\ncontext: eest\n",
             "east",
             "east",
-            ["8: context: kube has no context 'eest'; did you mean east?"],
+            ["8: context: kube has no context 'eest'; did you mean 'east'?"],
         ),
         (AGENT + PAIR + "kubeconfig: {folder}/kube\ncontext: east\n", "east", "east", []),
         (
