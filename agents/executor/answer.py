@@ -27,6 +27,7 @@ class Answer(NamedTuple):
 
 
 class _Status(msgspec.Struct, gc=False):
+    kind: str = ""
     message: str = ""
 
 
@@ -46,15 +47,26 @@ def outcome(intent: Intent, verdict: str, message: str = "", scope: str = "", pa
     )
 
 
+def is_status(body: bytes) -> bool:
+    """Whether an answer is a metav1 Status."""
+    found = _read(body)
+    return found is not None and found.kind == "Status"
+
+
+def _read(body: bytes) -> _Status | None:
+    try:
+        return _STATUS.decode(body)
+    except msgspec.MsgspecError:
+        return None
+
+
 def error_text(response: Response) -> str:
     """What went wrong, from an answer that is not 2xx: the message of its metav1 Status, or the beginning of its body.
 
     Never empty; it ends with the HTTP status, or says that no answer came (status 0).
     """
-    try:
-        message = _STATUS.decode(response.body).message
-    except msgspec.MsgspecError:
-        message = response.body[:200].decode("utf-8", "replace")
+    status = _read(response.body)
+    message = response.body[:200].decode("utf-8", "replace") if status is None else status.message
     if not response.status:
         return f"the API server did not answer ({message or 'no reason known'})"
     return f"{message or 'no message'} (HTTP {response.status})"
