@@ -10,8 +10,8 @@ from benchmarks.closed_loop import case as closed_loop
 from benchmarks.end_to_end import cases as end_to_end
 from benchmarks.fail_over import case as fail_over
 from benchmarks.fail_over import take_over
+from benchmarks.fleet import beside_actors, gateways
 from benchmarks.fleet import case as fleet
-from benchmarks.fleet import gateways
 from benchmarks.fleet import memory as fleet_memory
 from benchmarks.prometheus import case as prometheus
 from benchmarks.report.rows import Row
@@ -24,6 +24,7 @@ _OWN = (
     *fleet.CASES,
     *fleet_memory.CASES,
     *gateways.CASES,
+    *beside_actors.CASES,
     *fail_over.CASES,
     *take_over.CASES,
     *prometheus.CASES,
@@ -41,6 +42,7 @@ _SECONDS = {
     "fleet_of_a_million": 180,
     "fleet_memory": 60,
     "fleet_through_gateways": 130,
+    "fleet_through_gateway_actors": 160,
     "fail_over": 600,
     "take_over": 60,
     "fail_over_of_100_clusters": 900,

@@ -27,6 +27,7 @@ class Answer(NamedTuple):
 
 
 class _Status(msgspec.Struct, gc=False):
+    kind: str = ""
     message: str = ""
 
 
@@ -46,16 +47,27 @@ def outcome(intent: Intent, verdict: str, message: str = "", scope: str = "", pa
     )
 
 
+def is_status(body: bytes) -> bool:
+    """Whether an answer is a metav1 Status."""
+    found = _read(body)
+    return found is not None and found.kind == "Status"
+
+
+def _read(body: bytes) -> _Status | None:
+    try:
+        return _STATUS.decode(body)
+    except msgspec.MsgspecError:
+        return None
+
+
 def error_text(response: Response) -> str:
     """What went wrong, from an answer that is not 2xx: the message of its metav1 Status, or the beginning of its body.
 
     Never empty; it ends with the HTTP status, or says that no answer came (status 0).
     """
-    try:
-        message = _STATUS.decode(response.body).message
-    except msgspec.MsgspecError:
-        most = 200 if response.status else 400  # of an error of ours the end says what was wrong
-        message = response.body[:most].decode("utf-8", "replace")
+    status = _read(response.body)
+    most = 200 if response.status else 400  # of an error of ours the end says what was wrong
+    message = response.body[:most].decode("utf-8", "replace") if status is None else status.message
     if not response.status:
         return f"the API server did not answer ({message or 'no reason known'})"
     return f"{message or 'no message'} (HTTP {response.status})"

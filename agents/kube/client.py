@@ -10,9 +10,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import aiohttp
-import msgspec
 
-from agents.executor.answer import NOT_FOUND
+from agents.executor.answer import NOT_FOUND, is_status
 from agents.executor.http import Request, Response
 from agents.kube.answers import Answer, BodyTooLargeError
 from agents.kube.exchange import Exchanges
@@ -229,7 +228,7 @@ def _as_answered(request: Request, status: int, body: bytes, retry_after_s: floa
 
     A balancer whose API servers are away, or a proxy, answers 404 too: that is no word on any object.
     """
-    if status == NOT_FOUND and _of_object(request.path) and not _is_status(body):
+    if status == NOT_FOUND and _of_object(request.path) and not is_status(body):
         said = body[:100].decode("utf-8", "replace").strip()
         return Response(0, f"{request.method} {request.path}: HTTP 404, and not from an API server: {said}".encode())
     return Response(status, body, retry_after_s)
@@ -238,17 +237,6 @@ def _as_answered(request: Request, status: int, body: bytes, retry_after_s: floa
 def _of_object(path: str) -> bool:
     """Whether the API server itself answers for it, always with a Status: core objects, and no proxied path."""
     return path.startswith("/api/v1/namespaces/") and "/proxy" not in path
-
-
-class _Status(msgspec.Struct):
-    kind: str
-
-
-def _is_status(body: bytes) -> bool:
-    try:
-        return msgspec.json.decode(body, type=_Status).kind == "Status"
-    except msgspec.MsgspecError:
-        return False
 
 
 async def _bounded(answer: aiohttp.ClientResponse, max_body: int) -> bytes:

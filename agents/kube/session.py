@@ -39,7 +39,7 @@ class Access:
         """For messages."""
         if not self.kubeconfig:
             return "the pod's service account"
-        return f"context {self.context or '(current)'!r} of {self.kubeconfig}"
+        return f"{f'context {self.context!r}' if self.context else 'the current context'} of {self.kubeconfig}"
 
 
 class ApiSession:

@@ -23,7 +23,8 @@ import numpy as np
 from benchmarks.fail_over import dispatcher
 from benchmarks.fail_over.cluster import SharedCluster
 from benchmarks.fleet.load import Load
-from benchmarks.fleet.phases import TooSlow, cpu_s, resident
+from benchmarks.fleet.phases import TooSlow
+from benchmarks.fleet.processes import cpu_s, resident
 from benchmarks.fleet.wire import CHANGES, EXECUTE, HELLO, decode, encode, poll_asked, serve
 from benchmarks.report.rows import Row
 from dispatcher.model.messages import IntentBatch, Peers

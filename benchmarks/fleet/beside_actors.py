@@ -3,251 +3,169 @@
     python -m benchmarks.fleet.beside_actors [CLUSTERS ...]
 
 Light fake agents behind real TLS on loopback. CPU is of the dispatcher's process as the kernel tells it; beside it that
-of Ray's processes, the actors among them.
+of Ray's processes, the actors among them, and of the actors alone; and what memory these have.
 """
 
 import asyncio
 import json
-import multiprocessing
 import sys
-import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from pathlib import Path
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 
 import structlog
 
-from agents.runtime import event_loop
-from agents.runtime.outbound import calls
-from agents.runtime.outbound.dialling import Dialler
-from agents.runtime.outbound.settings import GatewaySettings
+from benchmarks.fleet.case import churn_all
 from benchmarks.fleet.cluster import FakeCluster
-from benchmarks.fleet.dispatcher import Watched
+from benchmarks.fleet.dialled import DialledFleet
 from benchmarks.fleet.load import Load
-from benchmarks.fleet.phases import LATE_S, Fleet, cpu_s
-from benchmarks.fleet.wire import HELLO, decode, encode
-from dispatcher.config import DispatcherConfig
-from dispatcher.config.sections import GatewaySection, TimingSection
-from dispatcher.model.messages import IntentBatch, Peers
-from dispatcher.scheduling.framework.kernels import compile_all
-from dispatcher.service.assembly import assemble
-from dispatcher.service.gateway.authority import ensure
-from dispatcher.service.gateway.gateway import Gateway
-from dispatcher.service.gateway.remote import GatewaySite
-from dispatcher.service.link import AgentLink
-from dispatcher.service.ray_runtime import RayOptions, RayRuntime
-from dispatcher.service.warm_up import collect_less_often
-from localfleet.controlplane.ports import reserve
+from benchmarks.fleet.processes import Use, below, command, use
+from benchmarks.fleet.wire import CHANGES
+from benchmarks.report.rows import Row
 
 _CLUSTERS, _ACTORS = (20, 50), (0, 1, 2)
 _LAST_S = 15.0
 _LOCAL, _REMOTE, _CHURN = 1_000, 400, 20.0  # pods, pods, changed pods a second in each cluster
+_LIGHT = Load(clusters=100, nodes=200, pods=200)  # as of `fleet_through_gateways`
+_SETTLED_S = 5.0
+_ACTOR = "ray::GatewayActor"
+_MIB = 2**20
 
 
 @dataclass(frozen=True)
-class Way:
-    """How agents come in; `actors` 0: to the dispatcher's own gateway."""
+class Phase:
+    """What was taken in it: by the dispatcher's process, by all of Ray's, by the gateway actors alone. Reports that
+    agents gave.
+    """
 
-    folder: str
-    port: int
-    actors: int
-
-    @property
-    def section(self) -> GatewaySection:
-        """As configured."""
-        files = {
-            "cert_file": f"{self.folder}/gateway.crt",
-            "key_file": f"{self.folder}/gateway.key",
-            "client_ca_file": f"{self.folder}/ca.crt",
-        }
-        return GatewaySection(port=self.port, actors=self.actors, **files)
+    own: float
+    ray: float
+    actors: float
+    reports: int
 
 
-def run(parent: Connection, way: Way, clusters: list[str]) -> None:
-    """The dispatcher's process: as `benchmarks.fleet.dispatcher.run`, with agents that dial in."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
-    compile_all()
-    collect_less_often()
-    ray = RayRuntime.start([], RayOptions(gateway_actors=way.actors)) if way.actors else None
-    try:
-        event_loop.run(_main(parent, way, clusters))
-    finally:
-        if ray is not None:
-            ray.stop()
+class Watched(DialledFleet):
+    """Counts the reports that agents are asked for, and looks at the processes of Ray."""
 
+    reports = 0
 
-async def _main(parent: Connection, way: Way, clusters: list[str]) -> None:
-    config = DispatcherConfig(timing=TimingSection(first_sync_s=LATE_S, cluster_silent_s=60.0))
-    async with AsyncExitStack() as stack:
-        service = assemble(await _links(way, clusters, stack), config).service
-        service.core = watched = Watched(service.core)
-        parent.send({})
-        await asyncio.to_thread(parent.recv)
-        running = asyncio.create_task(service.run())
-        while await asyncio.to_thread(parent.recv) != "stop":
-            parent.send({"stall_cpu": 0.0, "stall_wall": 0.0, "ticks": watched.ticks, "deciding": []})
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-
-
-async def _links(way: Way, clusters: list[str], stack: AsyncExitStack) -> list[AgentLink]:
-    if way.actors:
-        from dispatcher.service.gateway.actor import open_actors
-
-        site = GatewaySite(open_actors(way.section, tuple(clusters), "warning"), clusters)
-        await stack.enter_async_context(site.serving())
-        return [site.link(name) for name in clusters]
-    gateway = Gateway(way.section, clusters)
-    await stack.enter_async_context(gateway.serving())
-    return [gateway.link(name) for name in clusters]
-
-
-class DialledFleet(Fleet):
-    """Fake clusters whose agents dial in; counts the reports that they were asked for."""
-
-    def __init__(self, load: Load, way: Way) -> None:
-        super().__init__(load)
-        for cluster in self.clusters.values():
-            cluster.listed = True
-        self._way = way
-        self.reports = 0
-
-    @asynccontextmanager
-    async def dispatcher(self, *, profile: bool = False) -> AsyncIterator[None]:
-        """The process and the agents; `profile` has no meaning here."""
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        process = context.Process(target=run, args=(theirs, self._way, self.load.names))
-        process.start()
-        theirs.close()
-        dialling = [asyncio.create_task(self._dialler(name).run()) for name in self.load.names]
-        try:
-            await asyncio.to_thread(self._pipe.recv)
-            self.pid = process.pid or 0
-            yield
-        finally:
-            for task in dialling:
-                task.cancel()
-            self._pipe.send("stop")
-            await asyncio.to_thread(process.join, 20)
-            process.kill()
-
-    def _dialler(self, name: str) -> Dialler:
-        stem = f"{self._way.folder}/cluster-{name}"
-        settings = GatewaySettings(
-            urls=(f"wss://localhost:{self._way.port}",),
-            ca_file=f"{self._way.folder}/ca.crt",
-            cert_file=f"{stem}.crt",
-            key_file=f"{stem}.key",
-            longest_pause_s=1,
-        )
-        return Dialler(settings, name, _answers(self, self.clusters[name]))
-
-
-def _answers(fleet: DialledFleet, cluster: FakeCluster) -> Mapping[str, Any]:
-    async def hello(_: calls.Call) -> bytes:
-        return await fleet.answer(cluster.name, HELLO, b"")
-
-    async def changes(call: calls.Call) -> bytes:
-        told = encode(await cluster.changes(call.incarnation, call.since, call.wait_s))
-        fleet.reports += 1
+    async def answer(self, name: str, what: int, body: bytes) -> bytes:
+        """One call."""
+        told = await super().answer(name, what, body)
+        self.reports += what == CHANGES
         return told
 
-    async def execute(call: calls.Call) -> bytes:
-        return encode(cluster.execute(decode(IntentBatch, call.body)))
+    def uses(self) -> tuple[Use, Use, Use]:
+        """Of the dispatcher's process, of all that it has started, and of the actors among them."""
+        started = list(below(self.pid))
+        return use([self.pid]), use(started), use(one for one in started if command(one).startswith(_ACTOR))
 
-    async def set_peers(call: calls.Call) -> bytes:
-        return encode(cluster.set_peers(decode(Peers, call.body)))
+    @asynccontextmanager
+    async def taking(self) -> AsyncIterator[list[Phase]]:
+        """What is taken within, in the list afterwards."""
+        taken, before, reports = list[Phase](), self.uses(), self.reports
+        yield taken
+        own, ray, actors = (late.cpu - early.cpu for early, late in zip(before, self.uses(), strict=True))
+        taken.append(Phase(own, ray, actors, self.reports - reports))
 
-    return {calls.HELLO: hello, calls.CHANGES: changes, calls.EXECUTE: execute, calls.SET_PEERS: set_peers}
+
+async def _rest_and_changes(fleet: Watched) -> tuple[Phase, Phase]:
+    """Once it has decided: while nothing happens, and while pods change."""
+    await fleet.ask("go")
+    await fleet.until("bound", fleet.submit(1))
+    await fleet.until_quiet()
+    await asyncio.sleep(_SETTLED_S)
+    async with fleet.taking() as rest:
+        await asyncio.sleep(fleet.load.last_s)
+    async with fleet.taking() as changes:
+        await churn_all(fleet)
+    return rest[0], changes[0]
 
 
-async def measure(clusters: int, actors: int, folder: str) -> dict[str, float]:
-    """One fleet, one way: CPU of the dispatcher's process for a report, a local and a remote pod, and of Ray."""
-    load = Load(clusters=clusters, nodes=20, pods=100, coalesce_s=0.1)
-    (port,) = reserve(1)
-    way = Way(folder, port.number, actors)
-    fleet = DialledFleet(load, way)
+async def measure(clusters: int, actors: int) -> dict[str, float]:
+    """One fleet, one way: CPU of the dispatcher's process for a report, a local and a remote pod, and of Ray; MiB."""
+    load = Load(clusters=clusters, nodes=20, pods=100, churn=_CHURN * clusters, last_s=_LAST_S)
+    fleet = Watched(load, all_listed=True, actors=actors)
     found: dict[str, float] = {"clusters": clusters, "actors": actors}
     async with fleet.dispatcher():
-        await fleet.ask("go")
-        await fleet.until("bound", fleet.submit(1))
-        await fleet.until_quiet()
-        await asyncio.sleep(5)
-        async with _phase(fleet) as idle:
-            await asyncio.sleep(_LAST_S)
-        found["idle_ms_s"] = 1e3 * idle["own"] / _LAST_S
-        found["idle_ray_ms_s"] = 1e3 * idle["others"] / _LAST_S
-        before = fleet.reports
-        async with _phase(fleet) as taken:
-            await _churn(fleet)
-        found["reports_s"] = (fleet.reports - before) / _LAST_S
-        found["report_us"] = 1e6 * (taken["own"] - idle["own"]) / (fleet.reports - before)
-        found["report_ray_us"] = 1e6 * (taken["others"] - idle["others"]) / (fleet.reports - before)
+        rest, changes = await _rest_and_changes(fleet)
+        found |= {f"idle_{name}ms_s": 1e3 * cpu / _LAST_S for name, cpu in _by_process(rest)}
+        found["reports_s"] = changes.reports / _LAST_S
+        for (name, cpu), (_, idle) in zip(_by_process(changes), _by_process(rest), strict=True):
+            found[f"report_{name}us"] = 1e6 * (cpu - idle) / max(changes.reports, 1)
         for what, count, regions in (("local", _LOCAL, lambda home: ""), ("remote", _REMOTE, _elsewhere)):
-            async with _phase(fleet) as taken:
+            async with fleet.taking() as taken:
                 uids = fleet.submit(count, regions, 1)
                 await fleet.until("running" if what == "remote" else "bound", uids)
             await fleet.until_quiet()
-            found[f"{what}_pod_us"] = 1e6 * taken["own"] / count
-        alone: list[float] = []
-        for _ in range(20):
-            uids = fleet.submit(1, _elsewhere, 1)
-            await fleet.until("running", uids)
-            alone += fleet.latencies("running", uids)
-        found["remote_alone_ms"] = 1e3 * sorted(alone)[len(alone) // 2]
+            found[f"{what}_pod_us"] = 1e6 * taken[0].own / count
+        found["remote_alone_ms"] = await _remote_alone_ms(fleet)
+        for name, one in zip(("own_", "ray_", "actors_"), fleet.uses(), strict=True):
+            found |= {f"{name}rss_mib": one.rss / _MIB, f"{name}pss_mib": one.pss / _MIB}
     return {key: round(value, 1) for key, value in found.items()}
 
 
-async def _churn(fleet: DialledFleet) -> None:
-    clusters, loop = list(fleet.clusters.values()), asyncio.get_running_loop()
-    began, made = loop.time(), 0
-    while (passed := loop.time() - began) < _LAST_S:
-        while made < passed * _CHURN * len(clusters):
-            clusters[made % len(clusters)].churn()
-            made += 1
-        await asyncio.sleep(0.02)
+def _by_process(phase: Phase) -> Iterator[tuple[str, float]]:
+    return zip(("", "ray_", "actors_"), (phase.own, phase.ray, phase.actors), strict=True)
+
+
+async def _remote_alone_ms(fleet: Watched) -> float:
+    alone: list[float] = []
+    for _ in range(20):
+        uids = fleet.submit(1, _elsewhere, 1)
+        await fleet.until("running", uids)
+        alone += fleet.latencies("running", uids)
+    return 1e3 * sorted(alone)[len(alone) // 2]
 
 
 def _elsewhere(home: FakeCluster) -> str:
     return "r1" if home.number == 0 else "r0"
 
 
-@asynccontextmanager
-async def _phase(fleet: DialledFleet) -> AsyncIterator[dict[str, float]]:
-    taken: dict[str, float] = {}
-    own, others = cpu_s(fleet.pid), _below(fleet.pid)
-    yield taken
-    taken["own"], taken["others"] = cpu_s(fleet.pid) - own, _below(fleet.pid) - others
+def fleet_through_gateway_actors(share: int) -> list[Row]:
+    """100 clusters x 200 nodes with 200 pods each, by one gateway actor and by two; `share` 10: a tenth of them."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))  # what a hundred agents say
+    small = replace(_LIGHT, clusters=max(2, _LIGHT.clusters // share), churn=_LIGHT.churn / share, last_s=3.0)
+    load = _LIGHT if share == 1 else small
+    return [row for actors in (1, 2) for row in asyncio.run(_actors_rows(load, actors))]
 
 
-def _below(pid: int) -> float:
-    """CPU seconds of the processes that a process has started, and those they have."""
-    parents: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            text = stat.read_text()
-        except OSError:
-            continue
-        parents.setdefault(int(text.rpartition(")")[2].split()[1]), []).append(int(stat.parent.name))
-    found, left = 0.0, [pid]
-    while left:
-        for child in parents.get(left.pop(), []):
-            found += cpu_s(child)
-            left.append(child)
-    return found
+async def _actors_rows(load: Load, actors: int) -> list[Row]:
+    fleet = Watched(load, all_listed=True, actors=actors)
+    async with fleet.dispatcher():
+        rest, changes = await _rest_and_changes(fleet)
+        memory = fleet.uses()[2]
+    who = f"of {'the gateway actor' if actors == 1 else f'{actors} gateway actors together'}, from outside, a cluster"
+    figures = (
+        ("idle_cpu", 1e3 * rest.actors / load.last_s, "ms a s", "CPU", ", while nothing happens"),
+        ("changes_cpu", 1e3 * changes.actors / load.last_s, "ms a s", "CPU", f", {load.churn:g} pod changes a second"),
+        ("rss", memory.rss / 2**10, "KiB", "resident memory (RSS)", ""),
+        ("pss", memory.pss / 2**10, "KiB", "memory of its own (PSS)", ""),
+    )
+    return [
+        Row(
+            f"gateways_{actors}_actors_{name}",
+            load.all_nodes,
+            load.all_pods,
+            value / load.clusters,
+            unit,
+            None,
+            None,
+            f"{what} {who}{when}",
+        )
+        for name, value, unit, what, when in figures
+    ]
+
+
+CASES = (fleet_through_gateway_actors,)
 
 
 def main(words: list[str], say: Callable[[str], None] = print) -> None:
     """A line of JSON for each fleet and way."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
     for clusters in [int(word) for word in words] or _CLUSTERS:
-        with tempfile.TemporaryDirectory() as folder:
-            ensure(Path(folder), ["localhost"], Load(clusters=clusters).names)
-            for actors in _ACTORS:
-                say(json.dumps(asyncio.run(measure(clusters, actors, folder))))
+        for actors in _ACTORS:
+            say(json.dumps(asyncio.run(measure(clusters, actors))))
 
 
 if __name__ == "__main__":

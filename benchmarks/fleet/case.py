@@ -8,7 +8,8 @@ import numpy as np
 
 from benchmarks.fleet.cluster import FakeCluster, now
 from benchmarks.fleet.load import Load
-from benchmarks.fleet.phases import Fleet, Taken, resident
+from benchmarks.fleet.phases import Fleet, Taken
+from benchmarks.fleet.processes import resident
 from benchmarks.report.rows import Row
 
 _ALONE = "CPU of the dispatcher's process, from outside"

@@ -22,7 +22,9 @@ from dispatcher.scheduling.events import Decide, Decided, Effect, Event
 from dispatcher.scheduling.framework.kernels import compile_all
 from dispatcher.service.assembly import Dispatcher, assemble
 from dispatcher.service.gateway.gateway import Gateway
+from dispatcher.service.gateway.remote import GatewaySite
 from dispatcher.service.link import AgentLink
+from dispatcher.service.ray_runtime import RayOptions, RayRuntime
 from dispatcher.service.warm_up import collect_less_often
 
 Way = str | GatewaySection  # the socket at which agents answer, or the gateway to which they dial
@@ -62,7 +64,13 @@ def run(parent: Connection, way: Way, clusters: list[str], first_sync_s: float, 
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
     compile_all()
     collect_less_often()
-    event_loop.run(_main(parent, way, clusters, first_sync_s, profile))
+    actors = way.actors if isinstance(way, GatewaySection) else 0
+    ray = RayRuntime.start([], RayOptions(gateway_actors=actors)) if actors else None
+    try:
+        event_loop.run(_main(parent, way, clusters, first_sync_s, profile))
+    finally:
+        if ray is not None:
+            ray.stop()
 
 
 @asynccontextmanager
@@ -70,9 +78,15 @@ async def _links(way: Way, clusters: list[str]) -> AsyncIterator[Sequence[AgentL
     if isinstance(way, str):
         yield [SocketLink(name, way) for name in clusters]
         return
-    gateway = Gateway(way, clusters)
+    gateway = _actors(way, clusters) if way.actors else Gateway(way, clusters)
     async with gateway.serving():
         yield [gateway.link(name) for name in clusters]
+
+
+def _actors(section: GatewaySection, clusters: list[str]) -> GatewaySite:
+    from dispatcher.service.gateway.actor import open_actors  # imports Ray, which reads its environment then
+
+    return GatewaySite(open_actors(section, tuple(clusters), "warning"), clusters)
 
 
 async def _main(parent: Connection, way: Way, clusters: list[str], first_sync_s: float, profile: bool) -> None:

@@ -9,7 +9,8 @@ import structlog
 from benchmarks.fleet.case import churn_all, sweep_all
 from benchmarks.fleet.dialled import DialledFleet
 from benchmarks.fleet.load import Load
-from benchmarks.fleet.phases import Fleet, resident
+from benchmarks.fleet.phases import Fleet
+from benchmarks.fleet.processes import resident
 from benchmarks.report.rows import Row
 
 _LIGHT = Load(clusters=100, nodes=200, pods=200)

@@ -4,7 +4,8 @@ import asyncio
 from dataclasses import replace
 
 from benchmarks.fleet.load import Load
-from benchmarks.fleet.phases import Fleet, resident
+from benchmarks.fleet.phases import Fleet
+from benchmarks.fleet.processes import resident
 from benchmarks.report.rows import Row
 
 _LOAD = Load(clusters=20, pods=0, ours=0.0)

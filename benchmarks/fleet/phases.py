@@ -2,7 +2,6 @@
 
 import asyncio
 import multiprocessing
-import os
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -19,10 +18,10 @@ from benchmarks.fleet import dispatcher
 from benchmarks.fleet.cluster import FakeCluster, now
 from benchmarks.fleet.dispatcher import Way
 from benchmarks.fleet.load import Load
+from benchmarks.fleet.processes import cpu_s
 from benchmarks.fleet.wire import CHANGES, EXECUTE, HELLO, decode, encode, poll_asked, serve
 from dispatcher.model.messages import Changes, IntentBatch, Peers
 
-_HZ = os.sysconf("SC_CLK_TCK")
 _PROBE_S = 0.05
 LATE_S = 3.0  # so long all others wait for the cluster that cannot be listed
 _PATIENCE_S = 600.0
@@ -112,7 +111,7 @@ class Fleet:
                 yield
             finally:
                 self._pipe.send("stop")
-                await asyncio.to_thread(process.join, 10)
+                await asyncio.to_thread(process.join, 20)
                 process.kill()
                 self.leave()
 
@@ -193,15 +192,3 @@ class Fleet:
             taken.stall_cpu, taken.stall_wall = figures["stall_cpu"], figures["stall_wall"]
             taken.deciding = figures["deciding"]
             taken.ticks, taken.probes = figures["ticks"], self.latencies("bound", uids)
-
-
-def cpu_s(pid: int) -> float:
-    """Seconds that a process has had of any core, user and system."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _HZ
-
-
-def resident(pid: int, field: str = "VmRSS") -> int:
-    """Bytes of it in memory now; `VmHWM`: at most."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(field)) * 1024

@@ -38,7 +38,7 @@ class _Service(NamedTuple):
 @contextmanager
 def forwarded(server: str) -> Iterator[str]:
     """The URL at which `server` (`kubectl:...`) answers while this is entered. CommandError where kubectl fails."""
-    context, namespace, name = _parts(server)
+    context, namespace, name = parts(server)
     kubectl = ["kubectl", f"--request-timeout={_TIMEOUT_S}s", *([f"--context={context}"] if context else [])]
     service = _service(kubectl, namespace, name)
     command = [*kubectl, "-n", service.namespace, "port-forward", "--address=127.0.0.1", f"service/{service.name}"]
@@ -74,7 +74,7 @@ def _end(process: "subprocess.Popen[str]") -> None:
         process.kill()
 
 
-def _parts(server: str) -> tuple[str, str, str]:
+def parts(server: str) -> tuple[str, str, str]:
     """Context, namespace and Service, each empty where not told. A context may hold slashes (those of OpenShift do)."""
     context, mark, service = server.removeprefix(SCHEME), "", ""
     if "#" in context:

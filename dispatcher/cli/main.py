@@ -254,12 +254,21 @@ def main() -> None:
 
 def kubectl_plugin() -> None:
     """The same as a plugin of kubectl: it asks the dispatcher of the current context unless told another."""
-    os.environ.setdefault("GLOBAL_DISPATCHER_SERVER", "kubectl:")
+    from dispatcher.cli.kubectl_flags import SERVER_VARIABLE, taken_over
+
+    try:
+        words, changed = taken_over(sys.argv[1:], {*_ASKING} - {"version"})
+    except CommandError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(int(error.code))
+    os.environ.update(changed)
+    os.environ.setdefault(SERVER_VARIABLE, "kubectl:")
     if find_spec("agents") is None:
         list_only(app, _ASKING)
         app.info.help = f"Ask a Global Dispatcher in a cluster: why a pod is where it is, how clusters are.\n\n{_CODES}"
+    app.info.epilog = "--context and --kubeconfig say which cluster is asked, as of kubectl."
     try:
-        app(prog_name="kubectl dispatch")
+        app(words, prog_name="kubectl dispatch")
     except ModuleNotFoundError as error:
         sys.exit(f"error: this command is not in the plugin (no {error.name}): install global-dispatcher itself")
 

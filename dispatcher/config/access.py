@@ -62,7 +62,7 @@ def access_problems(clusters: Sequence[ClusterSection], document: Document) -> l
         if cluster.via != "ray":
             continue
         try:
-            server = _server_of(cluster)
+            server = server_of(cluster)
         except AccessError as error:
             problems.append(document.problem((*path, error.key), str(error)))
             continue
@@ -86,7 +86,7 @@ def lease_problems(
         elif section.kubeconfig:
             _server_in(_read(section.kubeconfig), section.kubeconfig, section.context)
         elif section.context and clusters:
-            _server_of(clusters[0].model_copy(update={"context": section.context}))
+            server_of(clusters[0].model_copy(update={"context": section.context}))
     except AccessError as error:
         if section.kubeconfig or error.key == "context":  # else it is told at the cluster
             return [document.problem(("leader_election", error.key), str(error))]
@@ -98,7 +98,8 @@ def check_context(file: str, context: str) -> None:
     _server_in(_read(file), file, context)
 
 
-def _server_of(cluster: ClusterSection) -> Server:
+def server_of(cluster: ClusterSection) -> Server:
+    """The API server that its entry leads to; AccessError says why none."""
     file = cluster.kubeconfig or usual_kubeconfig()
     if file:
         return _server_in(_read(file), file, cluster.context)
@@ -134,6 +135,8 @@ def _read(file: str) -> Mapping[str, Any]:
 
 def _server_in(config: Mapping[str, Any], file: str, wanted: str) -> Server:
     contexts = _named(config, "contexts", "context")
+    if not contexts:
+        raise AccessError("kubeconfig", f"{file} has no contexts: {_NAME_IT} that has one")
     name = wanted or str(config.get("current-context") or "")
     if not name:
         text = f"is empty, and {file} has no current-context: name one{_known(contexts)}"

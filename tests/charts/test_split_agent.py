@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.charts.rendering import Helm, Object, containers, of_kind, only
+from tests.charts.rendering import Helm, HelmError, Object, containers, of_kind, only
 from tests.charts.test_agent_chart import (
     EXECUTOR,
     LEASES,
@@ -21,6 +21,7 @@ from tests.charts.test_agent_chart import (
 
 Row = tuple[str, str, str, str]
 SPLIT: dict[str, Any] = {"ray": {"address": ""}, "gateway": {"urls": ["wss://gateway.example:7443"]}}
+ROLES = ("observer", "executor")
 READING = {"get", "list", "watch"}
 STATE = ("coordination.k8s.io", "leases", "global-dispatcher-agent.state", "get")
 VIEW = {
@@ -113,6 +114,22 @@ def test_one_process_has_all_of_it_where_that_is_wanted(helm: Helm) -> None:
     assert only(objects, "Deployment")["metadata"]["name"] == "agent"
     assert mounted_secrets(only(objects, "Deployment")) == {"global-dispatcher-agent", "agent-key"}
     assert f"{PREFIX}-executor-view" not in {one["metadata"]["name"] for one in of_kind(objects, "ClusterRole")}
+
+
+def test_the_resources_of_one_process_are_refused_where_there_are_two(helm: Helm) -> None:
+    wanted = {"requests": {"cpu": "1"}}
+    with pytest.raises(HelmError, match=r"resources: is of an agent in one process.* say observer\.resources and exec"):
+        helm.template("agent", {**SPLIT, "resources": wanted})
+    objects = helm.template("agent", {**SPLIT, "observer": {"resources": wanted}})
+    assert [cpu_of(of_role(objects, role)) for role in ROLES] == ["1", "100m"]
+    whole = {**SPLIT, "gateway": {**SPLIT["gateway"], "split": False}, "resources": wanted}
+    assert cpu_of(only(helm.template("agent", whole), "Deployment")) == "1"
+
+
+def cpu_of(deployment: Object) -> str:
+    """What its one container asks for."""
+    (container,) = containers([deployment])
+    return str(container["resources"]["requests"]["cpu"])
 
 
 def test_policies_budgets_and_certificates_are_each_roles_own(helm: Helm) -> None:

@@ -82,7 +82,8 @@ def test_contexts_that_are_mixed_up_are_told_by_proxy_nodes_that_no_cluster_has_
     mixed_up(world, fleet)
     refused = world.run("cordon", "west", "--yes")
     assert refused.exit_code == ExitCode.FAILED
-    assert "cluster east is given context 'west', which is that of another cluster" in refused.stderr
+    given = f"context 'west' of {fleet.kubeconfig}"
+    assert f"cluster east is given {given}, which is that of another cluster" in refused.stderr
     assert world.proxy("west") == world.proxy("east") == (False, "")
 
 
@@ -97,8 +98,49 @@ def test_contexts_that_are_mixed_up_are_told_by_the_names_that_executors_have_st
     for api in world.apis.values():
         api.delete(state.PATH)
     assert refused.exit_code == ExitCode.FAILED
-    assert "cluster east is given context 'west', which is that of west (context 'east')" in refused.stderr
-    assert "cluster west is given context 'east', which is that of east (context 'west')" in refused.stderr
+    east, west = (f"context {name!r} of {fleet.kubeconfig}" for name in ("east", "west"))
+    assert f"cluster east is given {west}, which is that of west ({east})" in refused.stderr
+    assert f"cluster west is given {east}, which is that of east ({west})" in refused.stderr
+
+
+def test_current_contexts_that_reach_another_cluster_are_told_with_their_files(
+    world: World, fleet: EmbeddedFleet, tmp_path: Path
+) -> None:
+    files = {"east": tmp_path / "for-east", "west": tmp_path / "for-west"}
+    for name, other in (("east", "west"), ("west", "east")):
+        told = yaml.safe_load(fleet.kubeconfig.read_text())
+        files[name].write_text(yaml.safe_dump({**told, "current-context": other}))
+    listed = [{"name": name, "kubeconfig": str(file)} for name, file in files.items()]
+    world.config.write_text(yaml.safe_dump({"clusters": listed}))
+    refused = world.run("drain", "west", "--yes")
+    assert refused.exit_code == ExitCode.FAILED
+    assert f"cluster east is given the current context of {files['east']}, which is that of" in refused.stderr
+    assert "mend `context`, or `kubeconfig`, of these in" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("told", "key", "wrong"),
+    [
+        pytest.param({"contexts": []}, "kubeconfig", "has no contexts: name a kubeconfig file", id="none"),
+        pytest.param(
+            {"contexts": [{"name": "a", "context": {}}]},
+            "context",
+            "has no current-context: name one; known: a",
+            id="none-current",
+        ),
+    ],
+)
+def test_a_kubeconfig_without_a_context_is_named_with_what_to_write(
+    world: World, tmp_path: Path, told: dict[str, object], key: str, wrong: str
+) -> None:
+    file = tmp_path / "odd"
+    file.write_text(yaml.safe_dump(told))
+    world.config.write_text(yaml.safe_dump({"clusters": [{"name": n, "kubeconfig": str(file)} for n in ("a", "west")]}))
+    refused = world.run("drain", "west", "--yes")
+    assert refused.exit_code == ExitCode.FAILED
+    assert f"`{key}` of its entry: " in refused.stderr
+    assert f"{file} {wrong}" in refused.stderr
+    assert "nothing can be done there" in refused.stderr
 
 
 def mixed_up(world: World, fleet: EmbeddedFleet) -> None:

@@ -1,4 +1,6 @@
-"""Pods that name ConfigMaps and Secrets which are not there, and what a kubelet says: for the fake and the real one."""
+"""Pods that name ConfigMaps and Secrets which are not there, or images with bad names, and what a kubelet says: for the
+fake and the real one.
+"""
 
 from typing import Any, NamedTuple
 
@@ -65,6 +67,37 @@ CASES = {
         {"secret": {"secretName": "s", "items": _OTHER}}, "references non-existent secret key: other", PART
     ),
 }
+_DIGEST = "sha256:" + 64 * "a"
+MISNAMED = {  # image -> the end of what is wrong with it
+    "Nginx:::": "invalid reference format: repository name (library/Nginx) must be lowercase",
+    "UPPER/x:Y Z": "invalid reference format",
+    "nginx:": "invalid reference format",
+    "nginx:.1": "invalid reference format",
+    "nginx//x": "invalid reference format",
+    "registry.example/Team/app": "invalid reference format: repository name (Team/app) must be lowercase",
+    "a" * 64: f"invalid repository name ({'a' * 64}), cannot specify 64-byte hexadecimal strings",
+    f"nginx@{_DIGEST[:-2]}": "invalid checksum digest length",
+    f"nginx@{_DIGEST[:-1]}A": "invalid checksum digest format",
+    f"nginx@md5:{'a' * 32}": "unsupported digest algorithm",
+    f"nginx:1@SHA256:{'a' * 64}": "invalid checksum digest format",
+    "x/" + "a" * 260: "repository name must not be more than 255 characters",
+}
+WELL_NAMED = (
+    *("nginx", "nginx:1.27", f"nginx@{_DIGEST}", f"nginx:1@{_DIGEST}", "team/app", "registry.example:5000/team/app:v1"),
+    *("localhost/x", "UPPER/x", "index.docker.io/nginx", "[::1]:5000/x", "a__b/c-d.e", "a---b"),
+)
+
+
+def misnamed_events(image: str) -> list[tuple[str, str]]:
+    """Reason and message."""
+    return [("InspectFailed", misnamed_message(image)), ("Failed", "Error: InvalidImageName")]
+
+
+def misnamed_message(image: str) -> str:
+    """How its container waits."""
+    return f'Failed to apply default image tag "{image}": couldn\'t parse image name "{image}": {MISNAMED[image]}'
+
+
 # Nothing of this is there, and none of it is needed: it is optional, or no container mounts it.
 _OPTIONAL_KEY = {"key": "k", "optional": True}
 OPTIONAL = Case(

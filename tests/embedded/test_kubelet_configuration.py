@@ -2,7 +2,17 @@
 
 import pytest
 
-from tests.embedded.missing_configuration import CASES, OPTIONAL, WHOLE, Case, with_case
+from tests.embedded.missing_configuration import (
+    CASES,
+    MISNAMED,
+    OPTIONAL,
+    WELL_NAMED,
+    WHOLE,
+    Case,
+    misnamed_events,
+    misnamed_message,
+    with_case,
+)
 from tests.embedded.simulated import Object, SimulatedCluster, pod
 
 
@@ -28,6 +38,36 @@ def test_a_pod_waits_for_configuration_that_is_not_there_says_so_once_and_starts
         if plural in case.there:
             cluster.api.delete(plural, obj["metadata"]["name"], "default")
         cluster.api.create(plural, obj, "default")
+    cluster.advance(2)
+    assert cluster.pod("p")["status"]["phase"] == "Running"
+
+
+@pytest.mark.parametrize("image", MISNAMED)
+def test_an_image_that_no_kubelet_takes_is_told_of_and_the_pod_starts_with_another(image: str) -> None:
+    cluster = SimulatedCluster()
+    made = pod()
+    made["spec"]["containers"][0]["image"] = image
+    cluster.api.create("pods", made, "default")
+    cluster.advance(20)
+    waiting = {"reason": "InvalidImageName", "message": misnamed_message(image)}
+    assert (cluster.pod("p")["status"]["phase"], state_of(cluster)) == ("Pending", {"waiting": waiting})
+    told = [(one["reason"], one["message"], one["count"]) for one in cluster.api.list("events", "default")]
+    assert [one[:2] for one in told if one[0] in ("InspectFailed", "Failed")] == misnamed_events(image)
+    assert {one[2] for one in told} == {1}
+
+    better = cluster.pod("p")
+    better["spec"]["containers"][0]["image"] = "nginx"
+    cluster.api.update("pods", better)
+    cluster.advance(2)
+    assert cluster.pod("p")["status"]["phase"] == "Running"
+
+
+@pytest.mark.parametrize("image", WELL_NAMED)
+def test_images_with_names_as_registries_have_them_are_run(image: str) -> None:
+    cluster = SimulatedCluster()
+    made = pod()
+    made["spec"]["containers"][0]["image"] = image
+    cluster.api.create("pods", made, "default")
     cluster.advance(2)
     assert cluster.pod("p")["status"]["phase"] == "Running"
 

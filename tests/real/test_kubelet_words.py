@@ -1,4 +1,6 @@
-"""A real kubelet starts no pod whose configuration is not there, in the words that the embedded clusters' have."""
+"""A real kubelet starts no pod whose configuration is not there, or whose image has a bad name, in the words that the
+embedded clusters' have.
+"""
 
 import pytest
 
@@ -9,11 +11,22 @@ from tests.controlplane.fixtures import ControlPlanes
 from tests.controlplane.realnode import RealNode
 from tests.controlplane.realnode_config import IMAGE
 from tests.controlplane.realnode_fixtures import RealNodes, real_node
-from tests.embedded.missing_configuration import CASES, OPTIONAL, WHOLE, Case, with_case
+from tests.embedded.missing_configuration import (
+    CASES,
+    MISNAMED,
+    OPTIONAL,
+    WHOLE,
+    Case,
+    misnamed_events,
+    misnamed_message,
+    with_case,
+)
 from tests.system.cluster_api import eventually
 
 __all__ = ["real_node"]
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+STRATEGIC = "application/strategic-merge-patch+json"
+NOTHING = Case({}, [], {}, {}, ("", ""))
 WAIT_S = 60.0  # a kubelet's pauses between two tries of a volume double
 
 
@@ -25,14 +38,17 @@ class World:
         self.cases = {f"case-{at}": case for at, case in enumerate([*CASES.values(), OPTIONAL])}
         for namespace, case in self.cases.items():
             self.start(namespace, case)
+        self.misnamed = {f"image-{at}": image for at, image in enumerate(MISNAMED)}
+        for namespace, image in self.misnamed.items():
+            self.start(namespace, NOTHING, image)
 
-    def start(self, namespace: str, case: Case) -> None:
+    def start(self, namespace: str, case: Case, image: str = IMAGE) -> None:
         admin, path = self.plane.admin, f"/api/v1/namespaces/{namespace}"
         admin.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
         eventually(lambda: admin.answers(f"{path}/serviceaccounts/default"), 60)
         for plural, obj in case.there.items():
             admin.create(f"{path}/{plural}", obj)
-        main = {"name": "main", "image": IMAGE, "imagePullPolicy": "Never"}
+        main = {"name": "main", "image": image, "imagePullPolicy": "Never"}
         spec = {"nodeName": self.node.name, "dnsPolicy": "Default", "containers": [main]}
         admin.create(f"{path}/pods", with_case({"metadata": {"name": "p"}, "spec": spec}, case))
 
@@ -52,7 +68,10 @@ class World:
     def told(self) -> str:
         """For a failure."""
         return "\n".join(
-            [*(f"{name}: {self.waiting(name)} {self.events(name)}" for name in self.cases), self.node.tails(4)]
+            [
+                *(f"{name}: {self.waiting(name)} {self.events(name)}" for name in (*self.cases, *self.misnamed)),
+                self.node.tails(4),
+            ]
         )
 
 
@@ -76,6 +95,19 @@ def test_a_pod_waits_for_configuration_that_is_not_there_and_starts_when_it_come
         if plural in case.there:
             admin.delete(f"{path}/{obj['metadata']['name']}")
         admin.create(path, obj)
+
+
+@pytest.mark.parametrize(("number", "image"), list(enumerate(MISNAMED)), ids=range(len(MISNAMED)))
+def test_an_image_that_it_does_not_take_is_told_of_and_the_pod_starts_with_another(
+    world: World, number: int, image: str
+) -> None:
+    namespace = f"image-{number}"
+    waiting = {"reason": "InvalidImageName", "message": misnamed_message(image)}
+    told = {*misnamed_events(image)}
+    eventually(lambda: world.waiting(namespace) == waiting and told <= world.events(namespace), WAIT_S, world.told)
+    better = {"spec": {"containers": [{"name": "main", "image": IMAGE}]}}
+    world.plane.admin.patch(f"/api/v1/namespaces/{namespace}/pods/p", better, STRATEGIC)
+    eventually(lambda: world.pod(namespace)["status"]["phase"] == "Running", WAIT_S, world.told)
 
 
 def test_all_have_started(world: World) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any, NamedTuple
 
-from dispatcher.cli.operate.members import Member, MemberError, reached
+from dispatcher.cli.operate.members import Member, MemberError, access_to, reached
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import ClusterSection
 from dispatcher.model import names
@@ -136,7 +136,8 @@ async def uncertain(cluster: ClusterSection, member: Member) -> str:
     except MemberError as error:
         return str(error)
     if cluster.uid and system["metadata"]["uid"] != cluster.uid:
-        return f"context {cluster.context!r} reaches another cluster, as `uid` says"
+        way = f"context {cluster.context!r}" if cluster.context else access_to(cluster).describe()
+        return f"{way} reaches another cluster, as `uid` says"
     return ""
 
 

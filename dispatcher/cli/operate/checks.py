@@ -86,7 +86,11 @@ def _nobody_has_it(wish: Wish, sights: list[Sight]) -> str:
     asked = [sight for sight in sights if sight.proxy]
     if not wish.does.proxies or any(sight.proxy != "absent" or sight.found.left for sight in asked):
         return ""
-    missing = f"no proxy node {names.proxy_node_name(wish.cluster)} is in {', '.join(sight.name for sight in asked)}"
+    proxy = names.proxy_node_name(wish.cluster)
+    if not asked:
+        why = "; ".join(f"{sight.name}: {sight.problem}" for sight in sights if sight.problem) or "there is no other"
+        return f"no cluster could be asked whether it has proxy node {proxy} ({why}): nothing can be done there"
+    missing = f"no proxy node {proxy} is in {', '.join(sight.name for sight in asked)}"
     return f"{missing}: there is nothing to write on; the agents make it when a dispatcher names the cluster"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from agents.executor.state import CLUSTER, PATH, VALUES
-from dispatcher.cli.operate.members import Member, MemberError
+from dispatcher.cli.operate.members import Member, MemberError, access_to
 from dispatcher.cli.operate.words import node_path
 from dispatcher.config import DispatcherConfig, agent_settings
 from dispatcher.model import names
@@ -19,16 +19,18 @@ _SOMEBODY = "another cluster"
 
 async def check_contexts(file: Path, config: DispatcherConfig, members: Mapping[str, Member]) -> None:
     """Refuse where a context reaches another cluster than the one it is given for; CommandError names the contexts."""
-    contexts = {cluster.name: agent_settings(cluster) for cluster in config.clusters}
+    clusters = {cluster.name: cluster for cluster in config.clusters}
     seen = await asyncio.gather(*map(_seems, members.values()))
     wrong = []
     for name, called in zip(members, seen, strict=True):
-        if called in ("", name, contexts[name].rename_from):
+        if called in ("", name, agent_settings(clusters[name]).rename_from):
             continue
-        theirs = f" (context {contexts[called].context!r})" if called in contexts else ""
-        wrong.append(f"cluster {name} is given context {contexts[name].context!r}, which is that of {called}{theirs}")
+        theirs = f" ({access_to(clusters[called]).describe()})" if called in clusters else ""
+        wrong.append(
+            f"cluster {name} is given {access_to(clusters[name]).describe()}, which is that of {called}{theirs}"
+        )
     if wrong:
-        raise CommandError(f"{'; '.join(wrong)}: mend the contexts in {file}; nothing was done")
+        raise CommandError(f"{'; '.join(wrong)}: mend `context`, or `kubeconfig`, of these in {file}; nothing was done")
 
 
 async def _seems(member: Member) -> str:

@@ -11,6 +11,8 @@ from agents.executor.http import JSON, Request
 from agents.kube.client import KubeClient, Patience
 from agents.kube.session import Access
 from dispatcher.config import DispatcherConfig, agent_settings
+from dispatcher.config.access import AccessError, server_of
+from dispatcher.config.sections import ClusterSection
 
 Object = dict[str, Any]
 _PAGE = "500"
@@ -27,15 +29,18 @@ class MemberError(Exception):
 class Member:
     """One cluster's API server."""
 
-    def __init__(self, name: str, client: KubeClient) -> None:
+    def __init__(self, name: str, client: KubeClient, wrong: str = "") -> None:
+        """`wrong`: why there is no way to it."""
         self.name = name
-        self._client = client
+        self._client, self._wrong = client, wrong
 
     async def call(self, method: str, path: str, body: Object | None = None, kind: str = JSON) -> Object:
         """The object that is answered; MemberError for anything but 2xx."""
         return await self._send(Request(method, path, msgspec.json.encode(body) if body is not None else b"", kind))
 
     async def _send(self, request: Request) -> Object:
+        if self._wrong:
+            raise MemberError(0, self._wrong)
         response = await self._client.send(request)
         if not response.ok:
             raise MemberError(response.status, error_text(response))
@@ -59,13 +64,27 @@ class Member:
 async def reached(config: DispatcherConfig, only: Iterable[str] | None = None) -> AsyncIterator[dict[str, Member]]:
     """The clusters of a configuration by name; connections are made when they are used."""
     wanted = set(only) if only is not None else None
-    members = {}
+    clients, members = [], {}
     for cluster in config.clusters:
         if wanted is None or cluster.name in wanted:
-            settings = agent_settings(cluster)
-            members[cluster.name] = KubeClient(Access(settings.kubeconfig, settings.context), Patience())
+            clients.append(client := KubeClient(access_to(cluster), Patience()))
+            members[cluster.name] = Member(cluster.name, client, _wrong(cluster))
     try:
-        yield {name: Member(name, client) for name, client in members.items()}
+        yield members
     finally:
-        for client in members.values():
+        for client in clients:
             await client.close()
+
+
+def access_to(cluster: ClusterSection) -> Access:
+    """By its kubeconfig and context, else the usual ones, as its agent has it where that runs beside the dispatcher."""
+    settings = agent_settings(cluster)
+    return Access(settings.kubeconfig, settings.context)
+
+
+def _wrong(cluster: ClusterSection) -> str:
+    try:
+        server_of(cluster)
+    except AccessError as error:
+        return f"`{error.key}` of its entry: {error}"
+    return ""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from dispatcher.model import names
 from dispatcher.model.node import Node
+from dispatcher.model.token_buckets import TokenBuckets
 from dispatcher.scheduling.clusters import Change, ClusterView
 from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind
 from dispatcher.scheduling.delegation.protocol import NextStep, ObservedState, Step, target_of
@@ -20,9 +21,8 @@ class Fences:
     """Fenced clusters by home, and a bucket of `per_s` tokens for each of them."""
 
     def __init__(self, per_s: float) -> None:
-        self._per_s = per_s
         self._of: dict[str, frozenset[str]] = {}
-        self._buckets: dict[str, tuple[float, float]] = {}  # cluster -> (tokens, as of)
+        self._buckets = TokenBuckets(max(1.0, per_s), per_s)
 
     def of(self, home: str) -> frozenset[str]:
         """Clusters that are fenced for pods of this home."""
@@ -39,14 +39,7 @@ class Fences:
     def admits(self, seen: ObservedState, due: NextStep, now: float) -> bool:
         """Whether this step may be taken now; each that a fence alone asks for takes a token."""
         cluster = _asked_by_fence(seen, due)
-        if not cluster:
-            return True
-        most = max(1.0, self._per_s)
-        tokens, since = self._buckets.get(cluster, (most, now))
-        tokens = min(most, tokens + (now - since) * self._per_s)
-        admitted = tokens >= 1.0
-        self._buckets[cluster] = (tokens - admitted, now)
-        return admitted
+        return not cluster or self._buckets.admit(now, cluster) is not None
 
     def outdates(self, home: str, in_flight: InFlightIntent, clusters: Mapping[str, ClusterView]) -> bool:
         """Whether nobody needs the answer to an intent any more: it went to a cluster that is fenced now.

@@ -34,6 +34,7 @@ from dispatcher.service.gateway.actor_settings import (
 from dispatcher.service.gateway.exchange import Exchange
 from dispatcher.service.gateway.remote import SILENT_S, Actor
 from dispatcher.service.gateway.serving import Serving
+from dispatcher.service.gateway.sparing_log import LastingLog
 from dispatcher.service.link import AgentDied, AgentTimeout, within
 from dispatcher.service.ray_caller import first_line, in_thread, only_bytes
 from dispatcher.service.ray_runtime import GATEWAY_RESOURCE, NAMESPACE
@@ -265,7 +266,7 @@ class Surplus:
     def __init__(self, number: int, leads: Callable[[], bool]) -> None:
         self._number, self._leads = number, leads
         self._ended: dict[str, tuple[int, float]] = {}  # how often, and when it may be again
-        self._problems: dict[str, str] = {}  # of those that could not be ended last
+        self._problems: dict[str, LastingLog] = {}  # of those that could not be ended
 
     async def run(self) -> None:
         """Look again and again."""
@@ -285,9 +286,8 @@ class Surplus:
         except ValueError:  # another has ended it
             return
         except Exception as error:  # the others end all the same
-            if (problem := first_line(error)) != self._problems.get(name):
-                log.warning("a surplus gateway actor cannot be ended", actor=name, problem=problem)
-            self._problems[name] = problem
+            lasting = LastingLog("a surplus gateway actor cannot be ended", actor=name)
+            self._problems.setdefault(name, lasting).tell(first_line(error))
             return
         self._problems.pop(name, None)
         self._ended[name] = times + 1, time.monotonic() + _REPLACING.after(times + 1)

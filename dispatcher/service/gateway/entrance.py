@@ -29,7 +29,7 @@ class Entrance:
         self._handshakes: dict[asyncio.Task[None], None] = {}  # the oldest first
         self._of: dict[RequestHandler, Named] = {}  # whose each connection is
         self._sparing = SparingLog()
-        self._acceptance = LastingLog("a connection cannot be accepted", "connections are accepted again")
+        self._acceptance = LastingLog("a connection cannot be accepted", "connections are accepted again", most=1)
 
     async def listen(self, host: str, port: int, *, shared: bool = False) -> int:
         """Accept from now on, at every address of the host; the port. OSError. `shared`: other processes may, too."""

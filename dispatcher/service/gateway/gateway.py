@@ -25,7 +25,7 @@ from dispatcher.service.gateway.certificates import Named, Refresh, ServerTls, c
 from dispatcher.service.gateway.entrance import Entrance
 from dispatcher.service.gateway.line import Line
 from dispatcher.service.gateway.link import GatewayLink
-from dispatcher.service.gateway.sparing_log import SparingLog, http_logger, shortened
+from dispatcher.service.gateway.sparing_log import LastingLog, SparingLog, http_logger, shortened
 from dispatcher.service.gateway.splices import Objection, RelayLine, Route
 from dispatcher.service.gateway.stream_limit import StreamLimit
 from dispatcher.service.signing import NO_SIGNER, Sealer
@@ -203,17 +203,15 @@ class Gateway:
                 )
 
     async def _keep_fresh(self, tls: ServerTls, entrance: Entrance) -> None:
-        said = ""
+        lasting = LastingLog("the gateway's certificates cannot be read again; the old ones hold")
         while True:
             await asyncio.sleep(_REFRESH_S)
             try:
                 found = tls.refresh()
             except Exception as error:  # whatever is wrong with a file, later ones are read
-                if (problem := str(error)) != said:
-                    log.error("the gateway's certificates cannot be read again; the old ones hold", problem=problem)
-                said = problem
+                lasting.tell(str(error))
                 continue
-            said = ""
+            lasting.tell("")
             if found is not Refresh.SAME:
                 log.info("the gateway's certificates were read again")
             if found is Refresh.NARROWER:

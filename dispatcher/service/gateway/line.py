@@ -16,6 +16,8 @@ from dispatcher.service.link import AgentDied, AgentFault
 class Line:
     """One connection, from the dispatcher's end. Of an agent's frames those of calls that wait are kept alone."""
 
+    actor = ""  # it is of no gateway actor
+
     def __init__(
         self,
         cluster: str,

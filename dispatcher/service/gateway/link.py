@@ -6,27 +6,34 @@ the one cannot speak for the other.
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from agents.runtime.outbound.calls import CHANGES, EXECUTE, HELLO, SET_PEERS, TELEMETRY, Call
 from agents.runtime.settings import EXECUTOR, OBSERVER
 from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, Telemetry, encode
+from dispatcher.model.pod import Record
 from dispatcher.model.seals import ORDERS, PEERS, Audience
 from dispatcher.service.link import AgentMismatch, AgentMissing, LinkError, read, within
 from dispatcher.service.signing import NO_SIGNER, Sealer
 
+M = TypeVar("M", bound=Record)
 _ASIDE_S = 1.0  # for what an observer says of ways between clusters: orders and leases do not wait for it
 _GREET_S = 5.0  # for an executor to say who it is
 
 
 class Line(Protocol):
     """A connection of an agent, to a gateway in this process or to one elsewhere. `until`: when the certificate ends
-    that it was made with (Unix time, s); 0: not known.
+    that it was made with (Unix time, s); 0: not known. `actor`: the gateway actor that has it, '' if none does.
     """
 
     until: float
+
+    @property
+    def actor(self) -> str:
+        """Whose it is."""
+        ...
 
     async def call(self, call: Call) -> bytes:
         """The answer's bytes; LinkError."""
@@ -66,7 +73,7 @@ class GatewayLink:
 
     async def hello(self, *, timeout_s: float) -> Hello:
         """Who the agent is. What its executor has obeyed, and its keys, count as the executor itself says."""
-        told = read(Hello, await self._call(OBSERVER, Call(HELLO), timeout_s), self.cluster)
+        told = await self._ask(Hello, OBSERVER, Call(HELLO), timeout_s)
         self._observer = Audience(self.cluster, told.cluster_uid or self._observer.uid, told.incarnation)
         if self.executor_apart is None:
             return told
@@ -77,7 +84,7 @@ class GatewayLink:
     async def changes(self, incarnation: str, since: int, wait_s: float, *, timeout_s: float) -> Changes:
         """What changed after `since`."""
         call = Call(CHANGES, incarnation=incarnation, since=since, wait_s=wait_s)
-        told = read(Changes, await self._call(OBSERVER, call, timeout_s), self.cluster)
+        told = await self._ask(Changes, OBSERVER, call, timeout_s)
         self._observer = Audience(self.cluster, told.cluster_uid or self._observer.uid, told.incarnation)
         if self.executor_apart is None:
             return told
@@ -96,8 +103,7 @@ class GatewayLink:
     async def execute(self, batch: IntentBatch, *, timeout_s: float) -> OutcomeBatch:
         """Carry out intents."""
         seal = self._sealer.seal(ORDERS, body := encode(batch), batch.dispatcher_epoch, await self._executes())
-        call = Call(EXECUTE, body, seal=seal)
-        return read(OutcomeBatch, await self._call(EXECUTOR, call, timeout_s), self.cluster)
+        return await self._ask(OutcomeBatch, EXECUTOR, Call(EXECUTE, body, seal=seal), timeout_s)
 
     async def set_peers(self, peers: Peers, *, timeout_s: float) -> PeersAck:
         """Tell what the proxy nodes shall show; and an observer apart, whom to probe."""
@@ -107,23 +113,21 @@ class GatewayLink:
 
         body, executes = encode(peers), await self._executes()
         if self.executor_apart is None:
-            return read(PeersAck, await self._call(EXECUTOR, call(executes), timeout_s), self.cluster)
-        heard, seen = await asyncio.gather(
-            self._call(EXECUTOR, call(executes), timeout_s),
-            self._call(OBSERVER, call(self._observer), _ASIDE_S),
+            return await self._ask(PeersAck, EXECUTOR, call(executes), timeout_s)
+        ack, ways = await asyncio.gather(
+            self._ask(PeersAck, EXECUTOR, call(executes), timeout_s),
+            self._ask(PeersAck, OBSERVER, call(self._observer), _ASIDE_S),
             return_exceptions=True,
         )
-        if isinstance(heard, BaseException):
-            raise heard
-        ack = read(PeersAck, heard, self.cluster)
-        if isinstance(seen, BaseException):
+        if isinstance(ack, BaseException):
+            raise ack
+        if isinstance(ways, BaseException):
             return ack
-        ways = read(PeersAck, seen, self.cluster)
         return msgspec.structs.replace(ack, probe=ways.probe, links=ways.links)
 
     async def telemetry(self, *, timeout_s: float) -> Telemetry:
         """How its sources of live load do."""
-        return read(Telemetry, await self._call(OBSERVER, Call(TELEMETRY), timeout_s), self.cluster)
+        return await self._ask(Telemetry, OBSERVER, Call(TELEMETRY), timeout_s)
 
     async def _executes(self) -> Audience:
         """Who carries orders out, as the executor itself says; where it is apart, the observer does not say."""
@@ -137,16 +141,22 @@ class GatewayLink:
         line = self._find(EXECUTOR)
         if not isinstance(line, str) and (self._told is None or self._told[0] is not line):
             try:
-                told = read(Hello, await self._call(EXECUTOR, Call(HELLO), _GREET_S), self.cluster)
+                told = await self._ask(Hello, EXECUTOR, Call(HELLO), _GREET_S)
             except LinkError:
                 pass  # it is asked again with the next report
             else:
                 self._told = (line, told) if told.cluster_uid else None  # before that it does not know itself
         return self._told[1] if self._told is not None else None
 
-    async def _call(self, role: str, call: Call, timeout_s: float) -> bytes:
+    async def _ask(self, kind: type[M], role: str, call: Call, timeout_s: float) -> M:
+        """The answer; LinkError names the gateway actor that it came through, which may be at fault."""
         line = self._find(role)
         if isinstance(line, str):
             who = "agent" if isinstance(self._find(OBSERVER if role == EXECUTOR else EXECUTOR), str) else role
             raise AgentMissing(f"{who} of cluster {self.cluster} is not connected: {line}")
-        return await within(line.call(call), timeout_s, self.cluster, call.method)
+        try:
+            return read(kind, await within(line.call(call), timeout_s, self.cluster, call.method), self.cluster)
+        except LinkError as error:
+            if not line.actor or line.actor in str(error):
+                raise
+            raise type(error)(f"{error} (through gateway actor {line.actor})") from None

@@ -12,6 +12,7 @@ from dispatcher.service.gateway.actor_settings import ActorSettings, section_of
 from dispatcher.service.gateway.exchange import Exchange
 from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.gateway.peers import PassOn
+from dispatcher.service.gateway.sparing_log import LastingLog
 from dispatcher.version import version
 
 T = TypeVar("T")
@@ -34,6 +35,7 @@ class Serving:
         if settings.known_level != settings.log_level:
             self._passed_over += (f"log.level: {settings.log_level} ({settings.known_level} is used)",)
         self._problem = "it has not begun to listen"
+        self._log = LastingLog("the gateway actor cannot serve", "the gateway actor serves again", actor=settings.name)
         self._served: tuple[asyncio.AbstractEventLoop, Exchange] | None = None
 
     async def run(self) -> None:
@@ -49,10 +51,8 @@ class Serving:
             try:
                 await self._serve()
             except Exception as error:  # a file that is being written, a port of a process that is just ending, a fault
-                problem = str(error) or repr(error)
-                if problem != self._problem:  # one that lasts is told once
-                    log.error("the gateway actor cannot serve", actor=self._settings.name, problem=problem)
-                self._served, self._problem = None, problem
+                self._served, self._problem = None, str(error) or repr(error)
+                self._log.tell(self._problem)
             await asyncio.sleep(LISTEN_AGAIN_S)
 
     async def call(self, call: Callable[[Exchange], Coroutine[Any, Any, T]]) -> T:
@@ -69,6 +69,7 @@ class Serving:
         try:
             async with gateway.serving():
                 self._served, self._problem = (asyncio.get_running_loop(), exchange), ""
+                self._log.tell("")
                 await asyncio.Event().wait()
         finally:
             exchange.peers.close()

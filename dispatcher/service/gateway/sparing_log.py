@@ -41,27 +41,29 @@ class SparingLog:
 
 
 class LastingLog:
-    """Writes what is wrong when that begins, changes and is over, and each of these at most once in EVERY_S.
+    """Writes what is wrong when that begins, changes and is over (`over`, if any): each problem, of which there are
+    few, and that it is over, `most` times at once, and as often each EVERY_S.
 
     A change that comes sooner is written later, if it still holds when `tell` is called: so a condition that comes and
-    goes costs two lines a minute, and one that stays is never left unsaid.
+    goes costs few lines a minute, and one that stays is never left unsaid.
     """
 
-    def __init__(self, wrong: str, over: str, clock: Callable[[], float] = monotonic) -> None:
-        self._wrong, self._over, self._clock = wrong, over, clock
-        self._told = ""
-        self._not_before: dict[str, float] = {}  # by problem, of which there are few
+    def __init__(
+        self, wrong: str, over: str = "", most: int = 5, clock: Callable[[], float] = monotonic, **about: str
+    ) -> None:
+        """`about` stands in each line."""
+        self._wrong, self._over, self._clock, self._about = wrong, over, clock, about
+        self._lines, self._told = TokenBuckets(most, most / EVERY_S), ""
 
     def tell(self, problem: str) -> None:
         """What is wrong now, '' if nothing is: as often as it is known."""
-        now = self._clock()
-        if problem == self._told or now < self._not_before.get(problem, now):
+        if problem == self._told or self._lines.admit(self._clock(), problem) is None:
             return
-        self._told, self._not_before[problem] = problem, now + EVERY_S
+        self._told = problem
         if problem:
-            log.error(self._wrong, problem=problem)
-        else:
-            log.info(self._over)
+            log.error(self._wrong, **self._about, problem=problem)
+        elif self._over:
+            log.info(self._over, **self._about)
 
 
 class HttpFaults(logging.Handler):

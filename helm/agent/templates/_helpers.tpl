@@ -171,6 +171,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and .Values.ray.address .Values.gateway.urls -}}
 {{- fail "gateway.urls: is given beside ray.address: the agent dials out, or is a Ray node; leave one of them empty" -}}
 {{- end -}}
+{{- $usual := dict "requests" (dict "cpu" "250m" "memory" "768Mi") "limits" (dict "memory" "2Gi") -}}{{- /* of values.yaml */ -}}
+{{- if and (ne (include "agent.roles" .) "both") (ne (toJson (mergeOverwrite (deepCopy $usual) .Values.resources)) (toJson $usual)) -}}
+{{- fail "resources: is of an agent in one process, and with gateway.urls and gateway.split there are two: take it out, and say observer.resources and executor.resources" -}}
+{{- end -}}
 {{- $authority := (.Values.config.orders | default dict).authority -}}
 {{- if and $authority (not (contains "BEGIN CERTIFICATE" $authority)) -}}
 {{- fail "config.orders.authority: is no PEM certificate, so all orders would be refused: give the file's text, for example --set-file config.orders.authority=fleet/ca.crt" -}}

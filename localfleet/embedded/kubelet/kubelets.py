@@ -270,7 +270,8 @@ class Kubelets:
     def _wait_for(self, pod: Object, run: PodRun, lack: Lack, now: float) -> None:
         """Say what is not there, once, and look again soon."""
         if run.lack != lack:
-            self._recorder.record(pod, "Pod", WARNING, *lack.event, run.node)
+            for event in lack.events:
+                self._recorder.record(pod, "Pod", WARNING, *event, run.node)
             self._write(lambda: self._put_status(pod, status.lacking_configuration(pod, run.place, now, lack)))
         run.lack, run.due = lack, now + _RETRY_S
         self._schedule(run.due, run.uid)

@@ -1,29 +1,38 @@
-"""ConfigMaps and Secrets that a pod names: the one that keeps it from starting, in the words of the real kubelet."""
+"""ConfigMaps, Secrets and images that a pod names: what keeps it from starting, in the words of the real kubelet."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from localfleet.embedded.kubelet.images import misnamed
 from localfleet.embedded.meta import Object
 
 # (plural, name) -> the object of the pod's namespace, None when there is none
 Find = Callable[[str, str], Object | None]
 
 
+_MISNAMED = "InvalidImageName"
+
+
 class Lack(NamedTuple):
-    """What is not there: the container whose environment needs it ("": a volume, so none can be created), and why."""
+    """What is not there: the container that needs it ("": a volume, so none can be created), and why. `image`: it is
+    the container's image, which has no name that could be pulled.
+    """
 
     container: str
     error: str
+    image: bool = False
 
     @property
     def waiting(self) -> Object:
         """core/v1 ContainerStateWaiting of the container."""
-        return {"reason": "CreateContainerConfigError", "message": self.error}
+        return {"reason": _MISNAMED if self.image else "CreateContainerConfigError", "message": self.error}
 
     @property
-    def event(self) -> tuple[str, str]:
-        """The reason and message of the event."""
-        return ("Failed", f"Error: {self.error}") if self.container else ("FailedMount", self.error)
+    def events(self) -> tuple[tuple[str, str], ...]:
+        """The reason and message of each event."""
+        if self.image:
+            return ("InspectFailed", self.error), ("Failed", f"Error: {_MISNAMED}")
+        return (("Failed", f"Error: {self.error}") if self.container else ("FailedMount", self.error),)
 
 
 class _Kind(NamedTuple):
@@ -40,7 +49,7 @@ _SECRET = _Kind("secrets", "secret", "references non-existent secret key", "Secr
 
 
 def lacking(pod: Object, find: Find) -> Lack | None:
-    """The first object or key that the pod names, and needs, and that is not there; volumes before environments."""
+    """The first object, key or image that the pod needs and that cannot be had; volumes before containers."""
     spec = pod["spec"]
     containers = [*(spec.get("initContainers") or ()), *spec["containers"]]
     # What no container mounts, a kubelet does not wait for.
@@ -52,6 +61,8 @@ def lacking(pod: Object, find: Find) -> Lack | None:
             if error := _missing_of_volume(kind, name, source, find):
                 return Lack("", f'MountVolume.SetUp failed for volume "{volume["name"]}" : {error}')
     for container in containers:
+        if error := misnamed(container["image"]):
+            return Lack(container["name"], error, image=True)
         for kind, source, key in _environment(container):
             if error := _missing_of_environment(kind, source, key, pod["metadata"]["namespace"], find):
                 return Lack(container["name"], error)

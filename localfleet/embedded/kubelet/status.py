@@ -54,7 +54,7 @@ def starting(pod: Object, place: Place, now: float) -> Object:
 
 
 def lacking_configuration(pod: Object, place: Place, now: float, lack: Lack) -> Object:
-    """Admitted, but a ConfigMap or Secret that it names is not there."""
+    """Admitted, but a ConfigMap, Secret or image that it names cannot be had."""
     status = starting(pod, place, now)
     for entry in (*status.get("initContainerStatuses", ()), *status["containerStatuses"]):
         if entry["name"] == lack.container:

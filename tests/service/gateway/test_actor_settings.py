@@ -116,6 +116,7 @@ async def test_a_fault_that_lasts_is_logged_once_and_again_when_it_has_changed(
             await listens(served)
     said = faults(lines)
     assert ["No such file" in said[0], "PEM" in said[-1], len(said)] == [True, True, 2]
+    assert [line["actor"] for line in lines if line["event"] == "the gateway actor serves again"] == ["gateway-0"]
 
 
 async def test_a_fault_that_comes_again_after_the_actor_listened_is_logged_again(

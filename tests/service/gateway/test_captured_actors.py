@@ -13,8 +13,11 @@ from agents.runtime.outbound.calls import HELLO, Call
 from dispatcher.model.bounds import MAX_NAMES, MAX_ROWS
 from dispatcher.model.token_buckets import Allowance
 from dispatcher.service.gateway.batches import (
+    ANSWER,
     DIED,
+    FAULT,
     MAX_ANSWERS,
+    MISFIT,
     WAY,
     Answered,
     Collected,
@@ -25,7 +28,7 @@ from dispatcher.service.gateway.batches import (
 )
 from dispatcher.service.gateway.certificates import Named
 from dispatcher.service.gateway.remote import AT_ONCE, MESSAGE, MOST_HELD, GatewaySite, RemoteGateway, RemoteLine
-from dispatcher.service.link import AgentDied
+from dispatcher.service.link import AgentDied, LinkError
 from tests.service.gateway.test_gateway import eventually
 
 CLUSTERS = ("east", "west")
@@ -236,3 +239,14 @@ async def test_the_largest_honest_fleet_is_heard() -> None:
     async with site.serving():
         await eventually(lambda: site.link(clusters[-1])._find("observer") == why)
         assert site.link(clusters[-1]).streams_refused() == 9
+
+
+@pytest.mark.parametrize("verdict", [ANSWER, FAULT, MISFIT])
+async def test_what_is_refused_of_an_agent_names_the_actor_that_it_came_through(verdict: int) -> None:
+    site, gateway = site_of(Says(lambda: b""))
+    gateway._take(Collected("life", 1, NO_ANSWERS, 1, SERVED))
+    asked = asyncio.create_task(site.link("east").hello(timeout_s=10.0))
+    await eventually(lambda: bool(gateway._calls))
+    gateway._take(Collected("life", 2, (Answered(gateway._calls[0].number, verdict, b"junk"),), 1))
+    with pytest.raises(LinkError, match=r"\(through gateway actor gateway-0\)$"):
+        await asked

@@ -43,7 +43,7 @@ def test_each_kind_is_written_so_often_and_the_next_minute_says_how_many_were_le
 def told_of(states: list[tuple[float, str]]) -> list[tuple[float, str]]:
     """When what was written of these states, at their times."""
     clock, written = Clock(), []
-    lasting = LastingLog("wrong", "right", clock)
+    lasting = LastingLog("wrong", "right", 1, clock)
     for clock.now, problem in states:
         with capture_logs() as lines:
             lasting.tell(problem)
@@ -64,6 +64,16 @@ def test_what_comes_and_goes_is_written_twice_a_minute() -> None:
 def test_what_stays_after_coming_and_going_is_written_once_it_may_be() -> None:
     states = [(0.0, "full"), (1.0, ""), *((float(at), "full") for at in range(2, 100))]
     assert told_of(states) == [(0.0, "full"), (1.0, "right"), (60.0, "full")]
+
+
+def test_each_line_has_what_it_is_about_and_without_words_for_it_none_says_that_it_is_over() -> None:
+    with capture_logs() as lines:
+        for lasting in (LastingLog("wrong", "right", actor="gateway-1"), LastingLog("odd", actor="gateway-2")):
+            for problem in ("full", "", "full"):
+                lasting.tell(problem)
+    said = [(line["event"], line["actor"], line.get("problem")) for line in lines]
+    full = ("wrong", "gateway-1", "full")
+    assert said == [full, ("right", "gateway-1", None), full, *[("odd", "gateway-2", "full")] * 2]
 
 
 @pytest.fixture
