@@ -312,9 +312,11 @@ class FleetState(ReadingTable):
     def _count_requests(self, resources: Sequence[str]) -> None:
         columns = {resource: self.axis.column(resource) for resource in resources}
         for occupant in self._occupants.values():
-            for resource, amount in occupant.placed.pod.requests.items() if occupant.row is not None else ():
+            if (row := occupant.row) is None:
+                continue
+            for resource, amount in occupant.placed.pod.requests.items():
                 if (column := columns.get(resource)) is not None:
-                    self._store.add("requested", self._store.requested, column, occupant.row, amount)
+                    self._store.add("requested", self._store.requested, column, row, amount)
 
     def suppose(self, rows: Rows, placed: Placed, times: "int | Ints") -> None:
         """As if the pod were placed `times` more often (negative: undo) on each of `rows`; no occupant, no journal.

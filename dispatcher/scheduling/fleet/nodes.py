@@ -260,10 +260,9 @@ class NodeTable(NodeColumns):
         open_ = self.ready[rows] & ~self.unschedulable[rows]
         allocatable = self.allocatable[:, rows]
         left = np.maximum(allocatable - self.requested[:, rows], 0) * open_
-        offered = allocatable.any(axis=1)
-        offered[: len(BASE_RESOURCES)] = True
-        names = zip(self.axis.names, exact_sums(left), offered.tolist(), strict=True)
-        return {name: total for name, total, named in names if named}
+        offered = {*BASE_RESOURCES, *[self.axis.names[at] for at in np.flatnonzero(np.any(allocatable, axis=1))]}
+        totals = zip(self.axis.names, exact_sums(left), strict=True)
+        return {name: total for name, total in totals if name in offered}
 
     def allocatable_total(self) -> Resources:
         """What the nodes of all Ready clusters can allocate; tenant ratios are shares of this."""
