@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from dispatcher.model.bounds import Amount, Priority
 from dispatcher.model.labels import LabelSelector, NodeSelectorTerm, PreferredTerm
 from dispatcher.model.names import is_app_label
 
@@ -147,8 +148,8 @@ class Pod(Record, frozen=True):
     name: str
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    requests: dict[str, int] = {}
-    priority: int = 0
+    requests: dict[str, Amount] = {}
+    priority: Priority = 0
     scheduler_name: str = ""
     node: str = ""
     phase: str = PENDING
@@ -177,7 +178,7 @@ class Pod(Record, frozen=True):
     preempts: bool = True
     nominated_node: str = ""
     started: float = 0.0
-    expected: tuple[int, int] | None = None
+    expected: tuple[Amount, Amount] | None = None
     volume_images: tuple[str, ...] = ()
     preempted: bool = False
     failover: str = ""
