@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.model.bounds import Amount, Priority
+from dispatcher.model.bounds import Amount, Int32, Status
 from dispatcher.model.labels import LabelSelector, NodeSelectorTerm, PreferredTerm
 from dispatcher.model.names import is_app_label
 
@@ -149,7 +149,7 @@ class Pod(Record, frozen=True):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     requests: dict[str, Amount] = {}
-    priority: Priority = 0
+    priority: Int32 = 0
     scheduler_name: str = ""
     node: str = ""
     phase: str = PENDING
@@ -168,7 +168,7 @@ class Pod(Record, frozen=True):
     owner: str = ""
     images: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
-    status: bytes = b""
+    status: Status = b""
     has_finalizer: bool = False
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None

@@ -12,6 +12,7 @@ import msgspec
 
 from dispatcher.model import names
 from dispatcher.model.crossing import Opening
+from dispatcher.model.labels import is_label_value
 from dispatcher.model.messages import Changes
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject
@@ -46,9 +47,9 @@ class SharedLabels:
 
     @property
     def agreed(self) -> dict[str, str]:
-        """Those on which all real nodes agree."""
+        """Those on which all real nodes agree. What no API server takes would be told to each cluster in vain."""
         alike = ((key, next(iter(counts))) for key, counts in self._counts.items() if len(counts) == 1)
-        return {key: value for key, value in alike if value}
+        return {key: value for key, value in alike if value and is_label_value(value)}
 
 
 @dataclass
