@@ -184,7 +184,7 @@ class BudgetSpec(Wire):
     """policy/v1 PodDisruptionBudgetSpec."""
 
     selector: Selector | None = None
-    min_available: int | str | None = None
+    min_available: Int | str | None = None
     unhealthy_pod_eviction_policy: Text = None
 
 

@@ -1,7 +1,8 @@
-"""How much an agent may put into one message: counts of lists and maps, lengths of texts.
+"""How much an agent may put into one message: counts of lists and maps, lengths of texts, sizes of numbers.
 
 Far above what honest agents send. A longer list is refused before any of it is decoded, so the memory that one agent's
-message takes does not grow with what that agent says.
+message takes does not grow with what that agent says. What a pod or node of one cluster takes or offers is booked with
+all others: less than nothing would make room, on nodes of other clusters, that is not there.
 """
 
 from typing import Annotated, Final
@@ -16,6 +17,12 @@ MAX_USES: Final = 10_000
 MAX_ROWS: Final = 10_000  # of what is configured, and of answers to one batch
 MAX_NAMES: Final = 1_000  # in a list or map of single words
 
+MAX_STATUS: Final = 2**20  # bytes of a delegate's status; agents send half of that, and its events
+MAX_AMOUNT: Final = 2**62  # half of int64, so that a free-minus-request never wraps
+
+Amount = Annotated[int, Meta(ge=0, le=MAX_AMOUNT)]  # of a resource, in internal units
+Int32 = Annotated[int, Meta(ge=-(2**31), lt=2**31)]  # as Kubernetes has most of its numbers
+Status = Annotated[bytes, Meta(max_length=MAX_STATUS)]
 Word = Annotated[str, Meta(max_length=512)]  # a name, a UID, an address
 Text = Annotated[str, Meta(max_length=16 * 1024)]  # for people
 Names = Annotated[tuple[Word, ...], Meta(max_length=MAX_NAMES)]

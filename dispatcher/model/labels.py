@@ -12,6 +12,11 @@ _LONGEST = 63  # characters of a label value
 OPERATORS = (IN, NOT_IN, EXISTS, NOT_EXISTS, GT, LT)
 
 
+def is_label_value(text: str) -> bool:
+    """Whether Kubernetes lets a label have this value."""
+    return len(text) <= _LONGEST and _LABEL_VALUE.fullmatch(text) is not None
+
+
 class Requirement(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One `key operator values` clause. Gt and Lt compare integers; a non-integer never matches."""
 
@@ -42,7 +47,7 @@ class Requirement(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """Whether Kubernetes can read it as a clause on labels: values might be a label's, Gt and Lt have a number."""
         if self.operator in (EXISTS, NOT_EXISTS):
             return not self.values
-        if not all(len(value) <= _LONGEST and _LABEL_VALUE.fullmatch(value) for value in self.values):
+        if not all(map(is_label_value, self.values)):
             return False
         if self.operator in (GT, LT):
             return len(self.values) == 1 and _integer(self.values[0]) is not None

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from dispatcher.model.bounds import MAX_NAMES, Text, Word
+from dispatcher.model.bounds import MAX_NAMES, Amount, Text, Word
 from dispatcher.model.pod import Record, Toleration
 from dispatcher.model.signals import BASE_SIGNALS, CPU_SIGNAL, MEMORY_SIGNAL, NETWORK_SIGNAL
 
@@ -46,7 +46,7 @@ class Node(Record, frozen=True):
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     ready: bool = False
-    allocatable: dict[str, int] = {}
+    allocatable: dict[Word, Amount] = {}
     bandwidth: int = 0
     images: dict[str, int] = {}
     proxy_for: str = ""

@@ -3,6 +3,7 @@
 `key` is namespace/name, or the name alone for what has no namespace; it is unique within cluster and kind.
 """
 
+from dispatcher.model.bounds import Amount, Int32
 from dispatcher.model.labels import LabelSelector, NodeSelectorTerm
 from dispatcher.model.names import ACCEPT, BUDGET
 from dispatcher.model.pod import Record
@@ -53,7 +54,7 @@ class PersistentVolume(Named, frozen=True, tag=True):
     `driver` and `handle` name a CSI volume, or an in-tree one (`in_tree`) by what it migrates to, where it does.
     """
 
-    capacity: int = 0
+    capacity: Amount = 0
     storage_class: str = ""
     access_modes: tuple[str, ...] = ()
     block: bool = False
@@ -82,7 +83,7 @@ class PersistentVolumeClaim(Namespaced, frozen=True, tag=True):
     storage_class: str | None = None
     access_modes: tuple[str, ...] = ()
     block: bool = False
-    request: int = 0
+    request: Amount = 0
     selector: LabelSelector | None = None
     selected_node: str = ""
     terminating: bool = False
@@ -102,7 +103,7 @@ class StorageClass(Named, frozen=True, tag=True):
 class CSINode(Named, frozen=True, tag=True):
     """storage/v1 CSINode: how many volumes of each driver the node of this name can attach; no entry: no limit."""
 
-    limits: dict[str, int] = {}
+    limits: dict[str, Int32] = {}
     drivers: tuple[str, ...] = ()
 
 
@@ -116,8 +117,8 @@ class CSIStorageCapacity(Namespaced, frozen=True, tag=True):
     """storage/v1 CSIStorageCapacity: bytes free of a class where `topology` matches the node's labels."""
 
     storage_class: str = ""
-    capacity: int | None = None
-    maximum: int | None = None
+    capacity: Amount | None = None
+    maximum: Amount | None = None
     topology: LabelSelector | None = None
 
 
@@ -138,10 +139,10 @@ class PodDisruptionBudget(Namespaced, frozen=True, tag=True):
     """
 
     selector: LabelSelector | None = None
-    allowed: int = 0
+    allowed: Int32 = 0
     disrupted: tuple[str, ...] = ()
-    desired: int = 0
-    keep: int | None = None
+    desired: Int32 = 0
+    keep: Int32 | None = None
     always: bool = False
     shadow_of: str = ""
 

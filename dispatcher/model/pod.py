@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from dispatcher.model.bounds import Amount, Int32, Status
 from dispatcher.model.labels import LabelSelector, NodeSelectorTerm, PreferredTerm
 from dispatcher.model.names import is_app_label
 
@@ -147,8 +148,8 @@ class Pod(Record, frozen=True):
     name: str
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    requests: dict[str, int] = {}
-    priority: int = 0
+    requests: dict[str, Amount] = {}
+    priority: Int32 = 0
     scheduler_name: str = ""
     node: str = ""
     phase: str = PENDING
@@ -167,7 +168,7 @@ class Pod(Record, frozen=True):
     owner: str = ""
     images: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
-    status: bytes = b""
+    status: Status = b""
     has_finalizer: bool = False
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None
@@ -177,7 +178,7 @@ class Pod(Record, frozen=True):
     preempts: bool = True
     nominated_node: str = ""
     started: float = 0.0
-    expected: tuple[int, int] | None = None
+    expected: tuple[Amount, Amount] | None = None
     volume_images: tuple[str, ...] = ()
     preempted: bool = False
     failover: str = ""

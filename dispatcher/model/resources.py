@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 from dispatcher.model.axis import Axis
+from dispatcher.model.bounds import MAX_AMOUNT
 
 CPU = "cpu"
 MEMORY = "memory"
@@ -16,7 +17,7 @@ EPHEMERAL_STORAGE = "ephemeral-storage"
 PODS = "pods"
 BASE_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 
-MAX_QUANTITY = 2**62  # half of int64, so that a free-minus-request never wraps
+MAX_QUANTITY = MAX_AMOUNT
 _MAX_STORED = 2**63  # an API server stores no more
 _SCALAR_PREFIXES = ("hugepages-", "attachable-volumes-")
 _MAX_TEXT = 40

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from dispatcher.model.pod import Claim, Record, SourceRef
 
 MAX_MARK = 4096  # characters
-MAX_KEYS = 16  # of a cluster, the newest, that are looked at for a pinned one: each costs a signature with every report
+MAX_KEYS = 16  # of a cluster, the newest, that are believed: each costs a signature with every report, or every mark
 MAX_KEPT = 1024  # characters of a mark or proof that is remembered with what was found: users write what they like
 # What is signed begins with its purpose, so that no mark can be passed off as one of the other kind.
 _CLAIM, _PROOF = b"global-dispatcher claim 1\n", b"global-dispatcher proof 1\n"

@@ -12,11 +12,12 @@ import msgspec
 
 from dispatcher.model import names
 from dispatcher.model.crossing import Opening
+from dispatcher.model.labels import is_label_value
 from dispatcher.model.messages import Changes
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject
 from dispatcher.model.pod import Pod
-from dispatcher.model.signatures import from_pinned, plain_keys
+from dispatcher.model.signatures import MAX_KEYS, from_pinned, plain_keys
 from dispatcher.scheduling.fleet.objects import ClusterObjects
 
 
@@ -46,9 +47,9 @@ class SharedLabels:
 
     @property
     def agreed(self) -> dict[str, str]:
-        """Those on which all real nodes agree."""
+        """Those on which all real nodes agree. What no API server takes would be told to each cluster in vain."""
         alike = ((key, next(iter(counts))) for key, counts in self._counts.items() if len(counts) == 1)
-        return {key: value for key, value in alike if value}
+        return {key: value for key, value in alike if value and is_label_value(value)}
 
 
 @dataclass
@@ -172,10 +173,13 @@ def wrong_keys(view: ClusterView, changes: Changes) -> str:
 
 
 def without_older_keys(view: ClusterView, changes: Changes) -> Changes:
-    """The same, without the keys for which the pinned one does not stand."""
-    if not view.pinned_key or len(changes.keys) <= 1:
+    """The same, with the newest keys alone, each of which every mark of the cluster may have to be held against; and
+    without those for which the pinned one does not stand.
+    """
+    if len(changes.keys) <= 1:
         return changes
-    return msgspec.structs.replace(changes, keys=from_pinned(view.pinned_key, changes.keys))
+    keys = from_pinned(view.pinned_key, changes.keys) if view.pinned_key else changes.keys[:MAX_KEYS]
+    return msgspec.structs.replace(changes, keys=keys)
 
 
 def _not_as_pinned(view: ClusterView, uid: str) -> str:

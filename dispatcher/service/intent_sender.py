@@ -150,6 +150,9 @@ class IntentSender:
             ids = tuple(intent.id for intent in intents)
             unsent = isinstance(error, AgentMissing)
             self._emit(Unsent(self.cluster, ids) if unsent else Unanswered(self.cluster, ids, str(error)))
+        except Exception as error:  # a fault of ours: what else is due is sent all the same
+            log.exception("a batch could not be sent", cluster=self.cluster, intents=len(intents))
+            self._emit(Unanswered(self.cluster, tuple(intent.id for intent in intents), repr(error)[:_SHOWN]))
         else:
             self.refusal = ""
             if against := self._against_us(answer):
@@ -192,6 +195,8 @@ class IntentSender:
                     if isinstance(error, AgentFault):  # no user has a say in peers: it would take no orders, either
                         self._emit(PeersRefused(self.cluster))
                     log.debug("peers not told", cluster=self.cluster, problem=str(error))
+                except Exception:  # a fault of ours: it is tried anew with the next that is told
+                    log.exception("peers could not be told", cluster=self.cluster)
                 else:
                     self.refusal, self._word = "", answer.word
                     self._emit(PeersAcknowledged(self.cluster, answer.probe, answer.links))  # before the word is echoed

@@ -1,7 +1,9 @@
 """What agents say of the dispatcher epoch that they obey, and how much of it is believed.
 
 An agent's word ends a leader term, and the next epoch is above it. Whoever has taken over one cluster can say anything,
-so one cluster alone can end one term and raise the epoch by `MOST_AHEAD`: what it says beyond sets it alone aside.
+so one cluster alone can end one term and raise the epoch by `MOST_AHEAD`: what it says beyond sets it alone aside. What
+most clusters say may be the word of one gateway actor, through which they are connected: it raises the epoch by
+`MOST_TOGETHER` a term, so that the epochs are not used up, for good, in one.
 """
 
 from collections.abc import Callable, Collection
@@ -12,6 +14,7 @@ from dispatcher.service.clock import Clock
 from dispatcher.service.term import MOST_EPOCHS, Deposed
 
 MOST_AHEAD = 1000  # terms that other dispatchers may have led unseen by this one and by its Lease
+MOST_TOGETHER = 1_000_000  # the same that most clusters confirm, as after a loss of the Lease
 QUARANTINE_S = 300.0  # after the last word that was not believed
 
 log = structlog.get_logger("leader")
@@ -36,11 +39,13 @@ class ObeyedEpochs:
 
     def highest(self, known: int) -> int:
         """The highest epoch that agents obey, as far as it is believed; `known` at the least, which others tell of."""
-        limit = min(max(known, self._majority()) + MOST_AHEAD, MOST_EPOCHS - 1)
+        most = self._majority()
+        reached = max(known, min(most, known + MOST_TOGETHER)) if most < MOST_EPOCHS else known
+        limit = min(reached + MOST_AHEAD, MOST_EPOCHS - 1)
         for cluster, word in sorted(self._words.items()):
             if word > limit:
                 log.error("an agent's word is not believed", cluster=cluster, obeys=word, believed_up_to=limit)
-        return max([known, *(word for word in self._words.values() if word <= limit)])
+        return max([reached, *(word for word in self._words.values() if word <= limit)])
 
     def believes(self, by: Deposed, epoch: int, *, lease_holds: bool) -> bool:
         """Whether the term of this epoch ends by a word against it; if not, the cluster is in quarantine from now on.

@@ -1,17 +1,19 @@
 """What one agent may put into a message is bounded, and one that puts more is told what, without harm to others."""
 
 import tracemalloc
+from collections.abc import Callable
 
 import msgspec
 import pytest
 
-from dispatcher.model.bounds import MAX_BYTES, MAX_NAMES, MAX_NODES, MAX_ROWS, MAX_USES
+from dispatcher.model.bounds import MAX_AMOUNT, MAX_BYTES, MAX_NAMES, MAX_NODES, MAX_ROWS, MAX_STATUS, MAX_USES
 from dispatcher.model.messages import Changes, Hello, Outcome, OutcomeBatch, PeersAck, Telemetry, WireError, decode
 from dispatcher.model.messages.peer_links import LinkReading
 from dispatcher.model.messages.telemetry import UnreadSignal
-from dispatcher.model.node import Reading
+from dispatcher.model.node import Node, Reading
+from dispatcher.model.objects import PodDisruptionBudget
 from dispatcher.model.owner_use import OwnerUse
-from dispatcher.model.pod import Record
+from dispatcher.model.pod import Pod, Record
 
 USE = OwnerUse("default", "Deployment/web", 1.0, 1.0, 1.0)
 
@@ -23,6 +25,8 @@ def changes(**given: object) -> Changes:
 @pytest.mark.parametrize(
     ("message", "field"),
     [
+        (changes(nodes=(Node("n", allocatable={"x" * 1000: 1}),)), "nodes"),
+        (changes(pods=(Pod("u", "default", "p", status=bytes(MAX_STATUS + 1)),)), "pods"),
         (changes(uses=(USE,) * (MAX_USES + 1)), "uses"),
         (changes(readings=(Reading("n"),) * (MAX_NODES + 1)), "readings"),
         (changes(nodes_gone=("n",) * (MAX_NODES + 1)), "nodes_gone"),
@@ -39,8 +43,46 @@ def changes(**given: object) -> Changes:
 )
 def test_more_than_the_bound_is_refused_by_the_name_of_the_field(message: Record, field: str) -> None:
     kind = type(message)
-    with pytest.raises(WireError, match=rf"not a {kind.__name__}: .* of length <= \d+ - at `\$\.{field}\b"):
+    with pytest.raises(WireError, match=rf"not a {kind.__name__}: .* of length <= \d+ - at (`key` in )?`\$\.{field}\b"):
         decode(kind, msgspec.msgpack.encode(message))
+
+
+@pytest.mark.parametrize("amount", [-1, MAX_AMOUNT + 1, 2**64 - 1])
+@pytest.mark.parametrize(
+    "message",
+    [
+        lambda amount: changes(pods=(Pod("u", "default", "p", requests={"cpu": amount}),)),
+        lambda amount: changes(pods=(Pod("u", "default", "p", expected=(amount, 0)),)),
+        lambda amount: changes(nodes=(Node("n", allocatable={"cpu": amount}),)),
+        lambda amount: OutcomeBatch("east", (Outcome("1", "u", 1, "refused", requests={"cpu": amount}),)),
+    ],
+    ids=["a pod's request", "what a pod is expected to use", "what a node offers", "a delegate's true size"],
+)
+def test_what_is_booked_with_others_is_no_less_than_nothing_and_no_more_than_fits(
+    message: Callable[[int], Record], amount: int
+) -> None:
+    kind = type(message(0))
+    with pytest.raises(WireError, match=r"Expected `int` [<>]="):
+        decode(kind, msgspec.msgpack.encode(message(amount)))
+    for honest in (0, MAX_AMOUNT):
+        assert decode(kind, msgspec.msgpack.encode(message(honest))) == message(honest)
+
+
+@pytest.mark.parametrize("number", [-(2**31) - 1, 2**31, 2**64 - 1])
+@pytest.mark.parametrize(
+    "message",
+    [
+        lambda number: changes(pods=(Pod("u", "default", "p", priority=number),)),
+        lambda number: changes(objects=(PodDisruptionBudget("default", "b", allowed=number),)),
+        lambda number: changes(objects=(PodDisruptionBudget("default", "b", desired=number),)),
+        lambda number: changes(objects=(PodDisruptionBudget("default", "b", keep=number),)),
+    ],
+    ids=["priority", "allowed disruptions", "desired healthy", "least available"],
+)
+def test_priorities_and_budgets_have_numbers_that_kubernetes_has(message: Callable[[int], Record], number: int) -> None:
+    with pytest.raises(WireError, match=r"Expected `int"):
+        decode(Changes, msgspec.msgpack.encode(message(number)))
+    assert decode(Changes, msgspec.msgpack.encode(message(-1))) == message(-1)
 
 
 def test_as_many_as_the_bound_are_taken() -> None:

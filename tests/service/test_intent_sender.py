@@ -3,6 +3,9 @@
 import asyncio
 from dataclasses import replace
 
+import msgspec
+import structlog
+
 from dispatcher.config import DispatcherConfig
 from dispatcher.model.messages import (
     UNKNOWN,
@@ -214,6 +217,28 @@ async def test_an_agent_that_refuses_to_hear_of_the_others_is_told_of_and_one_th
     assert {one.cluster for one in core.of(PeersRefused)} == {"east"}
     assert subject.senders["east"].refusal == "takes no orders: refused (unsigned)"
     assert subject.senders["west"].refusal == ""
+
+
+TOO_LARGE = 2**64  # for a message
+
+
+async def test_orders_that_cannot_be_put_into_a_message_are_unanswered_and_later_ones_are_sent() -> None:
+    core, agent = FakeCore(), FakeAgent("east")
+    odd = msgspec.structs.replace(bind(1), epoch=TOO_LARGE)
+    core.effects += [[SendIntents("east", (odd,))], [SendIntents("east", (bind(2),))]]
+    async with running(service(core, LocalLink("east", agent), timing=replace(FAST, in_flight=1, batch=1))):
+        await core.until(lambda: bool(core.of(Answered)))
+    assert [event.intent_ids for event in core.of(Unanswered)] == [("1",)]
+
+
+async def test_peers_that_cannot_be_put_into_a_message_are_logged_and_keep_no_later_ones_back() -> None:
+    core, agent = FakeCore(), FakeAgent("east")
+    core.effects += [[SendPeers("east", (Peer("west", True, {"cpu": amount}),))] for amount in (TOO_LARGE, 1)]
+    with structlog.testing.capture_logs() as lines:
+        async with running(service(core, LocalLink("east", agent))):
+            await core.until(lambda: bool(core.of(PeersAcknowledged)))
+    assert "peers could not be told" in [line["event"] for line in lines]
+    assert [peer.allocatable for told in agent.peers for peer in told.peers] == [{"cpu": 1}]
 
 
 async def test_a_slow_cluster_does_not_hold_back_the_intents_of_another() -> None:

@@ -11,7 +11,7 @@ from dispatcher.service.assembly import assemble
 from dispatcher.service.clock import Clock
 from dispatcher.service.link import AgentLink, LocalLink
 from dispatcher.service.metrics import Metrics
-from dispatcher.service.obeyed_epochs import MOST_AHEAD, QUARANTINE_S, ObeyedEpochs
+from dispatcher.service.obeyed_epochs import MOST_AHEAD, MOST_TOGETHER, QUARANTINE_S, ObeyedEpochs
 from dispatcher.service.service import Service
 from dispatcher.service.term import MOST_EPOCHS, Deposed, Term
 from dispatcher.service.term_runner import TermRunner
@@ -111,6 +111,16 @@ def test_epochs_cannot_be_used_up_by_less_than_most_clusters() -> None:
     assert it.highest(5) == 7
     it.hear("west", 7 + MOST_AHEAD)
     assert it.highest(5) == 7 + MOST_AHEAD  # two of three have reached 7
+
+
+def test_one_gateway_actor_that_speaks_for_most_clusters_does_not_use_up_the_epochs_in_a_term() -> None:
+    it = ObeyedEpochs(FLEET)
+    for cluster in FLEET:
+        it.hear(cluster, MOST_EPOCHS - 1)
+    assert it.highest(5) == 5 + MOST_TOGETHER
+    assert (
+        it.highest(5 + MOST_TOGETHER) == 5 + 2 * MOST_TOGETHER
+    )  # a fleet that is so far ahead is reached all the same
 
 
 def test_no_majority_is_believed_beyond_the_last_epoch() -> None:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from dispatcher.model.bounds import MAX_NAMES, MAX_ROWS, Text, Word
+from dispatcher.model.bounds import MAX_NAMES, MAX_ROWS, Amount, Text, Word
 from dispatcher.model.messages.version import VERSION
 from dispatcher.model.pod import Record
 
@@ -35,7 +35,7 @@ class Outcome(Record, frozen=True):
     message: Text = ""
     manifest: bytes = b""
     record: str = ""  # of CLAIMED: the signed claim
-    requests: Annotated[dict[str, int], Meta(max_length=MAX_NAMES)] = {}
+    requests: Annotated[dict[str, Amount], Meta(max_length=MAX_NAMES)] = {}
     scope: Word = ""
     passing: bool = False
     end: Word = ""

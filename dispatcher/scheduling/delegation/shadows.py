@@ -26,7 +26,8 @@ from dispatcher.scheduling.delegation.tracking import Tracked
 
 MAX_COVERS = 512  # told to one cluster at once
 MAX_UNCOUNTED = 128  # of whose owners are to be warned
-_PODS_PER_S = 20_000  # looked at, so that ever so many pods do not cost more than a small part of the time
+# Looked at, so that neither ever so many pods nor what users write for them cost more than a small part of the time.
+_PODS_PER_S, _CLAUSES_PER_S = 20_000, 1_000_000
 _MOST_CLAUSES = 256  # of selectors, that a pod is asked: what users may write without end must not cost so much
 _MOST_BUDGETS = 8  # of one pod that are counted; from two on the Eviction API evicts it nowhere
 _DIGEST = 16  # hex characters
@@ -74,6 +75,7 @@ class _Budgets:
     def __init__(self) -> None:
         self._by_label: dict[tuple[str, str], list[_Account]] = {}
         self._others: list[_Account] = []  # that ask for no label by its value
+        self.asked = 0  # clauses, in all
 
     def add(self, account: _Account, selector: LabelSelector) -> None:
         """One more; added by their number of clauses."""
@@ -82,19 +84,24 @@ class _Budgets:
 
     def selecting(self, labels: Mapping[str, str]) -> _Selection:
         """Those that select a pod with these labels, of as many as may be asked."""
+        selection, asked = self._selecting(labels)
+        self.asked += asked
+        return selection
+
+    def _selecting(self, labels: Mapping[str, str]) -> tuple[_Selection, int]:
         found, left = list[_Account](), _MOST_CLAUSES
         for accounts in (self._others, *(self._by_label.get(label, ()) for label in labels.items())):
             for one in accounts:
                 selector = one.budget.selector
                 left -= _clauses(selector) if selector is not None else 0
                 if left < 0:
-                    return _Selection(tuple(found), _TOO_MANY_CLAUSES)
+                    return _Selection(tuple(found), _TOO_MANY_CLAUSES), _MOST_CLAUSES
                 if selector is None or not selector.matches(labels):
                     continue
                 if len(found) == _MOST_BUDGETS:
-                    return _Selection(tuple(found), _TOO_MANY_BUDGETS)
+                    return _Selection(tuple(found), _TOO_MANY_BUDGETS), _MOST_CLAUSES - left
                 found.append(one)
-        return _Selection(tuple(found))
+        return _Selection(tuple(found)), _MOST_CLAUSES - left
 
 
 def _clauses(selector: LabelSelector) -> int:
@@ -122,11 +129,11 @@ class _Key(NamedTuple):
 
 
 class ShadowBudgets:
-    """What each cluster was last told, looked at again every second (more seldom with very many pods)."""
+    """What each cluster was last told, looked at again every second (more seldom with very many pods or clauses)."""
 
     def __init__(self) -> None:
         self._told: dict[str, Shadows] = {}
-        self._at = float("-inf")
+        self._at, self._asked = float("-inf"), 0
 
     def of(self, cluster: str) -> Shadows:
         """What it is told; nothing until it was looked at."""
@@ -136,9 +143,11 @@ class ShadowBudgets:
         self, clusters: Mapping[str, ClusterView], tracked: Mapping[PodId, Tracked], budgets: Budgets, now: float
     ) -> list[str]:
         """The clusters that are to be told something else than before."""
-        if now - self._at < max(1.0, len(tracked) / _PODS_PER_S):
+        if now - self._at < max(1.0, len(tracked) / _PODS_PER_S, self._asked / _CLAUSES_PER_S):
             return []
-        before, self._told, self._at = self._told, shadows(clusters, tracked, budgets), now
+        native = _native(clusters, budgets)
+        before, self._told, self._at = self._told, _shadows(clusters, tracked, native), now
+        self._asked = sum(one.asked for found in native.values() for one in found.values())
         return [name for name, told in self._told.items() if told != before.get(name, NO_SHADOWS)]
 
 
@@ -148,8 +157,17 @@ def shadows(
     """By cluster, what it shall keep for others. Of clusters that are not ready, or were restored, nothing is said: all
     stays as it is.
     """
-    ready = {name: view for name, view in clusters.items() if view.ready and not view.restored}
-    native = {name: by_namespace(budgets(name)) for name in ready}
+    return _shadows(clusters, tracked, _native(clusters, budgets))
+
+
+def _native(clusters: Mapping[str, ClusterView], budgets: Budgets) -> dict[str, BudgetIndex]:
+    return {name: by_namespace(budgets(name)) for name, view in clusters.items() if view.ready and not view.restored}
+
+
+def _shadows(
+    clusters: Mapping[str, ClusterView], tracked: Mapping[PodId, Tracked], native: Mapping[str, BudgetIndex]
+) -> dict[str, Shadows]:
+    ready = {name: clusters[name] for name in native}
     groups: dict[_Key, _Group] = {}
     covers: dict[str, dict[str, list[Cover]]] = {name: {} for name in ready}  # by namespace
     uncounted: dict[str, dict[str, list[UncountedBudgets]]] = {name: {} for name in ready}

@@ -298,8 +298,9 @@ class FleetState(ReadingTable):
     def _weigh(self, occupant: Occupant, row: int, sign: int) -> None:
         pod, store = occupant.placed.pod, self._store
         for resource, amount in requested(pod):
-            column = self._column(resource)
-            store.add("requested", store.requested, column, row, sign * amount)
+            column = self.axis.column(resource)
+            if column is not None:
+                store.add("requested", store.requested, column, row, sign * amount)
         cpu, memory = nonzero_request(pod)
         store.add("nonzero", store.nonzero, _CPU, row, sign * cpu)
         store.add("nonzero", store.nonzero, _MEMORY, row, sign * memory)
@@ -307,6 +308,15 @@ class FleetState(ReadingTable):
             store.add("recent", store.recent, _CPU, row, sign * cpu)
         if occupant.unseen_memory:
             store.add("recent", store.recent, _MEMORY, row, sign * memory)
+
+    def _count_requests(self, resources: Sequence[str]) -> None:
+        columns = {resource: self.axis.column(resource) for resource in resources}
+        for occupant in self._occupants.values():
+            if (row := occupant.row) is None:
+                continue
+            for resource, amount in occupant.placed.pod.requests.items():
+                if (column := columns.get(resource)) is not None:
+                    self._store.add("requested", self._store.requested, column, row, amount)
 
     def suppose(self, rows: Rows, placed: Placed, times: "int | Ints") -> None:
         """As if the pod were placed `times` more often (negative: undo) on each of `rows`; no occupant, no journal.
@@ -319,7 +329,8 @@ class FleetState(ReadingTable):
 
     def _weigh_all(self, rows: Rows, placed: Placed, times: "int | Ints") -> None:
         store, pod, nonzero = self._store, placed.pod, nonzero_request(placed.pod)
-        columns = [(self._column(resource), amount) for resource, amount in requested(pod)]  # may make room for another
+        asked = [(self.axis.column(resource), amount) for resource, amount in requested(pod)]
+        columns = [(column, amount) for column, amount in asked if column is not None]
         add_pods(store, rows, times, columns, (*nonzero, *nonzero, *expected_request(placed)))
 
     def can_suppose(self, rows: RowList, placed: Placed, times: int) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dispatcher.model.crossing import Opening
 from dispatcher.model.node import Node, Taint
-from dispatcher.model.resources import ResourceAxis, Resources
+from dispatcher.model.resources import BASE_RESOURCES, ResourceAxis, Resources
 from dispatcher.model.signals import SignalAxis
 from dispatcher.model.topology import CLUSTER_LEVEL, HOST_LEVEL, label_of, level_of
 from dispatcher.scheduling.fleet.columns import NodeColumns, RowList, RowStore, exact_sums
@@ -22,10 +22,13 @@ from dispatcher.scheduling.fleet.objects import ClusterObjects
 from dispatcher.scheduling.fleet.signals import SignalColumns, SignalView
 from dispatcher.scheduling.framework import ClusterInfo, Floats, Ints, SmallInts
 
+_MOST_BROUGHT = 256  # resources beside the basic ones that nodes of one cluster are the first to offer
+
 
 @dataclass
 class _Cluster:
     index: int
+    brought: int = 0  # of _MOST_BROUGHT
     rows: dict[str, int] = field(default_factory=dict)
     listed: RowList | slice | None = None  # the same rows as an index, until one comes or goes
 
@@ -120,9 +123,8 @@ class NodeTable(NodeColumns):
         self.n += more
         self._nodes.extend([None] * more)
         self._places.extend([("", "")] * more)
-        for resource in dict.fromkeys(chain.from_iterable(node.allocatable for node in nodes)):
-            self.axis.intern(resource)
         self._reserve()
+        self._offer(home, nodes)
         home.listed = self._by_name = None
         for row, node in zip(rows, nodes, strict=True):
             home.rows[node.name], self._places[row], self._nodes[row] = row, (cluster, node.name), node
@@ -149,8 +151,7 @@ class NodeTable(NodeColumns):
         store.ready[row] = node.ready
         store.unschedulable[row] = node.unschedulable
         store.taint_set[row] = self._taints(node.taints)
-        for resource in node.allocatable:
-            self._column(resource)
+        self._offer(self._clusters[self._places[row][0]], (node,))
         store.allocatable[:, row] = [node.allocatable.get(resource, 0) for resource in self.axis.names]
         self._labels.replace(row, before.labels if before else {}, node.labels)
         self._images.replace(row, before, node)
@@ -165,12 +166,11 @@ class NodeTable(NodeColumns):
         store.unschedulable[rows] = [node.unschedulable for node in nodes]
         store.taint_set[rows] = [self._taints(node.taints) for node in nodes]
         self._labels.relabel(labels)
+        self._offer(self._clusters[self._places[listed[0]][0]], nodes)
         for row, node in zip(listed, nodes, strict=True):
             before = self._nodes[row]
             self._nodes[row] = node
             if before is None or before.allocatable is not node.allocatable:
-                for resource in node.allocatable:
-                    self._column(resource)
                 amounts = [node.allocatable.get(resource, 0) for resource in self.axis.names]
                 store.allocatable[:, row] = amounts
             if before is None or before.images is not node.images:
@@ -187,14 +187,22 @@ class NodeTable(NodeColumns):
             self._taint_sets.append(taints)
         return found
 
-    def _column(self, resource: str) -> int:
-        known = self.axis.column(resource)
-        if known is not None and known < self._store.resources:
-            return known
-        column = self.axis.intern(resource)
-        if len(self.axis) > self._store.resources:
+    def _offer(self, home: _Cluster, nodes: Iterable[Node]) -> None:
+        """A column for each resource that these nodes are the first to offer.
+
+        What pods ask for gets none: users make up names, and where no node offers one there is no room to count.
+        """
+        offered = dict.fromkeys(chain.from_iterable(node.allocatable for node in nodes))
+        new = [name for name in offered if self.axis.column(name) is None][: _MOST_BROUGHT - home.brought]
+        if new:
+            home.brought += len(new)
+            for resource in new:
+                self.axis.intern(resource)
             self._reserve()
-        return column
+            self._count_requests(new)
+
+    def _count_requests(self, resources: Sequence[str]) -> None:
+        """The fleet's part: what pods ask for of resources that have just got a column."""
 
     def _signal(self, name: str) -> int | None:
         column = self.signal_axis.intern(name)
@@ -244,12 +252,17 @@ class NodeTable(NodeColumns):
         return cluster.listed
 
     def free_total(self, cluster: str) -> Resources:
-        """What the Ready, schedulable nodes of a cluster have left, added up; for its proxy nodes."""
+        """What the Ready, schedulable nodes of a cluster have left, added up; for its proxy nodes. Of resources that
+        none of its nodes offers only the basic ones are named.
+        """
         found = self._clusters.get(cluster)
         rows = self._rows(found) if found else slice(0, 0)
         open_ = self.ready[rows] & ~self.unschedulable[rows]
-        left = np.maximum(self.allocatable[:, rows] - self.requested[:, rows], 0) * open_
-        return dict(zip(self.axis.names, exact_sums(left), strict=True))
+        allocatable = self.allocatable[:, rows]
+        left = np.maximum(allocatable - self.requested[:, rows], 0) * open_
+        offered = {*BASE_RESOURCES, *[self.axis.names[at] for at in np.flatnonzero(np.any(allocatable, axis=1))]}
+        totals = zip(self.axis.names, exact_sums(left), strict=True)
+        return {name: total for name, total in totals if name in offered}
 
     def allocatable_total(self) -> Resources:
         """What the nodes of all Ready clusters can allocate; tenant ratios are shares of this."""

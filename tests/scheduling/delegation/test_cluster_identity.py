@@ -280,3 +280,12 @@ def test_the_pinned_key_is_looked_for_among_the_sixteen_newest(number: int, pass
     newest_first = [Ed25519PrivateKey.generate() for _ in range(number)]
     keys = OwnKeys(newest_first)
     assert bool(from_pinned(keys.public[-1], keys.endorsed_keys())) is passes
+
+
+def test_of_the_keys_of_a_cluster_without_a_pinned_one_the_sixteen_newest_are_believed() -> None:
+    newest_first = [Ed25519PrivateKey.generate() for _ in range(18)]
+    core, keys = make_core(("north", "west")), OwnKeys(newest_first)
+    report(core, "west", "w")
+    told_keys(core, *keys.endorsed_keys())
+    assert passed_on(core) == keys.endorsed_keys()[:16]
+    assert core.clusters["north"].keys == keys.endorsed_keys()[:16]

@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 
+import msgspec
+import pytest
+
 from dispatcher.model import names
 from dispatcher.model.messages import Bind, Changes, Claim, Peer
 from dispatcher.model.names import CLUSTERS, PROXY_LABEL, SCHEDULER_NAME, proxy_node_name
@@ -40,6 +43,15 @@ def test_a_peer_is_named_with_its_uid_its_room_and_its_labels() -> None:
     (west,) = said(core.handle(Tick(), 2.0)).values()
     assert (west.cluster, west.ready, west.labels, west.uid) == ("west", True, {names.ZONE: "z"}, "west-uid")
     assert west.allocatable == {"cpu": 4000, "memory": 2**33, "pods": 20, "ephemeral-storage": 0}
+
+
+@pytest.mark.parametrize("value", ["x" * 64, "no label's value!"])
+def test_a_label_that_no_api_server_takes_is_told_to_nobody(value: str) -> None:
+    core = make_core(("east", "west"))
+    tell(core, "east")
+    odd = msgspec.structs.replace(NODE, labels={names.ZONE: "z", names.REGION: value})
+    core.handle(ClusterChanged(Changes("west", "west-uid", "life-1", 0, 1, full=True, nodes=(odd,))), 1.0)
+    assert said(core.handle(Tick(), 2.0))["west"].labels == {names.ZONE: "z"}
 
 
 def test_a_lost_cluster_is_not_ready_after_a_while_and_at_once_ready_when_it_is_back() -> None:

@@ -11,9 +11,11 @@ from dispatcher.model.names import BUDGET, proxy_node_name
 from dispatcher.model.objects import PodDisruptionBudget, shadow_selector
 from dispatcher.model.pod import Pod, SourceRef
 from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.scheduling.delegation import shadows as shadow_budgets
 from dispatcher.scheduling.delegation.shadows import (
     MAX_COVERS,
     MAX_UNCOUNTED,
+    ShadowBudgets,
     by_namespace,
     shadow_name,
     shadows,
@@ -313,6 +315,23 @@ def test_an_agent_is_told_within_a_second_and_not_the_same_again() -> None:
     assert _told(core.handle(Tick(), 3.0)) == []
     core.handle(ClusterChanged(Changes("west", "west-uid", "life", 1, 2, pods=(delegate(2),))), 3.1)
     assert [[one.keep for one in told.shadows] for told in _told(core.handle(Tick(), 4.0))] == [[2]]
+
+
+def test_where_users_write_many_clauses_for_many_pods_it_is_looked_at_more_seldom(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fleet, looks = (
+        three(budget(selector=LabelSelector({}, (Requirement("app", "NotIn", ("x",) * 97),)))),
+        ShadowBudgets(),
+    )
+    monkeypatch.setattr(shadow_budgets, "_CLAUSES_PER_S", 100)  # three pods are asked 99 clauses each
+
+    def looked(now: float) -> bool:
+        before = looks.of("west")
+        looks.look(fleet.clusters, fleet.tracked, fleet.budgets.__getitem__, now)
+        return looks.of("west") is not before
+
+    assert [looked(now) for now in (0.0, 2.0, 2.9, 3.1, 5.0, 6.2)] == [True, False, False, True, False, True]
 
 
 def _told(effects: list[Effect]) -> list[Shadows]:
