@@ -69,8 +69,7 @@ class SchedulingQueue:
         self._backoff: list[tuple[float, tuple[Any, ...], int, QueuedPod]] = []
         self._unflushed: deque[tuple[float, int, QueuedPod]] = deque()
         self._parked: dict[WakeEvent, dict[_Alike, Parked]] = {}
-        # Classes that a pod has left while it was tried before others of its class that quota refuses; see `flush`.
-        self._left: dict[Hashable, None] = {}
+        self._left: dict[Hashable, None] = {}  # classes left by a pod that was tried before others: see `flush`
         self._tickets = itertools.count(1)
         self._policies = 0
 
@@ -180,8 +179,7 @@ class SchedulingQueue:
 
         They are of its turn, or there is nobody else in between.
         """
-        batch: list[QueuedPod] = []
-        item = self._first(now)
+        batch, item = list[QueuedPod](), self._first(now)
         key = None if item is None else batch_key(item.class_key)
         while item is not None and len(batch) < limit and (not batch or batch_key(item.class_key) == key):
             batch += self._take(item, min(limit - len(batch), IN_A_ROW))
@@ -213,8 +211,8 @@ class SchedulingQueue:
     def unschedulable_all(self, items: Sequence[QueuedPod], reasons: frozenset[Reason], now: float) -> None:
         """The same of several that were popped together, all for the same reasons."""
         helped_by, alike, attempts = helped_by_of(self._gates, items[0].placed, reasons), None, 0
-        class_key: Hashable = None
         parked, pods, unflushed, tickets = 0, self._pods, self._unflushed, self._tickets
+        class_key = items[0].class_key
         for item in items:
             if item.attempts != attempts or alike is None:
                 attempts = item.attempts
@@ -302,12 +300,9 @@ class SchedulingQueue:
             self._ready(item, now, cause)
 
     def go_on(self, items: Iterable[QueuedPod], now: float) -> None:
-        """All pods of their classes that were popped with these have found a place: others of these classes that quota
-        refused may, too.
-        """
-        if self._parked:
-            for class_key in dict.fromkeys(item.class_key for item in items):
-                self._try_more(class_key, now)
+        """All of their classes that were popped with these have a place: others that quota refused may have one, too."""
+        for class_key in dict.fromkeys(item.class_key for item in items):
+            self._try_more(class_key, now)
 
     def _try_more(self, class_key: Hashable, now: float) -> None:
         for groups in list(self._parked.values()):
