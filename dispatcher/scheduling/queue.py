@@ -300,7 +300,7 @@ class SchedulingQueue:
             self._ready(item, now, cause)
 
     def go_on(self, items: Iterable[QueuedPod], now: float) -> None:
-        """All of their classes that were popped with these have a place: others that quota refused may have one, too."""
+        """All of their classes that were popped with these have a place: others that quota refused may, too."""
         for class_key in dict.fromkeys(item.class_key for item in items):
             self._try_more(class_key, now)
 
