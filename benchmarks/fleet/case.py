@@ -14,8 +14,16 @@ from benchmarks.report.rows import Row
 
 _ALONE = "CPU of the dispatcher's process, from outside"
 DECODED = "decoding the same reports into dicts"
+REST = "while nothing else happens, in the same run"
+_LOCAL = "pods that run in their own cluster, in the same run"
+_SENT = "the same reports as they were sent"
+_BOUND = "from submission to bound, one pod every 50 ms"
+_BETWEEN = "the longest time between two rounds of decisions, CPU"
+_MIB = 2**20
 _STEP_S = 0.05
 _UNLIKE = 10**9  # templates, of which hardly two pods have the same
+Beside = tuple[float | None, str]  # a baseline, and whose it is
+_NOTHING: Beside = None, ""
 
 
 def fleet_of_agents(share: int) -> list[Row]:
@@ -25,30 +33,35 @@ def fleet_of_agents(share: int) -> list[Row]:
 
 def fleet_of_a_million(share: int) -> list[Row]:
     """200 clusters x 5,000 nodes with 1,500 pods each: until it decides, memory, and pods unlike any other."""
-    load = Load(clusters=200)
+    load = Load(clusters=200, tenants=200)
     return asyncio.run(_million(load if share == 1 else _small(load, share)))
 
 
 async def _million(load: Load) -> list[Row]:
     one, odd = Fleet(load), 100
-    plain = one.plain_decode_s
     async with one.dispatcher():
         await one.ask("go")
         async with one.phase("start") as started:
             await one.until("bound", one.submit(1))
         await one.until_quiet()
-        async with one.phase("odd") as taken:
-            for _ in range(odd):
-                await one.until("bound", one.submit(1, templates=_UNLIKE))
-        peak = resident(one.pid, "VmHWM") / 2**20
-    p99 = 1e3 * float(np.quantile(taken.deciding, 0.99))
-    n, pods = load.all_nodes, load.all_pods
-    what = f"{_ALONE}: the round that decides a pod of an app never seen before"
+        known, taken = await _one_by_one(one, odd, 1), await _one_by_one(one, odd, _UNLIKE)
+        peak = resident(one.pid, "VmHWM") / _MIB
+    n, pods, sent = load.all_nodes, load.all_pods, one.first_bytes / _MIB
+    most, what = "most resident memory, pods decided among it", f"{_ALONE}: the round that decides a pod of an app"
+    never, app = f"{what} never seen before", "an app that is known, in the same run"
     return [
-        Row("fleet_million_until_it_decides", n, pods, started.cpu, "s", 30, plain, _ALONE, DECODED),
-        Row("fleet_million_rss_peak", n, pods, peak, "MiB", 3072, None, "most resident memory, pods decided among it"),
-        Row("fleet_million_odd_p99", n, odd, p99, "ms", 10, None, what),
+        Row("fleet_million_until_it_decides", n, pods, started.cpu, "s", 30, started.plain, _ALONE, DECODED),
+        Row("fleet_million_rss_peak", n, pods, peak, "MiB", 3072, sent, most, _SENT),
+        Row("fleet_million_odd_p99", n, odd, taken, "ms", 10, known, never, app),
     ]
+
+
+async def _one_by_one(one: Fleet, count: int, templates: int) -> float:
+    """The 99th percentile, in ms of CPU, of the rounds that decide so many pods, one after the other."""
+    async with one.phase("one by one") as taken:
+        for _ in range(count):
+            await one.until("bound", one.submit(1, templates=templates))
+    return 1e3 * float(np.quantile(taken.deciding, 0.99))
 
 
 def _small(load: Load, share: int) -> Load:
@@ -62,69 +75,78 @@ def _small(load: Load, share: int) -> Load:
     )
 
 
+class Rows(list[Row]):
+    """The figures of one fleet. `rest`: what the longest stall, p50 and p99 of pods are while nothing else happens."""
+
+    def __init__(self, one: Fleet, say: Callable[[str], None]) -> None:
+        super().__init__()
+        self.fleet, self._say = one, say
+        self.rest: Taken | None = None
+
+    def add(  # noqa: PLR0913 - the fields of a row
+        self, name: str, count: int, value: float, unit: str, target: float | None, counts: str,
+        beside: Beside = _NOTHING,
+    ) -> None:  # fmt: skip
+        """One figure."""
+        nodes, (baseline, whose) = self.fleet.load.all_nodes, beside
+        self.append(Row(f"fleet_{name}", nodes, count, value, unit, target, baseline, counts, whose))
+        self._say(f"{name}: {value:.3f} {unit}" + (f"; {whose}: {baseline:.3f}" if baseline is not None else ""))
+
+    def stall(self, name: str, count: int, taken: Taken, counts: str = _BETWEEN) -> None:
+        """The longest stall of a phase."""
+        beside = (1e3 * self.rest.stall_cpu, REST) if self.rest else _NOTHING
+        self.add(f"{name}_stall", count, 1e3 * taken.stall_cpu, "ms", 50, counts, beside)
+
+    def probes(self, name: str, taken: Taken) -> None:
+        """The pods that were submitted beside a phase, and its longest stall."""
+        for figure, share in (("p50", 0.5), ("p99", 0.99)):
+            beside = (1e3 * self.rest.probe(share), REST) if self.rest else _NOTHING
+            self.add(f"{name}_{figure}", len(taken.probes), 1e3 * taken.probe(share), "ms", None, _BOUND, beside)
+        self.stall(name, len(taken.probes), taken)
+
+
 async def measure(load: Load, *, profile: bool = False, say: Callable[[str], None] = lambda text: None) -> list[Row]:
     """All figures of one fleet."""
-    rows: list[Row] = []
     one = Fleet(load)
-    plain = one.plain_decode_s
-    n, pods = load.all_nodes, load.all_pods
-
-    def add(name: str, count: int, value: float, unit: str, target: float | None, counts: str, **more: object) -> None:
-        rows.append(Row(f"fleet_{name}", n, count, value, unit, target, None, counts))
-        say(f"{name}: {value:.3f} {unit}")
-
+    rows, pods = Rows(one, say), load.all_pods
     async with one.dispatcher(profile=profile):
         idle = resident(one.pid)
         await one.ask("go")
         first = one.submit(1)
-        started = now()
         async with one.phase("start") as taken:
             await one.until("bound", first)
-        rows.append(
-            Row(
-                "fleet_until_it_decides",
-                n,
-                pods,
-                taken.cpu,
-                "s",
-                15,
-                plain,
-                f"{_ALONE}, until the first pod is bound",
-                DECODED,
-            )
-        )
-        say(f"until_it_decides: {taken.cpu:.2f} s CPU, {now() - started:.2f} s; plain decode {plain:.2f} s")
+        text = f"{_ALONE}, until the first pod is bound"
+        rows.add("until_it_decides", pods, taken.cpu, "s", 15, text, (taken.plain, DECODED))
         await one.until_quiet()
-        grown = resident(one.pid) - idle
-        add("rss", pods, grown / 2**20, "MiB", None, "resident memory of all nodes and pods, from outside")
-        add("rss_peak", pods, resident(one.pid, "VmHWM") / 2**20, "MiB", None, "most resident memory of the process")
-        await _idle(one, add)
-        await _readings(one, add)
-        await _changes(one, add)
-        await _burst(one, add)
-        await _local(one, add)
-        await _remote(one, add)
-        await _stalls(one, add)
+        grown, sent = (resident(one.pid) - idle) / _MIB, (one.first_bytes / _MIB, _SENT)
+        rows.add("rss", pods, grown, "MiB", None, "resident memory of all nodes and pods, from outside", sent)
+        most = resident(one.pid, "VmHWM") / _MIB
+        rows.add("rss_peak", pods, most, "MiB", None, "most resident memory of the process", sent)
+        for phase in (_idle, _readings, _changes, _pods, _stalls):
+            await phase(one, rows)
     return rows
 
 
-async def _idle(one: Fleet, add: Callable[..., None]) -> None:
+async def _idle(one: Fleet, rows: Rows) -> None:
     async with one.phase("idle") as taken:
         await asyncio.sleep(one.load.last_s)
     text = f"{_ALONE}, of one core, while nothing happens"
-    add("idle_cpu", 0, 1000 * taken.cpu / taken.wall, "ms a s", None, text)
+    rows.add("idle_cpu", 0, 1000 * taken.cpu / taken.wall, "ms a s", None, text)
+    async with one.phase("decisions alone", probes=True) as rows.rest:
+        await asyncio.sleep(one.load.last_s)
 
 
-async def _readings(one: Fleet, add: Callable[..., None]) -> None:
+async def _readings(one: Fleet, rows: Rows) -> None:
     load = one.load
     async with one.phase("readings") as taken:
         told = await sweep_all(one)
-    add("reading_cpu", told, 1e6 * taken.cpu / told, "us", 3.0, f"{_ALONE}, a reading")
-    text = f"{_ALONE}: readings of all nodes every {load.sweep_s:g} s"
-    add("readings_core", told, 1e3 * taken.cpu / told * load.all_nodes / load.sweep_s, "ms a s", 100.0, text)
+    each, plain = 1e6 * taken.cpu / told, 1e6 * taken.plain / told
+    rows.add("reading_cpu", told, each, "us", 3.0, f"{_ALONE}, a reading", (plain, DECODED))
+    text, a_second = f"{_ALONE}: readings of all nodes every {load.sweep_s:g} s", load.all_nodes / load.sweep_s / 1e3
+    rows.add("readings_core", told, each * a_second, "ms a s", 100.0, text, (plain * a_second, DECODED))
     async with one.phase("readings beside decisions", probes=True) as taken:
         await sweep_all(one)
-    _probes("readings", taken, add)
+    rows.probes("readings", taken)
 
 
 async def sweep_all(one: Fleet) -> int:
@@ -139,14 +161,14 @@ async def sweep_all(one: Fleet) -> int:
     return swept * load.nodes
 
 
-async def _changes(one: Fleet, add: Callable[..., None]) -> None:
+async def _changes(one: Fleet, rows: Rows) -> None:
     async with one.phase("changes") as taken:
         made = await churn_all(one)
-    text = f"{_ALONE}, a pod change, {one.load.churn:g} a second"
-    add("change_cpu", made, 1e6 * taken.cpu / max(made, 1), "us", 100, text)
+    text, each = f"{_ALONE}, a pod change, {one.load.churn:g} a second", 1e6 / max(made, 1)
+    rows.add("change_cpu", made, each * taken.cpu, "us", 100, text, (each * taken.plain, DECODED))
     async with one.phase("changes beside decisions", probes=True) as taken:
         await churn_all(one)
-    _probes("changes", taken, add)
+    rows.probes("changes", taken)
 
 
 async def churn_all(one: Fleet) -> int:
@@ -161,50 +183,35 @@ async def churn_all(one: Fleet) -> int:
     return made
 
 
-async def _burst(one: Fleet, add: Callable[..., None]) -> None:
-    async with one.phase("burst") as taken:
-        uids = one.submit(one.load.burst, templates=one.load.burst_templates)
-        await one.until("bound", uids)
-    add("burst_bound", len(uids), taken.wall, "s", 1.5, "a burst of pods, until all are bound")
+async def _pods(one: Fleet, rows: Rows) -> None:
+    """A burst of pods, as many that stay in their own cluster, and some that run in another one."""
+    load, count = one.load, one.load.burst
+    async with one.phase("burst") as burst:
+        await one.until("bound", one.submit(count, templates=load.burst_templates))
     await one.until_quiet()
-    add("burst_pod_cpu", len(uids), 1e3 * taken.cpu / len(uids), "ms", None, f"{_ALONE}, a pod of the burst")
-    add(
-        "burst_stall",
-        len(uids),
-        1e3 * taken.stall_cpu,
-        "ms",
-        50,
-        "the longest time between two rounds of decisions, CPU",
-    )
-
-
-async def _local(one: Fleet, add: Callable[..., None]) -> None:
-    async with one.phase("local") as taken:
-        uids = one.submit(one.load.burst, lambda home: f"r{home.number}", one.load.burst_templates)
-        await one.until("bound", uids)
+    async with one.phase("local") as local:
+        await one.until("bound", one.submit(count, lambda home: f"r{home.number}", load.burst_templates))
+    each, beside = 1e3 / count, (1e3 * local.cpu / count, _LOCAL)
+    rows.add("burst_bound", count, burst.wall, "s", 1.5, "a burst of pods, until all are bound", (local.wall, _LOCAL))
+    rows.add("burst_pod_cpu", count, each * burst.cpu, "ms", None, f"{_ALONE}, a pod of the burst", beside)
+    rows.stall("burst", count, burst)
     text = f"{_ALONE}, a pod that runs in its own cluster"
-    add("local_pod_cpu", len(uids), 1e3 * taken.cpu / len(uids), "ms", 0.12, text)
+    rows.add("local_pod_cpu", count, each * local.cpu, "ms", 0.12, text, (each * local.plain, DECODED))
     await one.until_quiet()
+    if sum(cluster.listed for cluster in one.clusters.values()) > 1 and load.remote:
+        await _remote(one, rows, beside)
 
 
-async def _remote(one: Fleet, add: Callable[..., None]) -> None:
-    if sum(cluster.listed for cluster in one.clusters.values()) < 2 or not one.load.remote:
-        return
+async def _remote(one: Fleet, rows: Rows, beside: Beside) -> None:
     async with one.phase("remote") as taken:
         uids = one.submit(one.load.remote, _elsewhere, one.load.burst_templates)
         await one.until("running", uids)
-    add(
-        "remote_pod_cpu",
-        len(uids),
-        1e3 * taken.cpu / len(uids),
-        "ms",
-        0.4,
-        f"{_ALONE}, a pod that runs in another cluster",
-    )
+    text = f"{_ALONE}, a pod that runs in another cluster"
+    rows.add("remote_pod_cpu", len(uids), 1e3 * taken.cpu / len(uids), "ms", 0.4, text, beside)
     uids, local = one.submit(1, _elsewhere), one.submit(1)
     await one.until("running", uids + local)
     more = one.latencies("running", uids)[0] - one.latencies("running", local)[0]
-    add("remote_later", 1, 1e3 * more, "ms", 300, "how much later than a local pod a remote one is shown Running")
+    rows.add("remote_later", 1, 1e3 * more, "ms", 300, "how much later than a local pod a remote one is shown Running")
 
 
 def _elsewhere(home: FakeCluster) -> str:
@@ -212,7 +219,7 @@ def _elsewhere(home: FakeCluster) -> str:
     return "r1" if home.number == 0 else "r0"
 
 
-async def _stalls(one: Fleet, add: Callable[..., None]) -> None:
+async def _stalls(one: Fleet, rows: Rows) -> None:
     clusters = list(one.clusters.values())
     again, other, last = clusters[0], clusters[1 % len(clusters)], clusters[-1 if len(clusters) > 2 else 0]
     for name, cluster, disk, what in (
@@ -225,29 +232,7 @@ async def _stalls(one: Fleet, add: Callable[..., None]) -> None:
             cluster.disk, cluster.listed = disk, True
             cluster.restart()
             await asyncio.sleep(min(3.0, one.load.last_s))
-        text = f"longest time between rounds of decisions, CPU: {what}"
-        add(f"{name}_stall", one.load.nodes, 1e3 * taken.stall_cpu, "ms", 50, text)
-
-
-def _probes(name: str, taken: Taken, add: Callable[..., None]) -> None:
-    add(
-        f"{name}_p50",
-        len(taken.probes),
-        1e3 * taken.probe(0.5),
-        "ms",
-        None,
-        "from submission to bound, one pod every 50 ms",
-    )
-    add(
-        f"{name}_p99",
-        len(taken.probes),
-        1e3 * taken.probe(0.99),
-        "ms",
-        None,
-        "from submission to bound, one pod every 50 ms",
-    )
-    text = "the longest time between two rounds of decisions, CPU"
-    add(f"{name}_stall", len(taken.probes), 1e3 * taken.stall_cpu, "ms", 50, text)
+        rows.stall(name, one.load.nodes, taken, f"longest time between rounds of decisions, CPU: {what}")
 
 
 CASES = (fleet_of_agents, fleet_of_a_million)

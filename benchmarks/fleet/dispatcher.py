@@ -15,9 +15,10 @@ from typing import Any
 import structlog
 
 from agents.runtime import event_loop
+from benchmarks.fleet.load import Load
 from benchmarks.fleet.wire import SocketLink
 from dispatcher.config import DispatcherConfig
-from dispatcher.config.sections import GatewaySection, JournalSection, TimingSection
+from dispatcher.config.sections import GatewaySection, JournalSection, QuotaSection, TimingSection
 from dispatcher.scheduling.events import Decide, Decided, Effect, Event
 from dispatcher.scheduling.framework.kernels import compile_all
 from dispatcher.service.assembly import Dispatcher, assemble
@@ -59,7 +60,7 @@ class Watched:
         return effects
 
 
-def run(parent: Connection, way: Way, clusters: list[str], first_sync_s: float, profile: bool) -> None:
+def run(parent: Connection, way: Way, load: Load, first_sync_s: float, profile: bool) -> None:
     """Say that it can begin, wait for leave, run until told to stop. Told what has ended, it answers with figures."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
     compile_all()
@@ -67,7 +68,7 @@ def run(parent: Connection, way: Way, clusters: list[str], first_sync_s: float, 
     actors = way.actors if isinstance(way, GatewaySection) else 0
     ray = RayRuntime.start([], RayOptions(gateway_actors=actors)) if actors else None
     try:
-        event_loop.run(_main(parent, way, clusters, first_sync_s, profile))
+        event_loop.run(_main(parent, way, load, first_sync_s, profile))
     finally:
         if ray is not None:
             ray.stop()
@@ -89,21 +90,19 @@ def _actors(section: GatewaySection, clusters: list[str]) -> GatewaySite:
     return GatewaySite(open_actors(section, tuple(clusters), "warning"), clusters)
 
 
-async def _main(parent: Connection, way: Way, clusters: list[str], first_sync_s: float, profile: bool) -> None:
-    async with _links(way, clusters) as links:
-        await _dispatch(parent, links, first_sync_s, profile)
-
-
-async def _dispatch(parent: Connection, links: Sequence[AgentLink], first_sync_s: float, profile: bool) -> None:
+async def _main(parent: Connection, way: Way, load: Load, first_sync_s: float, profile: bool) -> None:
     with TemporaryDirectory() as folder:
-        await _measured(parent, assemble(links, _config(first_sync_s, folder)), profile)
+        async with _links(way, load.names) as links:
+            await _measured(parent, assemble(links, _config(load, first_sync_s, folder)), profile)
 
 
-def _config(first_sync_s: float, folder: str) -> DispatcherConfig:
-    """With a journal of all decisions."""
+def _config(load: Load, first_sync_s: float, folder: str) -> DispatcherConfig:
+    """With a journal of all decisions, and tenants that do not wait for the cluster that is heard of late."""
     return DispatcherConfig(
         timing=TimingSection(first_sync_s=first_sync_s, cluster_silent_s=60.0),
         journal=JournalSection(path=f"{folder}/journal"),
+        quota=QuotaSection(unheard="ignore"),
+        tenants=load.owners,
     )
 
 

@@ -6,6 +6,8 @@ from random import Random
 from dispatcher.model.names import HOSTNAME, REGION, SCHEDULER_NAME, ZONE
 from dispatcher.model.node import Node, Reading
 from dispatcher.model.pod import RUNNING, Pod
+from dispatcher.model.resources import PODS
+from dispatcher.model.tenant import Share, Tenant
 
 NODE = {"cpu": 32_000, "memory": 128 * 2**30, "ephemeral-storage": 2**40, "pods": 250}
 
@@ -15,10 +17,11 @@ class Load:
     """The arguments of a run. Counts, seconds, shares of 1.
 
     `nodes`, `pods`: of one cluster. `ours`: the share of pods that were submitted to us. `templates`, `namespaces`:
-    of pods, in each cluster. `sweep_s`: every node has a new reading that often. `churn`: pod changes a second in the
-    whole fleet. `burst`, `remote`: pods that are submitted at once, to be bound at home or elsewhere, of
-    `burst_templates` templates mixed. `last_s`: how long readings and changes last. `coalesce_s`: an agent gathers
-    changes for that long, as real ones do; a bound pod runs after `start_s`.
+    of pods, in each cluster. `tenants`: clusters belong to so many in turn, 0: to nobody. `sweep_s`: every node has a
+    new reading that often. `churn`: pod changes a second in the whole fleet. `burst`, `remote`: pods that are submitted
+    at once, to be bound at home or elsewhere, of `burst_templates` templates mixed. `last_s`: how long readings and
+    changes last. `coalesce_s`: an agent gathers changes for that long, as real ones do; a bound pod runs after
+    `start_s`.
     """
 
     clusters: int = 100
@@ -27,6 +30,7 @@ class Load:
     ours: float = 0.5
     templates: int = 200
     namespaces: int = 50
+    tenants: int = 100
     sweep_s: float = 15.0
     churn: float = 1_000.0
     burst: int = 5_000
@@ -41,6 +45,15 @@ class Load:
     def names(self) -> list[str]:
         """Of all clusters."""
         return [f"c{number:03}" for number in range(self.clusters)]
+
+    @property
+    def owners(self) -> tuple[Tenant, ...]:
+        """Each with limits that its clusters' pods do not reach."""
+        nominal = {"cpu": Share(ratio=0.9), "memory": Share(ratio=0.9), PODS: Share(absolute=10**6)}
+        owned = {number: self.names[number :: self.tenants] for number in range(min(self.tenants, self.clusters))}
+        return tuple(
+            Tenant(f"tenant-{number}", tuple(f"{name}/*" for name in names), nominal) for number, names in owned.items()
+        )
 
     @property
     def all_nodes(self) -> int:

@@ -59,6 +59,10 @@ class TenantQuota(Reserve[None]):
         tenant = self._tenant(placed)
         return (tenant, frozenset(charge_of(placed.pod).items())) if tenant else None
 
+    def batch_key(self, key: Hashable) -> Hashable:
+        """What a tenant would be charged, whichever it is; None for nobody."""
+        return key[1] if isinstance(key, tuple) else None
+
     def pre_filter(self, placed: Placed, fleet: FleetView) -> Refuse | Skip | None:
         """SKIP for a pod that nobody is charged for; QUOTA with the numbers for one that does not fit."""
         tenant = self._tenant(placed)
@@ -86,25 +90,36 @@ class TenantQuota(Reserve[None]):
         return refused
 
     def fits(self, pods: Sequence[Placed], fleet: FleetView) -> int:
-        """All, for nobody's pods; else as many as quota is left for."""
-        ledger, first = self.ledger, pods[0]
-        tenant = self._tenant(first)
-        if tenant is None:
-            return len(pods)
-        if ledger.unknown(tenant, fleet.clusters):
-            return 0
-        fresh = next((at for at, one in enumerate(pods) if ledger.charged(_pod_id(one))), len(pods))
-        return ledger.times(tenant, charge_of(first.pod), fleet.nodes.allocatable_total(), fresh)
+        """All, for nobody's pods; else as many as the quota of each one's tenant is left for."""
+        ledger, most = self.ledger, len(pods)
+        if self._tenant(pods[0]) is None:
+            return most
+        asked, totals, left = charge_of(pods[0].pod), fleet.nodes.allocatable_total(), dict[str, int]()
+        for at, one in enumerate(pods):
+            tenant = self._tenant(one) or ""
+            if tenant not in left:
+                unknown = ledger.unknown(tenant, fleet.clusters)
+                left[tenant] = 0 if unknown else ledger.times(tenant, asked, totals, most)
+            if not left[tenant] or ledger.charged(_pod_id(one)):
+                return at
+            left[tenant] -= 1
+        return most
 
     def reserve_all(self, pods: Sequence[Placed], fleet: FleetView) -> Sequence[Callable[[], Mapping[str, Any]]]:
         """Charge each; what is told of each are figures that moved with those before it."""
-        tenant = self._tenant(pods[0])
-        if tenant is None:
+        ledger, tenants = self.ledger, [self._tenant(one) or "" for one in pods]
+        if not tenants[0]:
             return ()
-        asked, usage = charge_of(pods[0].pod), self.ledger.usage(tenant)
-        limits = self.ledger.limits(tenant, fleet.nodes.allocatable_total())
-        self.ledger.charge_all([_pod_id(one) for one in pods], tenant, asked)
-        return [partial(_figures, tenant, usage, asked, limits, at) for at in range(len(pods))]
+        asked, totals = charge_of(pods[0].pod), fleet.nodes.allocatable_total()
+        of = {one: (ledger.usage(one), asked, ledger.limits(one, totals)) for one in dict.fromkeys(tenants)}
+        charged: dict[str, list[PodId]] = {tenant: [] for tenant in of}
+        told = []
+        for tenant, one in zip(tenants, pods, strict=True):
+            told.append(partial(_figures, tenant, *of[tenant], len(charged[tenant])))
+            charged[tenant].append(_pod_id(one))
+        for tenant, pod_ids in charged.items():
+            ledger.charge_all(pod_ids, tenant, asked)
+        return told
 
     def too_large(self, placed: Placed, fleet: FleetView) -> Mapping[str, str]:
         """Clusters that make the pod larger than what its tenant's quota has left."""

@@ -11,6 +11,7 @@ What is promised of the order of pods that are active:
     3. In a turn, the oldest pod is decided first, together with at most `IN_A_ROW` - 1 of the next pods of its class;
        then the pod that is the oldest now, with others of its class, and so on. So between two looks at the oldest pod
        fewer than `IN_A_ROW` younger ones pass it, and these are of its own turn.
+Here pods that differ in their tenants alone are of one class; what waits for quota waits by tenant.
 """
 
 import heapq
@@ -24,6 +25,7 @@ from dispatcher.model.backoff import Backoff
 from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import Placed, QueueSort
+from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.framework.hints import HELPED_BY, ClusterEvent, WakeEvent
 from dispatcher.scheduling.queued import ActivePods, Cause, Gates, NoPlugins, Parked, QueuedPod, State, helped_by_of
 
@@ -67,8 +69,7 @@ class SchedulingQueue:
         self._backoff: list[tuple[float, tuple[Any, ...], int, QueuedPod]] = []
         self._unflushed: deque[tuple[float, int, QueuedPod]] = deque()
         self._parked: dict[WakeEvent, dict[_Alike, Parked]] = {}
-        # Classes that a pod has left while it was tried before others of its class that quota refuses; see `flush`.
-        self._left: dict[Hashable, None] = {}
+        self._left: dict[Hashable, None] = {}  # classes left by a pod that was tried before others: see `flush`
         self._tickets = itertools.count(1)
         self._policies = 0
 
@@ -178,9 +179,9 @@ class SchedulingQueue:
 
         They are of its turn, or there is nobody else in between.
         """
-        batch: list[QueuedPod] = []
-        item = self._first(now)
-        while item is not None and len(batch) < limit and (not batch or item.class_key == batch[0].class_key):
+        batch, item = list[QueuedPod](), self._first(now)
+        key = None if item is None else batch_key(item.class_key)
+        while item is not None and len(batch) < limit and (not batch or batch_key(item.class_key) == key):
             batch += self._take(item, min(limit - len(batch), IN_A_ROW))
             item = self._first(now)
         return batch
@@ -211,6 +212,7 @@ class SchedulingQueue:
         """The same of several that were popped together, all for the same reasons."""
         helped_by, alike, attempts = helped_by_of(self._gates, items[0].placed, reasons), None, 0
         parked, pods, unflushed, tickets = 0, self._pods, self._unflushed, self._tickets
+        class_key = items[0].class_key
         for item in items:
             if item.attempts != attempts or alike is None:
                 attempts = item.attempts
@@ -224,8 +226,8 @@ class SchedulingQueue:
             pod_id = item.pod_id
             if pod_id in pods:
                 self._drop(pod_id)
-            if alike is None:
-                alike = self._parked_with(item)
+            if alike is None or item.class_key is not class_key:
+                alike, class_key = self._parked_with(item), item.class_key
             alike[pod_id] = pods[pod_id] = item
             item.state, item.ticket = _UNSCHEDULABLE, next(tickets)
             self._counts[_UNSCHEDULABLE] += 1
@@ -297,9 +299,10 @@ class SchedulingQueue:
         for item in due:
             self._ready(item, now, cause)
 
-    def go_on(self, item: QueuedPod, now: float) -> None:
-        """All that were popped with this pod have found a place: others of its class that quota refused may, too."""
-        self._try_more(item.class_key, now)
+    def go_on(self, items: Iterable[QueuedPod], now: float) -> None:
+        """All of their classes that were popped with these have a place: others that quota refused may, too."""
+        for class_key in dict.fromkeys(item.class_key for item in items):
+            self._try_more(class_key, now)
 
     def _try_more(self, class_key: Hashable, now: float) -> None:
         for groups in list(self._parked.values()):

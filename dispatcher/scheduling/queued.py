@@ -12,6 +12,7 @@ import msgspec
 from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.framework.hints import HELPED_BY, NEVER, NODES, ClusterEvent, WakeEvent
 
 _NO_REASON: frozenset[Reason] = frozenset()
@@ -183,7 +184,7 @@ class ActivePods:
 
     def add(self, item: QueuedPod) -> None:
         """One more."""
-        key, group = (item.order[0], item.class_key), self._last
+        key, group = (item.order[0], batch_key(item.class_key)), self._last
         if not group.pods or group.key != key:
             found = self._groups.get(key)
             if found is None:

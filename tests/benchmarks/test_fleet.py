@@ -41,6 +41,9 @@ def test_a_small_fleet_gives_every_figure(monkeypatch: pytest.MonkeyPatch) -> No
     assert rows["reading_cpu"]["pods"] >= 60
     assert rows["burst_bound"]["value"] > 0
     assert math.isfinite(rows["remote_later"]["value"])  # a difference: of few pods it may be any number
+    alone = {name for name, row in rows.items() if row["baseline"] is None}
+    assert alone == {"idle_cpu", "remote_later"}
+    assert all(row["beside"] for name, row in rows.items() if name not in alone)
 
 
 @pytest.mark.timeout(180)
@@ -78,6 +81,13 @@ def test_what_would_never_end_is_refused_by_name(words: str) -> None:
     done = CliRunner().invoke(app, words.split())
     assert done.exit_code == 2
     assert f"Invalid value for '{words.split(maxsplit=1)[0]}'" in done.stderr
+
+
+@pytest.mark.parametrize(("tenants", "owned"), [(0, []), (2, [[0, 2], [1]]), (9, [[0], [1], [2]])])
+def test_clusters_belong_to_tenants_in_turn_whose_quota_is_enough(tenants: int, owned: list[list[int]]) -> None:
+    found = replace(SMALL, tenants=tenants).owners
+    assert [[at for at, name in enumerate(SMALL.names) if one.owns(name, "team-1")] for one in found] == owned
+    assert all(share.absolute or share.ratio for one in found for share in one.nominal.values())
 
 
 def _told(load: Load) -> bytes:

@@ -7,6 +7,7 @@ from dispatcher.model.reasons import Reason
 from dispatcher.plugins.priority_sort import TURN_S, PrioritySort
 from dispatcher.scheduling import queue as module
 from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.queue import QueuedPod, SchedulingQueue, WakeEvent
 from tests.builders import pod
 from tests.laws.examples import examples
@@ -19,8 +20,15 @@ def cls(placed: Placed) -> str:
     return placed.pod.labels["app"]
 
 
+def by_team(placed: Placed) -> ClassKey:
+    """Classes of an app and a team; all teams of an app are decided together."""
+    key = ClassKey.of((cls(placed), int(placed.pod.name[1:]) % 3))
+    key.batch = ClassKey.of((cls(placed),))
+    return key
+
+
 def filled(pods: list[tuple[str, int, float]], gone: set[int]) -> tuple[SchedulingQueue, list[QueuedPod]]:
-    queue = SchedulingQueue(PrioritySort(), cls)
+    queue = SchedulingQueue(PrioritySort(), by_team)
     for number, (app, priority, at) in enumerate(pods):
         queue.add(("c", f"{number:03}"), pod(f"p{number}").labels(app=app).priority(priority).placed(), at)
     for number in gone:
@@ -140,7 +148,7 @@ def do(queue: SchedulingQueue, what: str, number: int, now: float) -> None:
     elif what == "wake":
         queue.wake(WakeEvent.QUOTA_FREED, now)
     elif what in ("refuse", "place") and (batch := queue.pop_class(now, 1 + number)):
-        queue.unschedulable_all(batch, QUOTA, now) if what == "refuse" else queue.go_on(batch[0], now)
+        queue.unschedulable_all(batch, QUOTA, now) if what == "refuse" else queue.go_on(batch, now)
 
 
 @settings(max_examples=examples(300), deadline=None)
@@ -151,7 +159,7 @@ def test_once_there_is_quota_for_all_one_event_is_enough_for_every_pod(
     """Though some of a class are tried at a time, and may be of another class (`becomes`) when their turn comes."""
     kept, module.AT_A_TIME = module.AT_A_TIME, 2
     try:
-        queue, now = SchedulingQueue(PrioritySort(), cls, flush_s=LATER**3), 0.0
+        queue, now = SchedulingQueue(PrioritySort(), by_team, flush_s=LATER**3), 0.0
         for what, number in steps:
             now += 11.0 if what == "later" else 0.1
             do(queue, what, number, now)
@@ -164,7 +172,7 @@ def test_once_there_is_quota_for_all_one_event_is_enough_for_every_pod(
                     for one in batch:
                         queue.anew(one, pod(one.placed.pod.name).labels(app=becomes).placed(), now)
                 else:
-                    queue.go_on(batch[0], now)
+                    queue.go_on(batch, now)
         assert set(queue.counts().values()) == {0}
     finally:
         module.AT_A_TIME = kept

@@ -1,7 +1,7 @@
 """Pods of several homes that can go to no node at home are one class, and each goes where it would go alone."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -10,16 +10,22 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dispatcher.model.names import ACCEPT
+from dispatcher.model.tenant import Share, Tenant
 from dispatcher.plugins.home_cluster import HomeCluster
 from dispatcher.plugins.node_affinity import NodeAffinity
+from dispatcher.plugins.registry import PluginContext, build
+from dispatcher.plugins.tenant_quota import TenantQuota
 from dispatcher.scheduling.framework import Placed, kernels
+from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.rules import eligibility
 from tests.builders import node, pod
 from tests.laws.examples import examples
 from tests.laws.pairs import CLUSTERS
-from tests.laws.test_merge_laws import Alone, real
+from tests.laws.test_merge_laws import Alone
 
+IN_X = {"region": "x"}
 clusters, regions = st.sampled_from(CLUSTERS), st.sampled_from("xyz")
 Item = tuple[tuple[str, str], Placed]
 
@@ -27,8 +33,11 @@ Item = tuple[tuple[str, str], Placed]
 class Queued(Alone):
     """Pods queue by the class that they are of when they come, and are decided once all have come."""
 
-    def __init__(self, *, batched: bool) -> None:
-        super().__init__(DEFAULT_PROFILE, real, batched=batched)
+    def __init__(self, *, batched: bool, tenants: Sequence[Tenant] = ()) -> None:
+        quota = QuotaLedger(tenants)
+        super().__init__(
+            DEFAULT_PROFILE, lambda: lambda: build(DEFAULT_PROFILE, PluginContext(quota=quota)), batched=batched
+        )
         self.waiting: list[tuple[Any, Item]] = []
         self.seen = 0
         for at, cluster in enumerate(CLUSTERS):
@@ -41,7 +50,7 @@ class Queued(Alone):
                 pod(f"p{self.seen}").labels(app=app).namespace(namespace).cpu("300m").node_selector({"region": region})
             )
             placed = one.placed(home)
-            self.waiting.append((self.scheduler.classify(placed), ((home, placed.pod.uid), placed)))
+            self.waiting.append((batch_key(self.scheduler.classify(placed)), ((home, placed.pod.uid), placed)))
 
     def close(self, home: str, cluster: str, closed: bool) -> None:
         self.fleet.set_closed(home, cluster, closed=closed)
@@ -76,6 +85,14 @@ events = st.one_of(
     st.tuples(st.just("close"), clusters, clusters, st.booleans()),
     st.tuples(st.just("decide_all")),
 )
+SHARED, TIGHT = Tenant("both", ("a/*", "b/*"), {"cpu": Share(ratio=0.6)}), {"pods": Share(absolute=2)}
+TENANTS: dict[str, tuple[Tenant, ...]] = {
+    "nobody": (),
+    "one a cluster": tuple(Tenant(f"of-{one}", (f"{one}/*",), {"cpu": Share(ratio=0.4)}) for one in CLUSTERS),
+    "one has little": (SHARED, Tenant("little", ("c/*",), TIGHT)),
+    "some pods are nobody's": (Tenant("little", ("a/*",), TIGHT), Tenant("shop", ("b/shop",), TIGHT)),
+}
+OPEN: list[tuple[Any, ...]] = [("namespace", cluster, "shop", {}) for cluster in CLUSTERS]
 OPENED_AT_HOME = [
     ("queue", ["c", "b"] * 4, "x", "u", "default"),
     ("node", "b", node("n1").cpu("2").labels(region="x").build()),
@@ -93,24 +110,56 @@ def _few_nodes_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("compiled")
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(script=st.lists(events, min_size=2, max_size=10))
-@example(script=OPENED_AT_HOME)
-@example(script=CLOSED_AT_HOME)
-def test_pods_of_homes_that_share_a_class_are_decided_and_recorded_as_each_alone(script: list[tuple[Any, ...]]) -> None:
+@given(script=st.lists(events, min_size=2, max_size=10), tenants=st.sampled_from([*TENANTS.values()]))
+@example(script=OPENED_AT_HOME, tenants=())
+@example(script=CLOSED_AT_HOME, tenants=())
+@example(script=[("queue", ["b", "c"] * 6, "x", "u", "default")], tenants=TENANTS["one has little"])
+@example(script=[*OPEN, ("queue", ["c", "b"] * 6, "x", "u", "shop")], tenants=TENANTS["some pods are nobody's"])
+def test_pods_of_homes_that_share_a_class_are_decided_and_recorded_as_each_alone(
+    script: list[tuple[Any, ...]], tenants: tuple[Tenant, ...]
+) -> None:
     kernels.compile_all()
-    together = Queued(batched=True).records(script)
+    together = Queued(batched=True, tenants=tenants).records(script)
     with pytest.MonkeyPatch.context() as patch:
         patch.delattr(NodeAffinity, "reach")
-        assert Queued(batched=False).records(script) == together
+        assert Queued(batched=False, tenants=tenants).records(script) == together
 
 
-def test_a_pod_shares_its_class_with_pods_of_other_homes_while_no_node_of_its_home_is_open_to_it() -> None:
-    one = Queued(batched=True)
-    key = {home: one.scheduler.classify(pod().node_selector({"region": "x"}).placed(home)) for home in CLUSTERS}
-    assert key["a"] != key["b"] == key["c"]
-    one.node("b", node("n1").labels(region="x").build())
-    now = {home: one.scheduler.classify(pod().node_selector({"region": "x"}).placed(home)) for home in CLUSTERS}
-    assert len({key["c"], *now.values()}) == 4
+def test_pods_of_several_tenants_are_decided_together_and_wait_for_quota_apart() -> None:
+    one, remote = Queued(batched=True, tenants=TENANTS["one a cluster"]), pod().cpu("300m").node_selector(IN_X)
+    b, c = (one.scheduler.classify(remote.placed(home)) for home in "bc")
+    assert b != c
+    assert batch_key(b) == batch_key(c)
+    larger = one.scheduler.classify(remote.cpu("400m").placed("b"))
+    assert batch_key(larger) != batch_key(b)
+
+
+class OfAnother(TenantQuota):
+    """Says nothing of what several tenants share."""
+
+
+class Broken(TenantQuota):
+    """Cannot tell what several tenants share."""
+
+    def batch_key(self, key: Hashable) -> Hashable:
+        """Fails."""
+        raise KeyError(key)
+
+
+def keys_with(quota: type[TenantQuota]) -> set[Hashable]:
+    """By what pods of two clusters with a tenant each are decided."""
+    one, ledger = Queued(batched=True), QuotaLedger(TENANTS["one a cluster"])
+    found = [quota(ledger) if isinstance(each, TenantQuota) else each for each in one.scheduler.plan.plugins]
+    one.scheduler.plan = one.scheduler.plan.of(DEFAULT_PROFILE, found)
+    return {batch_key(one.scheduler.classify(pod().node_selector(IN_X).placed(home))) for home in "bc"}
+
+
+def test_who_inherits_a_book_says_anew_what_pods_of_several_tenants_share() -> None:
+    assert [len(keys_with(one)) for one in (TenantQuota, OfAnother)] == [1, 2]
+
+
+def test_a_book_that_cannot_tell_what_pods_share_is_named() -> None:
+    assert keys_with(Broken) == {("fault", "TenantQuota", home, "uid-p1") for home in "bc"}
 
 
 class MoreThanHome(HomeCluster):

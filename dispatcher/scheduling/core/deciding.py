@@ -54,12 +54,16 @@ class Deciding:
             if decided := sum(1 for result in results if isinstance(result, Decision)):
                 state.counters["scheduled", state.profiles.name_of(batch[0].placed)] += decided
                 state.queue.wake(WakeEvent.POD_PLACED, now)  # a fuller domain may make room for spread in another
-                if all(isinstance(result, Decision) for result in results):
-                    state.queue.go_on(ready[0], now)  # others of the batch may have gone back as another class
+                self._go_on(ready, results, now)
             self._taken_back(promised, now)
             if enough():
                 break
         self.binding.settle(now)
+
+    def _go_on(self, items: Sequence[QueuedPod], results: Sequence[Result], now: float) -> None:
+        """Others may have a place, too, that are of a class of which all of these have one."""
+        without = {one.class_key for one, told in zip(items, results, strict=True) if not isinstance(told, Decision)}
+        self._state.queue.go_on([one for one in items if one.class_key not in without], now)
 
     def _results(self, items: Sequence[QueuedPod], now: float) -> list[Result]:
         """Of each, in order. Should that fail, these are tried again later: no pod is lost by a fault of ours."""

@@ -79,12 +79,17 @@ class Scheduler(Booking):
     def classify(self, placed: Placed) -> Hashable:
         """The name of the pod's class, for the queue; a pod that a plugin fails on is a class of its own."""
         try:
-            return self._key_of(placed)
+            return self._class_of(placed)
         except PluginError as error:
             return ("fault", error.plugin, placed.home, placed.pod.uid)
 
-    def _key_of(self, placed: Placed) -> ClassKey:
+    def _class_of(self, placed: Placed) -> ClassKey:
         return self.plan.present_key(self.plan.class_key(placed), placed, self.view)
+
+    def _key_of(self, placed: Placed) -> ClassKey:
+        """By what it is decided: gates are asked of each pod, so classes that they alone tell apart share it."""
+        key = self._class_of(placed)
+        return key if key.batch is None else key.batch
 
     def schedule(self, placed: Placed, pod_id: PodId) -> Result:
         """Decide one pod and assume it on its node, or say why there is none."""

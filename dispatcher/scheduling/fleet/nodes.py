@@ -9,7 +9,7 @@ import numpy as np
 
 from dispatcher.model.crossing import Opening
 from dispatcher.model.node import Node, Taint
-from dispatcher.model.resources import BASE_RESOURCES, ResourceAxis, Resources
+from dispatcher.model.resources import BASE_RESOURCES, MAX_QUANTITY, ResourceAxis, Resources
 from dispatcher.model.signals import SignalAxis
 from dispatcher.model.topology import CLUSTER_LEVEL, HOST_LEVEL, label_of, level_of
 from dispatcher.scheduling.fleet.columns import NodeColumns, RowList, RowStore, exact_sums
@@ -31,6 +31,7 @@ class _Cluster:
     brought: int = 0  # of _MOST_BROUGHT
     rows: dict[str, int] = field(default_factory=dict)
     listed: RowList | slice | None = None  # the same rows as an index, until one comes or goes
+    total: Resources | None = None  # what they can allocate, until one changes
 
 
 class NodeTable(NodeColumns):
@@ -140,7 +141,7 @@ class NodeTable(NodeColumns):
         for row, node in zip(rows, nodes, strict=True):
             self._images.replace(row, None, node)
             self._metrics.replace(row, node)
-        self._total = None
+        self._total = home.total = None
         self.changes.extend(rows)
         return at
 
@@ -156,7 +157,7 @@ class NodeTable(NodeColumns):
         self._labels.replace(row, before.labels if before else {}, node.labels)
         self._images.replace(row, before, node)
         self._metrics.replace(row, node)
-        self._total = None
+        self._total = self._clusters[self._cluster_name(row)].total = None
         self.changes.append(row)
 
     def _write_nodes(self, rows: RowList, nodes: Sequence[Node], labels: Relabelling) -> None:
@@ -177,7 +178,7 @@ class NodeTable(NodeColumns):
                 self._images.replace(row, before, node)
             if before is None or before.metrics is not node.metrics:
                 self._metrics.replace(row, node)
-        self._total = None
+        self._total = self._clusters[self._cluster_name(listed[0])].total = None
         self.changes.extend(listed)
 
     def _taints(self, taints: tuple[Taint, ...]) -> int:
@@ -219,7 +220,7 @@ class NodeTable(NodeColumns):
         self._nodes[row] = None
         self._store.clear(row)
         self._free.append(row)
-        self._total = None
+        self._total = home.total = None
         self.changes.append(row)
 
     def node_names(self, cluster: str) -> Iterable[str]:
@@ -267,10 +268,15 @@ class NodeTable(NodeColumns):
     def allocatable_total(self) -> Resources:
         """What the nodes of all Ready clusters can allocate; tenant ratios are shares of this."""
         if self._total is None:
-            ready = np.asarray([info.ready for info in self.clusters], dtype=np.bool_)
-            rows = np.flatnonzero(self.live & ready[self.cluster]) if len(ready) else np.zeros(0, dtype=np.intp)
-            self._total = dict(zip(self.axis.names, exact_sums(self.allocatable[:, rows]), strict=True))
+            of = [self._total_of(one) for one in self._clusters.values() if self.clusters[one.index].ready]
+            self._total = {name: min(sum(one.get(name, 0) for one in of), MAX_QUANTITY) for name in self.axis.names}
         return dict(self._total)
+
+    def _total_of(self, cluster: _Cluster) -> Resources:
+        if cluster.total is None:
+            sums = exact_sums(self.allocatable[:, self._rows(cluster)])
+            cluster.total = dict(zip(self.axis.names, sums, strict=True))
+        return cluster.total
 
     def node_counts(self) -> dict[str, int]:
         """Live nodes of each cluster, in the order of their indexes."""

@@ -20,6 +20,7 @@ class ClassKey(tuple[Hashable, ...]):
     """
 
     hash: int
+    batch: "ClassKey | None" = None  # by which its pods are decided, if others share it: see `Reserve.batch_key`
     away: "tuple[Hashable, ClassKey] | None" = None  # see `Plan.present_key`: by what it was made last
 
     @classmethod
@@ -31,6 +32,12 @@ class ClassKey(tuple[Hashable, ...]):
 
     def __hash__(self) -> int:
         return self.hash
+
+
+def batch_key(class_key: Hashable) -> Hashable:
+    """By what pods are decided together: classes that only the books of Reserve plugins tell apart share it."""
+    batch = class_key.batch if isinstance(class_key, ClassKey) else None
+    return class_key if batch is None else batch
 
 
 class ClassKeys:

@@ -185,6 +185,12 @@ class Reserve(Plugin[S]):
     def unreserve(self, placed: Placed, row: int, fleet: FleetView) -> None:
         """Give back what reserve booked."""
 
+    def batch_key(self, key: Hashable) -> Hashable:
+        """What of its `class_key` pods have in common that `fits` and `reserve_all` may be handed together; by default
+        all of it. Not inherited.
+        """
+        return key
+
     def too_large(self, placed: Placed, fleet: FleetView) -> Mapping[str, str]:
         """Clusters for whose true size of the pod (`Placed.sizes`) nothing can be booked now, and why: passed over."""
         return {}

@@ -88,7 +88,9 @@ class Restores(Protocol):
 
 @runtime_checkable
 class ReservesMany(Protocol):
-    """A Reserve plugin that gates and books many pods of one class at once, whatever rows they go to."""
+    """A Reserve plugin that gates and books many pods at once, whatever rows they go to: they are of one class, but for
+    what its own `batch_key` leaves out.
+    """
 
     def fits(self, pods: Sequence[Placed], fleet: FleetView) -> int:
         """How many of the first pods `pre_filter` and `reserve` let pass, if each is booked before the next comes; they
@@ -237,12 +239,25 @@ class Plan:
         try:
             return self._keys.of(placed, self._key_of)
         except Exception:  # whose it was is found by asking one after the other
-            keys = [guarded(plugin, _hashed_key, plugin, placed) for plugin in self.looks]
-            return ClassKey.of((*keys, placed.counts_as, self.profile))
+            keys = [guarded(plugin, _hashed, plugin.class_key, placed) for plugin in self.looks]
+            return self._key((*keys, placed.counts_as, self.profile))
 
     def _key_of(self, placed: Placed) -> ClassKey:
         """With what it is booked by, of which `looks` need not read anything, and the profile."""
-        return ClassKey.of((*[plugin.class_key(placed) for plugin in self.looks], placed.counts_as, self.profile))
+        return self._key((*[plugin.class_key(placed) for plugin in self.looks], placed.counts_as, self.profile))
+
+    @cached_property
+    def _batching(self) -> tuple[tuple[int, Reserve], ...]:
+        many = [one for one in self.gates if isinstance(one, Reserve) and isinstance(one, ReservesMany)]
+        return tuple((self.looks.index(one), one) for one in many if "batch_key" in vars(type(one)))
+
+    def _key(self, parts: Sequence[Hashable]) -> ClassKey:
+        """Of these, and what others share of it."""
+        key = ClassKey.of(parts)
+        shared = {at: guarded(one, _hashed, one.batch_key, parts[at]) for at, one in self._batching}
+        if any(parts[at] != part for at, part in shared.items()):
+            key.batch = ClassKey.of([shared.get(at, part) for at, part in enumerate(parts)])
+        return key
 
     @cached_property
     def _reaching(self) -> tuple[Filter, ...]:
@@ -267,7 +282,7 @@ class Plan:
             parts = list(key)
             for (at, _), one in zip(self._away, said[1:], strict=True):
                 parts[at] = key[at] if one is None else (reach, one)
-            key.away = said, ClassKey.of(parts)
+            key.away = said, self._key(parts)
         return key.away[1]
 
     def standing_key(self, key: ClassKey, placed: Placed, fleet: FleetView) -> ClassKey:
@@ -305,7 +320,7 @@ def _pre_filters(plugin: Plugin) -> bool:
     return type(plugin).pre_filter is not Plugin.pre_filter
 
 
-def _hashed_key(plugin: Plugin, placed: Placed) -> Hashable:
-    key = plugin.class_key(placed)
+def _hashed(ask: Callable[P, Hashable], *args: P.args, **kwargs: P.kwargs) -> Hashable:
+    key = ask(*args, **kwargs)
     hash(key)  # an unhashable answer fails here, with the plugin's name
     return key

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import msgspec
+import pytest
 
 from dispatcher.model.messages import BOUND, Bind, Changes, Outcome, ReportUnschedulable
 from dispatcher.model.owner_use import OwnerUse
@@ -11,6 +12,7 @@ from dispatcher.model.tenant import Share, Tenant
 from dispatcher.scheduling import events
 from dispatcher.scheduling.queue import AT_A_TIME
 from dispatcher.scheduling.quota import QuotaLedger
+from dispatcher.scheduling.rules import eligibility
 from tests.builders import node, pod
 from tests.laws.cores import make_core
 
@@ -141,3 +143,31 @@ def test_a_pod_is_told_of_its_quota_once_whatever_others_use_meanwhile() -> None
     assert last is not None
     assert "used 1200m, limit 1" in last.summary()
     assert world.told == []
+
+
+def test_pods_refused_beside_them_for_another_tenants_quota_keep_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Pods of two clusters that can go to a third one alone are decided together."""
+    monkeypatch.setattr(eligibility, "_FEW", 1)
+    ledger = QuotaLedger([Tenant(name, (f"{name}/*",), {"pods": Share(absolute=1)}) for name in ("red", "blue")])
+    core, said = make_core(["a", "red", "blue"], ledger=ledger), dict.fromkeys(("a", "red", "blue"), 0)
+
+    def report(cluster: str, now: float, **what: object) -> None:
+        said[cluster] += 1
+        told = (f"uid-{cluster}", "life", said[cluster] - 1, said[cluster], said[cluster] == 1)
+        core.handle(events.ClusterChanged(Changes(cluster, *told, **what)), now)  # type: ignore[arg-type]
+
+    def come(cluster: str, now: float, *names: str) -> None:
+        report(cluster, now, pods=tuple(pod(name).cpu(1).node_selector({"in": "a"}).build() for name in names))
+
+    report("a", 100.0, nodes=(node("n1").cpu(900).memory("900Gi").pods(900).label({"in": "a"}).build(),))
+    come("blue", 100.0, "blue-0")
+    come("red", 100.0, *(f"red-{number}" for number in range(3 * AT_A_TIME)))
+    core.handle(events.Tick(), 100.0)
+    ledger.nodes["red"].nominal = {"pods": Share(absolute=900)}
+    report("red", 160.0, pods_gone=("uid-red-0",))
+    for tick in range(10):
+        come("blue", 160.0 + tick / 10, f"blue-{tick + 1}")
+        core.handle(events.Tick(), 160.0 + tick / 10)
+    assert {one.placed.home for one, _ in core.queue.parked()} == {"blue"}

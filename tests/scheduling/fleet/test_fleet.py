@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from dispatcher.model.node import Node, Reading
 from dispatcher.model.pod import Pod
 from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.model.topology import within_cluster
+from dispatcher.scheduling.fleet import nodes
+from dispatcher.scheduling.fleet.columns import exact_sums
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.labels import LabelColumns
 from dispatcher.scheduling.fleet.view import view_of
@@ -312,6 +315,35 @@ def test_the_total_to_share_counts_ready_clusters_only() -> None:
     assert state.allocatable_total()["cpu"] == 10_000
     state.set_cluster("b", ready=False, synced=True)
     assert state.allocatable_total()["cpu"] == 4000
+
+
+def test_the_total_to_share_follows_nodes_that_come_change_and_go() -> None:
+    state = fleet(a=[node("n1").cpu(4), node("n2").cpu(4)], b=[node("n1").cpu(6)])
+    assert state.allocatable_total()["cpu"] == 14_000
+    state.put_node("a", node("n1").cpu(2).resource("nvidia.com/gpu", 3).build())
+    assert [state.allocatable_total()[name] for name in ("cpu", "nvidia.com/gpu")] == [12_000, 3]
+    state.put_nodes("b", [node(f"n{number}").cpu(1).build() for number in range(20)])
+    assert state.allocatable_total()["cpu"] == 26_000
+    state.put_nodes("b", [node(f"n{number}").cpu(2).build() for number in range(20)])
+    assert state.allocatable_total()["cpu"] == 46_000
+    state.remove_node("a", "n2")
+    assert state.allocatable_total()["cpu"] == 42_000
+
+
+def test_a_changed_node_costs_the_total_to_share_no_look_at_other_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+    state, looked = fleet(a=["n1", "n2"], b=["n1", "n2", "n3"]), list[int]()
+    state.allocatable_total()
+
+    def noted(values: Any) -> list[int]:
+        looked.append(values.shape[1])
+        return exact_sums(values)
+
+    monkeypatch.setattr(nodes, "exact_sums", noted)
+    state.put_node("a", node("n1").cpu(2).build())
+    state.allocatable_total()
+    state.set_cluster("b", ready=False, synced=True)
+    state.allocatable_total()
+    assert looked == [2]
 
 
 def test_totals_of_absurd_nodes_do_not_wrap() -> None:
