@@ -183,7 +183,7 @@ class Reserve(Plugin[S]):
 
     @abstractmethod
     def unreserve(self, placed: Placed, row: int, fleet: FleetView) -> None:
-        """Give back what reserve booked."""
+        """Give back what reserve booked; the pod may be a later version of that one, with the same requests."""
 
     def too_large(self, placed: Placed, fleet: FleetView) -> Mapping[str, str]:
         """Clusters for whose true size of the pod (`Placed.sizes`) nothing can be booked now, and why: passed over."""
