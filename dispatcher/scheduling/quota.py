@@ -5,7 +5,7 @@ and a pod must fit every node up to the root. Nothing is lent or borrowed: what 
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -142,7 +142,8 @@ class QuotaLedger:
         self.tenants = tuple(tenants)
         self.unsynced = unsynced or UnsyncedUsage()
         self.nodes = {tenant.name: QuotaNode(tenant.name, tenant.nominal) for tenant in tenants}
-        self._charges: dict[PodId, Charge] = {}
+        self._charges: defaultdict[str, dict[str, Charge]] = defaultdict(dict)  # by cluster of submission and UID
+        self._alike: dict[tuple[str, frozenset[tuple[str, int]]], Charge] = {}  # equal ones are kept once
         self._owners: dict[tuple[str, str], str | None] = {}
 
     def tenant_of(self, cluster: str, namespace: str) -> str | None:
@@ -177,7 +178,8 @@ class QuotaLedger:
         self.release(pod_id)
         self.nodes[tenant].add(amounts)
         self.unsynced.note(tenant, pod_id[0], amounts, 1)
-        self._charges[pod_id] = Charge(tenant, dict(amounts))
+        home, uid = pod_id
+        self._charges[home][uid] = self._charge(tenant, amounts)
 
     def charge_all(self, pod_ids: Sequence[PodId], tenant: str, amounts: Mapping[str, int]) -> None:
         """Charge the same for each of these pods, fit or not; none of them is charged yet."""
@@ -185,11 +187,23 @@ class QuotaLedger:
             whole = {resource: count * amount for resource, amount in amounts.items()}
             self.nodes[tenant].add(whole)
             self.unsynced.note(tenant, home, whole, 1)
-        self._charges.update(dict.fromkeys(pod_ids, Charge(tenant, dict(amounts))))
+        charge = self._charge(tenant, amounts)
+        for home, uid in pod_ids:
+            self._charges[home][uid] = charge
+
+    def _charge(self, tenant: str, amounts: Mapping[str, int]) -> Charge:
+        key = (tenant, frozenset(amounts.items()))
+        known = self._alike.get(key)
+        if known is None:
+            if len(self._alike) >= _MEMO_LIMIT:
+                self._alike.clear()
+            known = self._alike[key] = Charge(tenant, dict(amounts))
+        return known
 
     def release(self, pod_id: PodId) -> Charge | None:
         """Give back what a pod was charged, the exact inverse of `charge`; None if it was charged nothing."""
-        charge = self._charges.pop(pod_id, None)
+        home, uid = pod_id
+        charge = self._charges[home].pop(uid, None)
         if charge is not None:
             self.nodes[charge.tenant].add(charge.amounts, -1)
             self.unsynced.note(charge.tenant, pod_id[0], charge.amounts, -1)
@@ -197,7 +211,8 @@ class QuotaLedger:
 
     def charged(self, pod_id: PodId) -> Charge | None:
         """What a pod is charged now."""
-        return self._charges.get(pod_id)
+        home, uid = pod_id
+        return self._charges[home].get(uid)
 
     def usage(self, tenant: str) -> Resources:
         """What a tenant is charged now, per resource; zeros are left out."""

@@ -33,9 +33,11 @@ def clusters_view(core: SchedulerCore) -> list[Row]:
     """
     keys = shared_keys.of(core.clusters)
     shared = {name: shared_keys.problem_of(name, keys) for name in core.clusters}
-    copies = Counter(name for tracked in core.tracked.values() for name in tracked.delegates)
-    ours = [_cluster_row(core, view, shared[name], copies[name]) for name, view in sorted(core.clusters.items())]
-    return [*ours, *(_unconfigured_row(core, one) for one in unconfigured.of(core.tracked.values(), core.clusters))]
+    copies = Counter(name for tracked in core.tracked.unsettled() for name in tracked.delegates)
+    submitted = Counter(home for (home, _), _ in core.tracked.sources())
+    told = {name: {"remote": copies[name], "submitted": submitted[name]} for name in core.clusters}
+    ours = [_cluster_row(core, view, shared[name], told[name]) for name, view in sorted(core.clusters.items())]
+    return [*ours, *(_unconfigured_row(core, one) for one in unconfigured.of(core.tracked.unsettled(), core.clusters))]
 
 
 def links_view(core: SchedulerCore) -> list[Row]:
@@ -65,7 +67,7 @@ def _unconfigured_row(core: SchedulerCore, found: unconfigured.UnconfiguredClust
     return {**told, **_closed_in(core, found.cluster), **numbers, "report_age_s": None}
 
 
-def _cluster_row(core: SchedulerCore, view: ClusterView, shared: str, remote: int) -> Row:
+def _cluster_row(core: SchedulerCore, view: ClusterView, shared: str, counts: Row) -> Row:
     own = [node for node in view.nodes.values() if not node.proxy_for]
     heard = view.last_report_at > float("-inf")
     problem = view.problem if view.ready else view.problem or "not synced yet"
@@ -77,8 +79,7 @@ def _cluster_row(core: SchedulerCore, view: ClusterView, shared: str, remote: in
         "nodes": len(own),
         "ready_nodes": sum(node.ready for node in own),
         "pods": sum(bool(pod.node) and not pod.terminal and not _remote(pod, view.name) for pod in view.pods.values()),
-        "remote": remote,
-        "submitted": sum(tracked.home == view.name and tracked.source is not None for tracked in core.tracked.values()),
+        **counts,
         "report_age_s": round(core.fleet.now - view.last_report_at, 3) if heard else None,
     }
 
@@ -212,15 +213,13 @@ def explain(core: SchedulerCore, namespace: str, name: str, cluster: str = "") -
     With several clusters holding a pod of that name, `cluster` chooses; else the first by name.
     """
     found = [
-        tracked
-        for tracked in core.tracked.values()
-        if tracked.source is not None
-        and (tracked.source.namespace, tracked.source.name) == (namespace, name)
-        and cluster in ("", tracked.home)
+        pod_id
+        for pod_id, source in core.tracked.sources()
+        if (source.namespace, source.name) == (namespace, name) and cluster in ("", pod_id[0])
     ]
-    if not found:
+    tracked = core.tracked.find(min(found)) if found else None
+    if tracked is None:
         return None
-    tracked = min(found, key=lambda item: item.pod_id)
     last = core.log.find(tracked.pod_id)
     return {
         **_pod_row(core, tracked),
@@ -236,7 +235,7 @@ def explain(core: SchedulerCore, namespace: str, name: str, cluster: str = "") -
 
 def source_of(core: SchedulerCore, namespace: str, name: str) -> Row | None:
     """The pod of which a pod is the copy, and where that is; None if it is nobody's."""
-    for tracked in core.tracked.values():
+    for tracked in core.tracked.unsettled():
         for cluster, delegate in tracked.delegates.items():
             source = delegate.source
             if source is not None and (delegate.namespace, delegate.name) == (namespace, name):

@@ -92,6 +92,18 @@ def test_release_is_exact_and_only_once() -> None:
     assert ledger.usage("t") == {}
 
 
+def test_equal_charges_are_kept_once() -> None:
+    ledger = QuotaLedger([Tenant("t", ("t",), {}), Tenant("other", ("o",), {})])
+    for number in range(2):
+        ledger.charge(("a", str(number)), "t", {"cpu": 5, "pods": 1})
+    ledger.charge_all([("b", "1")], "t", {"pods": 1, "cpu": 5})
+    ledger.charge(("b", "2"), "other", {"cpu": 5, "pods": 1})
+    alike = [ledger.charged(one) for one in (("a", "0"), ("a", "1"), ("b", "1"))]
+    assert all(one is alike[0] for one in alike)
+    assert ledger.charged(("b", "2")) == Charge("other", {"cpu": 5, "pods": 1})
+    assert ledger.usage("t") == {"cpu": 15, "pods": 3}
+
+
 pods = st.integers(0, 5).map(lambda number: ("a", str(number)))
 charges = st.tuples(pods, st.sampled_from(["one", "two"]), st.dictionaries(st.sampled_from("cm"), st.integers(0, 60)))
 moves = st.lists(st.one_of(charges, pods), max_size=40)

@@ -149,7 +149,7 @@ class SchedulerCore:
         state.judge_hot(now)
         state.due |= state.waiting
         state.ring(now)
-        late = map(state.tracked.get, state.outbox.overdue(now, state.timing.settle_s))
+        late = map(state.tracked.find, state.outbox.overdue(now, state.timing.settle_s))
         state.due.update([one.pod_id for one in late if one is not None and one.in_flight is not None])
         state.outbox.resend(state.clusters, now)
         state.side_intents.resend(state.clusters, now)

@@ -92,7 +92,7 @@ class Rebalancing:
 
     def _would_go(self, occupant: Occupant) -> Decision | None:
         state = self._state
-        tracked = state.tracked.get(occupant.pod_id)
+        tracked = state.tracked.find(occupant.pod_id)
         if tracked is None or tracked.source is None:
             return None
         refused = state.refusals.remembered(occupant.pod_id, tracked.source, state.fleet.now)
@@ -101,7 +101,7 @@ class Rebalancing:
 
     def _may_go(self, occupant: Occupant) -> str:
         state = self._state
-        tracked = state.tracked.get(occupant.pod_id)
+        tracked = state.tracked.find(occupant.pod_id)
         target = self._evictions.target_of(occupant)
         if tracked is None or tracked.source is None:
             return "it is of another scheduler"

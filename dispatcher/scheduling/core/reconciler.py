@@ -102,6 +102,8 @@ class Reconciler:
                 self._look_later(tracked, error, now)
             if tracked.forgotten:
                 self._state.forget(pod_id)
+            else:
+                self._state.tracked.rest(tracked)
 
     def _tell_fault(self, about: str, error: Exception) -> None:
         self._state.counters["faults", type(error).__name__] += 1
@@ -221,6 +223,8 @@ class Reconciler:
                 tracked.queued, tracked.item = False, None
                 if watched or tracked.missing_since:
                     self._rest(tracked, now)
+                else:
+                    state.tracked.rest(tracked)
         except Exception as error:  # a fault of ours about one pod must not stop the others
             self._tell_fault("pods that show bound together", error)
             self._each(self._look_closely, run, now)
@@ -284,6 +288,8 @@ class Reconciler:
             state.waiting.add(pod_id)
         elif state.waiting:
             state.waiting.discard(pod_id)
+        if not forgotten:
+            state.tracked.rest(tracked)
 
     def _is_over(self, tracked: Tracked, in_flight: InFlightIntent, now: float) -> bool:
         if in_flight.settling:

@@ -20,6 +20,7 @@ from dispatcher.scheduling.delegation.outbox import Outbox
 from dispatcher.scheduling.delegation.protocol import NOTHING
 from dispatcher.scheduling.delegation.side_intents import RetryPolicy, SideIntents
 from dispatcher.scheduling.delegation.timing import CoreTiming
+from dispatcher.scheduling.delegation.tracked_pods import TrackedPods
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
@@ -62,7 +63,7 @@ class CoreState:
         self.side_intents = SideIntents(self.outbox, timing.retry)
         self.log = DecisionLog()
         self.refusals = Refusals(timing.refused_first_s, timing.refused_longest_s, timing.refused_passing_s)
-        self.tracked: dict[PodId, Tracked] = {}
+        self.tracked = TrackedPods()
         self.counters: Counter[tuple[str, str]] = Counter()
         self.effects: list[events.Effect] = []
         self.owners: dict[tuple[str, str], PodId] = {}  # by cluster and UID of each delegate
@@ -140,7 +141,7 @@ class CoreState:
 
     def forget(self, pod_id: PodId) -> None:
         """Nothing is left to track of it."""
-        self.tracked.pop(pod_id, None)
+        self.tracked.drop(pod_id)
         self.abroad.discard(pod_id)
 
     def trouble(self, text: str, error: Exception | None = None) -> None:

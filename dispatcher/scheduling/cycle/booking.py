@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from dispatcher.model.pod import PodId
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
@@ -21,6 +23,22 @@ _LONGEST_WAIT_S = 900.0  # kube-scheduler's bound on the wait of a Permit plugin
 _Item = tuple[PodId, Placed]
 
 
+class Book(msgspec.Struct, gc=False):
+    """What Reserve plugins have booked: for a pod as it was then, on a row (-1: its node was not known)."""
+
+    placed: Placed
+    row: int
+
+    def show(self, placed: Placed) -> None:
+        """A later version of the pod, which asks for the same: it serves as well where all that says what the pod is
+        has stayed, and the earlier one is not kept for the sake of the books.
+        """
+        was, pod = self.placed.pod, placed.pod
+        alike = was.labels == pod.labels or was.app_labels == pod.app_labels
+        if alike and was.namespace == pod.namespace and was.annotations == pod.annotations and was.source == pod.source:
+            self.placed = placed
+
+
 class Booking:
     """The books of one profile. `on_wait` is told of every decision that Permit makes wait."""
 
@@ -33,7 +51,7 @@ class Booking:
         self.many = [one for one in plan.reserves if isinstance(one, ReservesMany) and one in plan.gates]
         # Judges that do.
         self.by_row = [one for one in plan.reserves if isinstance(one, ReservesRows) and one not in plan.gates]
-        self._reserved: dict[PodId, tuple[Placed, int]] = {}
+        self._reserved: dict[PodId, Book] = {}
         self._charges = [(one, _charging(one)) for one in plan.reserves]
 
     def quiet(self, plugin: Plugin, answer_of: Callable[[str], object]) -> bool:
@@ -48,7 +66,7 @@ class Booking:
         refused = self._reserve(cycle, placed, row)
         if refused is not None:
             return refused
-        self._reserved[pod_id] = (placed, row)
+        self._reserved[pod_id] = Book(placed, row)
         if later is not None:
             later.append(row)
             return None
@@ -96,7 +114,7 @@ class Booking:
             answers = {one.name: answer_of(one.name) for one in self.late}
             for decision in decisions:
                 decision.cycle = CycleState(answers)
-        self._reserved.update(zip(pod_ids, zip(pods, rows, strict=True), strict=True))
+        self._reserved.update(zip(pod_ids, map(Book, pods, rows), strict=True))
         self.fleet.assume_all(list(zip(pod_ids, pods, strict=True)), rows, alike=alike)
 
     def _reserve(self, cycle: CycleState, placed: Placed, row: int) -> Refuse | None:
@@ -139,7 +157,7 @@ class Booking:
         """Give a place back, also of a pod that has ended: the inverse of deciding it. Unknown pods are ignored."""
         reserved = self._reserved.pop(pod_id, None)
         if reserved is not None:
-            self._unreserve(self.plan.reserves, *reserved)
+            self._unreserve(self.plan.reserves, reserved.placed, reserved.row)
         self.fleet.remove(pod_id)
 
     def holds_to_size(self, placed: Placed) -> bool:
@@ -158,21 +176,24 @@ class Booking:
         known, booked = self.fleet.occupant(pod_id), self._reserved.get(pod_id)
         placed = placed.at(cluster) if placed.refused else placed
         same = known is not None and known.node == node and known.cluster == cluster
-        if booked is None or not same or booked[0].pod.requests != placed.pod.requests:
+        if booked is not None and same and booked.placed.pod.requests == placed.pod.requests:
+            booked.show(placed)
+        else:
             if booked is not None:
-                self._unreserve(self.plan.reserves, *booked)
+                self._unreserve(self.plan.reserves, booked.placed, booked.row)
             row = self.fleet.row_of(cluster, node)
-            self._charge(placed, -1 if row is None else row)
-            self._reserved[pod_id] = (placed, -1 if row is None else row)
+            self.take_book(pod_id, placed, -1 if row is None else row)
         self.fleet.place(pod_id, placed, cluster, node, assumed=False)
 
     def confirm(self, pod_id: PodId, placed: Placed) -> None:
         """`restore` a pod where its own cluster shows it; nearly always it is as it was assumed there."""
         known, booked, pod = self.fleet.occupant(pod_id), self._reserved.get(pod_id), placed.pod
         there = known is not None and known.node == pod.node and known.cluster == placed.home
-        same = there and booked is not None and booked[0].pod.requests == pod.requests
-        if known is None or not same or not self.fleet.stays(known, placed, assumed=False):
+        same = there and booked is not None and booked.placed.pod.requests == pod.requests
+        if known is None or booked is None or not same or not self.fleet.stays(known, placed, assumed=False):
             self.restore(pod_id, placed, placed.home, pod.node)
+        else:
+            booked.show(placed)
 
     def _charge(self, placed: Placed, row: int) -> None:
         """Book with every Reserve plugin; `row` is -1 while the node is not known."""
@@ -182,17 +203,17 @@ class Booking:
             except PluginError as error:
                 self._faults.note(error)
 
-    def give_books(self) -> dict[PodId, tuple[Placed, int]]:
+    def give_books(self) -> dict[PodId, Book]:
         """Give back what the plugins have booked, for another scheduler to book; the pods stay in their places."""
         books, self._reserved = self._reserved, {}
-        for placed, row in books.values():
-            self._unreserve(self.plan.reserves, placed, row)
+        for book in books.values():
+            self._unreserve(self.plan.reserves, book.placed, book.row)
         return books
 
     def take_book(self, pod_id: PodId, placed: Placed, row: int) -> None:
-        """Book a pod that another scheduler has given back, without the right to refuse."""
+        """Book a pod that is there, without the right to refuse."""
         self._charge(placed, row)
-        self._reserved[pod_id] = (placed, row)
+        self._reserved[pod_id] = Book(placed, row)
 
 
 def _charging(plugin: Reserve) -> Callable[[Placed, int, FleetView], object]:

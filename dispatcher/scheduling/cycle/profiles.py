@@ -139,9 +139,9 @@ class Profiles:
         self.nominations = old.nominations
         for one in self:
             one.share(self.nominations)
-        books = [(pod_id, *book) for one in old for pod_id, book in one.give_books().items()]
-        for pod_id, placed, row in books:
-            self.of(placed).take_book(pod_id, placed, row)
+        books = [book for one in old for book in one.give_books().items()]
+        for pod_id, book in books:
+            self.of(book.placed).take_book(pod_id, book.placed, book.row)
 
     def take_troubles(self) -> list[str]:
         """What plugins failed with since the last call."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from dispatcher.model.pod import PodId
 from dispatcher.scheduling.delegation.fences import Fences
-from dispatcher.scheduling.delegation.tracking import Tracked
+from dispatcher.scheduling.delegation.tracked_pods import TrackedPods
 
 SHARE = 0.2
 CONFIRMED_S = 1800.0  # for so long a confirmation counts: each source is asked for again after `orphan_s` (600 s)
@@ -22,7 +22,7 @@ CONFIRMED_S = 1800.0  # for so long a confirmation counts: each source is asked 
 class Orphans:
     """Counts orphans by the cluster of their source; the count holds for one moment, what it holds back for good."""
 
-    def __init__(self, tracked: Mapping[PodId, Tracked], fences: Fences) -> None:
+    def __init__(self, tracked: TrackedPods, fences: Fences) -> None:
         self._tracked, self._fences = tracked, fences
         self._suspected: set[PodId] = set()
         self._held: set[PodId] = set()
@@ -57,7 +57,7 @@ class Orphans:
         self._suspected = {pod_id for pod_id in self._suspected if self._is_orphan(pod_id)}
         confirmed = {home for home, until in self._confirmed_until.items() if now < until}
         meant = {pod_id for pod_id in self._suspected if pod_id[0] not in confirmed and not self._fenced(pod_id)}
-        remote = Counter(tracked.home for tracked in self._tracked.values() if tracked.delegates)
+        remote = Counter(tracked.home for tracked in self._tracked.unsettled() if tracked.delegates)
         orphans = Counter(home for home, _ in meant - self._held)
         many = {home for home, count in orphans.items() if count > max(1, SHARE * remote[home])}
         self._held = {pod_id for pod_id in meant if pod_id in self._held or pod_id[0] in many}
@@ -68,7 +68,7 @@ class Orphans:
         return self._fences.of(pod_id[0]).issuperset(self._tracked[pod_id].delegates)
 
     def _is_orphan(self, pod_id: PodId) -> bool:
-        tracked = self._tracked.get(pod_id)
+        tracked = self._tracked.find(pod_id)
         return tracked is not None and tracked.orphaned_at is not None and bool(tracked.delegates)
 
 

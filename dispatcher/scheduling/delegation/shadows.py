@@ -20,8 +20,9 @@ from dispatcher.model.labels import LabelSelector
 from dispatcher.model.messages import NO_SHADOWS, Cover, PodRef, Shadow, Shadows, UncountedBudgets
 from dispatcher.model.names import BUDGET, BUDGET_PREFIX, PROXY_NODE_PREFIX
 from dispatcher.model.objects import PodDisruptionBudget
-from dispatcher.model.pod import RUNNING, Pod, PodId
+from dispatcher.model.pod import RUNNING, Pod
 from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.scheduling.delegation.tracked_pods import TrackedPods
 from dispatcher.scheduling.delegation.tracking import Tracked
 
 MAX_COVERS = 512  # told to one cluster at once
@@ -140,7 +141,7 @@ class ShadowBudgets:
         return self._told.get(cluster, NO_SHADOWS)
 
     def look(
-        self, clusters: Mapping[str, ClusterView], tracked: Mapping[PodId, Tracked], budgets: Budgets, now: float
+        self, clusters: Mapping[str, ClusterView], tracked: TrackedPods, budgets: Budgets, now: float
     ) -> list[str]:
         """The clusters that are to be told something else than before."""
         if now - self._at < max(1.0, len(tracked) / _PODS_PER_S, self._asked / _CLAUSES_PER_S):
@@ -151,9 +152,7 @@ class ShadowBudgets:
         return [name for name, told in self._told.items() if told != before.get(name, NO_SHADOWS)]
 
 
-def shadows(
-    clusters: Mapping[str, ClusterView], tracked: Mapping[PodId, Tracked], budgets: Budgets
-) -> dict[str, Shadows]:
+def shadows(clusters: Mapping[str, ClusterView], tracked: TrackedPods, budgets: Budgets) -> dict[str, Shadows]:
     """By cluster, what it shall keep for others. Of clusters that are not ready, or were restored, nothing is said: all
     stays as it is.
     """
@@ -165,7 +164,7 @@ def _native(clusters: Mapping[str, ClusterView], budgets: Budgets) -> dict[str, 
 
 
 def _shadows(
-    clusters: Mapping[str, ClusterView], tracked: Mapping[PodId, Tracked], native: Mapping[str, BudgetIndex]
+    clusters: Mapping[str, ClusterView], tracked: TrackedPods, native: Mapping[str, BudgetIndex]
 ) -> dict[str, Shadows]:
     ready = {name: clusters[name] for name in native}
     groups: dict[_Key, _Group] = {}
@@ -173,11 +172,11 @@ def _shadows(
     uncounted: dict[str, dict[str, list[UncountedBudgets]]] = {name: {} for name in ready}
     for home, view in ready.items():
         for pod, (accounts, beyond) in _selected(view, native[home], tracked):
-            if beyond and any(_delegates(tracked.get((home, pod.uid)))):
+            if beyond and any(_delegates(tracked.find((home, pod.uid)))):
                 uncounted[home].setdefault(pod.namespace, []).append(UncountedBudgets(_ref(pod), beyond))
-            for target, delegate in _delegates(tracked.get((home, pod.uid))) if accounts else ():
+            for target, delegate in _delegates(tracked.find((home, pod.uid))) if accounts else ():
                 if target in ready and not (delegate.terminating or delegate.terminal):
-                    counts = bool(delegate.labels.get(BUDGET)) or _healthy(pod, tracked.get((home, pod.uid)))
+                    counts = bool(delegate.labels.get(BUDGET)) or _healthy(pod, tracked.find((home, pod.uid)))
                     if not counts:
                         continue
                     wanted = _join(groups, _Key(target, home, pod.namespace, ""), view.uid, accounts, delegate, native)
@@ -219,13 +218,13 @@ def by_namespace(budgets: Iterable[PodDisruptionBudget]) -> BudgetIndex:
 
 
 def _selected(
-    view: ClusterView, native: Mapping[str, _Budgets], tracked: Mapping[PodId, Tracked]
+    view: ClusterView, native: Mapping[str, _Budgets], tracked: TrackedPods
 ) -> Iterator[tuple[Pod, _Selection]]:
     """Pods of a cluster with the budgets that select them; each is counted there."""
     for pod in view.pods.values() if native else ():
         selection = native.get(pod.namespace, _NO_BUDGETS).selecting(pod.labels)
         if selection.accounts or selection.beyond:
-            healthy = _healthy(pod, tracked.get((view.name, pod.uid)))
+            healthy = _healthy(pod, tracked.find((view.name, pod.uid)))
             for account in selection.accounts:
                 account.healthy += healthy
             yield pod, selection

@@ -13,6 +13,7 @@ from dispatcher.scheduling.framework import Ints
 from dispatcher.scheduling.rules.requests import nonzero_request
 
 _CPU, _MEMORY = 0, 1  # rows of `recent` and `settling`, and of the signals of these names
+_SETTLED = (0, 0)  # most pods: one for all
 
 
 class AwaitedPods:
@@ -31,7 +32,7 @@ class AwaitedPods:
     def remove(self, occupant: Occupant, row: int) -> None:
         """It is no more: what `settling` counts of it is taken out."""
         cpu, memory = occupant.settling
-        occupant.settling = (0, 0)
+        occupant.settling = _SETTLED
         self._store.add("settling", self._store.settling, _CPU, row, -cpu)
         self._store.add("settling", self._store.settling, _MEMORY, row, -memory)
         if occupant.is_awaited:
@@ -46,7 +47,11 @@ class AwaitedPods:
         for occupant in awaited:
             self._mark_seen(occupant, cpu=occupant.placed_at <= cpu_at, memory=occupant.placed_at <= memory_at)
             self._settle(occupant, row)
-        self.by_row[row] = [one for one in awaited if one.is_awaited]
+        left = [one for one in awaited if one.is_awaited]
+        if left:
+            self.by_row[row] = left
+        else:
+            del self.by_row[row]
 
     def _settle(self, occupant: Occupant, row: int) -> None:
         """Count of a pod what the means of its row do not hold."""
@@ -56,7 +61,7 @@ class AwaitedPods:
             left = left_to_settle(since, times.item(_CPU, row)), left_to_settle(since, times.item(_MEMORY, row))
         cpu, memory = occupant.amounts
         now = (_part(cpu, left[_CPU]), _part(memory, left[_MEMORY]))
-        occupant.settling, occupant.settles = now, any(left)
+        occupant.settling, occupant.settles = now if any(now) else _SETTLED, any(left)
         for column in (_CPU, _MEMORY):
             if now[column] != before[column]:
                 store.add("settling", store.settling, column, row, now[column] - before[column])

@@ -61,7 +61,7 @@ class FleetState(ReadingTable):
         self.selectors = DefaultSelectors(self.kept)
         self._occupants: dict[PodId, Occupant] = {}
         self._apps = Apps()
-        self._at: defaultdict[tuple[str, str], dict[PodId, Occupant]] = defaultdict(dict)
+        self._at: defaultdict[tuple[str, str], list[Occupant]] = defaultdict(list)  # by (cluster, node)
         self._usual: Readings = np.zeros(0, dtype=np.float32)  # [signals] as `learn_usual` found it last
         self._usual_told: Sequence[float] = _ALL_OF_IT
         self._learnt_at = -np.inf
@@ -76,7 +76,7 @@ class FleetState(ReadingTable):
         if row is not None and self._nodes[row] == node:
             return row
         self._dicts.share_node(node)
-        there = list(self._at.get((cluster, node.name), {}).values())
+        there = list(self._at.get((cluster, node.name), ()))
         if row is None:
             row = self._new_row(home, node.name)
         else:
@@ -121,7 +121,7 @@ class FleetState(ReadingTable):
         for node, was in zip(nodes, before, strict=True):
             self._dicts.share_node(node, was)
         labels = self._labels.relabelling(at, [one.labels for one in before if one], [node.labels for node in nodes])
-        moving = [(row, self._at.get(self._places[row], {}).values()) for row in at[labels.moving].tolist()]
+        moving = [(row, self._at.get(self._places[row], ())) for row in at[labels.moving].tolist()]
         for row, occupants in moving:
             self._count(occupants, row, -1)
         self._write_nodes(at, nodes, labels)
@@ -134,7 +134,7 @@ class FleetState(ReadingTable):
         row = home.rows.get(name)
         if row is None:
             return
-        for occupant in self._at.get((cluster, name), {}).values():
+        for occupant in self._at.get((cluster, name), ()):
             self._detach(occupant)
             # What comes back has no reading that shows it.
             occupant.unseen_cpu = occupant.unseen_memory = occupant.settles = True
@@ -178,7 +178,7 @@ class FleetState(ReadingTable):
             self.remove(pod_id)
         self._occupants[pod_id] = new
         self._apps.put(new)
-        self._at[cluster, node][pod_id] = new
+        self._at[(cluster, node) if row is None else self._places[row]].append(new)
         if row is not None:
             self._attach(new, row)
 
@@ -212,8 +212,9 @@ class FleetState(ReadingTable):
         self._apps.drop(occupant)
         self._detach(occupant)
         where = (occupant.cluster, occupant.node)
-        del self._at[where][pod_id]
-        if not self._at[where]:
+        there = self._at[where]
+        there.remove(occupant)
+        if not there:
             del self._at[where]
         return True
 
@@ -241,8 +242,8 @@ class FleetState(ReadingTable):
         occupants = list(map(Occupant, pod_ids, pods, *names, yes, repeat(self.now), rows, yes, yes, yes, *told))
         self._occupants.update(zip(pod_ids, occupants, strict=True))
         by_node, by_row = self._at, self._awaited.by_row
-        for pod_id, occupant, place, row in zip(pod_ids, occupants, places, rows, strict=True):
-            by_node[place][pod_id] = occupant
+        for occupant, place, row in zip(occupants, places, rows, strict=True):
+            by_node[place].append(occupant)
             by_row[row].append(occupant)
         for like, run in [(first, slice(None))] if alike else runs_alike(pods):
             self._apps.put_all(occupants[run])
@@ -359,7 +360,7 @@ class FleetState(ReadingTable):
 
     def occupants_on(self, cluster: str, node: str) -> Collection[Occupant]:
         """The pods placed on a node, known or not."""
-        return self._at.get((cluster, node), {}).values()
+        return self._at.get((cluster, node), ())
 
     # --- what views show --------------------------------------------------------------------------------------------
 

@@ -183,7 +183,7 @@ class Reserve(Plugin[S]):
 
     @abstractmethod
     def unreserve(self, placed: Placed, row: int, fleet: FleetView) -> None:
-        """Give back what reserve booked."""
+        """Give back what reserve booked; the pod may be a later version of that one, with the same requests."""
 
     def batch_key(self, key: Hashable) -> Hashable:
         """What of its `class_key` pods have in common that `fits` and `reserve_all` may be handed together; by default

@@ -35,6 +35,7 @@ from dispatcher.model.pod import Claim, Pod, SourceRef
 from dispatcher.model.signatures import SignedClaim, public_key, sign_claim
 from dispatcher.scheduling.delegation.fences import Fences
 from dispatcher.scheduling.delegation.orphans import CONFIRMED_S, Orphans
+from dispatcher.scheduling.delegation.tracked_pods import TrackedPods
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.events import Answered, ClusterChanged, ClusterSilent, Effect, SendIntents, Tick
 from tests.laws.cores import make_core
@@ -230,7 +231,7 @@ def test_what_is_asked_of_a_source_is_dropped_once_its_delegate_is_gone() -> Non
     fleet.tell("west", delegate())
     fleet.ticks(300)
     fleet.tell("west", pods_gone=("d-web",))
-    assert fleet.core.tracked == {}
+    assert not fleet.core.tracked
 
 
 @pytest.mark.parametrize(("home_is_heard", "evicted"), [(True, 1), (False, 0)])
@@ -249,15 +250,16 @@ def test_a_copy_gives_way_to_pods_of_higher_priority_only_where_its_own_is_known
 
 
 def test_orphans_that_were_too_many_stay_also_when_the_cluster_has_more_pods_or_fewer_of_them() -> None:
-    tracked = {pod_id(number): remote(number) for number in range(40)}
+    tracked = tracked_pods(40)
     orphans = Orphans(tracked, Fences(per_s=1.0))
     for number in range(9):
         tracked[pod_id(number)].orphaned_at = 1.0
         orphans.suspect(pod_id(number))
     assert not orphans.may_go(pod_id(0), now=2.0)
-    tracked |= {pod_id(number): remote(number) for number in range(40, 60)}
+    for number in range(40, 60):
+        tracked[pod_id(number)] = remote(number)
     for number in range(1, 5):
-        del tracked[pod_id(number)]
+        tracked.drop(pod_id(number))
     assert not orphans.may_go(pod_id(0), now=3.0)
     assert list(orphans.excess(3.0)) == ["east"]
     tracked[pod_id(50)].orphaned_at = 3.0
@@ -266,7 +268,7 @@ def test_orphans_that_were_too_many_stay_also_when_the_cluster_has_more_pods_or_
 
 
 def test_orphans_that_were_too_many_go_once_an_operator_confirms_what_their_cluster_shows() -> None:
-    tracked = {pod_id(number): remote(number) for number in range(40)}
+    tracked = tracked_pods(40)
     orphans = Orphans(tracked, Fences(per_s=1.0))
     for number in range(9):
         tracked[pod_id(number)].orphaned_at = 1.0
@@ -286,6 +288,13 @@ def test_orphans_that_were_too_many_go_once_an_operator_confirms_what_their_clus
 
 def pod_id(number: int) -> tuple[str, str]:
     return ("east", f"uid-{number}")
+
+
+def tracked_pods(count: int) -> TrackedPods:
+    found = TrackedPods()
+    for number in range(count):
+        found[pod_id(number)] = remote(number)
+    return found
 
 
 def remote(number: int) -> Tracked:

@@ -150,6 +150,49 @@ def test_restoring_an_assumed_pod_confirms_it_without_a_second_charge() -> None:
     assert quota.used == {"default": 1000}
 
 
+class Given(Reserve):
+    """Remembers for which pods it gave back."""
+
+    name = "Given"
+
+    def __init__(self) -> None:
+        self.back: list[Placed] = []
+
+    def class_key(self, placed: Placed) -> Hashable:
+        return None
+
+    def reserve(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> Refuse | None:
+        return None
+
+    def unreserve(self, placed: Placed, row: int, fleet: FleetView) -> None:
+        self.back.append(placed)
+
+
+@pytest.mark.parametrize("way", ["restore", "confirm"])
+@pytest.mark.parametrize(
+    ("labels", "is_latest"),
+    [
+        ({"app": "web"}, True),
+        ({"app": "web", "topology.kubernetes.io/zone": "z1"}, True),
+        ({"app": "other"}, False),
+    ],
+    ids=["the same", "its node's zone", "another app"],
+)
+def test_what_was_booked_is_given_back_for_the_latest_version_that_is_the_same_to_a_plugin(
+    way: str, labels: dict[str, str], is_latest: bool
+) -> None:
+    given = Given()
+    one = scheduler(fleet(a=["n1"]), Fit(), given)
+    decision = placed_by(one, pod().cpu(1).labels(app="web"))
+    shown = pod().cpu(1).on("n1").labels(**labels).placed()
+    if way == "restore":
+        one.restore(decision.pod_id, shown, "a", "n1")
+    else:
+        one.confirm(decision.pod_id, shown)
+    one.forget(decision.pod_id)
+    assert given.back == [shown if is_latest else decision.placed]
+
+
 class Poison(Filter, Score, Reserve, Permit):
     """Raises at one point for pods labelled poison=<point>."""
 

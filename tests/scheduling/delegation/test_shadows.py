@@ -21,6 +21,7 @@ from dispatcher.scheduling.delegation.shadows import (
     shadows,
     why_uncounted,
 )
+from dispatcher.scheduling.delegation.tracked_pods import TrackedPods
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.events import ClusterChanged, Effect, SendPeers, Tick
 from dispatcher.scheduling.views import explain
@@ -53,7 +54,7 @@ class Fleet:
 
     def __init__(self) -> None:
         self.clusters = {name: self._cluster(name) for name in ("east", "west")}
-        self.tracked: dict[tuple[str, str], Tracked] = {}
+        self.tracked = TrackedPods()
         self.budgets: dict[str, list[PodDisruptionBudget]] = {"east": [], "west": []}
 
     @staticmethod

@@ -158,3 +158,15 @@ def test_nothing_is_learnt_of_pods_that_have_just_come() -> None:
     state.place(("a", "u"), pod().cpu(8).placed(), "a", "n1", assumed=True)
     state.learn_usual()
     assert state.signals.usual("cpu").tolist() == [1.0]
+
+
+def test_nothing_is_kept_of_pods_that_have_settled_but_what_all_share() -> None:
+    state = fleet(a=["n1"])
+    for number in range(2):
+        put(state, pod(f"p{number}").cpu(1), "a", "n1")
+    state.now += 10 * MEAN_S
+    state.put_reading("a", reading("n1", cpu=0.5, memory=0.5))
+    seats = list(state.occupants())
+    assert [one.settling for one in seats] == [(0, 0)] * 2
+    assert seats[0].settling is seats[1].settling
+    assert not state._awaited.by_row
