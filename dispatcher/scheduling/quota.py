@@ -143,6 +143,7 @@ class QuotaLedger:
         self.unsynced = unsynced or UnsyncedUsage()
         self.nodes = {tenant.name: QuotaNode(tenant.name, tenant.nominal) for tenant in tenants}
         self._charges: dict[PodId, Charge] = {}
+        self._alike: dict[tuple[str, frozenset[tuple[str, int]]], Charge] = {}
         self._owners: dict[tuple[str, str], str | None] = {}
 
     def tenant_of(self, cluster: str, namespace: str) -> str | None:
@@ -177,7 +178,17 @@ class QuotaLedger:
         self.release(pod_id)
         self.nodes[tenant].add(amounts)
         self.unsynced.note(tenant, pod_id[0], amounts, 1)
-        self._charges[pod_id] = Charge(tenant, dict(amounts))
+        self._charges[pod_id] = self._charge_of(tenant, amounts)
+
+    def _charge_of(self, tenant: str, amounts: Mapping[str, int]) -> Charge:
+        """One for all that are charged the same: pods are many, templates few."""
+        key = tenant, frozenset(amounts.items())
+        found = self._alike.get(key)
+        if found is None:
+            if len(self._alike) >= _MEMO_LIMIT:
+                self._alike.clear()
+            found = self._alike[key] = Charge(tenant, dict(amounts))
+        return found
 
     def charge_all(self, pod_ids: Sequence[PodId], tenant: str, amounts: Mapping[str, int]) -> None:
         """Charge the same for each of these pods, fit or not; none of them is charged yet."""
@@ -185,7 +196,7 @@ class QuotaLedger:
             whole = {resource: count * amount for resource, amount in amounts.items()}
             self.nodes[tenant].add(whole)
             self.unsynced.note(tenant, home, whole, 1)
-        self._charges.update(dict.fromkeys(pod_ids, Charge(tenant, dict(amounts))))
+        self._charges.update(dict.fromkeys(pod_ids, self._charge_of(tenant, amounts)))
 
     def release(self, pod_id: PodId) -> Charge | None:
         """Give back what a pod was charged, the exact inverse of `charge`; None if it was charged nothing."""
