@@ -110,10 +110,8 @@ class OrderCheck:
         if late > self._skew_s:
             raise Refused(EXPIRED, f"it expired {late:.0f} s ago by this agent's clock: {_CLOCKS}")
         if not early <= self._skew_s:  # also what is no number
-            raise Refused(
-                EARLY,
-                f"it was signed {early:.0f} s ahead of this agent's clock: the clocks of the two differ; compare them (NTP)",
-            )
+            why = "the clocks of the two differ; compare them (NTP)"
+            raise Refused(EARLY, f"it was signed {early:.0f} s ahead of this agent's clock: {why}")
 
     def _check_order(self, header: Header) -> None:
         latest = self._numbers.get(header.life)

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from dispatcher.cli.api_client import TOKEN_VARIABLE
 from dispatcher.cli.main import app
-from dispatcher.config import load_config
+from dispatcher.config import check_config, load_config
 from dispatcher.config.profiles import read_profile
 from dispatcher.kit.template import new_plugin
 from dispatcher.plugins.registry import REGISTRY
@@ -317,6 +317,48 @@ def test_tokens_of_a_secret_are_asked_for_and_shown_by_what_the_chart_makes(helm
 def test_without_a_secret_of_tokens_none_is_mounted(helm: Helm) -> None:
     _, dispatcher = only(helm.template("dispatcher"), "Deployment")["spec"]["template"]["spec"]["containers"]
     assert LOGIN_VARIABLE not in {one["name"] for one in dispatcher["env"]}
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"timing": {"cluster_silent_s": 60}}, r"cluster_silent_s: must not be greater than cluster_lost_s \(30\)"),
+        ({"timing": {"poll_wait_s": 11}}, r"poll_wait_s: must not be greater than cluster_silent_s \(10\)"),
+        ({"timing": {"deadline_s": 40}}, r"deadline_s: must not be greater than execute_s \(30\)"),
+        ({"timing": {"backoff_first_s": 11}}, r"backoff_first_s: must not be greater than backoff_longest_s \(10\)"),
+        ({"timing": {"peers_s": 31}}, r"peers_s: must be at most a quarter of delegate_lease_s \(120\)"),
+        ({"rebalancing": {"hot": 0.6}}, r"config\.rebalancing\.cool: must be less than hot \(0\.6\)"),
+        ({"profiles": ["profiles/packing.yaml"]}, r"config\.profile: profiles/default\.yaml is given beside config\."),
+        (
+            {"clusters": [{"name": name, "via": "gateway", "uid": "u"} for name in ("east", "west")]},
+            r"config\.clusters\[1\]\.uid: u is that of east, too",
+        ),
+    ],
+    ids=lambda one: next(iter(one)) if isinstance(one, dict) else "",
+)
+def test_what_a_dispatcher_would_end_with_is_refused_before_it_takes_the_earlier_ones_place(
+    helm: Helm, tmp_path: Path, config: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(HelmError, match=words):
+        helm.template("dispatcher", {"config": config})
+    (tmp_path / "packing.yaml").write_text("extends: default")
+    east = {"clusters": [{"name": "east", "via": "gateway"}], "leader_election": {"kubeconfig": "in-cluster"}}
+    if "profiles" in config:
+        config = {"profiles": ["packing.yaml"], "profile": "packing.yaml"}
+    (tmp_path / "dispatcher.yaml").write_text(yaml.safe_dump({**east, **config}))
+    key = next(iter(config)).rstrip("s")
+    assert any(one.key.startswith(key) for one in check_config(tmp_path / "dispatcher.yaml"))  # it does not, either
+
+
+def test_a_null_time_is_the_default(helm: Helm) -> None:
+    helm.template("dispatcher", {"config": {"timing": {"cluster_lost_s": None}}})
+    helm.template("dispatcher", {"config": {"timing": None, "rebalancing": None}})
+
+
+@pytest.mark.parametrize("name", ["a.b", "9a", "Gd"])
+def test_a_name_that_no_service_can_have_is_refused(helm: Helm, name: str) -> None:
+    with pytest.raises(HelmError, match=f"fullnameOverride: {name} cannot name a Service"):
+        helm.template("dispatcher", {"fullnameOverride": name})
 
 
 def test_two_clusters_of_one_name_are_refused(helm: Helm) -> None:

@@ -178,16 +178,6 @@ def test_many_are_charged_as_one_by_one(
     ]
 
 
-def test_what_pods_of_one_template_are_charged_is_remembered_once() -> None:
-    ledger = QuotaLedger([Tenant("t", ("*",), {}), Tenant("u", ("*",), {})])
-    for name, tenant, cpu in (("p1", "t", 500), ("p2", "t", 500), ("p3", "u", 500), ("p4", "t", 600)):
-        ledger.charge(("a", name), tenant, {"cpu": cpu, "pods": 1})
-    ledger.charge_all([("a", "p5")], "t", {"pods": 1, "cpu": 500})
-    found = [ledger.charged(("a", f"p{number}")) for number in range(1, 6)]
-    assert found[0] is found[1] is found[4]
-    assert len({id(one) for one in found}) == 3
-
-
 def test_what_a_refusal_says_beside_moving_figures_is_kept() -> None:
     over = "tenant quota exceeded: tenant a: cpu asked 1, used 2, limit 2; cluster c refused it: {}"
     assert without_figures(over.format("x")) != without_figures(over.format("y"))

@@ -3,6 +3,7 @@
 import datetime as dt
 import errno
 import os
+import socket
 import ssl
 from pathlib import Path
 
@@ -89,6 +90,8 @@ def _tls(error: BaseException, host: str) -> str:
 
 def _no_address(error: BaseException, host: str) -> str:
     name = getattr(error, "host", "")
+    if getattr(error, "errno", 0) == socket.EAI_AGAIN:  # nobody has said that there is none
+        return f"{host}: no name server answers for {name} (DNS): see those of this machine or pod"
     if f"{host.lower()}:".startswith(f"{name.lower()}:"):
         return f"{host}: the name has no address (DNS)"
     return f"{host}: the proxy's name {name} has no address (DNS): see gateway.proxy and HTTPS_PROXY"
@@ -145,7 +148,9 @@ _WORDS = (
     ((FileNotFoundError, PermissionError), lambda error, _: f"{error.filename}: {error.strerror}"),
     (
         TimeoutError,
-        lambda _, host: f"{host}: no answer in time: look at firewalls on the way, and whether it passes large packets",
+        lambda _, host: (
+            f"{host}: no answer in time: look at firewalls and proxies on the way, and whether they pass large packets"
+        ),
     ),
     (aiohttp.ClientConnectorError, lambda error, host: f"{host}: {_no_way(error)}{_LOOK_AT.get(error.errno, '')}"),
 )

@@ -98,17 +98,42 @@ seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 {{- end -}}
 
+{{- /* As above. The defaults stand in values.yaml; one that is null is the dispatcher's own, which is the same. */ -}}
+{{- define "dispatcher.checkTimes" -}}
+{{- $of := merge dict (.Values.config.timing | default dict) (dict "cluster_silent_s" 10 "cluster_lost_s" 30 "poll_wait_s" 3 "deadline_s" 20 "execute_s" 30 "peers_s" 5 "delegate_lease_s" 120 "backoff_first_s" 1 "backoff_longest_s" 10) -}}
+{{- range list (list "poll_wait_s" "cluster_silent_s") (list "cluster_silent_s" "cluster_lost_s") (list "deadline_s" "execute_s") (list "backoff_first_s" "backoff_longest_s") -}}
+{{- $low := index . 0 -}}{{- $high := index . 1 -}}
+{{- if gt (index $of $low | float64) (index $of $high | float64) -}}
+{{- fail (printf "config.timing.%s: must not be greater than %s (%v), and is %v" $low $high (index $of $high) (index $of $low)) -}}
+{{- end -}}
+{{- end -}}
+{{- if gt (mulf 4 (float64 $of.peers_s)) (float64 $of.delegate_lease_s) -}}
+{{- fail (printf "config.timing.peers_s: must be at most a quarter of delegate_lease_s (%v)" $of.delegate_lease_s) -}}
+{{- end -}}
+{{- $moves := .Values.config.rebalancing | default dict -}}
+{{- if ge (dig "cool" 0.6 $moves | float64) (dig "hot" 0.7 $moves | float64) -}}
+{{- fail (printf "config.rebalancing.cool: must be less than hot (%v)" (dig "hot" 0.7 $moves)) -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* What cannot be left to the schema: a dispatcher without clusters would end at once. */ -}}
 {{- define "dispatcher.check" -}}
 {{- if not .Values.config.clusters -}}
 {{- fail "config.clusters: name the member clusters, for example --set 'config.clusters[0].name=east'" -}}
 {{- end -}}
-{{- $seen := list -}}
+{{- $seen := list -}}{{- $uids := dict -}}
 {{- range $at, $one := .Values.config.clusters -}}
 {{- if has $one.name $seen -}}
 {{- fail (printf "config.clusters[%d].name: %s is listed before: give each cluster a name of its own" $at $one.name) -}}
 {{- end -}}
 {{- $seen = append $seen $one.name -}}
+{{- if and $one.uid (hasKey $uids $one.uid) -}}
+{{- fail (printf "config.clusters[%d].uid: %s is that of %s, too: one cluster may be listed once" $at $one.uid (get $uids $one.uid)) -}}
+{{- end -}}
+{{- if $one.uid -}}{{- $_ := set $uids $one.uid $one.name -}}{{- end -}}
+{{- end -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" (include "dispatcher.fullname" .)) -}}
+{{- fail (printf "fullnameOverride: %s cannot name a Service: give lower case letters, digits and '-', beginning with a letter" (include "dispatcher.fullname" .)) -}}
 {{- end -}}
 {{- if gt (int .Values.replicas) 1 -}}
 {{- $election := .Values.config.leader_election | default dict -}}
@@ -123,6 +148,7 @@ seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 {{- end -}}
 {{- include "dispatcher.checkElection" . -}}
+{{- include "dispatcher.checkTimes" . -}}
 {{- include "dispatcher.checkHttp" . -}}
 {{- include "dispatcher.checkRay" . -}}
 {{- include "dispatcher.checkPorts" . -}}
@@ -140,6 +166,9 @@ seccompProfile: {type: RuntimeDefault}
 {{- if not (hasKey $.Values.plugins (. | trimPrefix "plugins/" | trimSuffix ".py")) -}}
 {{- fail (printf "config.plugin_files: %s is none of plugins: %s" . (keys $.Values.plugins | sortAlpha | join ", ")) -}}
 {{- end -}}
+{{- end -}}
+{{- if and .Values.config.profiles .Values.config.profile -}}
+{{- fail (printf "config.profile: %s is given beside config.profiles: set config.profile to \"\", and list it there if it is wanted" .Values.config.profile) -}}
 {{- end -}}
 {{- range (.Values.config.profiles | default (list .Values.config.profile)) -}}
 {{- if not (has . $known) -}}

@@ -355,6 +355,18 @@ async def test_a_proxy_that_cannot_be_used_is_named_and_not_taken_for_the_gatewa
         assert "word" not in await problem_of(dialler, PROXIES[address])
 
 
+async def test_a_name_server_that_does_not_answer_is_told_from_a_name_that_is_not_there(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", silent)
+    settings = Site(Gateway(section(folder), ["east"]), folder).settings("east", urls=["wss://gateway.invalid:7443"])
+    async with dialling(settings, "east", FakeAgent("east")) as dialler:
+        assert "gateway.invalid:7443: no name server answers for gateway.invalid" in await problem_of(dialler, "DNS")
+
+
 async def test_a_gateway_whose_name_is_written_in_capitals_is_not_taken_for_a_proxy(folder: Path) -> None:
     async with listening(folder) as site:
         settings = site.settings("east", urls=["wss://Gateway.invalid:7443"])
