@@ -1,9 +1,10 @@
 """What the agents are told of each other, and what a cordon of a proxy node means."""
 
 from collections.abc import Sequence
+from typing import cast
 
 from dispatcher.model import names
-from dispatcher.model.messages import Bind, Changes, Claim, Peer
+from dispatcher.model.messages import Bind, Changes, Claim, Peer, Peers, decode, encode
 from dispatcher.model.names import CLUSTERS, PROXY_LABEL, SCHEDULER_NAME, proxy_node_name
 from dispatcher.model.node import Node
 from dispatcher.model.pod import Pod
@@ -40,6 +41,20 @@ def test_a_peer_is_named_with_its_uid_its_room_and_its_labels() -> None:
     (west,) = said(core.handle(Tick(), 2.0)).values()
     assert (west.cluster, west.ready, west.labels, west.uid) == ("west", True, {names.ZONE: "z"}, "west-uid")
     assert west.allocatable == {"cpu": 4000, "memory": 2**33, "pods": 20, "ephemeral-storage": 0}
+
+
+def test_each_peer_is_encoded_once_for_all_who_are_told_of_it() -> None:
+    names = ("east", "north", "west")
+    core = make_core(names)
+    for name in names:
+        tell(core, name)
+    told = {one.cluster: one for one in core.handle(Tick(), 2.0) if isinstance(one, SendPeers)}
+    assert set(told) == set(names)
+    assert told["east"].encoded[1] is told["north"].encoded[1], "west, to both of them"
+    for one in told.values():
+        sent = decode(Peers, encode(Peers("d", 1, cast("tuple[Peer, ...]", one.encoded))))
+        assert [peer.cluster for peer in sent.peers] == [name for name in names if name != one.cluster]
+        assert sent.peers == one.peers
 
 
 def test_a_lost_cluster_is_not_ready_after_a_while_and_at_once_ready_when_it_is_back() -> None:
