@@ -249,6 +249,14 @@ def _put(known: dict[str, Seen], put: dict[str, Seen]) -> Iterator[Change[Seen]]
             yield Change(before, after)
 
 
+def is_as_healthy(view: ClusterView, changes: Changes) -> bool:
+    """Whether a Ready cluster is said to be as trustworthy as before: nothing follows from when that is heard."""
+    healthy = changes.synced and changes.api_ok and not (changes.restored or view.restored)
+    known = (view.keys, view.opens, view.evicts_foreign)
+    told = (changes.keys or view.keys, changes.opens, changes.evicts_foreign)
+    return view.ready and healthy and known == told and not confirms(view, changes)
+
+
 def fold_health(view: ClusterView, changes: Changes, now: float) -> None:
     """Take over who the agent is and how its API server does."""
     view.uid = changes.cluster_uid or view.uid

@@ -130,11 +130,12 @@ class SendIntents:
 
 @dataclass(frozen=True)
 class SendPeers:
-    """Tell one cluster's agent what its proxy nodes shall show."""
+    """Tell one cluster's agent what its proxy nodes shall show. `encoded`: the same peers, encoded once for all."""
 
     cluster: str
     peers: tuple[Peer, ...]
     shadows: Shadows = NO_SHADOWS
+    encoded: tuple[msgspec.Raw, ...] = ()
 
 
 class Decided(msgspec.Struct, frozen=True, gc=False):

@@ -3,11 +3,11 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from typing import cast
 
 import structlog
 
 from dispatcher.model.messages import (
-    NO_SHADOWS,
     AnyIntent,
     ConfirmNoDelegate,
     IntentBatch,
@@ -15,9 +15,8 @@ from dispatcher.model.messages import (
     OutcomeBatch,
     Peer,
     Peers,
-    Shadows,
 )
-from dispatcher.scheduling.events import Answered, Event, PeersAcknowledged, PeersRefused, Unanswered, Unsent
+from dispatcher.scheduling.events import Answered, Event, PeersAcknowledged, PeersRefused, SendPeers, Unanswered, Unsent
 from dispatcher.service.link import AgentFault, AgentLink, AgentMissing, LinkError
 from dispatcher.service.term import Deposed, Term
 from dispatcher.service.timing import ServiceTiming
@@ -55,7 +54,7 @@ class IntentSender:
         self._calls: set[asyncio.Task[None]] = set()
         self._asking: asyncio.Task[None] | None = None  # a call of questions
         self._due = False  # whether what waits is about to be sent
-        self._peers: tuple[tuple[Peer, ...], Shadows] | None = None
+        self._peers: SendPeers | None = None
         self._peers_call: asyncio.Task[None] | None = None
         self._word = ""  # of the agent's last answer to peers
         self.refusal = ""  # why the agent has not taken the last that was sent, such as orders that it does not verify
@@ -77,9 +76,9 @@ class IntentSender:
         self._waiting.extend([one for one in intents if not _asks_about_end(one)] if questions else intents)
         self._send_soon()
 
-    def put_peers(self, peers: tuple[Peer, ...], shadows: Shadows = NO_SHADOWS) -> None:
+    def put_peers(self, told: SendPeers) -> None:
         """Send this list of peers, and the shadow budgets; what still waits is replaced."""
-        self._peers = peers, shadows
+        self._peers = told
         if self._peers_call is None:
             self._peers_call = asyncio.create_task(self._send_peers(), name=f"peers {self.cluster}")
 
@@ -185,10 +184,11 @@ class IntentSender:
     async def _send_peers(self) -> None:
         try:
             while self._peers is not None and self._may_speak():
-                (peers, shadows), self._peers = self._peers, None
+                told, self._peers = self._peers, None
+                peers = cast("tuple[Peer, ...]", told.encoded) or told.peers
                 try:
                     by, lease_s = (self._term.identity, self._term.epoch), self._timing.delegate_lease_s
-                    message = Peers(*by, peers, echo=self._word, lease_s=lease_s, shadows=shadows)
+                    message = Peers(*by, peers, echo=self._word, lease_s=lease_s, shadows=told.shadows)
                     answer = await self._link.set_peers(message, timeout_s=self._timing.execute_s)
                 except LinkError as error:  # the core tells the peers anew every few seconds
                     self._note(error)

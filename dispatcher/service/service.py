@@ -326,7 +326,7 @@ class Service:
         self.senders[effect.cluster].put(effect.intents)
 
     def _send_peers(self, effect: SendPeers) -> None:
-        self.senders[effect.cluster].put_peers(effect.peers, effect.shadows)
+        self.senders[effect.cluster].put_peers(effect)
 
     def _log_warning(self, effect: OperatorWarning) -> None:
         now = self.clock()

@@ -3,6 +3,7 @@
 The world is that of test_exactly_once: answers get lost, agents restart and fall silent, dispatchers are killed.
 """
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,9 +11,11 @@ from hypothesis import strategies as st
 
 from dispatcher.model.messages import Changes
 from dispatcher.model.node import Node
-from dispatcher.model.pod import Claim, Pod, SourceRef
+from dispatcher.model.pod import Claim, Pod, PodId, SourceRef
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
+from dispatcher.scheduling.delegation.common_cases import is_at_rest
+from dispatcher.scheduling.delegation.tracking import Tracked
 from tests.laws.cores import make_core
 from tests.laws.examples import examples
 from tests.laws.test_exactly_once import CLUSTERS, GRACE_S, Simulation, run_and_check
@@ -21,15 +24,21 @@ from tests.laws.world import ModelCluster
 SEEDS = [range(at, at + 8) for at in range(0, 40, 8)]
 
 
-class InParts(Simulation):
-    """Of each report of a cluster that is not Ready one pod is folded at a time, and some seconds may pass between."""
+def vars_of(tracked: Tracked) -> tuple[object, ...]:
+    return msgspec.structs.astuple(tracked)
 
-    parts = 0
+
+class InParts(Simulation):
+    """Of reports one pod is folded at a time, and some seconds may pass between: of full ones of clusters that are not
+    Ready, and of all of Ready ones that say nothing new of their health.
+    """
+
+    parts = parts_of_ready = rested = 0
 
     def _boot(self) -> SchedulerCore:
         self.boots += 1
         self.mail.queue.clear()
-        timing = CoreTiming(absence_grace_s=GRACE_S, fold_at_once=1)
+        timing = CoreTiming(absence_grace_s=GRACE_S, fold_at_once=1, fold_ready_at_once=1)
         return make_core(CLUSTERS, boot_epoch=self.boots * 1_000_000, timing=timing)
 
     def _report(self, cluster: ModelCluster) -> None:
@@ -37,7 +46,7 @@ class InParts(Simulation):
             super()._report(cluster)
         while cluster.name in self.core.folding and self.dice.random() < 0.7:
             self.parts += 1
-            assert not self.core.clusters[cluster.name].ready
+            self.parts_of_ready += self.core.clusters[cluster.name].ready
             self._feed(events.FoldOn(cluster.name))
 
     def step(self) -> None:
@@ -48,7 +57,21 @@ class InParts(Simulation):
             asked, state.due = state.due, set()
             state.touch(name)
             state.due, touched = asked, state.due
-            assert touched == {pod_id for pod_id, tracked in state.tracked.items() if tracked.touches(name)}
+            at_rest = {pod_id for pod_id, tracked in state.tracked.items() if is_at_rest(tracked)}
+            concerned = {pod_id for pod_id, tracked in state.tracked.items() if tracked.touches(name)}
+            assert touched == concerned - at_rest
+            self._look_in_vain(sorted(at_rest & concerned))
+
+    def _look_in_vain(self, at_rest: list[PodId]) -> None:
+        """A look at pods that are at rest does nothing."""
+        state = self.core._state
+        before = [(state.fleet.occupant(pod_id), *vars_of(state.tracked[pod_id])) for pod_id in at_rest]
+        state.due.update(at_rest)
+        self.core._reconciler.look(self.now)
+        assert before == [(state.fleet.occupant(pod_id), *vars_of(state.tracked[pod_id])) for pod_id in at_rest]
+        assert not state.effects
+        assert not state.outbox.take()
+        self.rested += len(at_rest)
 
 
 @pytest.mark.parametrize("seeds", SEEDS, ids=str)
@@ -56,7 +79,9 @@ def test_nothing_is_lost_and_nothing_runs_twice(seeds: range) -> None:
     sims = [InParts(seed) for seed in seeds]
     for sim in sims:
         run_and_check(sim)
-    assert sum(sim.parts for sim in sims) > len(sims)
+    assert sum(sim.parts_of_ready for sim in sims) > len(sims)
+    assert sum(sim.parts - sim.parts_of_ready for sim in sims) > len(sims)
+    assert sum(sim.rested for sim in sims) > len(sims)
 
 
 def _pods(draw: st.DrawFn, count: int) -> tuple[Pod, ...]:
@@ -115,6 +140,46 @@ def test_in_parts_it_ends_as_it_does_in_one_piece(report: Changes, at_once: int,
             core.handle(events.ClusterSilent("east", "no answer"), 1.0)
         elif until == "again":
             core.handle(events.ClusterChanged(report), 1.0)
+    while parts.folding:
+        parts.handle(events.FoldOn("east"), 1.0)
+    acted = until != "silent"  # where it falls silent with its last part, nothing has been done for its pods
+    assert _state(parts, acted=acted) == _state(whole, acted=acted)
+
+
+@st.composite
+def later_reports(draw: st.DrawFn) -> tuple[Changes, Changes]:
+    """A first report, and what changes then: pods and nodes that come, go or become others; or all of it, told anew."""
+    first, then = draw(reports()), draw(reports())
+    if draw(st.booleans()):
+        return first, msgspec.structs.replace(then, incarnation="another life")
+    gone = sorted({pod.uid for pod in first.pods} - {pod.uid for pod in then.pods})
+    nodes_gone = sorted({node.name for node in first.nodes} - {node.name for node in then.nodes})
+    more = {"pods_gone": tuple(gone), "pods_missing": tuple(gone[::2]), "nodes_gone": tuple(nodes_gone)}
+    return first, msgspec.structs.replace(then, full=False, since=9, revision=12, **more)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(told=later_reports(), at_once=st.integers(1, 6), until=st.sampled_from(("end", "silent", "again")))
+def test_of_a_ready_cluster_in_parts_it_ends_as_it_does_in_one_piece(
+    told: tuple[Changes, Changes], at_once: int, until: str
+) -> None:
+    first, then = told
+    timings = [CoreTiming(fold_ready_at_once=most) for most in (10**9, at_once)]
+    whole, parts = (make_core(("east", "west"), timing=timing) for timing in timings)
+    west = Changes("west", "west-uid", "life", 0, 1, full=True, nodes=(Node("w1", ready=True),))
+    for core in (whole, parts):
+        for report in (west, first, then):
+            core.handle(events.ClusterChanged(report), 1.0)
+    assert not whole.folding
+    while parts.folding and until == "end":
+        assert parts.clusters["east"].ready
+        parts.handle(events.FoldOn("east"), 1.0)
+    again = msgspec.structs.replace(then, full=True, since=0, incarnation="a life after that")
+    for core in (whole, parts):
+        if until == "silent":
+            core.handle(events.ClusterSilent("east", "no answer"), 1.0)
+        elif until == "again":
+            core.handle(events.ClusterChanged(again), 1.0)
     while parts.folding:
         parts.handle(events.FoldOn("east"), 1.0)
     acted = until != "silent"  # where it falls silent with its last part, nothing has been done for its pods

@@ -18,7 +18,7 @@ from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Result, Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import Placed, kernels
+from dispatcher.scheduling.framework import Placed, kernels, memory
 from dispatcher.scheduling.framework.bounds import BoundedScore
 from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.framework.roles import roles_of
@@ -48,7 +48,8 @@ FIXTURE = HealthCheck.function_scoped_fixture
 
 
 @pytest.fixture(params=["numpy", "kernels"])
-def form(request: pytest.FixtureRequest) -> Iterator[None]:
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(memory, "BLOCK", 64)  # rows in several pieces, as in a large fleet
     if request.param == "kernels":
         pytest.importorskip("numba")
         assert kernels.compile_all()

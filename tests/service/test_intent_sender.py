@@ -18,6 +18,7 @@ from dispatcher.model.messages import (
     Peer,
     PeersAck,
     PodRef,
+    encode_part,
 )
 from dispatcher.model.pod import SourceRef
 from dispatcher.scheduling.events import (
@@ -258,6 +259,15 @@ async def test_only_the_latest_peers_are_told() -> None:
         await core.until(lambda: bool(agent.peers))
     assert agent.peers[-1].peers == lists[-1]
     assert len(agent.peers) == 1
+
+
+async def test_peers_that_were_encoded_before_arrive_as_they_were() -> None:
+    core, agent = FakeCore(), FakeAgent("east")
+    peers = Peer("north", True, {"cpu": 4000}, {"zone": "z"}, "uid", ("key",)), Peer("west", False, unrenewed_s=2.5)
+    core.effects.append([SendPeers("east", peers, encoded=tuple(map(encode_part, peers)))])
+    async with running(service(core, LocalLink("east", agent))):
+        await core.until(lambda: bool(agent.peers))
+    assert agent.peers[0].peers == peers
 
 
 async def test_the_word_of_an_agent_is_counted_before_it_is_echoed() -> None:

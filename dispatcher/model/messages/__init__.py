@@ -5,7 +5,7 @@ Records are positional arrays; a new field is appended with a default, so N and 
 only when that is impossible, and a peer of another version is refused with a clear error.
 """
 
-from dispatcher.model.messages.codec import WireError, decode, encode
+from dispatcher.model.messages.codec import WireError, decode, encode, encode_part
 from dispatcher.model.messages.intents import (
     NO_PRIORITY,
     WAITING,
@@ -101,4 +101,5 @@ __all__ = [
     "WireError",
     "decode",
     "encode",
+    "encode_part",
 ]

@@ -32,6 +32,11 @@ def encode(message: Record) -> bytes:
     return _ENCODER.encode(message)
 
 
+def encode_part(part: Record) -> msgspec.Raw:
+    """What many messages have in common, encoded once: it stands in each of them for the part."""
+    return msgspec.Raw(_ENCODER.encode(part))
+
+
 def decode(kind: type[T], data: bytes) -> T:
     """Read bytes from a peer; WireError for anything that is not a `kind` of our version, or beyond its bounds."""
     if len(data) > MAX_BYTES:

@@ -43,6 +43,14 @@ def _take(steps: Iterator[bool], most: int | None) -> bool:
     return not any(limited and (ends_part or taken == most) for taken, ends_part in enumerate(steps, 1))
 
 
+def _size(view: ClusterView, changes: Changes) -> int:
+    """About how many pods a report takes as long as."""
+    pods, nodes = len(changes.pods) + len(changes.pods_gone), len(changes.nodes) + len(changes.nodes_gone)
+    if changes.full:  # those that go, too
+        pods, nodes = max(pods, len(view.pods)), max(nodes, len(view.nodes))
+    return pods + len(changes.objects) + len(changes.objects_gone) + nodes // _NODES_A_POD
+
+
 def _is_claimed_for(view: ClusterView, pod: Pod, source: SourceRef) -> bool:
     """Whether the claim that a delegate bears is that of the source that it is shown with, for the cluster that shows
     it: by UID; by name where a UID is not known. Who has signed it is not asked here.
@@ -57,10 +65,11 @@ def _is_claimed_for(view: ClusterView, pod: Pod, source: SourceRef) -> bool:
 
 @dataclass
 class _Fold:
-    """A report that is taken in part by part, and the uid and keys of its cluster before it."""
+    """A report that is taken in part by part, so many pods `at_once`, and the uid and keys of its cluster before it."""
 
     changes: Changes
     steps: Iterator[bool]
+    at_once: int
     before: tuple[str, tuple[str, ...]]
 
 
@@ -69,7 +78,8 @@ class Reports:
 
     A full report of a cluster that is not Ready is folded in parts if it is large. Between two parts the cluster is
     what it was before, not Ready: nothing goes there, and nothing follows from what is missing. With the last part it
-    becomes what the report says.
+    becomes what the report says. So is a large report of a Ready cluster that says nothing new of its health: between
+    two parts it is as if its agent had not seen some of the changes yet.
     """
 
     def __init__(self, state: CoreState, retries: Retries, evictions: Evictions, telling: Telling) -> None:
@@ -97,26 +107,29 @@ class Reports:
         views.check_continues(view, changes)
         changes = views.without_older_keys(view, changes)
         self._note_executor(view, event.executor, now)
-        pods, nodes = (
-            max(len(changes.pods), len(view.pods)),
-            max(len(changes.nodes), len(view.nodes)),
-        )  # those that go, too
-        size = pods + len(changes.objects) + nodes // _NODES_A_POD
-        if changes.full and not view.ready and size > self._state.timing.fold_at_once:
-            self._folds[view.name] = _Fold(changes, self._steps(view, changes), (view.uid, view.keys))
+        at_once = self._at_once(view, changes)
+        if at_once is not None and _size(view, changes) > at_once:
+            steps = self._steps(view, changes, at_once)
+            self._folds[view.name] = _Fold(changes, steps, at_once, (view.uid, view.keys))
             view.hidden = not view.uid
             # Its pods are known by them.
             view.uid, view.keys = changes.cluster_uid or view.uid, changes.keys or view.keys
-            self._go_on(view.name, self._state.timing.fold_at_once, now)
+            self._go_on(view.name, at_once, now)
             return
         self._fold_health(view, changes, now)
         for _ in self._steps(view, changes):
             pass
 
+    def _at_once(self, view: ClusterView, changes: Changes) -> int | None:
+        """How many pods of a report are taken in at once; None: all, since what it says of the cluster comes first."""
+        if not view.ready:
+            return self._state.timing.fold_at_once if changes.full else None
+        return self._state.timing.fold_ready_at_once if views.is_as_healthy(view, changes) else None
+
     def fold_on(self, event: events.FoldOn, now: float) -> None:
         """The next part of a report."""
         if event.cluster in self._folds:
-            self._go_on(event.cluster, self._state.timing.fold_at_once, now)
+            self._go_on(event.cluster, self._folds[event.cluster].at_once, now)
 
     def finish_all(self) -> None:
         """What is taken in in part is taken in: who follows from here on begins with whole reports."""
@@ -147,12 +160,12 @@ class Reports:
             view.hidden = False
             self._fold_health(view, fold.changes, now)
 
-    def _steps(self, view: ClusterView, changes: Changes) -> Iterator[bool]:
+    def _steps(self, view: ClusterView, changes: Changes, at_once: int = 0) -> Iterator[bool]:
         """Take a report in, but for the cluster's health. A step takes about as long as one pod; True is yielded before
         work that takes as long as a part, so that this begins the next one.
         """
         state = self._state
-        yield from self._fold_nodes(view, changes)
+        yield from self._fold_nodes(view, changes, _NODES_A_POD * (at_once or state.timing.fold_at_once))
         for change in views.fold_objects(state.fleet.kept, changes):
             self._object_changed(view.name, change, state.fleet.now)
             yield False
@@ -235,10 +248,9 @@ class Reports:
         )
         self._state.queue.wake(WakeEvent.CLUSTER_CHANGED, now)
 
-    def _fold_nodes(self, view: ClusterView, changes: Changes) -> Iterator[bool]:
-        """Real nodes that are new or changed enter the fleet together, in the order of the report."""
+    def _fold_nodes(self, view: ClusterView, changes: Changes, most: int) -> Iterator[bool]:
+        """Real nodes that are new or changed enter the fleet together, in the order of the report, `most` at a time."""
         together: list[views.Change[Node]] = []
-        most = _NODES_A_POD * self._state.timing.fold_at_once
         for change in views.fold_nodes(view, changes):
             before, after = change.before, change.after
             put = after is not None and not after.proxy_for and (before is None or not before.proxy_for)

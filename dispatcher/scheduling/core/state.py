@@ -13,7 +13,7 @@ from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.core.refusals import Refusals
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.delegation import intents
-from dispatcher.scheduling.delegation.common_cases import step_of_mirrored
+from dispatcher.scheduling.delegation.common_cases import is_at_rest, step_of_mirrored
 from dispatcher.scheduling.delegation.fences import Fences
 from dispatcher.scheduling.delegation.orphans import Orphans
 from dispatcher.scheduling.delegation.outbox import Outbox
@@ -81,9 +81,11 @@ class CoreState:
         return self.log.summary(tracked.pod_id)
 
     def touch(self, cluster: str) -> None:
-        """All pods that have to do with the cluster are due: its own, and of the others those that go abroad."""
-        own = ((cluster, uid) for uid in self.clusters[cluster].pods)
-        self.due.update(pod_id for pod_id in own if pod_id in self.tracked)
+        """All pods that have to do with the cluster are due: its own, and of the others those that go abroad; but for
+        those at rest, nearly all of its own.
+        """
+        own = (self.tracked.get((cluster, uid)) for uid in self.clusters[cluster].pods)
+        self.due.update([one.pod_id for one in own if one is not None and not is_at_rest(one)])
         self.due.update(pod_id for pod_id in self.abroad if self.tracked[pod_id].touches(cluster))
 
     def track(self, pod_id: PodId) -> Tracked:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from dispatcher.model.messages import encode_part
 from dispatcher.model.objects import PodDisruptionBudget
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core.state import CoreState
@@ -31,10 +32,13 @@ class Telling:
         if now - self._at >= timing.peers_s:
             self._at, due = now, list(state.clusters)
         shown = peers(state.clusters, state.fleet, now, timing.cluster_lost_s) if due else ()
+        encoded = tuple(map(encode_part, shown))
+        places = {peer.cluster: at for at, peer in enumerate(shown)}
         for name in due:
             if state.clusters[name].hears:
-                others = tuple(peer for peer in shown if peer.cluster != name)
-                state.effects.append(events.SendPeers(name, others, self._shadows.of(name)))
+                at = places.get(name, len(shown))
+                others, sent = shown[:at] + shown[at + 1 :], encoded[:at] + encoded[at + 1 :]
+                state.effects.append(events.SendPeers(name, others, self._shadows.of(name), sent))
 
     def uncounted_budgets(self, tracked: Tracked) -> str:
         """Why not all budgets that may select a remote pod are kept where it runs; '' if they are."""

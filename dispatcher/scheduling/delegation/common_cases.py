@@ -31,6 +31,18 @@ def awaits_answer(tracked: Tracked) -> bool:
     return not (source.terminating or tracked.gone or tracked.said_gone or tracked.vanished)
 
 
+def is_at_rest(tracked: Tracked) -> bool:
+    """Whether a look would find nothing to do, whether its cluster is Ready or not: the pod stands on a node of its own
+    cluster, and nothing is asked for it, missing, or marked as ours.
+    """
+    source = tracked.source
+    if source is None or not source.node or source.claim is not None or source.has_finalizer:
+        return False
+    if tracked.in_flight is not None or tracked.delegates or tracked.queued or tracked.item is not None:
+        return False
+    return tracked.vanished is None and not target_of(tracked.pod_id[0], source)
+
+
 def step_of_mirrored(tracked: Tracked, clusters: Mapping[str, ClusterView], now: float) -> NextStep | None:
     """`next_step` of a source that stands on its proxy node with its marks, beside its one delegate, neither of them
     ending, ended or said to be gone, where no cluster is fenced. Nearly all remote pods are such; None: more must be

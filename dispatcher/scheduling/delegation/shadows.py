@@ -183,16 +183,17 @@ def _shadows(
                     if delegate.labels.get(BUDGET, "") != wanted:
                         covers[target].setdefault(delegate.namespace, []).append(Cover(_ref(delegate), wanted))
     told: dict[str, list[Shadow]] = {name: [] for name in ready}
+    names = tuple(sorted(ready))
     for key, group in sorted(groups.items(), key=lambda one: one[0]):
         told[key.target].append(_shadow(key, group))
     return {
         name: Shadows(
-            tuple(sorted(ready.keys() - {name})),
+            names[:at] + names[at + 1 :],
             tuple(told[name]),
             _in_turns(covers[name], MAX_COVERS),
             _in_turns(uncounted[name], MAX_UNCOUNTED),
         )
-        for name in ready
+        for at, name in enumerate(names)
     }
 
 

@@ -23,7 +23,8 @@ class CoreTiming:
     refused that holds no place, and before it is asked again how one ends that is shown at another end.
     `delegate_lease_s`: delegates of failover mode `lease` are stopped when they were not renewed for that long.
     `fold_at_once` (a count): of a report of a cluster that is not Ready so many pods are taken in before others have
-    their turn, or four times as many nodes.
+    their turn, or four times as many nodes; `fold_ready_at_once`: of a cluster that is, whose pods are known for the
+    most part, and where what is not taken in yet is missed when others are placed.
     """
 
     absence_grace_s: float = 100.0
@@ -39,6 +40,7 @@ class CoreTiming:
     fenced_per_s: float = 20.0
     delegate_lease_s: float = 120.0
     fold_at_once: int = 200
+    fold_ready_at_once: int = 800
     strangers_s: float = 60.0
     retry: Backoff = field(default_factory=Backoff)
     refused: Backoff = field(default_factory=lambda: Backoff(most_s=60.0))

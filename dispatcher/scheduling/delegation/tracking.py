@@ -134,8 +134,9 @@ class Tracked(msgspec.Struct, gc=False):
 
     def touches(self, cluster: str) -> bool:
         """Whether that cluster's readiness matters to what is due here."""
-        target = target_of(self.home, self.source) if self.source is not None else ""
-        return cluster in self.delegates or cluster in (self.home, target)
+        if cluster == self.pod_id[0] or cluster in self.delegates:
+            return True
+        return self.source is not None and target_of(self.pod_id[0], self.source) == cluster
 
     def see_source(self, pod: Pod | None, *, told: bool = True) -> None:
         """The home cluster reported the source pod. None: it went; `told` if its observer saw it deleted."""

@@ -1,6 +1,6 @@
 """One plugin, evaluated for one class: its PreFilter answer, what that answer depends on, and calls of the plugin."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -30,7 +30,6 @@ from dispatcher.scheduling.framework.points import PluginError, guarded
 from dispatcher.scheduling.framework.roles import AnswerScope, Role
 
 GRID = 2.0**20  # weighted scores are whole multiples of 1 / GRID: exact sums in any order, and equal scores are equal
-BLOCK = 1 << 15  # rows: what a plugin computes on the way stays in a core's cache
 
 
 @dataclass(eq=False, slots=True)
@@ -202,11 +201,6 @@ class PluginEvaluator:
 def _speaks_of_filter(plugin: type[object]) -> bool:
     """Whether its `open_rows` is about its own `filter`, which no subclass has replaced alone."""
     return next("open_rows" in vars(one) for one in plugin.__mro__ if {"open_rows", "filter"} & vars(one).keys())
-
-
-def blocks(rows: slice) -> Iterator[slice]:
-    """The rows in pieces."""
-    return (slice(start, min(start + BLOCK, rows.stop)) for start in range(rows.start, rows.stop, BLOCK))
 
 
 def weighted(values: Floats, weight: float) -> Floats:

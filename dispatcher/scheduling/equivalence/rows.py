@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE
-from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator, blocks, finite
+from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator, finite
 from dispatcher.scheduling.equivalence.static_answers import FEW_OPEN, NO_NODE, StaticFilters, count_codes
 from dispatcher.scheduling.equivalence.static_columns import StaticColumn
 from dispatcher.scheduling.fleet.columns import RowList, distinct, grown, window_of
@@ -18,6 +18,7 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.framework import Bools, Codes, Floats, Rows
 from dispatcher.scheduling.framework.kernels import kernel
+from dispatcher.scheduling.framework.memory import blocks
 
 _FEW = 32
 _NEVER = -1

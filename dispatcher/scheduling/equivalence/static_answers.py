@@ -22,6 +22,7 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Codes, Ints, Placed, Readings, Rows
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.kernels import kernel
+from dispatcher.scheduling.framework.memory import blocks
 from dispatcher.scheduling.framework.roles import AnswerScope, Role
 
 NO_NODE = 0xFFFF  # instead of a reason code: the row holds no node
@@ -235,12 +236,14 @@ class StaticAnswers:
         fleet, (version, position) = self._fleet, self._upper_bounds_at
         changed = fleet.changes.since(position) if version == self.version else None
         if changed is None or len(changed):
-            rows: Rows = slice(0, fleet.n) if changed is None else changed
-            scoring = (one for one in self.active if one.role.score_at is not None and not one.role.normalizes)
-            points = [one.points_of(rows) for one in scoring]
-            top = sum(points, np.zeros(len(self.static_filters.first[rows]))) * ((1.0 + 2.0**-20) / GRID)
+            scoring = [one for one in self.active if one.role.score_at is not None and not one.role.normalizes]
             self._upper_bounds = grown(self._upper_bounds, fleet.n, 0.0)
-            self._upper_bounds[rows] = np.where(self.static_filters.first[rows] == 0, top, INFEASIBLE)
+            for rows in blocks(slice(0, fleet.n)) if changed is None else (changed,):
+                closed = self.static_filters.first[rows] != 0
+                top = sum([one.points_of(rows) for one in scoring], np.zeros(len(closed)))
+                top *= (1.0 + 2.0**-20) / GRID
+                top[closed] = INFEASIBLE
+                self._upper_bounds[rows] = top
             self._upper_bounds_at = self.version, fleet.changes.position
         return self._upper_bounds[: fleet.n]
 

@@ -96,9 +96,8 @@ class MatchCounts:
             self._drop(self._counts.pop(next(iter(self._counts))))
         count = MatchCount(key, pods=pods, namespaces_at=namespaces_at)
         self._index.put(count, pods)
-        for placed, domain in build(pods, key):
-            if count.has(placed, self._labels_of):
-                count.add(domain, 1)
+        found = [domain for placed, domain in build(pods, key) if count.has(placed, self._labels_of)]
+        count.add_all(np.asarray(found, dtype=np.int32), 1)
         return count
 
     def _drop(self, count: MatchCount) -> None:

@@ -339,7 +339,9 @@ class NodeTable(NodeColumns):
         if level == CLUSTER_LEVEL:
             return self.cluster
         if level == HOST_LEVEL:
-            return np.where(self.live, np.arange(self.n, dtype=np.int32), np.int32(-1))
+            found = np.arange(self.n, dtype=np.int32)
+            found[~self.live] = -1
+            return found
         label, scoped = label_of(level)
         return self._labels.codes(label, self._nodes, scoped=scoped)
 

@@ -14,6 +14,7 @@ from dispatcher.model.resources import CPU, MEMORY
 from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
 from dispatcher.scheduling.fleet.nodes import NodeTable
 from dispatcher.scheduling.framework import Bools, Floats, Ints
+from dispatcher.scheduling.framework.memory import blocks
 
 EVERY_S = 60.0
 FRESH_S = 120.0  # of readings that are learnt from
@@ -31,7 +32,9 @@ def learnt(fleet: NodeTable, settling: Ints, now: float) -> Floats | None:
     n = fleet.n
     if not n:
         return None
-    shares = np.stack([_requested(fleet, settling[row, :n], row, name) for row, name in enumerate((CPU, MEMORY))])
+    shares = np.zeros((2, n))
+    for at, resource in enumerate((CPU, MEMORY)):
+        _write_requested(shares[at], fleet, settling[at, :n], at, resource)
     found = fleet.usual.max(axis=1, initial=LOWEST, where=fleet.live).astype(np.float64)
     before = found.copy()
     for column, name in enumerate(fleet.signal_axis.names[: len(found)]):
@@ -44,15 +47,13 @@ def learnt(fleet: NodeTable, settling: Ints, now: float) -> Floats | None:
     return np.where(moved, found, before) if moved.any() else None
 
 
-def _requested(fleet: NodeTable, settling: Ints, row: int, resource: str) -> Floats:
+def _write_requested(shares: Floats, fleet: NodeTable, settling: Ints, row: int, resource: str) -> None:
     """[n] the share of nodes that is requested by pods whose load the means hold."""
     column = fleet.axis.column(resource)
-    if column is None:
-        return np.zeros(fleet.n)
-    room = fleet.allocatable[column]
-    share = np.maximum(fleet.nonzero[row] - settling, 0) / np.maximum(room, 1)
-    found: Floats = np.where(room > 0, np.minimum(share, 1.0), 0.0)
-    return found
+    for rows in blocks(slice(0, fleet.n)) if column is not None else ():
+        room = fleet.allocatable[column, rows]
+        share = np.maximum(fleet.nonzero[row, rows] - settling[rows], 0) / np.maximum(room, 1)
+        shares[rows] = np.where(room > 0, np.minimum(share, 1.0), 0.0)
 
 
 def _quotient(mean: np.ndarray, requested: Floats, told: Bools, before: float) -> float:

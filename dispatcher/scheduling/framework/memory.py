@@ -1,11 +1,13 @@
-"""Columns of very many rows of which few are written."""
+"""Columns of very many rows: of which few are written, and piece by piece."""
 
+from collections.abc import Iterator
 from mmap import MAP_PRIVATE, mmap
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+BLOCK = 1 << 15  # rows: what is computed on the way stays in a core's cache, and takes no new memory of the system
 _FEW_BYTES = 1 << 19  # below, to ask the system for memory costs more than to write it
 
 
@@ -17,3 +19,8 @@ def untouched(length: int, dtype: DTypeLike) -> NDArray[Any]:
     if size < _FEW_BYTES:
         return np.zeros(length, dtype=dtype)
     return np.frombuffer(mmap(-1, size, MAP_PRIVATE), dtype=dtype)
+
+
+def blocks(rows: slice) -> Iterator[slice]:
+    """The rows in pieces."""
+    return (slice(start, min(start + BLOCK, rows.stop)) for start in range(rows.start, rows.stop, BLOCK))

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dispatcher.model.resources import MAX_QUANTITY
-from dispatcher.scheduling.equivalence.evaluators import blocks
 from dispatcher.scheduling.fleet.columns import RowList, distinct
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Ints, Rows
+from dispatcher.scheduling.framework.memory import blocks
 
 _NEVER = -1
 _NO_ROWS: RowList = np.zeros(0, dtype=np.intp)

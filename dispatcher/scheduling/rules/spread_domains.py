@@ -9,7 +9,7 @@ import numpy as np
 from dispatcher.model.topology import HOST_LEVEL
 from dispatcher.scheduling.framework import Bools, FleetView, Ints, SmallInts
 from dispatcher.scheduling.framework.lifecycle import RowList
-from dispatcher.scheduling.framework.memory import untouched
+from dispatcher.scheduling.framework.memory import blocks, untouched
 
 _SHOWN_DOMAINS = 16
 Name = tuple[str, ...]
@@ -97,10 +97,17 @@ class Domains:
 
 def domains_of(level: str, fleet: FleetView, eligible: Bools, other: Domains | None = None) -> Domains:
     """`eligible`: as of `spread.area_of`. `other`: domains of another level, for which the same rows may count."""
-    eligible = eligible & (fleet.topology.domain(level) >= 0)
+    domain, having = fleet.topology.domain(level), rows_with(level, fleet)
+    eligible = eligible & (domain >= 0)
     # Every row is a host of its own.
     present = eligible if level == HOST_LEVEL else None
-    return domains_on(level, fleet, np.flatnonzero(eligible), rows_with(level, fleet), other, present)
+    if np.count_nonzero(eligible) < having:
+        return domains_on(level, fleet, np.flatnonzero(eligible), having, other, present)
+    if present is None:
+        present = np.zeros(len(fleet.topology.domain_values(level)), dtype=np.bool_)
+        for block in blocks(slice(0, fleet.n)):
+            present[domain[block][eligible[block]]] = True
+    return Domains(level, domain, present, None)
 
 
 def rows_with(level: str, fleet: FleetView) -> int:

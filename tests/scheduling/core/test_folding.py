@@ -81,12 +81,77 @@ def test_a_small_report_is_taken_in_at_once() -> None:
     assert core.clusters["west"].ready
 
 
-def test_a_ready_cluster_is_taken_in_at_once_however_large() -> None:
-    core = begun()
-    finish(core)
-    core.handle(report("west", nodes=40, pods=60), 3.0)
+def ready() -> SchedulerCore:
+    """East and west are known, and their pods wait."""
+    core = make_core(("east", "west"), timing=CoreTiming(fold_ready_at_once=10))
+    for one in (report("east", pods=3), report("west", nodes=8, pods=6)):
+        core.handle(one, 1.0)
     assert not core.folding
-    assert len(core.clusters["west"].pods) == 60
+    return core
+
+
+def changed(core: SchedulerCore, pods: int, **more: object) -> ClusterChanged:
+    """So many other pods of west, as its agent goes on to tell."""
+    after, made = core.clusters["west"].revision, report("west", pods=pods).changes
+    told = {"full": False, "since": after, "revision": after + 1, "nodes": (), **more}
+    return ClusterChanged(msgspec.structs.replace(made, **told))
+
+
+def test_many_changes_of_a_ready_cluster_are_taken_in_part_by_part_with_decisions_between() -> None:
+    core = ready()
+    core.handle(changed(core, pods=60), 2.0)
+    view, parts, seen = core.clusters["west"], 0, list[int]()
+    while core.folding:
+        assert (view.ready, view.revision, core.open) == (True, 1, True)
+        seen.append(len(view.pods))
+        effects = core.handle(Tick(), 2.0 + parts)
+        assert parts or [one for one in effects if isinstance(one, SendIntents)]
+        core.handle(FoldOn("west"), 2.0 + parts)
+        parts += 1
+    assert seen == [16, 26, 36, 46, 56, 60]
+    assert (view.revision, len(view.pods)) == (2, 60)
+
+
+@pytest.mark.parametrize(
+    "news",
+    [
+        {"api_ok": False},
+        {"synced": False},
+        {"restored": True},
+        {"confirmed": 1},
+        {"keys": ("another",)},
+        {"opens": ()},
+        {"evicts_foreign": True},
+    ],
+    ids=str,
+)
+def test_what_is_new_of_a_ready_cluster_s_health_counts_before_any_of_its_pods(news: dict[str, object]) -> None:
+    core = ready()
+    core.handle(changed(core, pods=60, **news), 2.0)
+    assert not core.folding
+    view = core.clusters["west"]
+    assert len(view.pods) == 60
+    assert all(getattr(view, name) == said for name, said in news.items())
+
+
+def test_a_ready_cluster_of_which_a_part_fails_stays_ready_and_tells_all_anew() -> None:
+    core = ready()
+    core.handle(changed(core, pods=60), 2.0)
+    view = core.clusters["west"]
+    with patch.object(Reports, "_pod_changed", side_effect=ZeroDivisionError), pytest.raises(ZeroDivisionError):
+        finish(core)
+    assert (set(core.folding), view.ready, view.uid, view.revision) == (set(), True, "west-uid", 1)
+    core.handle(reborn(report("west", nodes=8, pods=60)), 3.0)
+    finish(core)
+    assert len(view.pods) == 60
+
+
+def test_a_ready_cluster_that_falls_silent_meanwhile_is_taken_in_and_then_silent() -> None:
+    core = ready()
+    core.handle(changed(core, pods=60), 2.0)
+    core.handle(ClusterSilent("west", "no answer"), 2.0)
+    view = core.clusters["west"]
+    assert (set(core.folding), view.ready, len(view.pods), view.revision) == (set(), False, 60, 2)
 
 
 def test_learning_from_readings_is_a_part_of_its_own_after_the_last_pod() -> None:

@@ -1,12 +1,13 @@
 """What the agents are told of each other, and what a cordon of a proxy node means."""
 
 from collections.abc import Sequence
+from typing import cast
 
 import msgspec
 import pytest
 
 from dispatcher.model import names
-from dispatcher.model.messages import Bind, Changes, Claim, Peer
+from dispatcher.model.messages import Bind, Changes, Claim, Peer, Peers, decode, encode
 from dispatcher.model.names import CLUSTERS, PROXY_LABEL, SCHEDULER_NAME, proxy_node_name
 from dispatcher.model.node import Node
 from dispatcher.model.pod import Pod
@@ -52,6 +53,20 @@ def test_a_label_that_no_api_server_takes_is_told_to_nobody(value: str) -> None:
     odd = msgspec.structs.replace(NODE, labels={names.ZONE: "z", names.REGION: value})
     core.handle(ClusterChanged(Changes("west", "west-uid", "life-1", 0, 1, full=True, nodes=(odd,))), 1.0)
     assert said(core.handle(Tick(), 2.0))["west"].labels == {names.ZONE: "z"}
+
+
+def test_each_peer_is_encoded_once_for_all_who_are_told_of_it() -> None:
+    names = ("east", "north", "west")
+    core = make_core(names)
+    for name in names:
+        tell(core, name)
+    told = {one.cluster: one for one in core.handle(Tick(), 2.0) if isinstance(one, SendPeers)}
+    assert set(told) == set(names)
+    assert told["east"].encoded[1] is told["north"].encoded[1], "west, to both of them"
+    for one in told.values():
+        sent = decode(Peers, encode(Peers("d", 1, cast("tuple[Peer, ...]", one.encoded))))
+        assert [peer.cluster for peer in sent.peers] == [name for name in names if name != one.cluster]
+        assert sent.peers == one.peers
 
 
 def test_a_lost_cluster_is_not_ready_after_a_while_and_at_once_ready_when_it_is_back() -> None:

@@ -1,0 +1,55 @@
+"""What is found out of all rows piece by piece, since whole columns take new memory, is what it would be in one."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.usual import learnt
+from dispatcher.scheduling.fleet.view import view_of
+from dispatcher.scheduling.framework import memory
+from dispatcher.scheduling.rules.spread_domains import domains_of, with_domains
+from tests.builders import fleet, node, pod, put, reading
+
+
+def zones() -> FleetState:
+    """Eleven nodes in three zones, one of them in none; one has gone."""
+    nodes = [node(f"n{at}").cpu(10).labels(**({"zone": "xyz"[at % 3]} if at != 7 else {})) for at in range(12)]
+    state = fleet(a=nodes)
+    for at in range(12):
+        put(state, pod(f"p{at}").cpu(1 + at % 5).on(f"n{at}"), "a", f"n{at}")
+        state.put_reading("a", reading(f"n{at}", cpu=at / 24))
+    state.remove_node("a", "n4")
+    return state
+
+
+def spread(state: FleetState) -> Any:
+    seen = view_of(state)
+    found = [domains_of(level, seen, with_domains(seen, ())) for level in ("zone", "host", "cluster")]
+    assert all(one.counted is None for one in found)
+    some = domains_of("zone", seen, seen.nodes.live & (np.arange(state.n) % 2 == 0))
+    return [one.present.tolist() for one in (*found, some)], some.counted is not None and some.counted.tolist()
+
+
+def usual(state: FleetState) -> Any:
+    found = learnt(state, np.zeros((2, state.n), dtype=np.int64), state.now)
+    assert found is not None
+    return found.tolist()
+
+
+@pytest.mark.parametrize("found", [spread, usual])
+def test_in_pieces_it_is_the_same(found: Callable[[FleetState], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    state = zones()
+    whole = found(state)
+    monkeypatch.setattr(memory, "BLOCK", 5)
+    assert found(state) == whole
+
+
+def test_a_domain_is_eligible_where_some_row_is_in_it() -> None:
+    (zone, host, _, some), counted = spread(zones())
+    assert zone == [True, True, True]
+    assert host == [True] * 4 + [False] + [True] * 7
+    assert sum(some) == 3
+    assert counted == [0, 2, 6, 8, 10]
