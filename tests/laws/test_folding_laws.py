@@ -43,12 +43,12 @@ class InParts(Simulation):
     def step(self) -> None:
         super().step()
         state = self.core._state
-        assert state.abroad == {pod_id for pod_id, tracked in state.tracked.items() if tracked.abroad}
+        assert state.abroad == {tracked.pod_id for tracked in state.tracked.values() if tracked.abroad}
         for name in CLUSTERS:
             asked, state.due = state.due, set()
             state.touch(name)
             state.due, touched = asked, state.due
-            assert touched == {pod_id for pod_id, tracked in state.tracked.items() if tracked.touches(name)}
+            assert touched == {tracked.pod_id for tracked in state.tracked.values() if tracked.touches(name)}
 
 
 @pytest.mark.parametrize("seeds", SEEDS, ids=str)
@@ -134,7 +134,7 @@ def _state(core: SchedulerCore, *, acted: bool) -> object:
     }
     places = {one.pod_id: (one.cluster, one.node, one.placed, one.row is None) for one in fleet.occupants()}
     tracked = {
-        pod_id: (one.source, one.delegates, acted and one.in_flight is None) for pod_id, one in core.tracked.items()
+        one.pod_id: (one.source, one.delegates, acted and one.in_flight is None) for one in core.tracked.values()
     }
     queued = {pod_id: core.queue.state_of(pod_id) for pod_id in core.tracked} if acted else {}
     return core.clusters, rows, places, tracked, queued, core.open, fleet.allocatable_total()

@@ -149,8 +149,12 @@ class SchedulerCore:
         state.judge_hot(now)
         state.due |= state.waiting
         state.ring(now)
-        late = map(state.tracked.find, state.outbox.overdue(now, state.timing.settle_s))
-        state.due.update([one.pod_id for one in late if one is not None and one.in_flight is not None])
+        late = map(state.tracked.unsettled.get, state.outbox.overdue(now, state.timing.settle_s))
+        for tracked in [one for one in late if one is not None]:
+            if tracked.in_flight is not None:
+                state.due.add(tracked.pod_id)
+            else:
+                state.tracked.rest(tracked)
         state.outbox.resend(state.clusters, now)
         state.side_intents.resend(state.clusters, now)
         self._reconciler.look(now)

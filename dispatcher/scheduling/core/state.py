@@ -90,7 +90,7 @@ class CoreState:
         """What is tracked of a pod of ours, from now on."""
         found = self.tracked.get(pod_id)
         if found is None:
-            found = self.tracked[pod_id] = Tracked(pod_id)
+            found = self.tracked.unsettled[pod_id] = Tracked(pod_id)
         return found
 
     def free(self, pod_id: PodId, now: float) -> None:
