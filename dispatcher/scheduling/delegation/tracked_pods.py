@@ -8,6 +8,7 @@ from dispatcher.model.pod import Pod, PodId
 from dispatcher.scheduling.delegation.tracking import Tracked
 
 _NONE: Mapping[str, Pod] = {}
+_AT_ONCE = 5_000  # in some milliseconds
 # All that may be known of a pod beside its source. What it was told while it waited is over once it is bound.
 _OVER = ("reported_at", "report", "promised")
 _more_of = attrgetter(*(name for name in Tracked.__struct_fields__ if name not in ("pod_id", "source", *_OVER)))
@@ -95,6 +96,14 @@ class TrackedPods:
         """Nothing is left to track of it."""
         self.unsettled.pop(pod_id, None)
         self._at_rest.get(pod_id[0], {}).pop(pod_id[1], None)
+
+    def rest_all(self) -> None:
+        """`rest` those that are at rest, though nothing was reported of them since they were bound."""
+        most = len(self.unsettled) - _AT_ONCE
+        for tracked in list(self.unsettled.values()):
+            self.rest(tracked)
+            if len(self.unsettled) <= most:
+                break  # the others in a minute
 
     def rest(self, tracked: Tracked) -> None:
         """A pod was looked at, and nobody holds what is tracked of it: keep its source alone if it is at rest."""
