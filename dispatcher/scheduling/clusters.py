@@ -209,10 +209,7 @@ def fold_pods(view: ClusterView, changes: Changes) -> Iterator[Change[Pod]]:
     missing = set(changes.pods_missing)
     for pod in _gone(view.pods, put, changes.pods_gone, full=changes.full):
         yield Change(pod, None, told=not (changes.full or pod.uid in missing))
-    for change in _put(view.pods, put):
-        if change.before is not None and change.after is not None:  # one text for all that hold it
-            msgspec.structs.force_setattr(change.after, "uid", change.before.uid)
-        yield change
+    yield from _put(view.pods, put)
 
 
 def fold_objects(kept: ClusterObjects, changes: Changes) -> Iterator[Change[AnyObject]]:

@@ -33,11 +33,14 @@ def clusters_view(core: SchedulerCore) -> list[Row]:
     """
     keys = shared_keys.of(core.clusters)
     shared = {name: shared_keys.problem_of(name, keys) for name in core.clusters}
-    copies = Counter(name for tracked in core.tracked.unsettled() for name in tracked.delegates)
+    copies = Counter(name for tracked in core.tracked.unsettled.values() for name in tracked.delegates)
     submitted = Counter(home for (home, _), _ in core.tracked.sources())
     told = {name: {"remote": copies[name], "submitted": submitted[name]} for name in core.clusters}
     ours = [_cluster_row(core, view, shared[name], told[name]) for name, view in sorted(core.clusters.items())]
-    return [*ours, *(_unconfigured_row(core, one) for one in unconfigured.of(core.tracked.unsettled(), core.clusters))]
+    return [
+        *ours,
+        *(_unconfigured_row(core, one) for one in unconfigured.of(core.tracked.unsettled.values(), core.clusters)),
+    ]
 
 
 def links_view(core: SchedulerCore) -> list[Row]:
@@ -235,7 +238,7 @@ def explain(core: SchedulerCore, namespace: str, name: str, cluster: str = "") -
 
 def source_of(core: SchedulerCore, namespace: str, name: str) -> Row | None:
     """The pod of which a pod is the copy, and where that is; None if it is nobody's."""
-    for tracked in core.tracked.unsettled():
+    for tracked in core.tracked.unsettled.values():
         for cluster, delegate in tracked.delegates.items():
             source = delegate.source
             if source is not None and (delegate.namespace, delegate.name) == (namespace, name):

@@ -3,8 +3,8 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, nullcontext, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 
 import structlog
 
@@ -16,6 +16,7 @@ from dispatcher.service.greeting import Greeting
 from dispatcher.service.link import AgentDistrusted, AgentLink, AgentTimeout, LinkError
 from dispatcher.service.term import Deposed, Term
 from dispatcher.service.timing import ServiceTiming
+from dispatcher.service.turns import Turns
 
 Deliver = Callable[[Event], Awaitable[bool]]  # False: the core could not take it
 _LATE_FACTOR, LONGEST_REPORT_S = 4.0, 600.0
@@ -34,7 +35,7 @@ class Poller:
         clock: Clock,
         term: Term,
         depose: Callable[[Deposed], None],
-        turns: asyncio.Semaphore,
+        turns: Turns,
         distrust: Callable[[str], str],
     ) -> None:
         """`distrust` says why a cluster is in quarantine, '' if it is not."""
@@ -64,7 +65,8 @@ class Poller:
             try:
                 await self._greet()
                 while True:
-                    async with nullcontext() if self._incarnation else self._turn():
+                    # All of a cluster is large: only a few are asked for it at once.
+                    async with nullcontext() if self._incarnation else self._turns.turn():
                         taken = await self._poll()
                     if not taken:
                         await asyncio.sleep(self._backoff())
@@ -84,19 +86,6 @@ class Poller:
     def _check_trust(self) -> None:
         if why := self._distrust(self.cluster):
             raise AgentDistrusted(f"cluster {self.cluster} is {why}")
-
-    @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        """All of a cluster is large: only a few are asked for it at once. Those that hang hold others up for a bit."""
-        got = False
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._timing.silent_s / 2):
-                got = await self._turns.acquire()
-        try:
-            yield
-        finally:
-            if got:
-                self._turns.release()
 
     async def _poll(self) -> bool:
         """Ask once. False: a gap, or a report that the core could not fold: begin anew, and not at once."""

@@ -52,13 +52,13 @@ class InParts(Simulation):
     def step(self) -> None:
         super().step()
         state = self.core._state
-        assert state.abroad == {pod_id for pod_id, tracked in state.tracked.items() if tracked.abroad}
+        assert state.abroad == {tracked.pod_id for tracked in state.tracked.values() if tracked.abroad}
         for name in CLUSTERS:
             asked, state.due = state.due, set()
             state.touch(name)
             state.due, touched = asked, state.due
-            at_rest = {pod_id for pod_id, tracked in state.tracked.items() if is_at_rest(tracked)}
-            concerned = {pod_id for pod_id, tracked in state.tracked.items() if tracked.touches(name)}
+            at_rest = {tracked.pod_id for tracked in state.tracked.values() if is_at_rest(tracked)}
+            concerned = {tracked.pod_id for tracked in state.tracked.values() if tracked.touches(name)}
             assert touched == concerned - at_rest
             self._look_in_vain(sorted(at_rest & concerned))
 
@@ -199,7 +199,7 @@ def _state(core: SchedulerCore, *, acted: bool) -> object:
     }
     places = {one.pod_id: (one.cluster, one.node, one.placed, one.row is None) for one in fleet.occupants()}
     tracked = {
-        pod_id: (one.source, one.delegates, acted and one.in_flight is None) for pod_id, one in core.tracked.items()
+        one.pod_id: (one.source, one.delegates, acted and one.in_flight is None) for one in core.tracked.values()
     }
     queued = {pod_id: core.queue.state_of(pod_id) for pod_id in core.tracked} if acted else {}
     return core.clusters, rows, places, tracked, queued, core.open, fleet.allocatable_total()

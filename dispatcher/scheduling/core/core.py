@@ -149,7 +149,7 @@ class SchedulerCore:
         state.judge_hot(now)
         state.due |= state.waiting
         state.ring(now)
-        late = map(state.tracked.find, state.outbox.overdue(now, state.timing.settle_s))
+        late = map(state.tracked.unsettled.get, state.outbox.overdue(now, state.timing.settle_s))
         state.due.update([one.pod_id for one in late if one is not None and one.in_flight is not None])
         state.outbox.resend(state.clusters, now)
         state.side_intents.resend(state.clusters, now)
@@ -164,6 +164,7 @@ class SchedulerCore:
         state.effects += [events.OperatorWarning(text) for text in state.orphans.excess(now).values()]
         if now - self._strangers_at >= state.timing.strangers_s:
             self._strangers_at = now
+            state.tracked.rest_all()
             abroad = (state.tracked[pod_id] for pod_id in state.abroad)
             told = [one.text for one in unconfigured.of(abroad, state.clusters)]
             told += [one.text for one in shared_keys.of(state.clusters)]

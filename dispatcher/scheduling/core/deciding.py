@@ -78,7 +78,7 @@ class Deciding:
         """Retry those of these popped pods that are neither queued again nor on their way, after something failed."""
         state = self._state
         for item in items:
-            tracked = state.tracked[item.pod_id]
+            tracked = state.tracked.unsettled[item.pod_id]
             if item.state is not State.POPPED or tracked.in_flight is not None or self.binding.holds(item.pod_id):
                 continue
             if any(one.holds(item.pod_id) for one in state.profiles):  # decided before it failed for another
@@ -151,7 +151,7 @@ class Deciding:
     def _bind_all(self, items: Sequence[QueuedPod], decisions: Sequence[Decision], now: float) -> None:
         """`_decided` each, where `_only_bound` holds."""
         state = self._state
-        pods = [state.tracked[one.pod_id] for one in decisions]
+        pods = [state.tracked.unsettled[one.pod_id] for one in decisions]
         for tracked, item in zip(pods, items, strict=True):
             tracked.item, tracked.queued, tracked.reported, tracked.refused = item, False, "", ""
         state.log.add_all(decisions)
@@ -161,7 +161,7 @@ class Deciding:
 
     def _decided(self, item: QueuedPod, decision: Decision, now: float) -> None:
         state = self._state
-        tracked = state.tracked[decision.pod_id]
+        tracked = state.tracked.unsettled[decision.pod_id]
         tracked.item, tracked.queued, tracked.reported, tracked.refused = item, False, "", ""
         state.log.add(decision)
         state.effects.append(events.Decided(decision, item.attempts + 1, item.queued_at))
@@ -170,7 +170,7 @@ class Deciding:
     def _launch(self, item: QueuedPod, decision: Decision, now: float) -> None:
         """The default Bind: our own intent to the agents."""
         state = self._state
-        tracked, source, home = state.tracked[decision.pod_id], decision.placed.pod, decision.pod_id[0]
+        tracked, source, home = state.tracked.unsettled[decision.pod_id], decision.placed.pod, decision.pod_id[0]
         epoch = state.outbox.next_epoch()
         if decision.cluster == home:
             in_flight = intents.bind(home, source, decision.node, epoch, decision.summary(), now)
@@ -198,7 +198,7 @@ class Deciding:
             state.queue.unschedulable_all([item for item, _ in some], some[0][1].reasons, now)
             for item, result in some:
                 state.log.add(result)
-                self._tell(state.tracked[item.pod_id], result, now)
+                self._tell(state.tracked.unsettled[item.pod_id], result, now)
                 if apart:
                     self._preempts(item, result, now)
 

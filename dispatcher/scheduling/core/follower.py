@@ -71,7 +71,8 @@ class Follower:
             self._reports.forget(name)
         for view in state.clusters.values():
             _begin_anew(view, now)
-        for pod_id, known in list(state.tracked.items()):
+        for known in list(state.tracked.values()):
+            pod_id = known.pod_id
             tracked = state.tracked[pod_id] = Tracked(pod_id, known.source, known.delegates)
             if tracked.forgotten:
                 state.free(pod_id, now)

@@ -63,8 +63,7 @@ class Reconciler:
         state, self._reach, self._answering = self._state, None, {}
         while state.due:
             due, state.due = _in_order(state.due), set()
-            known = [tracked for tracked in map(state.tracked.get, due) if tracked is not None]
-            for look, run in groupby(known, partial(self._way_of, now)):
+            for look, run in groupby(state.tracked.get_all(due), partial(self._way_of, now)):
                 look(self, list(run), now)
 
     def _way_of(self, now: float, tracked: Tracked) -> "_Look":
@@ -223,8 +222,6 @@ class Reconciler:
                 tracked.queued, tracked.item = False, None
                 if watched or tracked.missing_since:
                     self._rest(tracked, now)
-                else:
-                    state.tracked.rest(tracked)
         except Exception as error:  # a fault of ours about one pod must not stop the others
             self._tell_fault("pods that show bound together", error)
             self._each(self._look_closely, run, now)

@@ -330,7 +330,7 @@ class Reports:
         state, pod_id = self._state, (home, pod.uid)
         tracked = state.tracked.get(pod_id)
         if tracked is None and not pod.node and pod.claim is None:  # at home, that is
-            state.tracked[pod_id] = Tracked(pod_id, pod)
+            state.tracked.unsettled[pod_id] = Tracked(pod_id, pod)
             state.due.add(pod_id)
             return
         tracked = tracked or state.track(pod_id)

@@ -84,7 +84,7 @@ class CoreState:
         """All pods that have to do with the cluster are due: its own, and of the others those that go abroad; but for
         those at rest, nearly all of its own.
         """
-        own = (self.tracked.get((cluster, uid)) for uid in self.clusters[cluster].pods)
+        own = (self.tracked.unsettled.get((cluster, uid)) for uid in self.clusters[cluster].pods)
         self.due.update([one.pod_id for one in own if one is not None and not is_at_rest(one)])
         self.due.update(pod_id for pod_id in self.abroad if self.tracked[pod_id].touches(cluster))
 
@@ -92,7 +92,7 @@ class CoreState:
         """What is tracked of a pod of ours, from now on."""
         found = self.tracked.get(pod_id)
         if found is None:
-            found = self.tracked[pod_id] = Tracked(pod_id)
+            found = self.tracked.unsettled[pod_id] = Tracked(pod_id)
         return found
 
     def free(self, pod_id: PodId, now: float) -> None:

@@ -30,12 +30,12 @@ class Book(msgspec.Struct, gc=False):
     row: int
 
     def show(self, placed: Placed) -> None:
-        """A later version of the pod, which asks for the same: it serves as well where all that says what the pod is
-        has stayed, and the earlier one is not kept for the sake of the books.
+        """A later version of the pod, which asks for the same: it serves as well where it is the same object and all
+        that says what it is has stayed, and the earlier one is not kept for the sake of the books.
         """
         was, pod = self.placed.pod, placed.pod
         alike = was.labels == pod.labels or was.app_labels == pod.app_labels
-        if alike and was.namespace == pod.namespace and was.annotations == pod.annotations and was.source == pod.source:
+        if alike and was.uid == pod.uid and was.annotations == pod.annotations:
             self.placed = placed
 
 

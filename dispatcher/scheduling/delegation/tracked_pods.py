@@ -1,95 +1,118 @@
 """All pods of ours by id. Nearly all are bound in their own cluster and run: of these the source alone is kept."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from operator import attrgetter
 
 from dispatcher.model.pod import Pod, PodId
+from dispatcher.scheduling.delegation.common_cases import is_at_rest
 from dispatcher.scheduling.delegation.tracking import Tracked
 
-_NONE: Mapping[str, Tracked | Pod] = {}
+_NONE: Mapping[str, Pod] = {}
+_AT_ONCE = 5_000  # in some milliseconds
+# All that may be known of a pod beside its source. What it was told while it waited is over once it is bound.
+_OVER = ("reported_at", "report", "promised")
+_more_of = attrgetter(*(name for name in Tracked.__struct_fields__ if name not in ("pod_id", "source", *_OVER)))
+_NO_MORE = _more_of(Tracked(("", "")))
 
 
 class TrackedPods:
-    """What is tracked of each pod of ours: cluster by cluster, in the order in which they came.
+    """What is tracked of each pod of ours.
 
     Of a pod at rest nothing is known but its source, which the view of its cluster holds, too. What is got of it may be
     changed, and is kept from then on until the pod is at rest again; what is found of it may not be changed.
+    `unsettled`: all others, among them those that have to do with another cluster than their own, or are in flight.
     """
 
     def __init__(self) -> None:
-        self._pods: dict[str, dict[str, Tracked | Pod]] = {}  # by cluster of submission and UID
+        self.unsettled: dict[PodId, Tracked] = {}
+        self._at_rest: dict[str, dict[str, Pod]] = {}  # by cluster of submission and UID
 
     def __len__(self) -> int:
-        return sum(map(len, self._pods.values()))
+        return len(self.unsettled) + sum(map(len, self._at_rest.values()))
 
     def __contains__(self, pod_id: PodId) -> bool:
-        home, uid = pod_id
-        return uid in self._pods.get(home, _NONE)
+        return pod_id in self.unsettled or pod_id[1] in self._at_rest.get(pod_id[0], _NONE)
 
     def __iter__(self) -> Iterator[PodId]:
-        return ((home, uid) for home, pods in self._pods.items() for uid in pods)
+        yield from self.unsettled
+        for home, pods in self._at_rest.items():
+            for uid in pods:
+                yield home, uid
 
     def __getitem__(self, pod_id: PodId) -> Tracked:
-        home, uid = pod_id
-        found = self._pods[home][uid]
-        if type(found) is not Tracked:
-            found = self._pods[home][uid] = _tracked(pod_id, found)
+        found = self.get(pod_id)
+        if found is None:
+            raise KeyError(pod_id)
         return found
 
     def __setitem__(self, pod_id: PodId, tracked: Tracked) -> None:
-        home, uid = pod_id
-        self._pods.setdefault(home, {})[uid] = tracked
+        self._at_rest.get(pod_id[0], {}).pop(pod_id[1], None)
+        self.unsettled[pod_id] = tracked
 
     def get(self, pod_id: PodId) -> Tracked | None:
         """What is tracked of a pod, to be changed; None if it is not ours."""
-        home, uid = pod_id
-        known = self._pods.get(home, _NONE).get(uid)
-        return known if known is None or type(known) is Tracked else self[pod_id]
+        known = self.unsettled.get(pod_id)
+        if known is not None:
+            return known
+        source = self._at_rest.get(pod_id[0], {}).pop(pod_id[1], None)
+        if source is None:
+            return None
+        found = self.unsettled[pod_id] = Tracked(pod_id, source)
+        return found
+
+    def get_all(self, pod_ids: Iterable[PodId]) -> list[Tracked]:
+        """The same of those that are ours, in order."""
+        unsettled, get = self.unsettled.get, self.get
+        found = [unsettled(pod_id) or get(pod_id) for pod_id in pod_ids]
+        return [one for one in found if one is not None]
 
     def find(self, pod_id: PodId) -> Tracked | None:
-        """The same, only to be looked at."""
-        home, uid = pod_id
-        known = self._pods.get(home, _NONE).get(uid)
-        return None if known is None else _tracked(pod_id, known)
-
-    def items(self) -> Iterator[tuple[PodId, Tracked]]:
-        """Each pod, only to be looked at."""
-        for home, pods in self._pods.items():
-            for uid, known in pods.items():
-                pod_id = (home, uid)
-                yield pod_id, _tracked(pod_id, known)
+        """What is tracked of a pod, only to be looked at; None if it is not ours."""
+        known = self.unsettled.get(pod_id)
+        if known is None:
+            source = self._at_rest.get(pod_id[0], _NONE).get(pod_id[1])
+            return None if source is None else Tracked(pod_id, source)
+        return known
 
     def values(self) -> Iterator[Tracked]:
         """What is tracked of each, only to be looked at."""
-        return (tracked for _, tracked in self.items())
+        yield from self.unsettled.values()
+        for pod_id, source in self._resting():
+            yield Tracked(pod_id, source)
 
     def sources(self) -> Iterator[tuple[PodId, Pod]]:
         """The source of each pod that has one: faster than all that is tracked."""
-        for home, pods in self._pods.items():
-            for uid, known in pods.items():
-                source = known.source if type(known) is Tracked else known
-                if type(source) is Pod:
-                    yield (home, uid), source
+        for pod_id, tracked in self.unsettled.items():
+            if tracked.source is not None:
+                yield pod_id, tracked.source
+        yield from self._resting()
 
-    def unsettled(self) -> Iterator[Tracked]:
-        """Those that are not at rest, among them all that have to do with another cluster than their own."""
-        return (known for pods in self._pods.values() for known in pods.values() if type(known) is Tracked)
+    def _resting(self) -> Iterator[tuple[PodId, Pod]]:
+        for home, pods in self._at_rest.items():
+            for uid, source in pods.items():
+                yield (home, uid), source
 
     def drop(self, pod_id: PodId) -> None:
         """Nothing is left to track of it."""
-        home, uid = pod_id
-        self._pods.get(home, {}).pop(uid, None)
+        self.unsettled.pop(pod_id, None)
+        self._at_rest.get(pod_id[0], {}).pop(pod_id[1], None)
+
+    def rest_all(self) -> None:
+        """`rest` those that are at rest, though nothing was reported of them since they were bound."""
+        most = len(self.unsettled) - _AT_ONCE
+        for tracked in list(self.unsettled.values()):
+            self.rest(tracked)
+            if len(self.unsettled) <= most:
+                break  # the others in a minute
 
     def rest(self, tracked: Tracked) -> None:
         """A pod was looked at, and nobody holds what is tracked of it: keep its source alone if it is at rest."""
         (home, uid), source = tracked.pod_id, tracked.source
-        if source is None or not source.node or tracked.reported or self._pods.get(home, _NONE).get(uid) is not tracked:
-            return
-        # What it was told while it waited is over.
-        told = tracked.reported_at, tracked.report, tracked.promised
-        plain = Tracked(tracked.pod_id, source, reported_at=told[0], report=told[1], promised=told[2])
-        if tracked == plain and not tracked.abroad:
-            self._pods[home][uid] = source
-
-
-def _tracked(pod_id: PodId, known: Tracked | Pod) -> Tracked:
-    return known if isinstance(known, Tracked) else Tracked(pod_id, known)
+        if (
+            source is not None
+            and is_at_rest(tracked)
+            and _more_of(tracked) == _NO_MORE
+            and self.unsettled.get(tracked.pod_id) is tracked
+        ):
+            del self.unsettled[tracked.pod_id]
+            self._at_rest.setdefault(home, {})[uid] = source

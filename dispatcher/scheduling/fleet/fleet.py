@@ -189,6 +189,8 @@ class FleetState(ReadingTable):
             self._share(pod, occupant.node, row)
         if not same_footprint(was, pod):
             return False
+        if pod.uid == was.uid:  # one text for all that hold it
+            msgspec.structs.force_setattr(pod, "uid", was.uid)
         if row is not None and (was.started != pod.started or was.priority != pod.priority):
             self.starts.append(row)
         if was.labels != pod.labels:  # API servers label a pod by its node's zone when they bind it

@@ -65,7 +65,7 @@ def _places(core: SchedulerCore) -> list[object]:
     ]
     return [
         places,
-        list(core.tracked.values()),
+        sorted(core.tracked.values(), key=lambda one: one.pod_id),
         core.outbox.counts(),
         core.queue.counts(),
         core.fleet.requested.tolist(),
