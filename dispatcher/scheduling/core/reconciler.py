@@ -14,7 +14,7 @@ from dispatcher.model.pod import TERMINAL, Pod, PodId
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.core.state import CoreState
-from dispatcher.scheduling.delegation.common_cases import step_of_mirrored
+from dispatcher.scheduling.delegation.common_cases import is_at_rest, step_of_mirrored
 from dispatcher.scheduling.delegation.in_flight import ENDED_WITH_SOURCE, PLACING, InFlightIntent, IntentKind, settled
 from dispatcher.scheduling.delegation.protocol import (
     NextStep,
@@ -73,7 +73,7 @@ class Reconciler:
             return _EACH
         try:
             if source.node:
-                return _CONFIRM if self._only_shows_bind(tracked, source) else _EACH
+                return _CONFIRM if self._only_shown(tracked, source) else _EACH
             return _ENQUEUE if self._is_new(tracked, source) else _EACH
         except Exception:  # the look meets it again
             return _EACH
@@ -120,7 +120,7 @@ class Reconciler:
             self._look_closely(tracked, now)
         elif self._only_wants_place(tracked, source):
             self._enqueue(tracked, now)
-        elif self._only_shows_bind(tracked, source):
+        elif self._only_shown(tracked, source):
             self._confirm_all([tracked], now)
         else:
             self._look_closely(tracked, now)
@@ -203,6 +203,12 @@ class Reconciler:
         known = self._state.fleet.occupant(pod_id)
         return known is not None and known.assumed
 
+    def _only_shown(self, tracked: Tracked, source: Pod) -> bool:
+        """Whether all that a look would do is to keep a pod's place: it runs at home, or its bind shows there."""
+        if is_at_rest(tracked):
+            return source.phase not in TERMINAL and not self._binding.holds(tracked.pod_id)
+        return self._only_shows_bind(tracked, source)
+
     def _answers(self, home: str) -> bool:
         known = self._answering.get(home)
         if known is None:
@@ -211,7 +217,7 @@ class Reconciler:
         return known
 
     def _confirm_all(self, run: Sequence[Tracked], now: float) -> None:
-        """The binds of pods of which `_only_shows_bind` holds are over: they are where they were assumed."""
+        """Pods of which `_only_shown` holds are where they show, and what was asked for them is over."""
         state = self._state
         try:
             state.outbox.drop_all(run)

@@ -43,11 +43,14 @@ class DecisionContext:
 
     def rejected_rows(self) -> list[dict[str, Any]]:
         """Rows of {reason, cluster, count}, most nodes first."""
+        codes = {code for code, _ in self.rejected}  # few; the clusters are many
+        texts = {code: [why.detail for why in self.reasons.whys(code)] for code in codes}
         counts: Counter[tuple[str, str]] = Counter()
-        for (name, why), nodes in self.counts().items():
-            counts[why.detail, name] += nodes
-        rows = [{"reason": text, "cluster": name, "count": nodes} for (text, name), nodes in counts.items()]
-        return sorted(rows, key=lambda row: (-int(str(row["count"])), str(row["reason"]), str(row["cluster"])))
+        for (code, cluster), nodes in self.rejected.items():
+            for text in texts[code]:
+                counts[text, self.clusters[cluster]] += nodes
+        rows = sorted([(-nodes, text, name) for (text, name), nodes in counts.items()])
+        return [{"reason": text, "cluster": name, "count": -nodes} for nodes, text, name in rows]
 
 
 class Scores(msgspec.Struct, gc=False, eq=False, frozen=True):
