@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from dispatcher.model.names import CLUSTER_READY, proxy_node_name
 from dispatcher.service.gateway.authority import ensure
 from localfleet.controlplane.binaries import selected_minor
 from localfleet.controlplane.components import PlaneSpec
@@ -87,16 +88,35 @@ def test_every_right_is_made_use_of_or_has_its_reason(
 ) -> None:
     home, away = planes[HOME], planes[AWAY]
     named = {} if policies(home) else {"schedulerName": "global-dispatcher"}
+    take_a_label_off(home)
     run_with_a_budget(home, away, named)
     run_with_claims(home, named)
     ask_for_logs_and_more(home, away, tmp_path)
     ask_for_metrics(home)
     drain(home, away)
-    events = [event for plane in planes.values() for event in plane.audit.events()]
     for account in ACCOUNTS.values():
-        left = unused(granted(fleet[HOME], account), used(events, account))
-        assert left <= set(UNUSED[account]), f"{account} makes no use of {left - set(UNUSED[account])}"
         assert set(UNUSED[account]) <= granted(fleet[HOME], account), "a reason for a right that is not given"
+
+    def without_use() -> dict[str, set[Right]]:
+        """By account: what was given, and neither used nor has a reason."""
+        events = [event for plane in planes.values() for event in plane.audit.events()]
+        left = {
+            one: unused(granted(fleet[HOME], one), used(events, one)) - set(UNUSED[one]) for one in ACCOUNTS.values()
+        }
+        return {account: rights for account, rights in left.items() if rights}
+
+    # What the drain sets going may not have ended, and an event is written after its answer was sent.
+    eventually(lambda: not without_use(), 60, lambda: f"no use is made of {without_use()}")
+
+
+def take_a_label_off(home: ControlPlane) -> None:
+    """Off a proxy node: the executor puts it back. Else it patches one only if it has made it before its cluster was
+    known to be ready, which is a matter of chance.
+    """
+    node = f"/api/v1/nodes/{proxy_node_name(AWAY)}"
+    eventually(lambda: home.admin.answers(node), 60)
+    home.admin.patch(node, {"metadata": {"labels": {CLUSTER_READY: None}}})
+    eventually(lambda: home.admin.get(node)["metadata"]["labels"].get(CLUSTER_READY) == "true", 60)
 
 
 def run_with_a_budget(home: ControlPlane, away: ControlPlane, named: Object) -> None:
@@ -149,7 +169,8 @@ def run_with_claims(home: ControlPlane, named: Object) -> None:
 
 def ask_for_logs_and_more(home: ControlPlane, away: ControlPlane, folder: Path) -> None:
     """At home, of a pod that runs away. It counts what the API server there was asked for, not what comes of it."""
-    name = home.admin.get(PODS)["items"][0]["metadata"]["name"]
+    names = [one["metadata"]["name"] for one in home.admin.get(PODS)["items"]]
+    name = next(one for one in names if one.startswith("web-"))  # those with claims run at home, until they are gone
     kubectl = [str(home.programs["kubectl"]), f"--kubeconfig={home.kubeconfig}"]
     asked = (("logs", name), ("exec", name, "--", "true"), ("attach", name), ("port-forward", name, ":80"))
     by_spdy = {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "false", "KUBECTL_PORT_FORWARD_WEBSOCKETS": "false"}
@@ -164,7 +185,7 @@ def ask_for_logs_and_more(home: ControlPlane, away: ControlPlane, folder: Path) 
 
 def ask_for_metrics(home: ControlPlane) -> None:
     """As metrics-server does, by a token."""
-    node = home.admin.get(f"/api/v1/nodes/global-dispatcher-{AWAY}")
+    node = home.admin.get(f"/api/v1/nodes/{proxy_node_name(AWAY)}")
     port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
     page = node["metadata"]["annotations"]["metrics.k8s.io/resource-metrics-path"]
     token = {"Authorization": f"Bearer {home.token_for('default')}"}

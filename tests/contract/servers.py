@@ -85,7 +85,8 @@ def embedded(directory: Path) -> Iterator[Server]:
 def real(directory: Path) -> Iterator[Server]:
     """A real control plane: etcd, kube-apiserver, kube-controller-manager, and KWOK for the nodes."""
     flags = front_proxy(directory / "front-proxy")
-    # Pods that tests bind to a node that is none would be taken away under them, every 20 seconds.
+    # Pods that tests bind to a node that is none would be taken away under them, every 20 seconds: 40 s after one of
+    # them was first seen there, also those that were bound a moment ago. Nobody else deletes them, by the audit log.
     no_gc = ["--controllers=*,-pod-garbage-collector-controller"]
     with control_plane(
         "contract", nodes=NODES, minor=selected_minor(), api_flags=flags, controller_flags=no_gc

@@ -54,7 +54,7 @@ async def test_grace_can_be_shortened_but_not_lengthened(api: Api, second: int |
 
 
 async def test_the_name_of_a_terminating_pod_is_taken(api: Api) -> None:
-    await running(api, finalizers=["a.io/x"])
+    await running(api)
     (await api.delete(api.at("pods", "web"))).ok()
     answer = await api.post(api.at("pods"), pod())
     assert (answer.status, answer.reason) == (409, "AlreadyExists")
@@ -62,7 +62,7 @@ async def test_the_name_of_a_terminating_pod_is_taken(api: Api) -> None:
 
 
 async def test_a_terminating_pod_still_takes_updates(api: Api) -> None:
-    await running(api, finalizers=["a.io/x"])
+    await running(api)
     (await api.delete(api.at("pods", "web"))).ok()
     assert (await api.change("pods", "web", {"metadata": {"labels": {"a": "b"}}}))["metadata"]["labels"] == {"a": "b"}
 

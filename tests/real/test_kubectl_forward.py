@@ -1,7 +1,11 @@
 """`--server kubectl:` with the real kubectl, API server and kubelet: the cases of tests/cli/test_kubectl_forward.py."""
 
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,6 +68,31 @@ def test_the_dispatcher_of_the_current_context_is_found_by_its_labels_and_asked_
 
 def test_another_context_and_a_service_by_name_are_what_is_asked(plane: ControlPlane) -> None:
     assert ApiClient("kubectl:east#gd/dispatcher").rows("clusters") == [{"name": "alpha"}]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["clusters", "--context", "east"], id="context after the command"),
+        pytest.param(["--context=east", "clusters"], id="context before it"),
+        pytest.param(["clusters", "--kubeconfig", "FILE"], id="kubeconfig"),
+    ],
+)
+def test_kubectl_passes_its_flags_on_to_the_plugin_which_asks_that_cluster(
+    plane: ControlPlane, words: list[str]
+) -> None:
+    given = [str(plane.kubeconfig) if word == "FILE" else word for word in words]
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    usual = "/nonexistent/kubeconfig" if "FILE" in words else str(plane.kubeconfig)
+    told = subprocess.run(
+        ["kubectl", "dispatch", *given, "-o", "json"],
+        env={**os.environ, "PATH": path, "KUBECONFIG": usual},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (told.returncode, told.stderr) == (0, "")
+    assert [one["name"] for one in json.loads(told.stdout)] == ["alpha"]
 
 
 def test_a_second_service_that_claims_to_be_a_dispatchers_is_told(plane: ControlPlane) -> None:
