@@ -22,6 +22,7 @@ from dispatcher.model.topology import label_key
 
 MAX_SELECTOR_BYTES = 64 * 1024
 MAX_RULES = 256
+MAX_TERMS = 32  # constraints or terms that count other pods: each may have to be held against every pod of the fleet
 MAX_CONTAINERS = 64
 _HARD = {"DoNotSchedule": True, "ScheduleAnyway": False}
 _HONOR, _IGNORE = "Honor", "Ignore"  # nodeAffinityPolicy is Honor unless said, nodeTaintsPolicy is Ignore
@@ -83,11 +84,11 @@ def _too_much(spec: wire_pods.PodSpec) -> list[str]:
     bounds = (
         ("containers", len(spec.containers or ()) + len(spec.init_containers or ()), MAX_CONTAINERS, "containers"),
         ("tolerations", len(spec.tolerations or ()), MAX_RULES, "entries"),
-        ("topologySpreadConstraints", len(spec.topology_spread_constraints or ()), MAX_RULES, "entries"),
+        ("topologySpreadConstraints", len(spec.topology_spread_constraints or ()), MAX_TERMS, "entries"),
         ("volumes", len(spec.volumes or ()), MAX_RULES, "entries"),
         ("resourceClaims", len(spec.resource_claims or ()), MAX_RULES, "entries"),
         ("schedulingGates", len(spec.scheduling_gates or ()), MAX_RULES, "entries"),
-        ("affinity.podAffinity and podAntiAffinity", sum(1 for _ in terms_of(spec.affinity)), MAX_RULES, "terms"),
+        ("affinity.podAffinity and podAntiAffinity", sum(1 for _ in terms_of(spec.affinity)), MAX_TERMS, "terms"),
         ("nodeSelector, affinity and topologySpreadConstraints", size, MAX_SELECTOR_BYTES, "characters of selectors"),
     )
     return [f"spec.{field}: {count} {what}, more than {most}" for field, count, most, what in bounds if count > most]

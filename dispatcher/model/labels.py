@@ -50,17 +50,17 @@ class Requirement(msgspec.Struct, frozen=True, array_like=True, gc=False):
         if not all(map(is_label_value, self.values)):
             return False
         if self.operator in (GT, LT):
-            return len(self.values) == 1 and _integer(self.values[0]) is not None
+            return len(self.values) == 1 and integer(self.values[0]) is not None
         return self.operator in (IN, NOT_IN) and bool(self.values)
 
     def _compares(self, value: str | None) -> bool:
-        left, right = _integer(value), _integer(self.values[0] if len(self.values) == 1 else None)
+        left, right = integer(value), integer(self.values[0] if len(self.values) == 1 else None)
         if left is None or right is None:
             return False
         return left > right if self.operator == GT else left < right
 
 
-def _integer(text: str | None) -> int | None:
+def integer(text: str | None) -> int | None:
     """A decimal number that fits 64 bits, as Go's ParseInt reads it."""
     if text is None or len(text) > _LONGEST or not _DECIMAL.fullmatch(text):
         return None

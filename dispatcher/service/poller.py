@@ -10,6 +10,7 @@ import structlog
 
 from dispatcher.model.backoff import Backoff
 from dispatcher.model.messages import Changes
+from dispatcher.model.token_buckets import Allowance, TokenBuckets
 from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, Event
 from dispatcher.service.clock import Clock
 from dispatcher.service.greeting import Greeting
@@ -20,6 +21,9 @@ from dispatcher.service.turns import Turns
 
 Deliver = Callable[[Event], Awaitable[bool]]  # False: the core could not take it
 _LATE_FACTOR, LONGEST_REPORT_S = 4.0, 600.0
+# Pods, nodes and other objects of one cluster that are taken in at once, and a second: beyond, it is asked less often,
+# so that one that tells everything anew each time has a tenth of a core and no more.
+_AT_ONCE, _PER_S, _LONGEST_PAUSE_S = 1_000_000, 20_000.0, 60.0
 
 log = structlog.get_logger("poller")
 
@@ -51,6 +55,7 @@ class Poller:
         self._given_up = False  # it is known to be silent, and nobody waits for it
         self._late = 0  # reports in a row that did not come in time
         self._started = clock()
+        self._allowance, self._lines = Allowance(_AT_ONCE, _PER_S, _LONGEST_PAUSE_S), TokenBuckets(1, 1 / 60)
 
     def go_on_from(self, before: "Poller", incarnation: str, since: int) -> None:
         """Another reader has brought all up to there. What came since is asked for anew, and at once."""
@@ -100,10 +105,29 @@ class Poller:
         if self._continues(changes) and await self._deliver(ClusterChanged(changes, self._link.executor_apart)):
             self._took(changes)
             await self._note_first_sync(changes)
+            await self._slow_down(changes)
             return True
         self._incarnation, self._since = "", 0
         self.failures += 1
         return False
+
+    async def _slow_down(self, changes: Changes) -> None:
+        told = (
+            changes.nodes,
+            changes.pods,
+            changes.objects,
+            changes.nodes_gone,
+            changes.pods_gone,
+            changes.objects_gone,
+        )
+        if pause := self._allowance.take(self._clock(), sum(map(len, told))):
+            if self._lines.admit(self._clock()) is not None:
+                log.warning(
+                    "a cluster tells more than it may: it is asked less often",
+                    cluster=self.cluster,
+                    fix="find out what changes there all the time, or who speaks there as its agent",
+                )
+            await asyncio.sleep(pause)
 
     def _patience(self) -> float:
         """Seconds for a report. One that was late has a longer time once nobody waits for it: it may be large and its

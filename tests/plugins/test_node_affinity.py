@@ -3,9 +3,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.model.labels import OPERATORS, NodeSelectorTerm, PreferredTerm, Requirement
+from dispatcher.model import labels as model_labels
+from dispatcher.model.labels import GT, NOT_IN, OPERATORS, NodeSelectorTerm, PreferredTerm, Requirement
 from dispatcher.model.pod import Affinity
 from dispatcher.scheduling.fleet.view import view_of
+from dispatcher.scheduling.rules import eligibility
 from dispatcher.scheduling.rules.eligibility import LabelMasks
 from tests.builders import PodBuilder, fleet, node, pod
 from tests.plugins.asking import make, reasons, scores
@@ -115,3 +117,26 @@ def test_label_masks_agree_with_the_model_clause_by_clause(clause: Requirement, 
     state = fleet(a=[node(f"n{at}").label(one) for at, one in enumerate(labels)])
     mask = LabelMasks().clause(clause, view_of(state), slice(0, state.n))
     assert mask.tolist() == [clause.matches(one) for one in labels]
+
+
+def test_values_are_read_as_numbers_once_for_all_clauses_that_compare_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    state, masks, read = fleet(a=[node(f"n{at}").labels(rank=f"{at}") for at in range(5)]), LabelMasks(), list[str]()
+
+    def integer(text: str) -> int | None:
+        read.append(text)
+        return model_labels.integer(text)
+
+    monkeypatch.setattr(eligibility, "integer", integer)
+    for bound in range(3):
+        above = masks.clause(Requirement("rank", GT, (str(bound),)), view_of(state), slice(0, state.n))
+        assert above.tolist() == [at > bound for at in range(5)]
+    assert len(read) == 5 + 3  # the values, and each bound
+
+
+def test_tables_of_clauses_take_so_many_bytes_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    state, masks = fleet(a=[f"n{at}" for at in range(9)]), LabelMasks()
+    monkeypatch.setattr(eligibility, "_MEMO_BYTES", 100)
+    for at in range(1000):
+        clause = Requirement("kubernetes.io/hostname", NOT_IN, (f"x{at}",))
+        assert masks.clause(clause, view_of(state), slice(0, state.n)).all()
+        assert sum(map(len, masks._tables.values())) <= 110

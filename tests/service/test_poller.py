@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 from dispatcher.model.messages import Changes, Hello
 from dispatcher.scheduling.clusters import ClusterView, GapError
 from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, Event
+from dispatcher.service import poller
 from dispatcher.service.link import AgentDied, AgentTimeout, LocalLink
 from dispatcher.service.poller import LONGEST_REPORT_S
 from tests.service.fakes import FAST, FakeAgent, FakeCore, ScriptedLink, running, service
@@ -182,6 +183,23 @@ async def test_agents_that_hang_do_not_keep_others_from_being_asked() -> None:
         await core.until(lambda: any(one.changes.cluster == "z" for one in core.of(ClusterChanged)))
         given_up = core.of(ClusterSilent)
     assert not given_up
+
+
+async def test_a_cluster_that_tells_everything_anew_each_time_is_asked_less_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(poller, "_AT_ONCE", 25)
+    monkeypatch.setattr(poller, "_PER_S", 0.001)
+    told = Changes("west", "west-uid", "one", 0, 1, full=True, pods_gone=("p",) * 10)
+    flood = ScriptedLink("west", hello=lambda: Hello("west", "west-uid", "one"), changes=lambda *_: told)
+    core = FakeCore()
+    with capture_logs() as lines:
+        async with running(service(core, flood, LocalLink("east", FakeAgent("east")))):
+            await core.until(
+                lambda: len([one for one in core.of(ClusterChanged) if one.changes.cluster == "east"]) > 20
+            )
+    assert flood.called["changes"] == 3
+    assert [one["cluster"] for one in lines if "asked less often" in one["event"]] == ["west"]
 
 
 async def test_a_restarting_agent_is_followed_from_its_new_life() -> None:

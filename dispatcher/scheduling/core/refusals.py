@@ -82,7 +82,9 @@ class Refusals:
         scope = outcome.scope or _UNSAID.get(in_flight.kind, OF_NODE)
         if scope not in (OF_CLUSTER, OF_POD):
             return
-        cluster = ALL_OTHERS if scope == OF_POD else in_flight.cluster
+        # That the pod can run nowhere else only its own cluster says: one that was to take it speaks for itself.
+        at_home = in_flight.kind is not IntentKind.CREATE
+        cluster = ALL_OTHERS if scope == OF_POD and at_home else in_flight.cluster
         template, key = _template(pod_id, pod), (cluster, _PASSED_OVER)
         known = self._kept.setdefault(template, {}).get(key)
         if known is not None and now < known.refusal.until:

@@ -96,8 +96,16 @@ class MatchCounts:
             self._drop(self._counts.pop(next(iter(self._counts))))
         count = MatchCount(key, pods=pods, namespaces_at=namespaces_at)
         self._index.put(count, pods)
-        found = [domain for placed, domain in build(pods, key) if count.has(placed, self._labels_of)]
-        count.add_all(np.asarray(found, dtype=np.int32), 1)
+        # Pods of a template share their labels (`SharedDicts`), and nothing else tells whether one is a member.
+        known, members = dict[tuple[str, str, int, bool], bool](), list[int]()
+        for placed, domain in build(pods, key):
+            pod = placed.pod
+            like = (placed.home, pod.namespace, id(pod.labels), pod.terminating)
+            if (has := known.get(like)) is None:
+                has = known[like] = count.has(placed, self._labels_of)
+            if has:
+                members.append(domain)
+        count.add_all(np.asarray(members, dtype=np.int32), 1)
         return count
 
     def _drop(self, count: MatchCount) -> None:

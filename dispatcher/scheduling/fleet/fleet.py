@@ -17,7 +17,7 @@ from dispatcher.model.objects import Namespace
 from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.reasons import ReasonTable
 from dispatcher.model.resources import MAX_QUANTITY
-from dispatcher.model.topology import level_of
+from dispatcher.model.topology import HOST_LEVEL, level_of
 from dispatcher.scheduling.fleet.columns import RowList, add_pods, highest
 from dispatcher.scheduling.fleet.counts import DomainCount, MatchCounts
 from dispatcher.scheduling.fleet.journal import Journal
@@ -393,6 +393,7 @@ class FleetState(ReadingTable):
 
     def _placed_in(self, pods: PodSet, level: str) -> Iterator[tuple[Placed, int]]:
         namespaces, found = pods.namespaces, self._apps.holding(pods)
+        domain_of = int if level == HOST_LEVEL else self.domain(level).item
         for occupant in self._occupants.values() if found is None else found:
             if occupant.row is not None and (namespaces is None or occupant.placed.pod.namespace in namespaces):
-                yield occupant.placed, self._domain_of(level, occupant.row)
+                yield occupant.placed, domain_of(occupant.row)

@@ -12,15 +12,15 @@ import numpy as np
 
 from dispatcher.model import names
 from dispatcher.model.crossing import kept_abroad, opened_to
-from dispatcher.model.labels import IN, NOT_IN, NodeSelectorTerm, Requirement
+from dispatcher.model.labels import GT, IN, LT, NOT_IN, NodeSelectorTerm, Requirement, integer
 from dispatcher.model.node import NO_EXECUTE, NO_SCHEDULE, Taint
 from dispatcher.model.pod import Pod, Toleration
 from dispatcher.model.topology import level_of, within_cluster
-from dispatcher.scheduling.framework import Bools, FleetView, Placed, Rows, SmallInts
+from dispatcher.scheduling.framework import Bools, FleetView, Ints, Placed, Rows, SmallInts
 from dispatcher.scheduling.framework.lifecycle import RowList
 
 NAME_FIELD = "metadata.name"  # the only node field that Kubernetes matches
-_MEMO_LIMIT = 4096
+_MEMO_LIMIT, _MEMO_BYTES = 4096, 64 * 2**20  # of tables: users write clauses without end, also on names of hosts
 _FEW = 8  # up to one row in so many, to gather those costs less than to go through all
 _ONE_CLUSTER, _WHOLE_FLEET = "cluster", "fleet"  # what annotation domain-scope may say
 
@@ -30,6 +30,8 @@ class LabelMasks:
 
     def __init__(self) -> None:
         self._tables: dict[Requirement, Bools] = {}
+        self._bytes = 0
+        self._numbers: dict[str, tuple[Ints, Bools]] = {}  # by label key, its values as numbers, and which are some
 
     def clause(self, clause: Requirement, fleet: FleetView, rows: Rows) -> Bools:
         """[rows] whether the node's label satisfies the clause."""
@@ -46,12 +48,33 @@ class LabelMasks:
         # Codes never change their meaning and only append, so a table is stale exactly when it is too short.
         if found is not None and len(found) == len(values) + 1:
             return found
-        if len(self._tables) >= _MEMO_LIMIT:
-            self._tables.clear()
-        test = _value_test(clause)
-        table = np.fromiter((*map(test, values), clause.matches_value(None)), dtype=np.bool_, count=len(values) + 1)
+        if len(self._tables) >= _MEMO_LIMIT or self._bytes > _MEMO_BYTES:
+            self._tables, self._numbers, self._bytes = {}, {}, 0
+        if clause.operator in (GT, LT):
+            table = self._compared(clause, values)
+        else:
+            test = _value_test(clause)
+            table = np.fromiter((*map(test, values), clause.matches_value(None)), dtype=np.bool_, count=len(values) + 1)
         self._tables[clause] = table
+        self._bytes += len(table)
         return table
+
+    def _compared(self, clause: Requirement, values: Sequence[str]) -> Bools:
+        """The table of Gt and Lt: each value is read once for all clauses on its key."""
+        bound = integer(clause.values[0]) if len(clause.values) == 1 else None
+        table = np.zeros(len(values) + 1, dtype=np.bool_)
+        if bound is not None:
+            numbers, known = self._read(clause.key, values)
+            table[:-1] = known & (numbers > bound if clause.operator == GT else numbers < bound)
+        return table
+
+    def _read(self, key: str, values: Sequence[str]) -> tuple[Ints, Bools]:
+        found = self._numbers.get(key)
+        if found is None or len(found[0]) != len(values):
+            read = [integer(value) for value in values]
+            numbers = np.asarray([one or 0 for one in read], dtype=np.int64)
+            found = self._numbers[key] = numbers, np.asarray([one is not None for one in read], dtype=np.bool_)
+        return found
 
     def term(self, term: NodeSelectorTerm, fleet: FleetView, rows: Rows) -> Bools:
         """[rows] whether the node satisfies all clauses; an empty term matches no node."""

@@ -343,9 +343,9 @@ def test_equal_terms_of_many_pods_are_one_object() -> None:
             id="anti-affinity over nothing",
         ),
         pytest.param(
-            {"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone"}] * 300}}},
-            "spec.affinity.podAffinity and podAntiAffinity: 300 terms, more than 256",
-            id="300 terms",
+            {"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone"}] * 33}}},
+            "spec.affinity.podAffinity and podAntiAffinity: 33 terms, more than 32",
+            id="33 terms",
         ),
         pytest.param(
             {

@@ -78,6 +78,7 @@ class Memory:
         (IntentKind.CREATE, OF_CLUSTER, ["west"]),
         (IntentKind.CREATE, OF_NODE, []),
         (IntentKind.CREATE, "", ["west"]),
+        (IntentKind.CREATE, OF_POD, ["west"]),
         (IntentKind.BIND, "", []),
         (IntentKind.BIND, OF_CLUSTER, ["west"]),
         (IntentKind.CLAIM, OF_POD, [ALL_OTHERS]),
