@@ -3,10 +3,9 @@
 import logging
 import os
 import sys
-from collections.abc import Callable
+from contextlib import suppress
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import Any
 
 import structlog
 
@@ -36,12 +35,26 @@ class Lines:
     debug = info = warning = error = critical = exception = msg
 
 
+class Stderr:
+    """A structlog logger that prints lines to stderr. A full disk behind it, or a reader that is gone, stops nobody."""
+
+    def __init__(self) -> None:
+        self._printed = structlog.PrintLogger(sys.stderr)
+
+    def msg(self, line: str) -> None:
+        """Print a line, if that can be done."""
+        with suppress(OSError, ValueError):  # ValueError: it is closed
+            self._printed.msg(line)
+
+    debug = info = warning = error = critical = exception = msg
+
+
 def configure_logging(level: str, file: str = "") -> None:
     """Set up structlog for the whole process, from `level` (debug, info, warning, error) up; stdout stays free.
 
     `file`: where the lines go, empty or where it cannot be written: stderr.
     """
-    factory, problem = _factory(file)
+    lines, problem = _lines(file)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -52,20 +65,19 @@ def configure_logging(level: str, file: str = "") -> None:
             structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=factory,
+        logger_factory=lambda *_: lines,
         cache_logger_on_first_use=False,
     )
     if problem:
         structlog.get_logger("logs").warning("the log file cannot be written", file=file, problem=problem)
 
 
-def _factory(file: str) -> tuple[Callable[..., Any], str]:
+def _lines(file: str) -> tuple[Lines | Stderr, str]:
     if not file:
-        return structlog.PrintLoggerFactory(file=sys.stderr), ""
+        return Stderr(), ""
     try:
         path = Path(file).expanduser()
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lines = Lines(path)
+        return Lines(path), ""
     except OSError as error:
-        return structlog.PrintLoggerFactory(file=sys.stderr), error.strerror or str(error)
-    return (lambda *_: lines), ""
+        return Stderr(), error.strerror or str(error)

@@ -5,6 +5,8 @@ import sys
 
 import structlog
 
+from agents.runtime.logs import Stderr
+
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -14,6 +16,7 @@ def configure_logging(level: str = "info", form: str = "auto") -> None:
     renderer = (
         structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()) if terminal else structlog.processors.JSONRenderer()
     )
+    lines = Stderr()
     chain = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -24,6 +27,6 @@ def configure_logging(level: str = "info", form: str = "auto") -> None:
     structlog.configure(
         processors=chain,
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        logger_factory=lambda *_: lines,
         cache_logger_on_first_use=False,
     )

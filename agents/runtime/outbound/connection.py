@@ -46,6 +46,8 @@ class Connection:
         self._socket, self._streams = socket, Multiplexer(wanted=wanted)
         self._news = asyncio.Event()
         self._pace = Pace(LITTLE_PER_S)
+        # The peer's close code: the one that aiohttp keeps is lost where the peer is gone before it is answered.
+        self.closed_with: int | None = None
 
     def send(self, message: Message, priority: Priority) -> None:
         """Queue a message."""
@@ -80,6 +82,8 @@ class Connection:
                 self._news.set()  # the peer may have made room, or have to be told of ours
                 if message is not None:
                     yield message
+            if received.type is WSMsgType.CLOSE:
+                self.closed_with = received.data
             if received.type is WSMsgType.ERROR and isinstance(received.data, Exception):
                 raise ConnectionError(_why(received.data))
             if received.type is WSMsgType.CLOSED:  # its bytes ended, and no close frame was among them

@@ -120,14 +120,15 @@ class Dialler:
             opening.reschedule(None)
             self.problems.pop(url, None)
             LOG.info("connected", gateway=url)
-            answering = Answering(Connection(socket), self._answers, self._serve)
+            connection = Connection(socket)
+            answering = Answering(connection, self._answers, self._serve)
             if socket.protocol == SUBPROTOCOL:
                 self._relaying[url] = answering
             try:
                 await answering.run()
             finally:
                 self._relaying.pop(url, None)
-            if socket.close_code == REPLACED:
+            if connection.closed_with == REPLACED:
                 raise Replaced("another agent of this cluster has connected: end one of them")
 
 

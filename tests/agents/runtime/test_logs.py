@@ -1,7 +1,10 @@
 """Where the agent of a dispatcher of one's own machine writes its log."""
 
 import json
-from collections.abc import Iterator
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ import structlog
 
 from agents.runtime.logs import FILES, Lines, configure_logging, log_path
 from dispatcher.config.sections import ClusterSection
+from dispatcher.service.logs import configure_logging as configure_dispatcher_logging
 from dispatcher.service.run import agent_with_log
 
 
@@ -42,6 +46,22 @@ def test_a_file_that_cannot_be_written_is_told_on_stderr_and_stops_nobody(
     structlog.get_logger("agent").info("still heard")
     events = [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()]
     assert events == ["the log file cannot be written", "still heard"]
+
+
+@pytest.mark.parametrize("configure", [configure_logging, configure_dispatcher_logging], ids=["agent", "dispatcher"])
+@pytest.mark.parametrize("gone", ["a full disk", "a pipe that nobody reads"])
+def test_a_stderr_that_takes_nothing_stops_nobody(
+    configure: Callable[[str], None], gone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    stream = os.fdopen(writes if gone == "a pipe that nobody reads" else os.open("/dev/full", os.O_WRONLY), "w")
+    monkeypatch.setattr(sys, "stderr", stream)
+    configure("info")
+    for event in ("one", "two"):
+        structlog.get_logger("agent").error(event)
+    with suppress(OSError):
+        stream.close()
 
 
 def test_a_full_file_is_moved_aside_and_few_are_kept(tmp_path: Path) -> None:

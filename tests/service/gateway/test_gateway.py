@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from aiohttp import ClientConnectionResetError
+from aiohttp.http import WebSocketWriter
 from structlog.testing import capture_logs
 
 from agents.executor.orders import Refused
 from agents.runtime.outbound.answering import answers_of
-from agents.runtime.outbound.dialling import Dialler
+from agents.runtime.outbound.dialling import REPLACED, Dialler
 from agents.runtime.outbound.settings import GatewaySettings
 from dispatcher.config.sections import GatewaySection
 from dispatcher.model.messages import Bind, IntentBatch, PodRef, WireError
@@ -211,6 +213,24 @@ async def test_a_later_connection_of_a_cluster_takes_the_place_of_the_earlier(si
         async with dialling(site.settings("east"), "east", new):
             assert "another agent" in await problem_of(first, "another agent")
             assert (await link.hello(timeout_s=WAIT_S)).incarnation == "new"
+
+
+async def test_an_agent_knows_that_another_has_come_where_the_gateway_is_gone_before_it_answers_the_close(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = WebSocketWriter.close
+
+    async def too_late(self: WebSocketWriter, code: int = 1000, message: bytes = b"") -> None:
+        if code == REPLACED:  # the gateway's own
+            return await real(self, code, message)
+        raise ClientConnectionResetError("Cannot write to closing transport")
+
+    monkeypatch.setattr(WebSocketWriter, "close", too_late)
+    old, new, link = FakeAgent("east", "old"), FakeAgent("east", "new"), site.gateway.link("east")
+    async with dialling(site.settings("east", longest_pause_s=600), "east", old) as first:
+        await connected(link)
+        async with dialling(site.settings("east"), "east", new):
+            await problem_of(first, "another agent of this cluster has connected")
 
 
 OTHERS = {"cert_file": "cluster-west.crt", "key_file": "cluster-west.key"}
