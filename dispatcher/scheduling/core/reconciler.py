@@ -228,9 +228,11 @@ class Reconciler:
                 tracked.queued, tracked.item = False, None
                 if watched or tracked.missing_since:
                     self._rest(tracked, now)
+                else:
+                    state.tracked.rest(tracked)
         except Exception as error:  # a fault of ours about one pod must not stop the others
             self._tell_fault("pods that show bound together", error)
-            self._each(self._look_closely, run, now)
+            self._each(self._look_closely, state.tracked.get_all([one.pod_id for one in run]), now)
 
     def _next_step(self, tracked: Tracked, now: float) -> NextStep | None:
         """What is due; None: not yet, since others of a fenced cluster come first."""
