@@ -19,8 +19,8 @@ from agents.observer.seen import (
     Seen,
     WrongSchedulerName,
 )
-from agents.observer.target_clusters import unknown_clusters
-from dispatcher.model.names import CLUSTERS, EPOCH
+from agents.observer.target_clusters import names_clusters, unknown_clusters
+from dispatcher.model.names import EPOCH
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject, Namespace, PodDisruptionBudget
 from dispatcher.model.pod import HostPort, Pod, PodRef
@@ -139,9 +139,9 @@ class ClusterCache:
         others = {one.proxy_for for one in self._nodes.values() if one.proxy_for} if self._choosy else set()
         if others and NODES in self._complete:
             chosen = (self._pods.get(uid) for uid in sorted(self._choosy))
-            found = (unknown_clusters(pod, others | {cluster}) for pod in chosen if pod is not None)
-            for warning in filter(None, found):
-                self._warn(warning)
+            for pod in filter(None, chosen):
+                for warning in unknown_clusters(pod, others | {cluster}):
+                    self._warn(warning)
             self._choosy.clear()
         taken, self._warnings = self._warnings, []
         return taken
@@ -189,7 +189,7 @@ class ClusterCache:
             return
         if known is not None:
             self._on.remove(known)
-        if CLUSTERS in pod.annotations and not pod.node and len(self._choosy) < MAX_WARNED:
+        if names_clusters(pod) and not pod.node and len(self._choosy) < MAX_WARNED:
             self._choosy.add(pod.uid)
         self._pods[pod.uid] = pod
         self._names[pod.namespace, pod.name] = pod.uid

@@ -85,6 +85,13 @@ def test_drain_evicts_what_runs_there_and_waits_until_it_is_gone(world: World) -
     assert names_of(world.east) == ["local"]
 
 
+def test_drain_that_nobody_carries_on_says_who_may_be_missing(world: World) -> None:
+    pod(world.east, "went", "global-dispatcher-west", **MARKED)
+    result = world.run("drain", "west", "--yes", "--force", "--timeout", "1")
+    assert result.exit_code == ExitCode.FAILED
+    assert "no dispatcher runs, or no agent in the cluster of its delegate" in result.stderr
+
+
 def test_drain_respects_budgets_of_the_cluster_of_submission_and_says_so_in_the_end(world: World) -> None:
     budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
     spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
@@ -138,7 +145,7 @@ def test_leave_moves_pods_of_both_directions_and_says_what_to_remove(world: Worl
     assert world.proxy("west")[0]
     assert world.proxy("east")[0]
     assert names_of(world.east) == names_of(world.west) == []
-    assert "`- name: west`" in told["next"][0]
+    assert "`- name: west` from `clusters` of the dispatcher's configuration" in told["next"][0]
     assert told["next"][1].startswith("helm uninstall")
 
 

@@ -164,7 +164,9 @@ def test_a_name_that_nobody_knows_is_told_although_a_cluster_cannot_be_reached(
     world.list_clusters({"east": kubeconfig, "west": kubeconfig, "north": unreachable(world.config.parent)})
     refused = world.run("cordon", "wset", "--yes")
     assert refused.exit_code == ExitCode.NOT_FOUND
-    assert f"'wset' is neither in {world.config} nor has a proxy node in east, west" in refused.stderr
+    assert (
+        f"'wset' is neither in {world.config} nor has a proxy node in east, west; did you mean west?" in refused.stderr
+    )
     assert "north does not answer" in refused.stderr
 
 

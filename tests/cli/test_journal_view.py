@@ -32,3 +32,11 @@ def test_a_journal_of_a_later_version_names_the_fix(tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, ["journal", str(path)])
     assert shown.exit_code == ExitCode.FAILED
     assert "use the command of that version" in shown.stderr
+
+
+def test_a_file_that_is_no_journal_is_told_and_an_empty_one_is_not(tmp_path: Path) -> None:
+    (tmp_path / "east.yaml").write_text("cluster: east\n")
+    (tmp_path / "decisions.journal").touch()
+    told = CliRunner().invoke(app, ["journal", str(tmp_path / "east.yaml")])
+    assert (told.exit_code, "holds no record: is it the file of journal.path?" in told.stderr) == (1, True)
+    assert CliRunner().invoke(app, ["journal", str(tmp_path / "decisions.journal")]).exit_code == 0

@@ -180,7 +180,9 @@ def _undone(state: Clearing, cluster: str) -> str:
     for pods, what in ((failed, "cannot go"), (waiting, "are not gone yet")):
         if pods:
             pod, why = next(iter(pods.items()))
-            because = why or "its delegate still ends, or no dispatcher runs"
+            because = (
+                why or "its delegate still ends, or no dispatcher runs, or no agent in the cluster of its delegate"
+            )
             return f"{len(pods)} pods {what}, such as {pod.namespace}/{pod.name}: {because}"
     return ""
 

@@ -5,6 +5,7 @@ from dispatcher.cli.operate.members import Member, MemberError
 from dispatcher.cli.operate.survey import Sight, bound
 from dispatcher.cli.operate.table import Wish
 from dispatcher.model import names
+from dispatcher.scheduling.framework.plugin_args import did_you_mean
 from dispatcher.service.errors import CommandError, ExitCode
 
 _NAMED = 10  # pods in one line
@@ -19,6 +20,7 @@ def check_name(wish: Wish, known: list[str], sights: list[Sight]) -> None:
     text = f"{wish.cluster!r} is not in {wish.config}, which lists {', '.join(known)}, and no cluster answers"
     if answered:
         text = f"{wish.cluster!r} is neither in {wish.config} nor has a proxy node in {', '.join(answered)}"
+        text += did_you_mean(wish.cluster, known)
     raise CommandError(text + silent, ExitCode.NOT_FOUND)
 
 

@@ -123,8 +123,9 @@ def _end(wish: Wish, sights: list[Sight], will: str, against: list[str], *, done
 def _next_steps(wish: Wish) -> list[str]:
     gone = [] if wish.lost else [f"helm uninstall agent  # in cluster {wish.cluster}, under the name that it has there"]
     return [
-        f"remove the entry `- name: {wish.cluster}` from `clusters` of {wish.config} and start the dispatcher again: "
-        "the agents then remove its proxy nodes",
+        f"remove the entry `- name: {wish.cluster}` from `clusters` of the dispatcher's configuration (its file, or the"
+        f" values of its chart; {wish.config} is what this command has read) and start the dispatcher again: the agents"
+        " then remove its proxy nodes",
         *gone,
     ]
 

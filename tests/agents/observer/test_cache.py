@@ -217,6 +217,20 @@ def test_an_unknown_cluster_is_told_of_a_pod_that_got_its_place_before_anybody_l
     assert len(cache.take_warnings("home")) == 1
 
 
+@pytest.mark.parametrize(
+    ("near", "says"),
+    [("cluster/wset", ["'wset': no such cluster is known here", "did you mean 'west'?"]), ("cluster/west", [])]
+    + [(other, []) for other in ("cluster/home", "zone/wset", "service/shop/db", "clustr/wset")],
+)
+def test_a_cluster_to_be_near_to_that_is_unknown_is_told(near: str, says: list[str]) -> None:
+    cache = cache_of()
+    cache.apply(NodeSeen(Node(names.proxy_node_name("west"), proxy_for="west"), 1))
+    cache.apply(PodSeen("u", 1, Pod("u", "default", "p", annotations={names.NEAR: near})))
+    told = [one.text for one in cache.take_warnings("home") if isinstance(one, InvalidAnnotation)]
+    assert len(told) == (1 if says else 0)
+    assert all(part in told[0] for part in says)
+
+
 def test_a_pod_that_was_first_seen_in_its_place_is_not_warned_about() -> None:
     cache = cache_of()
     cache.apply(NodeSeen(Node(names.proxy_node_name("west"), proxy_for="west"), 1))
