@@ -10,17 +10,21 @@ from benchmarks.report.rows import Row
 
 _LOAD = Load(clusters=20, pods=0, ours=0.0)
 _PODS, _FEW = 5_000, 10
+_FIRST_BURSTS, _BURSTS = 3, 8  # the first ones are more pods than the decision log holds
 _OTHERS = "a pod of other schedulers in the same run"
 
 
 def fleet_memory(share: int) -> list[Row]:
-    """20 clusters of 5,000 nodes: without nodes to speak of, without pods, with pods of others, with pods of ours."""
+    """20 clusters of 5,000 nodes: without nodes to speak of, without pods, with pods of others, with pods of ours that
+    it finds bound, and with such that it decides itself.
+    """
     return asyncio.run(_measure(replace(_LOAD, nodes=_LOAD.nodes // share), _PODS // share))
 
 
 async def _measure(load: Load, pods: int) -> list[Row]:
     few = replace(load, nodes=_FEW)
     grown = [await _grown(one) for one in (few, load, replace(load, pods=pods), replace(load, pods=pods, ours=1.0))]
+    decided = await _decided(load, pods)
     nothing, bare, others, ours = (one / 1024 for one in grown)
     n, all_pods = load.all_nodes, load.clusters * pods
     node, other, own = (bare - nothing) / (n - few.all_nodes), (others - bare) / all_pods, (ours - bare) / all_pods
@@ -29,6 +33,7 @@ async def _measure(load: Load, pods: int) -> list[Row]:
         Row("fleet_memory_node", n, 0, node, "KiB", 1.2, None, f"{what} node, with its reading"),
         Row("fleet_memory_other_pod", n, all_pods, other, "KiB", 1.2, None, f"{what} pod of other schedulers"),
         Row("fleet_memory_own_pod", n, all_pods, own, "KiB", 1.2, other, f"{what} pod of ours", _OTHERS),
+        Row("fleet_memory_decided_pod", n, _BURSTS * pods, decided, "KiB", 1.2, other, f"{what} pod it binds", _OTHERS),
     ]
 
 
@@ -41,6 +46,19 @@ async def _grown(load: Load) -> int:
         await one.until("bound", one.submit(1))
         await one.until_quiet()
         return resident(one.pid) - before
+
+
+async def _decided(load: Load, burst: int) -> float:
+    """KiB that it takes more for each pod that it binds, in bursts, once it keeps as many records as it ever does."""
+    one, found = Fleet(load, all_listed=True), list[int]()
+    async with one.dispatcher():
+        await one.ask("go")
+        for bursts in (_FIRST_BURSTS, _BURSTS):
+            for _ in range(bursts):
+                await one.until("bound", one.submit(burst, lambda home: f"r{home.number}", templates=1))
+            await one.until_quiet()
+            found.append(resident(one.pid))
+    return (found[1] - found[0]) / (_BURSTS * burst) / 1024
 
 
 CASES = (fleet_memory,)
