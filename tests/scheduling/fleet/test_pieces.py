@@ -11,6 +11,7 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.usual import learnt
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import memory
+from dispatcher.scheduling.framework.domain_counts import Logarithms
 from dispatcher.scheduling.rules.spread import _least, area_of
 from dispatcher.scheduling.rules.spread_domains import domains_of, with_domains
 from tests.builders import fleet, node, pod, put, reading
@@ -67,3 +68,11 @@ def test_a_domain_is_eligible_where_some_row_is_in_it() -> None:
     assert counted == [0, 2, 6, 8, 10]
     assert told[1] == (11, [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11], [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11])
     assert least(zones()) == [3, 0]
+
+
+def test_logarithms_are_the_same_in_whatever_steps_they_came_to_be_known() -> None:
+    steps, at_once = Logarithms(), Logarithms()
+    for size in (3, 64, 65, 5000, 5001, 40_000):
+        assert len(steps.up_to(size)) > size
+    assert len(steps.up_to(40_000)) < 50_000
+    assert steps.up_to(40_000)[:40_001].tolist() == at_once.up_to(40_000)[:40_001].tolist()
