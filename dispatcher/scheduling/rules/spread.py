@@ -179,11 +179,16 @@ def _least(area: Area, counts: Ints, left_out: list[int]) -> int:
     """
     if len(counts) != len(area.present):
         raise IndexError(f"{len(counts)} counts of {len(area.present)} domains")
-    eligible = area.domains.eligible
-    if _find_least.fast is not None:
-        found: int = _find_least.fast(counts, eligible, np.asarray(left_out, dtype=np.int64))
-        return found
-    return int(counts[np.setdiff1d(eligible, left_out, assume_unique=True)].min())
+    least, others = int(np.iinfo(np.int64).max), np.asarray(left_out, dtype=np.int64)
+    for eligible in area.domains.eligible():
+        if _find_least.fast is not None:
+            least = min(least, _find_least.fast(counts, eligible, others))
+        else:
+            found = counts[np.setdiff1d(eligible, others, assume_unique=True)]
+            least = int(found.min(initial=least))
+        if least <= 0:
+            break
+    return least
 
 
 @dataclass(slots=True)

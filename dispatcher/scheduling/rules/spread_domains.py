@@ -1,6 +1,6 @@
 """The fault domains of one level: which are eligible for a pod, on which rows pods count, and what they are called."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,22 +29,28 @@ class Domains:
     counted: RowList | None
     like: "Domains | None" = None
 
-    @cached_property
-    def eligible(self) -> RowList:
-        """The eligible domains, ascending."""
+    def eligible(self) -> Iterator[RowList]:
+        """The eligible domains, ascending, piece by piece."""
         if self.level == HOST_LEVEL and self.counted is not None:
-            return self.counted  # every row is a host of its own
-        return np.flatnonzero(self.present)
+            yield self.counted  # every row is a host of its own
+            return
+        for block in blocks(slice(0, len(self.present))):
+            yield np.flatnonzero(self.present[block]) + block.start
 
-    @property
+    @cached_property
     def size(self) -> int:
         """How many domains are eligible."""
-        return len(self.eligible)
+        return int(np.count_nonzero(self.present))
 
-    @property
+    @cached_property
     def shown(self) -> RowList:
         """The first of these."""
-        return self.eligible[:_SHOWN_DOMAINS]
+        found = np.zeros(0, dtype=np.intp)
+        for piece in self.eligible():
+            found = np.concatenate((found, piece[: _SHOWN_DOMAINS - len(found)]))
+            if len(found) == _SHOWN_DOMAINS:
+                break
+        return found
 
     @cached_property
     def shown_codes(self) -> list[int]:

@@ -6,10 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dispatcher.model.pod import SpreadConstraint
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.usual import learnt
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import memory
+from dispatcher.scheduling.framework.domain_counts import Logarithms
+from dispatcher.scheduling.rules.spread import _least, area_of
 from dispatcher.scheduling.rules.spread_domains import domains_of, with_domains
 from tests.builders import fleet, node, pod, put, reading
 
@@ -30,7 +33,17 @@ def spread(state: FleetState) -> Any:
     found = [domains_of(level, seen, with_domains(seen, ())) for level in ("zone", "host", "cluster")]
     assert all(one.counted is None for one in found)
     some = domains_of("zone", seen, seen.nodes.live & (np.arange(state.n) % 2 == 0))
-    return [one.present.tolist() for one in (*found, some)], some.counted is not None and some.counted.tolist()
+    every = (*found, some)
+    eligible = [[domain for piece in one.eligible() for domain in piece.tolist()] for one in every]
+    told = [(one.size, one.shown.tolist(), domains) for one, domains in zip(every, eligible, strict=True)]
+    return [one.present.tolist() for one in every], some.counted is not None and some.counted.tolist(), told
+
+
+def least(state: FleetState) -> Any:
+    """How few pods some other host has than the one that is left out."""
+    seen = view_of(state)
+    hosts = area_of(SpreadConstraint("host"), pod().build(), seen, with_domains(seen, ()))
+    return [_least(hosts, np.asarray(counts), [1]) for counts in ([9, 1, *[5] * 9, 3], [9, 1, *[5] * 8, 0, 3])]
 
 
 def usual(state: FleetState) -> Any:
@@ -39,7 +52,7 @@ def usual(state: FleetState) -> Any:
     return found.tolist()
 
 
-@pytest.mark.parametrize("found", [spread, usual])
+@pytest.mark.parametrize("found", [spread, usual, least])
 def test_in_pieces_it_is_the_same(found: Callable[[FleetState], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     state = zones()
     whole = found(state)
@@ -48,8 +61,18 @@ def test_in_pieces_it_is_the_same(found: Callable[[FleetState], Any], monkeypatc
 
 
 def test_a_domain_is_eligible_where_some_row_is_in_it() -> None:
-    (zone, host, _, some), counted = spread(zones())
+    (zone, host, _, some), counted, told = spread(zones())
     assert zone == [True, True, True]
     assert host == [True] * 4 + [False] + [True] * 7
     assert sum(some) == 3
     assert counted == [0, 2, 6, 8, 10]
+    assert told[1] == (11, [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11], [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11])
+    assert least(zones()) == [3, 0]
+
+
+def test_logarithms_are_the_same_in_whatever_steps_they_came_to_be_known() -> None:
+    steps, at_once = Logarithms(), Logarithms()
+    for size in (3, 64, 65, 5000, 5001, 40_000):
+        assert len(steps.up_to(size)) > size
+    assert len(steps.up_to(40_000)) < 50_000
+    assert steps.up_to(40_000)[:40_001].tolist() == at_once.up_to(40_000)[:40_001].tolist()
