@@ -80,7 +80,9 @@ def test_the_plugin_runs_from_its_archive_alone(plugin: dict[str, str]) -> None:
     assert "Usage: kubectl dispatch" in shown
     _, _, listed = shown.partition("Commands:\n")
     asking = {"explain", "clusters", "nodes", "pods", "rebalance", "doctor", "top", "support-bundle", "version"}
+    listed, _, after = listed.partition("\n\n")
     assert {line.split()[0] for line in listed.splitlines()} == asking
+    assert "--context" in after
 
 
 @pytest.mark.parametrize(
