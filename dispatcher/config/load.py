@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from agents.runtime.file_paths import with_whole_paths
 from dispatcher.config.access import access_problems, lease_problems
-from dispatcher.config.agents import agent_file_problems, agent_problems, consent_problems
+from dispatcher.config.agents import agent_file_problems, cluster_problems
 from dispatcher.config.document import Document, read_document
 from dispatcher.config.entries import readable_clusters
 from dispatcher.config.gateway import gateway_notes, gateway_problems, here, placed
@@ -102,7 +102,11 @@ def load_config(
     document = read_document(FilePath(path)) if path is not None else Document("defaults")
     config, problems = _shaped(document)
     misread = _misread(problems)
-    problems += [*_environment_problems(), *_cluster_problems(config, document), *listener_problems(config, document)]
+    problems += [
+        *_environment_problems(),
+        *cluster_problems(config.clusters, document),
+        *listener_problems(config, document),
+    ]
     clusters = tuple(_placed(cluster, document) for cluster in config.clusters)
     nobody, names = tuple[Tenant, ...](), [cluster.name for cluster in clusters]
     election, gateway, signing, http, written = _files_placed(config, document)
@@ -331,22 +335,6 @@ def _rebalancing_problems(section: RebalancingSection, document: Document) -> li
     if section.cool < section.hot:
         return []
     return [document.problem(("rebalancing", "cool"), f"must be less than hot ({section.hot:g})")]
-
-
-def _cluster_problems(config: ConfigFile, document: Document) -> list[Problem]:
-    problems: list[Problem] = []
-    seen: set[str] = set()
-    uids: dict[str, str] = {}
-    for at, cluster in enumerate(config.clusters):
-        if cluster.name in seen:
-            problems.append(document.problem(("clusters", at, "name"), f"cluster {cluster.name} is listed twice"))
-        seen.add(cluster.name)
-        twin = uids.setdefault(cluster.uid, cluster.name) if cluster.uid else cluster.name
-        if twin != cluster.name:
-            text = f"{cluster.uid} is that of {twin}, too: one cluster may be listed once"
-            problems.append(document.problem(("clusters", at, "uid"), text))
-        problems += agent_problems(cluster, at, document)
-    return problems + consent_problems(config.clusters, document)
 
 
 def _environment_problems() -> list[Problem]:
