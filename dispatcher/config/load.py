@@ -57,7 +57,8 @@ class DispatcherConfig:
     """Everything that is configured, checked; `file` is None for the built-in defaults.
 
     `registry`: all plugins that profiles may name. `notes`: what the files say that has no meaning here, or none that
-    is known. `policy_files`: plugins and profiles, to be read again when they change.
+    is known. `policy_files`: plugins and profiles, to be read again when they change. `start_files`: those that are
+    read at the start alone, by what they are.
     """
 
     clusters: tuple[ClusterSection, ...] = ()
@@ -80,6 +81,7 @@ class DispatcherConfig:
     registry: Mapping[str, PluginSpec] = field(default_factory=lambda: REGISTRY)
     notes: tuple[Problem, ...] = ()
     policy_files: tuple[FilePath, ...] = ()
+    start_files: Mapping[str, FilePath] = field(default_factory=dict)
 
     @property
     def profile(self) -> Profile:
@@ -102,11 +104,7 @@ def load_config(
     document = read_document(FilePath(path)) if path is not None else Document("defaults")
     config, problems = _shaped(document)
     misread = _misread(problems)
-    problems += [
-        *_environment_problems(),
-        *cluster_problems(config.clusters, document),
-        *listener_problems(config, document),
-    ]
+    problems += _section_problems(config, document)
     clusters = tuple(_placed(cluster, document) for cluster in config.clusters)
     nobody, names = tuple[Tenant, ...](), [cluster.name for cluster in clusters]
     election, gateway, signing, http, written = _files_placed(config, document)
@@ -123,8 +121,7 @@ def load_config(
     doubtful = unusable or "plugin_files" in misread
     problems += unusable + [one for one in of_profiles if not (doubtful and one.text.startswith(UNKNOWN_PLUGIN))]
     timing = _with_backoffs(config.timing, read)
-    problems += _timing_problems(timing, document) + _election_problems(config.leader_election, document)
-    problems += _rebalancing_problems(config.rebalancing, document) + link_problems(config.links, names, document)
+    problems += _timing_problems(timing, document)
     tenants = _referred(document, config, "tenants", problems, lambda file: read_tenants(file, names), nobody)
     if problems:
         raise ConfigError(_in_order(problems))
@@ -150,7 +147,25 @@ def load_config(
         registry=known,
         notes=(*http_notes(http, document), *of_files, *read.notes, *_signal_notes(document, named, clusters)),
         policy_files=(*plugin_files, *(file for _, _, file in named)),
+        start_files=_start_files(path, document, config),
     )
+
+
+def _section_problems(config: ConfigFile, document: Document) -> list[Problem]:
+    """What sections say that cannot be so, whatever the files say that they name."""
+    return [
+        *_environment_problems(),
+        *cluster_problems(config.clusters, document),
+        *listener_problems(config, document),
+        *_election_problems(config.leader_election, document),
+        *_rebalancing_problems(config.rebalancing, document),
+        *link_problems(config.links, [cluster.name for cluster in config.clusters], document),
+    ]
+
+
+def _start_files(path: FilePath | str | None, document: Document, config: ConfigFile) -> dict[str, FilePath]:
+    files = {"dispatcher": FilePath(path)} if path is not None else {}
+    return {**files, "tenants": _beside(document, config.tenants)} if config.tenants else files
 
 
 def _files_placed(

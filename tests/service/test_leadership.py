@@ -1,11 +1,13 @@
 """Terms: a dispatcher says nothing outside of one, and each term's epoch is above all that agents ever obeyed."""
 
 import asyncio
+import dataclasses
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
+from typing import cast
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
@@ -25,14 +27,19 @@ from dispatcher.model.messages import BOUND, Hello, IntentBatch, Outcome, Outcom
 from dispatcher.model.pod import SourceRef
 from dispatcher.model.signatures import SignedClaim
 from dispatcher.model.tenant import Share, Tenant
+from dispatcher.plugins.registry import REGISTRY
+from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.events import Answered, SendIntents, SendPeers
+from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.service import leadership as subject
 from dispatcher.service.assembly import assemble
 from dispatcher.service.clock import Clock
+from dispatcher.service.collectors import ReloadCollector
 from dispatcher.service.leader_client import access_of
 from dispatcher.service.leadership import Leadership, NoElection
 from dispatcher.service.link import AgentLink, LocalLink
 from dispatcher.service.metrics import Metrics
+from dispatcher.service.reload import Reloader
 from dispatcher.service.service import Service
 from dispatcher.service.term import MOST_EPOCHS, NOBODY, Term
 from dispatcher.service.term_runner import TermRunner
@@ -280,6 +287,36 @@ async def test_a_lost_lease_ends_the_term_and_the_next_one_begins_empty_with_a_h
     assert office.released == 1
 
 
+async def test_of_a_changed_configuration_a_later_term_takes_the_profiles_alone() -> None:
+    office, link = Office(), LocalLink("east", Obedient("east"))
+    stage = TermRunner([link], COLD, leadership(office, link))
+    profile = dataclasses.replace(DEFAULT_PROFILE, scheduler_name="global-dispatcher-mine")
+    tenants = (Tenant("team", ("team-*",), {"pods": Share(absolute=1)}),)
+    async with playing(stage):
+        office.give()
+        await until(lambda: stage.service.ready)
+        first = stage.service
+        stage.take_policies(dataclasses.replace(COLD, profiles=(profile,), tenants=tenants))
+        office.take("other")
+        await until(lambda: not stage.leader_status.leads and not stage.leader_status.epoch)
+        office.give()
+        await until(lambda: stage.service is not first and stage.service.ready)
+        assert [one.plan.profile for one in cast(Profiles, stage.service.core.profiles)] == ["global-dispatcher-mine"]
+        assert stage.views.tenants() == [], "that needs a new start"
+
+
+async def test_what_is_watched_is_told_in_each_term() -> None:
+    office, link = Office(), LocalLink("east", Obedient("east"))
+    stage = TermRunner([link], COLD, leadership(office, link))
+    stage.watch(ReloadCollector(Reloader(COLD, REGISTRY, stage.take_policies)))
+    async with playing(stage):
+        first = stage.service
+        office.give()
+        await until(lambda: stage.service is not first and stage.service.ready)
+        for service in (first, stage.service):
+            assert "global_dispatcher_policies_refused 0.0" in service.metrics.render().decode()
+
+
 async def test_a_dispatcher_that_an_agent_deposed_comes_back_above_it() -> None:
     office, agent = Office(), Obedient("east")
     link = LocalLink("east", agent)
@@ -376,6 +413,19 @@ async def test_a_cluster_that_a_standby_knows_to_be_silent_holds_up_no_takeover(
         await until(lambda: stage.service.ready)
         assert set(east.asked) == {("one", 1)}
         assert not stage.service.core.clusters["west"].ready
+
+
+def test_a_leader_tells_which_of_its_files_it_cannot_write(tmp_path: Path) -> None:
+    (tmp_path / "no folder").touch()
+    config = DispatcherConfig(
+        journal=JournalSection(path=str(tmp_path / "no folder" / "journal")),
+        quota=QuotaSection(ledger=str(tmp_path / "quota")),
+        tenants=(Tenant("team", ("team",), {"cpu": Share(absolute=600)}),),
+    )
+    told = {term: assemble([], config, term).service.metrics.render().decode() for term in (Term(), NOBODY)}
+    assert 'global_dispatcher_file_not_written{file="journal"} 1.0' in told[Term()]
+    assert 'global_dispatcher_file_not_written{file="quota_ledger"} 0.0' in told[Term()]
+    assert "global_dispatcher_file_not_written{" not in told[NOBODY]
 
 
 async def test_a_standby_keeps_no_journal_and_no_file_of_quota(tmp_path: Path) -> None:
