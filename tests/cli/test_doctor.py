@@ -57,6 +57,13 @@ def test_where_all_is_well_nothing_is_found() -> None:
     ("told", "level", "text", "fix"),
     [
         ({"clock_ahead_s": 7.2}, NOTE, "clock is at least 7 s ahead of the dispatcher's", "NTP"),
+        (
+            {"clock_ahead_s": 7.2, "silent": True},
+            NOTE,
+            "when it last answered, its agent's clock was at least 7 s ahead of the dispatcher's",
+            "NTP",
+        ),
+        ({"clock_ahead_s": 7.2, "silent": False}, NOTE, "its agent's clock is at least 7 s", "NTP"),
         ({"clock_ahead_s": -95.0}, PROBLEM, "clock is at least 95 s behind the dispatcher's", "NTP"),
         (
             {"agent_version": "0.2.0"},
