@@ -11,6 +11,7 @@ from typing import cast
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
+from structlog.testing import capture_logs
 
 from agents.kube.marks import claim_of
 from dispatcher.api.http_api import make_app
@@ -35,13 +36,14 @@ from dispatcher.service import leadership as subject
 from dispatcher.service.assembly import assemble
 from dispatcher.service.clock import Clock
 from dispatcher.service.collectors import ReloadCollector
+from dispatcher.service.intent_sender import IntentSender
 from dispatcher.service.leader_client import access_of
 from dispatcher.service.leadership import Leadership, NoElection
 from dispatcher.service.link import AgentLink, LocalLink
 from dispatcher.service.metrics import Metrics
 from dispatcher.service.reload import Reloader
 from dispatcher.service.service import Service
-from dispatcher.service.term import MOST_EPOCHS, NOBODY, Term
+from dispatcher.service.term import MOST_EPOCHS, NOBODY, Deposed, Term
 from dispatcher.service.term_runner import TermRunner
 from tests.agents.executor.world import keys_of
 from tests.service.fakes import FAST, FakeAgent, FakeCore, ScriptedLink, bind
@@ -193,6 +195,20 @@ async def test_an_answer_of_an_executor_that_obeys_another_ends_the_term_and_is_
     assert (service.deposed is not None, bool(core.of(Answered))) == (ends, not ends)
     if service.deposed is not None:
         assert (service.deposed.epoch, leader in service.deposed.why) == (obeys, True)
+        assert service.deposed.first == (leader == "twin"), "what is newer than the greeting is not of before"
+
+
+async def test_an_executor_that_has_obeyed_this_term_does_not_tell_of_what_was_before_it() -> None:
+    leaders, heard = ["me", "twin"], list[Deposed]()
+    link = ScriptedLink(
+        "east", execute=lambda batch: OutcomeBatch("east", (), obeys=3, leader=leaders.pop(0) if leaders else "twin")
+    )
+    sender = IntentSender(link, lambda _: None, FAST, Term("me", 3), heard.append)
+    sender.put((bind(1),))
+    await until(lambda: len(leaders) == 1 and not sender.in_flight)
+    sender.put((bind(2),))
+    await until(lambda: bool(heard))
+    assert [(one.epoch, one.first) for one in heard] == [(3, False)]
 
 
 async def test_a_greeting_of_an_agent_that_obeys_a_newer_one_ends_the_term() -> None:
@@ -251,6 +267,39 @@ async def test_without_an_election_the_epoch_grows_with_what_agents_obeyed() -> 
     it = Leadership(NoElection("me"), [LocalLink("east", Obedient("east", obeys=7))])
     assert (await it.lead()).epoch == 8
     assert it.leader_status.leads
+
+
+@pytest.mark.parametrize(
+    ("election", "words", "levels"),
+    [
+        (False, [Deposed(7, "", "east", first=True)], ["info"]),
+        (False, [Deposed(7, "", "east", first=True), Deposed(5, "", "west", first=True)], ["info", "info"]),
+        (False, [Deposed(7, "", "east", first=True), Deposed(9, "", "east", first=True)], ["info", "error"]),
+        (False, [Deposed(7, "", "east")], ["error"]),
+        (True, [Deposed(7, "", "east", first=True)], ["error"]),
+    ],
+    ids=["at its start", "of each cluster", "it goes on", "after it was heard", "with an election"],
+)
+async def test_only_without_an_election_an_agents_first_word_may_be_of_our_own_earlier_life(
+    monkeypatch: pytest.MonkeyPatch, *, election: bool, words: list[Deposed], levels: list[str]
+) -> None:
+    monkeypatch.setattr(subject, "GREET_S", 0.0)
+    it = leadership(Office()) if election else Leadership(NoElection("me"), [])
+    with capture_logs() as lines:
+        for word in words:
+            await it.deposed(word)
+    assert [line["log_level"] for line in lines] == levels
+
+
+async def test_only_the_first_greeting_of_a_term_may_tell_of_what_was_before_it() -> None:
+    obeys, heard = [9, 10], list[Deposed]()
+    link = ScriptedLink("east", hello=lambda: Hello("east", "uid", "one", obeys=obeys.pop(0) if obeys else 0))
+    core = Service(FakeCore(), [link], clock=Clock(), metrics=Metrics(), timing=FAST)
+    poller = core.pollers["east"]
+    poller._depose = heard.append
+    for _ in range(2):
+        await poller._greet()
+    assert [(one.epoch, one.first) for one in heard] == [(9, True), (10, False)]
 
 
 COLD = DispatcherConfig(leader_election=LeaderElectionSection(warm=False))
