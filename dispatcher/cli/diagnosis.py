@@ -74,9 +74,10 @@ def _of_clock(row: Row) -> Iterator[Finding]:
         return
     level = PROBLEM if abs(ahead) > _CLOCKS_REFUSED_S else NOTE
     where = "ahead of" if ahead > 0 else "behind"
+    known, is_ = ("when it last answered, ", "was") if row.get("silent") else ("", "is")
     text = (
-        f"its agent's clock is at least {abs(ahead):.0f} s {where} the dispatcher's: ages of samples are as wrong; "
-        "beyond the agent's orders.clock_skew_s orders are refused"
+        f"{known}its agent's clock {is_} at least {abs(ahead):.0f} s {where} the dispatcher's: ages of samples are as "
+        "wrong; beyond the agent's orders.clock_skew_s orders are refused"
     )
     yield Finding(row["name"], "clock", level, text, "set the clocks of both machines (NTP)")
 

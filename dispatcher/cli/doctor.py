@@ -10,6 +10,7 @@ from dispatcher.cli.api_client import ApiClient
 from dispatcher.cli.diagnosis import NOTE, PROBLEM, Finding, diagnose
 from dispatcher.cli.expiry import about_expiry
 from dispatcher.cli.output import Column, Output, print_advice, print_table, print_value
+from dispatcher.cli.own_files import about_own_files
 from dispatcher.cli.tables import age
 from dispatcher.service.errors import CommandError, ExitCode
 
@@ -27,8 +28,9 @@ def examine(client: ApiClient, cluster: str, config: Path | None, output: Output
         clusters = [row for row in clusters if row["name"] == cluster]
         telemetry = [row for row in telemetry if row["cluster"] == cluster]
     opted, lacks = _asked(config, cluster) if config is not None else ([], [])
-    gateway = about_expiry(client.content("/metrics").decode(), only=cluster)
-    findings = [*fleet, *gateway, *diagnose(clusters, telemetry, client.version()), *_about_opt_ins(opted), *lacks]
+    metrics = client.content("/metrics").decode()
+    own = [*about_own_files(metrics), *about_expiry(metrics, only=cluster)]
+    findings = [*fleet, *own, *diagnose(clusters, telemetry, client.version()), *_about_opt_ins(opted), *lacks]
     wrong = [one for one in findings if one.level == PROBLEM]
     if output is not Output.TABLE:
         rows = [one.row() for one in findings]

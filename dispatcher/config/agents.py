@@ -18,6 +18,10 @@ from dispatcher.scheduling.framework.plugin_args import did_you_mean, shown
 
 # Set by keys of the cluster itself.
 _BESIDE = {"cluster": "name", "kubeconfig": "kubeconfig", "context": "context", "role": "via"}
+_OF_ONE = {  # what no two clusters have in common
+    "uid": "{value} is that of {twin}, too: one cluster may be listed once",
+    "key": "{value} is given for {twin} and for {name}: each cluster signs with a key of its own",
+}
 
 
 def agent_file_problems(cluster: ClusterSection, at: int, document: Document) -> list[Problem]:
@@ -90,3 +94,22 @@ def agent_problems(cluster: ClusterSection, at: int, document: Document) -> list
     except ValidationError as error:
         problems += findings(AgentSettings, document, error, path)
     return problems
+
+
+def cluster_problems(clusters: Sequence[ClusterSection], document: Document) -> list[Problem]:
+    """What is wrong with the list: of each cluster, and what two of them have in common that only one can have."""
+    problems: list[Problem] = []
+    seen: set[str] = set()
+    pins: dict[tuple[str, str], str] = {}
+    for at, cluster in enumerate(clusters):
+        if cluster.name in seen:
+            problems.append(document.problem(("clusters", at, "name"), f"cluster {cluster.name} is listed twice"))
+        seen.add(cluster.name)
+        for pin, text in _OF_ONE.items():
+            value = getattr(cluster, pin)
+            twin = pins.setdefault((pin, value), cluster.name) if value else cluster.name
+            if twin != cluster.name:
+                told = text.format(value=value, twin=twin, name=cluster.name)
+                problems.append(document.problem(("clusters", at, pin), told))
+        problems += agent_problems(cluster, at, document)
+    return problems + consent_problems(clusters, document)

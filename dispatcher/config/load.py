@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from agents.runtime.file_paths import with_whole_paths
 from dispatcher.config.access import access_problems, lease_problems
-from dispatcher.config.agents import agent_file_problems, agent_problems, consent_problems
+from dispatcher.config.agents import agent_file_problems, cluster_problems
 from dispatcher.config.document import Document, read_document
 from dispatcher.config.entries import readable_clusters
 from dispatcher.config.gateway import gateway_notes, gateway_problems, here, placed
@@ -57,7 +57,8 @@ class DispatcherConfig:
     """Everything that is configured, checked; `file` is None for the built-in defaults.
 
     `registry`: all plugins that profiles may name. `notes`: what the files say that has no meaning here, or none that
-    is known. `policy_files`: plugins and profiles, to be read again when they change.
+    is known. `policy_files`: plugins and profiles, to be read again when they change. `start_files`: those that are
+    read at the start alone, by what they are.
     """
 
     clusters: tuple[ClusterSection, ...] = ()
@@ -80,6 +81,7 @@ class DispatcherConfig:
     registry: Mapping[str, PluginSpec] = field(default_factory=lambda: REGISTRY)
     notes: tuple[Problem, ...] = ()
     policy_files: tuple[FilePath, ...] = ()
+    start_files: Mapping[str, FilePath] = field(default_factory=dict)
 
     @property
     def profile(self) -> Profile:
@@ -102,7 +104,7 @@ def load_config(
     document = read_document(FilePath(path)) if path is not None else Document("defaults")
     config, problems = _shaped(document)
     misread = _misread(problems)
-    problems += [*_environment_problems(), *_cluster_problems(config, document), *listener_problems(config, document)]
+    problems += _section_problems(config, document)
     clusters = tuple(_placed(cluster, document) for cluster in config.clusters)
     nobody, names = tuple[Tenant, ...](), [cluster.name for cluster in clusters]
     election, gateway, signing, http, written = _files_placed(config, document)
@@ -119,8 +121,7 @@ def load_config(
     doubtful = unusable or "plugin_files" in misread
     problems += unusable + [one for one in of_profiles if not (doubtful and one.text.startswith(UNKNOWN_PLUGIN))]
     timing = _with_backoffs(config.timing, read)
-    problems += _timing_problems(timing, document) + _election_problems(config.leader_election, document)
-    problems += _rebalancing_problems(config.rebalancing, document) + link_problems(config.links, names, document)
+    problems += _timing_problems(timing, document)
     tenants = _referred(document, config, "tenants", problems, lambda file: read_tenants(file, names), nobody)
     if problems:
         raise ConfigError(_in_order(problems))
@@ -146,7 +147,25 @@ def load_config(
         registry=known,
         notes=(*http_notes(http, document), *of_files, *read.notes, *_signal_notes(document, named, clusters)),
         policy_files=(*plugin_files, *(file for _, _, file in named)),
+        start_files=_start_files(path, document, config),
     )
+
+
+def _section_problems(config: ConfigFile, document: Document) -> list[Problem]:
+    """What sections say that cannot be so, whatever the files say that they name."""
+    return [
+        *_environment_problems(),
+        *cluster_problems(config.clusters, document),
+        *listener_problems(config, document),
+        *_election_problems(config.leader_election, document),
+        *_rebalancing_problems(config.rebalancing, document),
+        *link_problems(config.links, [cluster.name for cluster in config.clusters], document),
+    ]
+
+
+def _start_files(path: FilePath | str | None, document: Document, config: ConfigFile) -> dict[str, FilePath]:
+    files = {"dispatcher": FilePath(path)} if path is not None else {}
+    return {**files, "tenants": _beside(document, config.tenants)} if config.tenants else files
 
 
 def _files_placed(
@@ -331,22 +350,6 @@ def _rebalancing_problems(section: RebalancingSection, document: Document) -> li
     if section.cool < section.hot:
         return []
     return [document.problem(("rebalancing", "cool"), f"must be less than hot ({section.hot:g})")]
-
-
-def _cluster_problems(config: ConfigFile, document: Document) -> list[Problem]:
-    problems: list[Problem] = []
-    seen: set[str] = set()
-    uids: dict[str, str] = {}
-    for at, cluster in enumerate(config.clusters):
-        if cluster.name in seen:
-            problems.append(document.problem(("clusters", at, "name"), f"cluster {cluster.name} is listed twice"))
-        seen.add(cluster.name)
-        twin = uids.setdefault(cluster.uid, cluster.name) if cluster.uid else cluster.name
-        if twin != cluster.name:
-            text = f"{cluster.uid} is that of {twin}, too: one cluster may be listed once"
-            problems.append(document.problem(("clusters", at, "uid"), text))
-        problems += agent_problems(cluster, at, document)
-    return problems + consent_problems(config.clusters, document)
 
 
 def _environment_problems() -> list[Problem]:

@@ -344,7 +344,7 @@ class ConfigFile(BaseSettings):
     profile: Annotated[str, Field(description="profile file; empty: the built-in default")] = ""
     profiles: Annotated[tuple[str, ...], Field(description="several profile files, each its own scheduler_name")] = ()
     plugin_files: Annotated[tuple[str, ...], Field(description="Python files that hold PLUGIN")] = ()
-    tenants: Annotated[str, Field(description="tenants file; empty: nobody is limited")] = ""
+    tenants: Annotated[str, Field(description="tenants file, read at the start alone; empty: nobody is limited")] = ""
     ray: RaySection = RaySection()
     gateway: GatewaySection = GatewaySection()
     signing: SigningSection = SigningSection()

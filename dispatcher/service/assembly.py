@@ -20,7 +20,7 @@ from dispatcher.scheduling.framework import QueueSort
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.service.clock import Clock
-from dispatcher.service.collectors import ServiceCollector
+from dispatcher.service.collectors import ServiceCollector, WrittenCollector
 from dispatcher.service.fleet_views import CoreViews
 from dispatcher.service.gateway.metrics import CertificateCollector, RelayCollector
 from dispatcher.service.journal import Journal
@@ -75,12 +75,13 @@ def assemble(
         take_profiles(core, *_policies(changed, fleet, ledger), clock())
 
     def serving(term: Term, before: Service | None = None) -> Dispatcher:
+        journal = _journal(config.journal) if term is not NOBODY else None
         service = Service(
             core,
             links,
             clock=clock,
             metrics=Metrics(),
-            journal=_journal(config.journal) if term is not NOBODY else None,
+            journal=journal,
             timing=_service_timing(config.timing),
             term=term,
             obeyed=obeyed,
@@ -88,6 +89,7 @@ def assemble(
         )
         service.ways = _ways(config.tracing) if term is not NOBODY else None
         service.quota_file = _quota_file(config, ledger, fleet) if term is not NOBODY else None
+        service.metrics.watch(WrittenCollector({"journal": journal, "quota_ledger": service.quota_file}))
         for collector in (*_collectors(config, service, fleet, ledger), RelayCollector(links)):
             service.metrics.watch(collector)
         return Dispatcher(

@@ -1,6 +1,7 @@
 """What is read at each scrape: gauges and totals that the service, its core and leader election hold anyway."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -9,6 +10,7 @@ from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.scheduling.core.rebalancing import COUNTER, Result
 from dispatcher.service.metrics import RESULTS
 from dispatcher.service.queue_metrics import queue_metrics
+from dispatcher.service.reload import Reloader
 from dispatcher.service.service import Service
 
 
@@ -23,6 +25,59 @@ class LeaderCollector(Collector):
         text = "1: this dispatcher leads, 0: it stands by."
         family = GaugeMetricFamily("leader_election_master_status", text, labels=["name"])
         family.add_metric([SCHEDULER_NAME], float(self._leads()))
+        yield family
+
+
+class ReloadCollector(Collector):
+    """What of the configuration's files does not hold as it stands in them; None: there are none."""
+
+    def __init__(self, reloader: Reloader | None) -> None:
+        self._reloader = reloader
+
+    def collect(self) -> Iterator[Metric]:
+        """One scrape."""
+        refused = GaugeMetricFamily(
+            "global_dispatcher_policies_refused",
+            "1: profiles or plugin files have changed and fail their checks; the old ones hold.",
+        )
+        restart = GaugeMetricFamily(
+            "global_dispatcher_restart_needed",
+            "1: a file that is read at the start alone has changed since, `dispatcher` (dispatcher.yaml) or `tenants`.",
+            labels=["file"],
+        )
+        if self._reloader is not None:
+            refused.add_metric([], float(self._reloader.refused))
+            for name in self._reloader.start_files:
+                restart.add_metric([name], float(name in self._reloader.unread))
+        yield from (refused, restart)
+
+
+class Written(Protocol):
+    """A file that the dispatcher keeps."""
+
+    @property
+    def failing(self) -> bool:
+        """Whether it cannot be written."""
+        ...
+
+
+class WrittenCollector(Collector):
+    """Whether the files that the dispatcher keeps can be written; None: it does not keep this one."""
+
+    def __init__(self, files: Mapping[str, Written | None]) -> None:
+        self._files = files
+
+    def collect(self) -> Iterator[Metric]:
+        """One scrape."""
+        family = GaugeMetricFamily(
+            "global_dispatcher_file_not_written",
+            "1: a file cannot be written, `journal` (journal.path: decisions are missing in it) or `quota_ledger` "
+            "(quota.ledger: after a restart tenants wait for clusters that are silent); only where it is configured.",
+            labels=["file"],
+        )
+        for name, file in self._files.items():
+            if file is not None:
+                family.add_metric([name], float(file.failing))
         yield family
 
 

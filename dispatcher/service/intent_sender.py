@@ -53,6 +53,7 @@ class IntentSender:
         self._busy: set[str] = set()  # UIDs of pods with an intent in flight
         self._calls: set[asyncio.Task[None]] = set()
         self._asking: asyncio.Task[None] | None = None  # a call of questions
+        self._obeyed = False  # whether the executor has obeyed this term
         self._due = False  # whether what waits is about to be sent
         self._peers: SendPeers | None = None
         self._peers_call: asyncio.Task[None] | None = None
@@ -170,7 +171,10 @@ class IntentSender:
         newer = answer.obeys > self._term.epoch
         twin = answer.obeys == self._term.epoch and answer.leader not in ("", self._term.identity)
         why = f"the executor of cluster {self.cluster} obeys dispatcher {answer.leader[:_SHOWN]!r}"
-        return Deposed(answer.obeys, why, self.cluster) if newer or twin else None
+        if newer or twin:
+            return Deposed(answer.obeys, why, self.cluster, first=twin and not self._obeyed)
+        self._obeyed = True
+        return None
 
     def _answered(self, intents: list[AnyIntent], outcomes: tuple[Outcome, ...]) -> None:
         asked = {intent.id for intent in intents}

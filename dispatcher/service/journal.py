@@ -45,6 +45,11 @@ class Journal:
         self._size, self._missing, self._again_at, self._said = 0, 0, float("-inf"), ""
         self._open()
 
+    @property
+    def failing(self) -> bool:
+        """Whether the latest records are missing, or those to come will be."""
+        return bool(self._said)
+
     def write(self, tables: Iterable[Table]) -> None:
         """Append these records, a frame for each table."""
         if self._file is None and self._clock() >= self._again_at:

@@ -80,6 +80,7 @@ class Leadership:
         self.obeyed = ObeyedEpochs([link.cluster for link in links])
         self._floor = 0
         self._deposals = 0
+        self._deposed_by: set[str] = set()  # clusters
         self._mute: set[str] = set()  # clusters whose agents did not answer the last greeting
         self.term: Term | None = None
 
@@ -114,15 +115,25 @@ class Leadership:
         """An executor obeys another: come back above that, at once the first time, later and later if it goes on."""
         self.obeyed.hear(by.cluster, by.epoch)
         self._floor = self.obeyed.highest(self._floor)
-        log.error(
-            "a newer dispatcher is obeyed: this one stands by",
-            epoch=by.epoch,
-            why=by.why,
-            fix="give all dispatchers of a fleet the same leader_election",
-        )
+        if self._may_be_ours(by):
+            log.info("an agent obeys an epoch of before: this one goes on above it", epoch=by.epoch, why=by.why)
+        else:
+            log.error(
+                "a newer dispatcher is obeyed: this one stands by",
+                epoch=by.epoch,
+                why=by.why,
+                fix="give all dispatchers of a fleet the same leader_election",
+            )
+        self._deposed_by.add(by.cluster)
         pause = Backoff(GREET_S, LONGEST_PAUSE_S).after(self._deposals + 1) if self._deposals else 0.0
         self._deposals += 1
         await asyncio.sleep(pause)
+
+    def _may_be_ours(self, by: Deposed) -> bool:
+        """Whether an agent may only tell of our own earlier life: without an election each begins at the first epoch.
+        Of two dispatchers at a time, the one whose orders were obeyed is told otherwise.
+        """
+        return isinstance(self._candidate, NoElection) and by.first and by.cluster not in self._deposed_by
 
     def end(self) -> None:
         """The term is over."""

@@ -50,7 +50,7 @@ class Poller:
         self._link, self._deliver, self._timing, self._clock = link, deliver, timing, clock
         self._term, self._depose, self._turns, self._distrust = term, depose, turns, distrust
         self._incarnation, self._since = "", 0
-        self._heard = False
+        self._heard = self._greeted = False
         self._asked = self._told = False  # an answer came to a question of this one; it told of everything listed
         self._given_up = False  # it is known to be silent, and nobody waits for it
         self._late = 0  # reports in a row that did not come in time
@@ -83,9 +83,10 @@ class Poller:
         asked = time.time()
         hello = await self._link.hello(timeout_s=self._timing.silent_s)
         self.greeting = Greeting.of(hello, asked, time.time())
+        first, self._greeted = not self._greeted, True
         if hello.obeys > self._term.epoch:
             why = f"the agent of cluster {self.cluster} obeys epoch {hello.obeys}"
-            self._depose(Deposed(hello.obeys, why, self.cluster))
+            self._depose(Deposed(hello.obeys, why, self.cluster, first))
         self._check_trust()
 
     def _check_trust(self) -> None:

@@ -81,6 +81,11 @@ class QuotaFile:
         self._broken = False
         self._left = False  # an old file that cannot be taken away was told of
 
+    @property
+    def failing(self) -> bool:
+        """Whether it could not be written when that was last tried."""
+        return self._broken
+
     def keep(self, now: float) -> None:
         """To be called before orders leave. A full or broken disk costs the file, never a decision."""
         unsynced = self._ledger.unsynced

@@ -20,6 +20,7 @@ class Reloader:
     """Looks at the policy files of `config`; `take` is handed each changed configuration that passes its checks.
 
     Of a changed configuration the profiles and plugins alone are taken over; the rest holds until the next start.
+    `refused`: whether they are, as they stand now. `unread`: which files, read at the start alone, have changed since.
     """
 
     def __init__(
@@ -27,16 +28,27 @@ class Reloader:
     ) -> None:
         self._config, self._registry, self._take = config, registry, take
         self._marks = marks(config.policy_files)
+        self.start_files = config.start_files
+        self._at_start = self._seen = marks(tuple(self.start_files.values()))
+        self.refused = False
         self.outcomes = {"taken": 0, "refused": 0}
+
+    @property
+    def unread(self) -> frozenset[str]:
+        """By what they are, as in `start_files`."""
+        return frozenset(
+            name for name, path in self.start_files.items() if self._seen.get(path) != self._at_start.get(path)
+        )
 
     async def run(self) -> None:
         """Look until cancelled."""
-        while self._config.file is not None and self._config.policy_files:
+        while self._config.file is not None:
             await asyncio.sleep(LOOK_S)
             await self.look()
 
     async def look(self) -> None:
         """Take over what has changed since the last look, or say why not."""
+        await self._look_at_start_files()
         found = await asyncio.to_thread(marks, self._config.policy_files)
         if found == self._marks:
             return
@@ -52,11 +64,24 @@ class Reloader:
         else:
             self._config = config
             self._marks = {path: found.get(path, b"") for path in config.policy_files}
+            self.refused = False
             self.outcomes["taken"] += 1
             names = [profile.scheduler_name for profile in config.profiles]
             log.info("changed policies hold from now on", profiles=names, files=changed)
 
+    async def _look_at_start_files(self) -> None:
+        found = await asyncio.to_thread(marks, tuple(self.start_files.values()))
+        before, self._seen = self._seen, found
+        for path in self.start_files.values():
+            if found[path] not in (before[path], self._at_start[path]):
+                log.warning(
+                    "a changed file is read at the start alone: what it said then holds",
+                    file=str(path),
+                    fix=f"run `global-dispatcher config check {self._config.file}`, then restart the dispatcher",
+                )
+
     def _refuse(self, problems: Sequence[str]) -> None:
+        self.refused = True
         self.outcomes["refused"] += 1
         log.error("changed policies are refused, the old ones stay", problems=problems)
 

@@ -18,6 +18,7 @@ from dispatcher.config.gateway import here
 from dispatcher.config.sections import ClusterSection, LoginSection
 from dispatcher.plugins.registry import PluginSpec
 from dispatcher.service.cluster_profiles import publishing
+from dispatcher.service.collectors import ReloadCollector
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.gateway.actor_settings import settings_of
 from dispatcher.service.gateway.authority import ephemeral_authority
@@ -118,6 +119,7 @@ async def _serve(
         access = access_of(config.leader_election, here(config.clusters))
         await stack.enter_async_context(publishing(config.cluster_profiles, access, terms.loads_led))
         reloader = Reloader(config, registry, terms.take_policies)
+        terms.watch(ReloadCollector(reloader))
         serve_http = partial(listen, terms, config.http.host, config.http.port, config.http.login)
         return await serve_until_signal(terms, serve_http, ray.ended if ray else lambda: "", reloader)
 

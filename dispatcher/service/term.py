@@ -35,8 +35,12 @@ NOBODY = Term("", 0, lambda: False)  # of a dispatcher that does not lead: nothi
 
 @dataclass(frozen=True)
 class Deposed:
-    """Why a term is to end before its lease does: the executor of a cluster obeys a dispatcher of this epoch."""
+    """Why a term is to end before its lease does: the executor of a cluster obeys a dispatcher of this epoch.
+
+    `first`: it is the agent's first word in this term, so that what it obeys may be older than the term is.
+    """
 
     epoch: int
     why: str
     cluster: str = ""
+    first: bool = False

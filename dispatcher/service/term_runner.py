@@ -7,6 +7,9 @@ A term begins with the fleet that its dispatcher has followed while it stood by,
 import asyncio
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+
+from prometheus_client.registry import Collector
 
 from dispatcher.config import DispatcherConfig
 from dispatcher.service.assembly import Dispatcher, assemble
@@ -27,6 +30,7 @@ class TermRunner:
 
     def __init__(self, links: Sequence[AgentLink], config: DispatcherConfig, leadership: Leadership) -> None:
         self._links, self._config, self._leadership = links, config, leadership
+        self._collectors: list[Collector] = [LeaderCollector(lambda: self.leader_status.leads)]
         self.dispatcher: Dispatcher = self._assembled(NOBODY)
 
     @property
@@ -55,9 +59,14 @@ class TermRunner:
         return self.dispatcher.loads if self.leader_status.leads else None
 
     def take_policies(self, changed: DispatcherConfig) -> None:
-        """Decide by a changed configuration, in this term and in later ones."""
+        """Decide by the profiles and plugins of a changed configuration, in this term and in later ones."""
         self.dispatcher.take_policies(changed)
-        self._config = changed
+        self._config = replace(self._config, profiles=changed.profiles, registry=changed.registry)
+
+    def watch(self, collector: Collector) -> None:
+        """Read this, too, at each scrape, in this term and in later ones."""
+        self._collectors.append(collector)
+        self.service.metrics.watch(collector)
 
     def relay_objection(self, home: str, target: str, pod: str) -> str:
         """Why no stream about the delegate of a pod (its UID) is passed between two clusters; '' if it is."""
@@ -118,5 +127,6 @@ class TermRunner:
         return self._watched(assemble(self._links, self._config, term, self._leadership.obeyed))
 
     def _watched(self, made: Dispatcher) -> Dispatcher:
-        made.service.metrics.watch(LeaderCollector(lambda: self.leader_status.leads))
+        for collector in self._collectors:
+            made.service.metrics.watch(collector)
         return made

@@ -9,7 +9,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from agents.runtime.metrics import AgentCollector, Told
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.quota import QuotaLedger
-from dispatcher.service.collectors import LeaderCollector, ServiceCollector
+from dispatcher.service.collectors import LeaderCollector, ReloadCollector, ServiceCollector, WrittenCollector
 from dispatcher.service.gateway.metrics import CertificateCollector, RelayCollector
 from dispatcher.service.link_metrics import LinkCollector
 from dispatcher.service.load_metrics import LoadCollector
@@ -37,6 +37,8 @@ def families() -> list[Metric]:
     metrics.watch(CertificateCollector("", ""))
     metrics.watch(RelayCollector(()))
     metrics.watch(LeaderCollector(lambda: True))
+    metrics.watch(ReloadCollector(None))
+    metrics.watch(WrittenCollector({}))
     found = sorted(metrics.registry.collect(), key=lambda family: family.name)
     for family in found:
         if family.name in labels:  # without a sample the library does not tell them

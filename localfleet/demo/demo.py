@@ -20,6 +20,7 @@ from dispatcher.api.http_api import OnlyOne
 from dispatcher.api.listen import check_port, listen
 from dispatcher.cli.output import Output
 from dispatcher.service.assembly import Dispatcher, assemble
+from dispatcher.service.collectors import ReloadCollector
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.interrupts import interruptible, uninterrupted
 from dispatcher.service.link import AgentLink
@@ -117,7 +118,9 @@ def _run(options: DemoOptions, configured: Configured, started: float, cleanup: 
     fleet, ray = _start(options, kind, state, show, cleanup)
     links = [_link(ray, kind, name, fleet.kubeconfig) for name in options.names]
     dispatcher = assemble(links, config)
-    stage = Stage(options, dispatcher, kind, fleet, show, Reloader(config, registry, dispatcher.take_policies))
+    reloader = Reloader(config, registry, dispatcher.take_policies)
+    dispatcher.service.metrics.watch(ReloadCollector(reloader))
+    stage = Stage(options, dispatcher, kind, fleet, show, reloader)
     return asyncio.run(_serve(stage, submissions))
 
 

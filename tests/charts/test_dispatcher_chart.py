@@ -16,6 +16,7 @@ from dispatcher.plugins.registry import REGISTRY
 from dispatcher.scheduling.framework.plugin_args import check_args
 from tests.charts.rendering import CHARTS, Helm, HelmError, containers, of_kind, only, write_mounted
 
+A_KEY = "A" * 43 + "="
 CONFIGS = CHARTS.parent / "configs"
 CLUSTERS = [{"name": "east"}, {"name": "west"}]
 # Where the chart must differ: the example's clusters, all addresses for the probes, and what depends on the pod.
@@ -332,6 +333,10 @@ def test_without_a_secret_of_tokens_none_is_mounted(helm: Helm) -> None:
         (
             {"clusters": [{"name": name, "via": "gateway", "uid": "u"} for name in ("east", "west")]},
             r"config\.clusters\[1\]\.uid: u is that of east, too",
+        ),
+        (
+            {"clusters": [{"name": name, "via": "gateway", "key": A_KEY} for name in ("east", "west")]},
+            r"config\.clusters\[1\]\.key: A{43}= is given for east and for west",
         ),
     ],
     ids=lambda one: next(iter(one)) if isinstance(one, dict) else "",

@@ -15,9 +15,11 @@ from dispatcher.cli.api_client import ApiClient
 from dispatcher.cli.diagnosis import NOTE, PROBLEM, diagnose
 from dispatcher.cli.expiry import SOON_S, about_expiry
 from dispatcher.cli.main import app
+from dispatcher.cli.own_files import about_own_files
 from dispatcher.config.certificates import SOON
 from dispatcher.model import names
 from dispatcher.model.messages import SourceReport, UnreadSignal
+from dispatcher.service.collectors import ReloadCollector, WrittenCollector
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.gateway.authority import ensure, revoke
 from dispatcher.service.gateway.gateway import Gateway
@@ -25,6 +27,7 @@ from dispatcher.service.gateway.link import GatewayLink, Line
 from dispatcher.service.gateway.metrics import CertificateCollector, RelayCollector
 from dispatcher.service.link import AgentMissing
 from dispatcher.service.ray_runtime import require_resource
+from dispatcher.service.reload import Reloader
 from localfleet.embedded.fleet import EmbeddedFleet
 from tests.service.gateway.test_gateway import section
 
@@ -54,6 +57,13 @@ def test_where_all_is_well_nothing_is_found() -> None:
     ("told", "level", "text", "fix"),
     [
         ({"clock_ahead_s": 7.2}, NOTE, "clock is at least 7 s ahead of the dispatcher's", "NTP"),
+        (
+            {"clock_ahead_s": 7.2, "silent": True},
+            NOTE,
+            "when it last answered, its agent's clock was at least 7 s ahead of the dispatcher's",
+            "NTP",
+        ),
+        ({"clock_ahead_s": 7.2, "silent": False}, NOTE, "its agent's clock is at least 7 s", "NTP"),
         ({"clock_ahead_s": -95.0}, PROBLEM, "clock is at least 95 s behind the dispatcher's", "NTP"),
         (
             {"agent_version": "0.2.0"},
@@ -270,6 +280,42 @@ def test_a_dispatcher_that_does_not_answer_is_one_line(answers: dict[str, Any]) 
     answers["clusters"] = CommandError("no dispatcher answers", ExitCode.UNREACHABLE)
     shown = doctor()
     assert (shown.exit_code, shown.stderr) == (ExitCode.UNREACHABLE, "error: no dispatcher answers\n")
+
+
+@pytest.mark.parametrize(
+    ("broken", "about", "level", "text", "fix"),
+    [
+        ("policies", "profiles", PROBLEM, "fail their checks: the old ones hold", "config check"),
+        ("journal", "journal.path", PROBLEM, "decisions are missing", "make room"),
+        ("quota_ledger", "quota.ledger", PROBLEM, "tenants wait for clusters that are silent", "make room"),
+        ("dispatcher", "dispatcher.yaml", NOTE, "read at the start alone", "then restart"),
+        ("tenants", "tenants", NOTE, "their old quota holds", "then restart"),
+        ("", "", "", "", ""),
+    ],
+)
+def test_files_of_the_dispatcher_that_do_not_hold_or_are_not_written_are_told_by_its_metrics(
+    broken: str, about: str, level: str, text: str, fix: str
+) -> None:
+    unread = frozenset({broken} & {"dispatcher", "tenants"})
+    reloader = SimpleNamespace(
+        refused=broken == "policies", start_files={"dispatcher": "", "tenants": ""}, unread=unread
+    )
+    files = {name: SimpleNamespace(failing=name == broken) for name in ("journal", "quota_ledger")}
+    registry = CollectorRegistry()
+    registry.register(ReloadCollector(cast(Reloader, reloader)))
+    registry.register(WrittenCollector(files))
+    found = about_own_files(generate_latest(registry).decode())
+    assert [(one.cluster, one.about, one.level) for one in found] == ([("", about, level)] if broken else [])
+    assert all(text in one.text and fix in one.fix for one in found)
+
+
+def test_doctor_fails_where_changed_policies_are_refused(answers: dict[str, Any]) -> None:
+    answers["telemetry"] = []
+    assert doctor().exit_code == ExitCode.OK
+    answers["/metrics"] = "global_dispatcher_policies_refused 1.0\n"
+    shown = doctor()
+    assert shown.exit_code == ExitCode.FAILED
+    assert "the old ones hold" in shown.stdout
 
 
 DAY_S = 86_400.0

@@ -18,6 +18,7 @@ KUBECONFIG = {
     "clusters": [{"name": "w", "cluster": {"server": "https://west.example.invalid"}}],
 }
 WEST = "clusters:\n- {name: west, kubeconfig: kube}\n"
+A_KEY = "A" * 43 + "="
 AGENT = "clusters:\n- name: west\n  kubeconfig: kube\n  agent:\n    "
 
 
@@ -132,6 +133,11 @@ def problems_of(folder: Path, text: str, tenants: str = "") -> list[str]:
             "ray: {address: 'ray.example.invalid:1'}\nleader_election: {enabled: false}",
             "3: clusters[1].uid: u1 is that of west, too: one cluster may be listed once",
         ),
+        (
+            f"clusters:\n  - {{name: west, key: {A_KEY}}}\n  - {{name: east, key: {A_KEY}}}\n"
+            "ray: {address: 'ray.example.invalid:1'}\nleader_election: {enabled: false}",
+            f"3: clusters[1].key: {A_KEY} is given for west and for east: each cluster signs with a key of its own",
+        ),
         ("", "1: clusters: none is listed: name at least one, such as {name: west, context: west-admin}"),
         ("http: {}\nclusters: []", "2: clusters: none is listed: name at least one"),
     ],
@@ -157,6 +163,7 @@ def problems_of(folder: Path, text: str, tenants: str = "") -> list[str]:
         "a network that is none",
         "a UID that is none",
         "a UID of two clusters",
+        "a key of two clusters",
         "an empty file",
         "no clusters",
     ],

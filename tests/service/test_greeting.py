@@ -2,8 +2,12 @@
 
 import pytest
 
+from dispatcher.config import DispatcherConfig
 from dispatcher.model.messages import Hello
+from dispatcher.service.assembly import assemble
 from dispatcher.service.greeting import Greeting
+from dispatcher.service.link import LocalLink
+from tests.service.fakes import FakeAgent
 
 
 def hello(now: float) -> Hello:
@@ -20,3 +24,13 @@ def test_a_clock_is_wrong_by_what_the_call_cannot_have_taken(told: float, ahead:
 def test_versions_are_shown_as_they_are_told() -> None:
     row = Greeting.of(hello(1.0), 0.0, 1.0).row()
     assert (row["agent_version"], row["server_version"]) == ("0.1.0", "v1.36.3")
+
+
+def test_whether_it_is_silent_since_is_told_with_what_an_agent_said() -> None:
+    made = assemble([LocalLink("east", FakeAgent("east"))], DispatcherConfig())
+    poller = made.service.pollers["east"]
+    poller.greeting = Greeting.of(hello(110.0), 100.0, 103.0)
+    for silent in (False, True):
+        poller.silent = silent
+        (row,) = made.views.clusters()
+        assert (row["clock_ahead_s"], row["silent"]) == (7.0, silent)

@@ -103,11 +103,14 @@ def test_a_journal_that_cannot_be_opened_costs_records_alone_and_is_tried_again(
         path.parent.touch()
     with capture_logs() as lines:
         journal = Journal(path, clock=lambda: now[0])
+        failing = [journal.failing]
         journal.write([table(1, 2)])
         path.rmdir() if path.is_dir() else path.parent.unlink()
         journal.write([table(3)])  # not at each batch
+        failing.append(journal.failing)
         now[0] = 60.0
         journal.write([table(4)])
+    assert [*failing, journal.failing] == [True, True, False]
     assert read(path) == [4]
     assert [line["event"] for line in lines] == [
         "decisions are missing in the journal: its file cannot be written",

@@ -1,14 +1,17 @@
 """Terms: a dispatcher says nothing outside of one, and each term's epoch is above all that agents ever obeyed."""
 
 import asyncio
+import dataclasses
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
+from typing import cast
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
+from structlog.testing import capture_logs
 
 from agents.kube.marks import claim_of
 from dispatcher.api.http_api import make_app
@@ -25,16 +28,22 @@ from dispatcher.model.messages import BOUND, Hello, IntentBatch, Outcome, Outcom
 from dispatcher.model.pod import SourceRef
 from dispatcher.model.signatures import SignedClaim
 from dispatcher.model.tenant import Share, Tenant
+from dispatcher.plugins.registry import REGISTRY
+from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.events import Answered, SendIntents, SendPeers
+from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.service import leadership as subject
 from dispatcher.service.assembly import assemble
 from dispatcher.service.clock import Clock
+from dispatcher.service.collectors import ReloadCollector
+from dispatcher.service.intent_sender import IntentSender
 from dispatcher.service.leader_client import access_of
 from dispatcher.service.leadership import Leadership, NoElection
 from dispatcher.service.link import AgentLink, LocalLink
 from dispatcher.service.metrics import Metrics
+from dispatcher.service.reload import Reloader
 from dispatcher.service.service import Service
-from dispatcher.service.term import MOST_EPOCHS, NOBODY, Term
+from dispatcher.service.term import MOST_EPOCHS, NOBODY, Deposed, Term
 from dispatcher.service.term_runner import TermRunner
 from tests.agents.executor.world import keys_of
 from tests.service.fakes import FAST, FakeAgent, FakeCore, ScriptedLink, bind
@@ -186,6 +195,20 @@ async def test_an_answer_of_an_executor_that_obeys_another_ends_the_term_and_is_
     assert (service.deposed is not None, bool(core.of(Answered))) == (ends, not ends)
     if service.deposed is not None:
         assert (service.deposed.epoch, leader in service.deposed.why) == (obeys, True)
+        assert service.deposed.first == (leader == "twin"), "what is newer than the greeting is not of before"
+
+
+async def test_an_executor_that_has_obeyed_this_term_does_not_tell_of_what_was_before_it() -> None:
+    leaders, heard = ["me", "twin"], list[Deposed]()
+    link = ScriptedLink(
+        "east", execute=lambda batch: OutcomeBatch("east", (), obeys=3, leader=leaders.pop(0) if leaders else "twin")
+    )
+    sender = IntentSender(link, lambda _: None, FAST, Term("me", 3), heard.append)
+    sender.put((bind(1),))
+    await until(lambda: len(leaders) == 1 and not sender.in_flight)
+    sender.put((bind(2),))
+    await until(lambda: bool(heard))
+    assert [(one.epoch, one.first) for one in heard] == [(3, False)]
 
 
 async def test_a_greeting_of_an_agent_that_obeys_a_newer_one_ends_the_term() -> None:
@@ -246,6 +269,39 @@ async def test_without_an_election_the_epoch_grows_with_what_agents_obeyed() -> 
     assert it.leader_status.leads
 
 
+@pytest.mark.parametrize(
+    ("election", "words", "levels"),
+    [
+        (False, [Deposed(7, "", "east", first=True)], ["info"]),
+        (False, [Deposed(7, "", "east", first=True), Deposed(5, "", "west", first=True)], ["info", "info"]),
+        (False, [Deposed(7, "", "east", first=True), Deposed(9, "", "east", first=True)], ["info", "error"]),
+        (False, [Deposed(7, "", "east")], ["error"]),
+        (True, [Deposed(7, "", "east", first=True)], ["error"]),
+    ],
+    ids=["at its start", "of each cluster", "it goes on", "after it was heard", "with an election"],
+)
+async def test_only_without_an_election_an_agents_first_word_may_be_of_our_own_earlier_life(
+    monkeypatch: pytest.MonkeyPatch, *, election: bool, words: list[Deposed], levels: list[str]
+) -> None:
+    monkeypatch.setattr(subject, "GREET_S", 0.0)
+    it = leadership(Office()) if election else Leadership(NoElection("me"), [])
+    with capture_logs() as lines:
+        for word in words:
+            await it.deposed(word)
+    assert [line["log_level"] for line in lines] == levels
+
+
+async def test_only_the_first_greeting_of_a_term_may_tell_of_what_was_before_it() -> None:
+    obeys, heard = [9, 10], list[Deposed]()
+    link = ScriptedLink("east", hello=lambda: Hello("east", "uid", "one", obeys=obeys.pop(0) if obeys else 0))
+    core = Service(FakeCore(), [link], clock=Clock(), metrics=Metrics(), timing=FAST)
+    poller = core.pollers["east"]
+    poller._depose = heard.append
+    for _ in range(2):
+        await poller._greet()
+    assert [(one.epoch, one.first) for one in heard] == [(9, True), (10, False)]
+
+
 COLD = DispatcherConfig(leader_election=LeaderElectionSection(warm=False))
 
 
@@ -278,6 +334,36 @@ async def test_a_lost_lease_ends_the_term_and_the_next_one_begins_empty_with_a_h
         assert stage.service.term.epoch > first.term.epoch
         assert stage.service.core is not first.core
     assert office.released == 1
+
+
+async def test_of_a_changed_configuration_a_later_term_takes_the_profiles_alone() -> None:
+    office, link = Office(), LocalLink("east", Obedient("east"))
+    stage = TermRunner([link], COLD, leadership(office, link))
+    profile = dataclasses.replace(DEFAULT_PROFILE, scheduler_name="global-dispatcher-mine")
+    tenants = (Tenant("team", ("team-*",), {"pods": Share(absolute=1)}),)
+    async with playing(stage):
+        office.give()
+        await until(lambda: stage.service.ready)
+        first = stage.service
+        stage.take_policies(dataclasses.replace(COLD, profiles=(profile,), tenants=tenants))
+        office.take("other")
+        await until(lambda: not stage.leader_status.leads and not stage.leader_status.epoch)
+        office.give()
+        await until(lambda: stage.service is not first and stage.service.ready)
+        assert [one.plan.profile for one in cast(Profiles, stage.service.core.profiles)] == ["global-dispatcher-mine"]
+        assert stage.views.tenants() == [], "that needs a new start"
+
+
+async def test_what_is_watched_is_told_in_each_term() -> None:
+    office, link = Office(), LocalLink("east", Obedient("east"))
+    stage = TermRunner([link], COLD, leadership(office, link))
+    stage.watch(ReloadCollector(Reloader(COLD, REGISTRY, stage.take_policies)))
+    async with playing(stage):
+        first = stage.service
+        office.give()
+        await until(lambda: stage.service is not first and stage.service.ready)
+        for service in (first, stage.service):
+            assert "global_dispatcher_policies_refused 0.0" in service.metrics.render().decode()
 
 
 async def test_a_dispatcher_that_an_agent_deposed_comes_back_above_it() -> None:
@@ -376,6 +462,19 @@ async def test_a_cluster_that_a_standby_knows_to_be_silent_holds_up_no_takeover(
         await until(lambda: stage.service.ready)
         assert set(east.asked) == {("one", 1)}
         assert not stage.service.core.clusters["west"].ready
+
+
+def test_a_leader_tells_which_of_its_files_it_cannot_write(tmp_path: Path) -> None:
+    (tmp_path / "no folder").touch()
+    config = DispatcherConfig(
+        journal=JournalSection(path=str(tmp_path / "no folder" / "journal")),
+        quota=QuotaSection(ledger=str(tmp_path / "quota")),
+        tenants=(Tenant("team", ("team",), {"cpu": Share(absolute=600)}),),
+    )
+    told = {term: assemble([], config, term).service.metrics.render().decode() for term in (Term(), NOBODY)}
+    assert 'global_dispatcher_file_not_written{file="journal"} 1.0' in told[Term()]
+    assert 'global_dispatcher_file_not_written{file="quota_ledger"} 0.0' in told[Term()]
+    assert "global_dispatcher_file_not_written{" not in told[NOBODY]
 
 
 async def test_a_standby_keeps_no_journal_and_no_file_of_quota(tmp_path: Path) -> None:

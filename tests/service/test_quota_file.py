@@ -99,18 +99,21 @@ def test_a_disk_that_fails_costs_the_file_and_leaves_no_old_one_behind(
 ) -> None:
     kept = Kept(tmp_path / "quota.json")
     kept.charge("1", 80, now=0)
+    failing = [kept.file.failing]
 
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("dispatcher.service.quota_file.os.fsync", full)
     kept.charge("2", 80, now=1)
+    failing.append(kept.file.failing)
     assert not kept.path.exists()
     assert "No space left" in "".join(capsys.readouterr())
     monkeypatch.undo()
     kept.charge("3", 80, now=2)
     assert not kept.path.exists()  # not tried at each placement
     kept.file.keep(7)
+    assert [*failing, kept.file.failing] == [False, True, False]
     assert kept.read() == {"east": {"team": {"cpu": 240}}}
 
 

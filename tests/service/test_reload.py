@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from dispatcher.config import DispatcherConfig, load_config
 from dispatcher.kit.template import new_plugin
 from dispatcher.plugins.registry import REGISTRY
+from dispatcher.service.collectors import ReloadCollector
 from dispatcher.service.reload import Reloader
 
 QUIET = new_plugin("QuietZone")["quiet_zone.py"]
@@ -27,6 +29,12 @@ class TermRunner:
     def __init__(self, folder: Path) -> None:
         self.taken: list[DispatcherConfig] = []
         self.reloader = Reloader(load_config(folder / "c.yaml"), REGISTRY, self.taken.append)
+
+
+def told(reloader: Reloader) -> dict[str, float]:
+    """What /metrics says of it: by the label `file`, or by the metric's name."""
+    samples = [sample for family in ReloadCollector(reloader).collect() for sample in family.samples]
+    return {sample.labels.get("file", sample.name): sample.value for sample in samples}
 
 
 async def test_nothing_happens_while_nothing_changes(folder: Path) -> None:
@@ -71,8 +79,10 @@ async def test_what_fails_its_checks_is_refused_and_the_old_stays(folder: Path, 
     await stage.reloader.look()
     assert stage.taken == []
     assert stage.reloader.outcomes == {"taken": 0, "refused": 1}
+    assert told(stage.reloader)["global_dispatcher_policies_refused"] == 1
     await stage.reloader.look()
     assert stage.reloader.outcomes["refused"] == 1, "told once"
+    assert told(stage.reloader)["global_dispatcher_policies_refused"] == 1, "as long as it is so"
 
 
 async def test_after_a_refusal_the_mended_file_is_taken_over(folder: Path) -> None:
@@ -82,6 +92,33 @@ async def test_after_a_refusal_the_mended_file_is_taken_over(folder: Path) -> No
     (folder / "p.yaml").write_text(PROFILE)
     await stage.reloader.look()
     assert stage.reloader.outcomes == {"taken": 1, "refused": 1}
+    assert told(stage.reloader)["global_dispatcher_policies_refused"] == 0
+
+
+@pytest.mark.parametrize(("file", "name"), [("t.yaml", "tenants"), ("c.yaml", "dispatcher")])
+async def test_a_changed_file_that_is_read_at_the_start_alone_is_told_once_and_shown_until_it_is_as_it_was(
+    folder: Path, file: str, name: str
+) -> None:
+    (folder / "t.yaml").write_text("tenants: []")
+    (folder / "c.yaml").write_text("{profile: p.yaml, plugin_files: [q.py], tenants: t.yaml}")
+    stage = TermRunner(folder)
+    before, others = (folder / file).read_text(), {"tenants", "dispatcher"} - {name}
+    with capture_logs() as lines:
+        await stage.reloader.look()
+        assert not lines
+        (folder / file).write_text(before + "\n")
+        for _ in range(2):
+            await stage.reloader.look()
+            assert told(stage.reloader)[name] == 1
+            assert [told(stage.reloader)[other] for other in others] == [0]
+        (folder / file).write_text(before)
+        await stage.reloader.look()
+    assert told(stage.reloader)[name] == 0
+    (line,) = lines
+    assert line["event"] == "a changed file is read at the start alone: what it said then holds"
+    assert line["file"] == str(folder / file)
+    assert f"config check {folder / 'c.yaml'}`, then restart" in line["fix"]
+    assert stage.taken == []
 
 
 async def test_a_dispatcher_that_cannot_take_it_goes_on(folder: Path) -> None:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 import yaml
 
@@ -199,6 +200,13 @@ def reloads(system: System) -> int:
     return (system.directory / "dispatcher.log").read_text().count("changed policies hold from now on")
 
 
+def refused(system: System) -> float:
+    text = httpx.get(f"http://127.0.0.1:{system.port}/metrics", timeout=5, trust_env=False).text
+    return next(
+        float(line.split()[1]) for line in text.splitlines() if line.startswith("global_dispatcher_policies_refused ")
+    )
+
+
 def waiting(system: System, app: str) -> list[str]:
     found = (one for one in system.home.pods() if one["metadata"]["name"].startswith(f"{app}-"))
     return [one["metadata"]["name"] for one in found if "nodeName" not in one["spec"]]
@@ -213,11 +221,13 @@ def test_a_changed_plugin_file_is_refused_with_the_reason_while_it_is_broken_and
     changed = path.read_text().replace("example.com/avoid", SHUN)
     path.write_text(changed.replace("[rows] >= 0)", "[rows] >= 0"))
     eventually(lambda: "is no Python" in system.log and "the old ones stay" in system.log, 30, lambda: system.log)
+    assert refused(system) == 1
     submit(system, "before", 9, spread="cluster=1")
     assert {place.split("/")[0] for place in wait_placed(system, "before", 9)} == set(system.apis)
     taken = reloads(system)
     path.write_text(changed)
     eventually(lambda: reloads(system) > taken, 30, lambda: system.log)
+    assert refused(system) == 0
     submit(system, "after", 9)
     assert {place.split("/")[0] for place in wait_placed(system, "after", 9)} == {"west"}
     assert len(placed(system, "before")) == 9

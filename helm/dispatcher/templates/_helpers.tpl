@@ -121,7 +121,7 @@ seccompProfile: {type: RuntimeDefault}
 {{- if not .Values.config.clusters -}}
 {{- fail "config.clusters: name the member clusters, for example --set 'config.clusters[0].name=east'" -}}
 {{- end -}}
-{{- $seen := list -}}{{- $uids := dict -}}
+{{- $seen := list -}}{{- $uids := dict -}}{{- $keys := dict -}}
 {{- range $at, $one := .Values.config.clusters -}}
 {{- if has $one.name $seen -}}
 {{- fail (printf "config.clusters[%d].name: %s is listed before: give each cluster a name of its own" $at $one.name) -}}
@@ -131,6 +131,10 @@ seccompProfile: {type: RuntimeDefault}
 {{- fail (printf "config.clusters[%d].uid: %s is that of %s, too: one cluster may be listed once" $at $one.uid (get $uids $one.uid)) -}}
 {{- end -}}
 {{- if $one.uid -}}{{- $_ := set $uids $one.uid $one.name -}}{{- end -}}
+{{- if and $one.key (hasKey $keys $one.key) -}}
+{{- fail (printf "config.clusters[%d].key: %s is given for %s and for %s: each cluster signs with a key of its own" $at $one.key (get $keys $one.key) $one.name) -}}
+{{- end -}}
+{{- if $one.key -}}{{- $_ := set $keys $one.key $one.name -}}{{- end -}}
 {{- end -}}
 {{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" (include "dispatcher.fullname" .)) -}}
 {{- fail (printf "fullnameOverride: %s cannot name a Service: give lower case letters, digits and '-', beginning with a letter" (include "dispatcher.fullname" .)) -}}
