@@ -130,6 +130,13 @@ def test_a_profile_sets_variables_only_where_the_file_says_so(tmp_path: Path, po
             profile(extensions=[{"name": ENVS, "extension": {"LD_PRELOAD": "x", "A=B": "y"}}]),
             "may not set A=B, LD_PRELOAD",
         ),
+        *[
+            (profile(extensions=[{"name": ENVS, "extension": {name: "x"}}]), f"may not set {name}")
+            for name in (
+                *("HOME", "KUBECONFIG", "AWS_CONFIG_FILE", "CLOUDSDK_CONFIG", "OPENSSL_CONF"),
+                *("HTTPS_PROXY", "http_proxy", "ALL_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+            )
+        ],
         (profile(server="https://[x"), "no https:// address"),
         (profile(server="https://west:99999"), "no https:// address"),
         (profile(server=" https://west"), "no https:// address"),

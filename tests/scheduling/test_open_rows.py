@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from dispatcher.model.pod import Affinity
+from dispatcher.plugins.cluster_allowed import ClusterAllowed
 from dispatcher.plugins.node_affinity import NodeAffinity
 from dispatcher.scheduling.equivalence.static_answers import StaticAnswersCache
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import PluginUse, Profile
+from dispatcher.scheduling.fleet.view import view_of
+from dispatcher.scheduling.framework import FleetView, Placed, PluginUse, Profile
 from dispatcher.scheduling.framework.points import Plan, PluginError
 from dispatcher.scheduling.framework.roles import roles_of
 from tests.builders import NodeBuilder, fleet, node, pod
@@ -144,3 +146,20 @@ def test_a_subclass_that_replaces_filter_alone_is_asked_itself() -> None:
     part = StaticAnswersCache(roles_of(plan), state, 1 << 30).part(plan.class_key(one))
     assert part.refresh(one) is None
     assert part.static_filters.first[: state.n].all()
+
+
+class _NamesNoKey(ClusterAllowed):
+    """Its pods reach one cluster alone, and what it says of them there cannot be hashed."""
+
+    def reach(self, placed: Placed, fleet: FleetView) -> frozenset[str]:
+        return frozenset(("b",))
+
+    def away_key(self, placed: Placed, fleet: FleetView) -> Any:
+        return [placed.home]
+
+
+def test_an_away_key_that_cannot_be_hashed_is_told_with_the_name_of_its_plugin() -> None:
+    plan = Plan.of(Profile("p", (PluginUse("ClusterAllowed"),)), [_NamesNoKey()])
+    asking = pod("p").placed("a")
+    with pytest.raises(PluginError, match=r"ClusterAllowed.*unhashable"):
+        plan.present_key(plan.class_key(asking), asking, view_of(_fleet()))

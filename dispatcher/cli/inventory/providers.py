@@ -24,6 +24,14 @@ _ENVS = "clusterprofiles.multicluster.x-k8s.io/exec/additional-envs"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What a loader, a shell or an interpreter takes code from, and what we say ourselves.
 _RESERVED = ("PATH", "LD_", "DYLD_", "PYTHON", "NODE_", "PERL", "RUBY", "BASH_", "ENV", "JAVA_", "KUBERNETES_EXEC_INFO")
+# What a program reads its settings from, and by whom it goes and whom it trusts; proxies are named in lower case, too.
+_SETTINGS = frozenset(
+    (
+        *("HOME", "XDG_CONFIG_HOME", "KUBECONFIG", "CLOUDSDK_CONFIG", "AZURE_CONFIG_DIR"),
+        *("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CA_BUNDLE", "OPENSSL_CONF", "OPENSSL_MODULES"),
+        *("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+    )
+)
 
 
 class _Variable(BaseModel):
@@ -153,6 +161,12 @@ def _variables(found: object) -> dict[str, str]:
         return {}
     if not isinstance(found, dict) or not all(isinstance(one, str) for one in (*found, *found.values())):
         raise CommandError(f"its extension {_ENVS} is no map of strings")
-    if odd := [name for name in found if not _NAME.fullmatch(name) or name.startswith(_RESERVED)]:
-        raise CommandError(f"its extension {_ENVS} may not set {', '.join(sorted(odd))}: that could choose what is run")
+    if odd := sorted(name for name in found if not _may_be_set(name)):
+        raise CommandError(
+            f"its extension {_ENVS} may not set {', '.join(odd)}: that could choose what is run, or whom it trusts"
+        )
     return found
+
+
+def _may_be_set(name: str) -> bool:
+    return bool(_NAME.fullmatch(name)) and not name.startswith(_RESERVED) and name.upper() not in _SETTINGS

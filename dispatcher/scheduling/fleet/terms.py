@@ -6,77 +6,35 @@ a while: pods come and go in templates, and its number stays the same.
 
 from collections import Counter
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
-
-import numpy as np
+from itertools import count
 
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.counts import DomainCount, DomainOf, DomainsOf
-from dispatcher.scheduling.framework import Ints, Placed, SmallInts
-from dispatcher.scheduling.framework.pod_sets import LabelsOf, PodSet, PodSetIndex, StandingTerm, TermKind
+from dispatcher.scheduling.fleet.crowded_terms import LiveSums, SummedTerm, TermCrowd
+from dispatcher.scheduling.fleet.held_term import HeldTerm
+from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework.pod_sets import LabelsOf, Place, PodSetIndex, StandingTerm, TermKind, places_of
 from dispatcher.scheduling.rules.affinity import AffinityBook, AffinityRule
 
 
-@dataclass(eq=False)
-class _Held(DomainCount):
-    """A term; the counts are of its holders, or for a preferred term of their weights.
+class TermCounts:
+    """All terms of placed pods. At most `idle_limit` terms without a holder are kept, and `limit` spread out.
 
-    `by_domain` holds what is not zero. `counts` is spread out of it when somebody asks: of many terms with a host as
-    their domain, few are asked for, and each has few holders.
+    Where more than `crowded` have to be tried for a pod, what they come to is remembered (see `TermCrowd`).
     """
 
-    name: Hashable = field(kw_only=True)
-    term: StandingTerm = field(kw_only=True)
-    pods: PodSet = field(kw_only=True)
-    holders: int = 0
-    by_domain: dict[int, int] = field(default_factory=dict)
-    spread_out: bool = False
-
-    def add(self, domain: int, amount: int) -> None:
-        """Add `amount` in a domain; -1 (unknown domain) counts nowhere."""
-        if domain < 0:
-            return
-        total = self.by_domain.get(domain, 0) + amount
-        if total:
-            self.by_domain[domain] = total
-        else:
-            self.by_domain.pop(domain, None)
-        if self.spread_out:
-            super().add(domain, amount)
-        else:
-            self.version += 1
-
-    def add_all(self, domains: SmallInts, amount: int) -> None:
-        """Add `amount` in each of `domains`, as often as it is among them."""
-        for domain, times in Counter(domains.tolist()).items():
-            self.add(domain, times * amount)
-
-    def window(self, domains: int) -> Ints:
-        """The counts of the first `domains` domains, read-only."""
-        if not self.spread_out:
-            self.spread_out = True
-            self.counts = np.zeros(max(domains, *self.by_domain, 0) + 1, dtype=np.int64)
-            for domain, amount in self.by_domain.items():
-                self.counts[domain] = amount
-        return super().window(domains)
-
-    def fold(self) -> None:
-        """Forget `counts` until somebody asks again."""
-        self.spread_out, self.counts = False, np.zeros(0, dtype=np.int64)
-
-
-class TermCounts:
-    """All terms of placed pods. At most `idle_limit` terms without a holder are kept, and `limit` spread out."""
-
-    def __init__(self, labels_of: LabelsOf, idle_limit: int = 1024, limit: int = 1024) -> None:
-        self._labels_of, self._idle_limit, self._limit = labels_of, idle_limit, limit
-        self._spread_out: dict[int, _Held] = {}  # by number, the one unused for longest first
+    def __init__(self, labels_of: LabelsOf, idle_limit: int = 1024, limit: int = 1024, crowded: int = 256) -> None:
+        self._labels_of, self._idle_limit, self._limit, self._crowded = labels_of, idle_limit, limit, crowded
+        self._crowds: dict[Place, TermCrowd] = {}
+        self._sums = LiveSums()
+        self._numbers = count()
+        self._spread_out: dict[int, HeldTerm] = {}  # by number, the one unused for longest first
         self._book = AffinityBook()
-        self._held: dict[Hashable, _Held] = {}
-        self._by_number: dict[int, _Held] = {}
-        self._index: PodSetIndex[_Held] = PodSetIndex()
-        self._idle: dict[Hashable, _Held] = {}
-        self._next = self._changed = 0  # `_changed` moves when a term comes or goes
+        self._held: dict[Hashable, HeldTerm] = {}
+        self._by_number: dict[int, HeldTerm] = {}
+        self._index: PodSetIndex[HeldTerm] = PodSetIndex()
+        self._idle: dict[Hashable, HeldTerm] = {}
+        self._changed = 0  # `_changed` moves when a term comes or goes
         self._asked: tuple[Mapping[str, str], object, tuple[StandingTerm, ...]] = ({}, None, ())
 
     def shift(self, placed: Placed, row: int, domain_of: DomainOf, amount: int) -> None:
@@ -84,7 +42,9 @@ class TermCounts:
         rules = self._book.rules_of(placed.pod)
         for kind, rule in rules.counted() if rules else ():
             held = self._term(kind, rule)
-            held.add(domain_of(rule.key, row), amount * rule.weight)
+            domain = domain_of(rule.key, row)
+            held.add(domain, amount * rule.weight)
+            self._sums.add(held, {domain: 1}, amount * rule.weight)
             self._hold(held, amount)
 
     def shift_all(self, like: Placed, rows: RowList, domains_of: DomainsOf, amount: int) -> None:
@@ -92,29 +52,33 @@ class TermCounts:
         rules = self._book.rules_of(like.pod)
         for kind, rule in rules.counted() if rules else ():
             held = self._term(kind, rule)
-            held.add_all(domains_of(rule.key, rows), amount * rule.weight)
+            domains = domains_of(rule.key, rows)
+            held.add_all(domains, amount * rule.weight)
+            if self._sums:
+                self._sums.add(held, Counter(domains.tolist()), amount * rule.weight)
             self._hold(held, amount * len(rows))
 
-    def _hold(self, held: _Held, pods: int) -> None:
+    def _hold(self, held: HeldTerm, pods: int) -> None:
         held.holders += pods
         if held.holders:
             self._idle.pop(held.name, None)
         else:
             self._rest(held)
 
-    def _term(self, kind: TermKind, rule: AffinityRule) -> _Held:
+    def _term(self, kind: TermKind, rule: AffinityRule) -> HeldTerm:
         name = (kind, rule.key, rule.pods.name)
         found = self._held.get(name)
         if found is None:
-            term = StandingTerm(self._next, kind, rule.key)
-            self._next += 1
+            term = StandingTerm(next(self._numbers), kind, rule.key)
             self._changed += 1
-            found = self._held[name] = _Held(rule.key, name=name, term=term, pods=rule.pods)
+            found = self._held[name] = HeldTerm(rule.key, name=name, term=term, pods=rule.pods)
             self._by_number[term.number] = found
             self._index.put(found, found.pods)
+            for place in self._crowded_by(found):
+                self._crowds[place].put(found)
         return found
 
-    def _rest(self, held: _Held) -> None:
+    def _rest(self, held: HeldTerm) -> None:
         self._idle[held.name] = held
         if len(self._idle) > self._idle_limit:
             oldest = self._idle.pop(next(iter(self._idle)))
@@ -123,6 +87,13 @@ class TermCounts:
             del self._held[oldest.name], self._by_number[oldest.term.number]
             self._spread_out.pop(oldest.term.number, None)
             self._index.drop(oldest, oldest.pods)
+            for place in self._crowded_by(oldest):
+                self._crowds[place].drop(oldest)
+                if len(self._crowds[place]) <= self._crowded:
+                    del self._crowds[place]
+
+    def _crowded_by(self, held: HeldTerm) -> list[Place]:
+        return [place for place in places_of(held.pods) if place in self._crowds] if self._crowds else []
 
     def brought_by(self, placed: Placed) -> dict[int, int] | None:
         """Number of each term of a pod -> what it adds where it goes; None if one of them is not known yet."""
@@ -148,11 +119,21 @@ class TermCounts:
 
     def _find(self, placed: Placed) -> tuple[StandingTerm, ...]:
         pod, home, labels_of = placed.pod, placed.home, self._labels_of
-        found = [held.term for held in self._index.near(pod) if held.pods.matches(pod, home, labels_of)]
+        found: list[StandingTerm] = []
+        for place, terms in self._index.places_near(pod):
+            if len(terms) > self._crowded:
+                crowd = self._crowds.get(place)
+                if crowd is None:
+                    crowd = self._crowds[place] = TermCrowd(terms, self._crowded, labels_of, self._numbers, self._sums)
+                found.extend(crowd.about(placed))
+            else:
+                found.extend([held.term for held in terms if held.pods.matches(pod, home, labels_of)])
         return tuple(sorted(found, key=lambda term: term.number))
 
     def count(self, term: StandingTerm) -> DomainCount:
         """The count of a term that `about` answered since the last change of any pod."""
+        if isinstance(term, SummedTerm):
+            return self._sums.use(term.total)
         held = self._by_number[term.number]
         self._spread_out.pop(term.number, None)
         if len(self._spread_out) >= self._limit:

@@ -20,6 +20,16 @@ _MOST_APPS = 64  # whose sets are kept
 LabelsOf = Callable[[str, str], Mapping[str, str]]  # (cluster, namespace) -> labels of that namespace
 Label = tuple[str, str]
 AppName = tuple[str, frozenset[Label]]  # namespace, app labels
+Place = tuple[str | None, Label | None]  # see `PodSetIndex`
+
+
+@dataclass(frozen=True)
+class Looks:
+    """What of a pod tells whether it is in a set: keys of its labels and of its namespace's, and who is named."""
+
+    labels: frozenset[str] = frozenset()
+    namespaces: frozenset[str] = frozenset()
+    namespace_labels: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +47,7 @@ class PodSet:
     asks_namespaces: bool = False  # whether labels of namespaces have a say
     terminating: bool = True  # whether a terminating pod may be a member
     app: "AppName | None" = None  # of which app all members are
+    looks: "Callable[[], Looks]" = Looks  # of a set that terms mean: read when asked for, as few are
 
 
 class TermKind(enum.Enum):
@@ -54,6 +65,10 @@ class StandingTerm:
     number: int
     kind: TermKind
     key: str
+
+    def brought(self, brings: Mapping[int, int]) -> int:
+        """What a pod adds to its count; `brings`: to that of each term, by number."""
+        return brings.get(self.number, 0)
 
 
 def app_name(pod: Pod) -> AppName:
@@ -111,7 +126,22 @@ def pods_of_terms(terms: Sequence[PodAffinityTerm]) -> PodSet:
         namespaces=next((target.namespaces for target in targets if target.namespace_selector is None), None),
         clues=next((found for target in targets if (found := _clues(target.selector))), ()),
         asks_namespaces=any(target.asks_namespaces for target in targets),
+        looks=lambda: _looks(targets),
     )
+
+
+def _looks(targets: "Sequence[_Target]") -> Looks:
+    return Looks(
+        frozenset(key for target in targets for key in _keys(target.selector)),
+        frozenset(name for target in targets for name in target.namespaces),
+        frozenset(key for target in targets for key in _keys(target.namespace_selector)),
+    )
+
+
+def _keys(selector: LabelSelector | None) -> Iterator[str]:
+    if selector is not None:
+        yield from selector.match_labels
+        yield from (clause.key for clause in selector.match_expressions)
 
 
 def _all_of(matches: list[Callable[[Pod, str, LabelsOf], bool]]) -> Callable[[Pod, str, LabelsOf], bool]:
@@ -171,12 +201,12 @@ class PodSetIndex(Generic[T]):
 
     def put(self, thing: T, pods: PodSet) -> None:
         """Enter a thing."""
-        for place in _places(pods):
+        for place in places_of(pods):
             self._things.setdefault(place, {})[thing] = None
 
     def drop(self, thing: T, pods: PodSet) -> None:
         """Take it out again."""
-        for place in _places(pods):
+        for place in places_of(pods):
             things = self._things[place]
             del things[thing]
             if not things:
@@ -190,8 +220,15 @@ class PodSetIndex(Generic[T]):
             for clue in (None, *pod.labels.items()):
                 yield from self._things.get((namespace, clue), ())
 
+    def places_near(self, pod: Pod) -> Iterator[tuple[Place, Mapping[T, None]]]:
+        """The same, by the place at which they stand."""
+        for namespace in (pod.namespace, None):
+            for clue in (None, *pod.labels.items()):
+                if things := self._things.get((namespace, clue)):
+                    yield (namespace, clue), things
 
-def _places(pods: PodSet) -> Iterator[tuple[str | None, Label | None]]:
+
+def places_of(pods: PodSet) -> Iterator[Place]:
     """Never more than _MOST_NAMED ** 2: who names more namespaces or labels stands under "any" and "none"."""
     namespaces, clues = pods.namespaces, dict.fromkeys(pods.clues)
     for namespace in (None,) if namespaces is None or len(namespaces) > _MOST_NAMED else namespaces:

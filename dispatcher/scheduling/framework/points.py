@@ -277,7 +277,7 @@ class Plan:
 
     def _away_key(self, key: ClassKey, placed: Placed, fleet: FleetView, reach: frozenset[str]) -> ClassKey:
         """With the clusters that are left: what a plugin keeps for a key holds for these alone."""
-        said = (reach, *[guarded(one, one.away_key, placed, fleet) for _, one in self._away])
+        said = (reach, *[guarded(one, _hashed, one.away_key, placed, fleet) for _, one in self._away])
         if key.away is None or key.away[0] != said:
             parts = list(key)
             for (at, _), one in zip(self._away, said[1:], strict=True):

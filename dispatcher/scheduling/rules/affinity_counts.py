@@ -65,7 +65,7 @@ class AffinityCounts:
 
     def _standing(self, kind: TermKind, weight: int) -> list[_Count]:
         terms = [term for term in self.about if term.kind is kind]
-        return [(one.key, self.fleet.affinity.count_of(one), weight, self.brought.get(one.number, 0)) for one in terms]
+        return [(one.key, self.fleet.affinity.count_of(one), weight, one.brought(self.brought)) for one in terms]
 
     def _domain_counts(self, counts: Sequence[_Count]) -> Iterator[RuleCount]:
         """The counts of each key added up."""

@@ -1,5 +1,13 @@
 """Terms of placed pods: their numbers hold while somebody has them, and those that nobody has are bounded."""
 
+import random
+from collections.abc import Mapping
+
+import msgspec
+import pytest
+
+from dispatcher.model.labels import LabelSelector, Requirement
+from dispatcher.model.pod import PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
 from dispatcher.scheduling.fleet.terms import TermCounts
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.pod_sets import TermKind
@@ -94,3 +102,83 @@ def test_a_change_shows_in_the_version_whether_anybody_asked_or_not() -> None:
     found.shift(holder(), 1, domain_of, -1)
     versions.append(found.count(term).version)
     assert len(set(versions)) == 3
+
+
+_KINDS = [
+    pod("p").labels(**labels).namespace(namespace).placed(home)
+    for labels in ({}, {"k0": "x"}, {"k0": "x", "k1": "x"}, {"own": "z"}, {"k40": "x", "own": "y"})
+    for namespace in ("one", "two", "default")
+    for home in ("a", "b")
+]
+
+
+def _namespace_labels(cluster: str, namespace: str) -> dict[str, str]:
+    return {"kubernetes.io/metadata.name": namespace, "team": f"{cluster}-{namespace}"}
+
+
+def _meaning_nearly_all(at: int) -> Placed:
+    wanted = LabelSelector({}, (Requirement(f"k{at}", "NotIn", ("x",)),))
+    teams = LabelSelector({}, (Requirement("team", "NotIn", ("a-two",)),)) if at % 3 == 0 else LabelSelector()
+    term = PodAffinityTerm(("zone", "host")[at % 2], wanted, ("one",) if at % 5 == 0 else (), teams)
+    one = pod(f"w{at}").build()
+    terms = (
+        PodAffinity(required=(term,))
+        if at % 4 == 0
+        else PodAffinity(preferred=(WeightedPodAffinityTerm(at + 1, term),))
+    )
+    return Placed(msgspec.structs.replace(one, pod_anti_affinity=terms), "a")
+
+
+def _sums(found: TermCounts, asking: Placed) -> dict[tuple[TermKind, str], list[int]]:
+    total: dict[tuple[TermKind, str], list[int]] = {}
+    for term in found.about(asking):
+        counts = found.count(term).window(4).tolist()
+        before = total.get((term.kind, term.key), [0] * 4)
+        total[term.kind, term.key] = [one + other for one, other in zip(before, counts, strict=True)]
+    return {name: counts for name, counts in total.items() if any(counts)}
+
+
+def test_many_terms_counted_as_one_add_up_to_what_each_of_them_does_while_they_come_and_go() -> None:
+    crowded, plain = (TermCounts(_namespace_labels, idle_limit=4, crowded=most) for most in (5, 10**6))
+    draw, held = random.Random(7), list[tuple[Placed, int]]()
+    for turn in range(400):
+        if held and draw.random() < (0.3 if turn < 200 else 0.7):
+            placed, row = held.pop(draw.randrange(len(held)))
+            amount = -1
+        else:
+            placed, row, amount = _meaning_nearly_all(draw.randrange(60)), draw.randrange(4), 1
+            held.append((placed, row))
+        for one in (crowded, plain):
+            one.shift(placed, row, domain_of, amount)
+        asking = draw.choice(_KINDS)
+        assert _sums(crowded, asking) == _sums(plain, asking)
+
+
+def test_a_kind_of_pods_is_tried_once_for_many_terms_that_mean_nearly_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = TermCounts(_namespace_labels, crowded=5)
+    for at in range(40):
+        found.shift(_meaning_nearly_all(at), at % 4, domain_of, 1)
+    found.about(pod("p").labels(own="a").placed("b"))
+    tried, matches = list[LabelSelector](), LabelSelector.matches
+
+    def noted(own: LabelSelector, labels: Mapping[str, str]) -> bool:
+        tried.append(own)
+        return matches(own, labels)
+
+    monkeypatch.setattr(LabelSelector, "matches", noted)
+    about = found.about(pod("p").labels(own="b").placed("b"))
+    assert not tried
+    assert len(about) < 12
+    found.shift(_meaning_nearly_all(41), 0, domain_of, 1)
+    found.about(pod("p").labels(own="c").placed("b"))
+    assert 0 < len(tried) <= 2
+
+
+def test_a_pod_brings_to_terms_that_are_counted_as_one_what_it_brings_to_each() -> None:
+    found = TermCounts(_namespace_labels, crowded=5)
+    for at in range(1, 60, 4):
+        found.shift(_meaning_nearly_all(at), 0, domain_of, 1)
+    one = _meaning_nearly_all(1)
+    brings = found.brought_by(one)
+    assert brings
+    assert [term.brought(brings) for term in found.about(one) if term.key == "host"] == [-2]

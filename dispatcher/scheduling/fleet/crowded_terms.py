@@ -1,0 +1,192 @@
+"""Many affinity terms of placed pods that have to be tried for the same pods: what they come to is remembered.
+
+Any tenant can write terms that mean nearly everybody. For pods that are the same in all that these terms look at, they
+are tried once, and from then on only those that come; and where many of one kind and topology key mean a pod, they are
+counted as one: whoever reads them adds them up anyway.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+
+from dispatcher.model.pod import Pod
+from dispatcher.scheduling.fleet.counts import DomainCount
+from dispatcher.scheduling.fleet.held_term import HeldTerm
+from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework.pod_sets import LabelsOf, StandingTerm, TermKind
+
+_MOST_KEPT = 1_000_000  # terms in what all kinds of pods are remembered by, but
+_FEWEST_KINDS = 8
+_MOST_SUMS = 64
+_NOT_NAMED = "\0 a namespace that no term names"
+
+
+@dataclass(eq=False)
+class TermSum(DomainCount):
+    """What many terms of one kind and topology key add up to; `terms` by number."""
+
+    terms: dict[int, HeldTerm] = field(kw_only=True)
+
+    def recount(self) -> None:
+        """Add up anew: nobody has kept it up to date."""
+        total = Counter[int]()
+        for held in self.terms.values():
+            for domain, amount in held.by_domain.items():
+                total[domain] += amount
+        self.counts = np.zeros(max(total, default=-1) + 1, dtype=np.int64)
+        for domain, amount in total.items():
+            self.counts[domain] = amount
+        self.version += 1
+
+
+@dataclass(frozen=True, slots=True)
+class SummedTerm(StandingTerm):
+    """Many terms that mean a pod, counted as one. The number is another one as soon as one of them is."""
+
+    total: TermSum = field(compare=False, repr=False)
+
+    def brought(self, brings: Mapping[int, int]) -> int:
+        """What a pod adds to all of them."""
+        return sum(amount for number, amount in brings.items() if number in self.total.terms)
+
+
+class LiveSums:
+    """The sums that were used last, kept up to date; who looked at another one knows that it is stale."""
+
+    def __init__(self, limit: int = _MOST_SUMS) -> None:
+        self._limit = limit
+        self._sums: dict[int, TermSum] = {}  # by id, the one unused for longest first
+
+    def __bool__(self) -> bool:
+        return bool(self._sums)
+
+    def use(self, total: TermSum) -> TermSum:
+        """The sum as it is now."""
+        if self._sums.pop(id(total), None) is None:
+            total.recount()
+            if len(self._sums) >= self._limit:
+                self._sums.pop(next(iter(self._sums))).version += 1
+        self._sums[id(total)] = total
+        return total
+
+    def add(self, held: HeldTerm, domains: Mapping[int, int], amount: int) -> None:
+        """A term's holders came or went: so many in each domain."""
+        number = held.term.number
+        for total in self._sums.values():
+            if number in total.terms:
+                for domain, times in domains.items():
+                    total.add(domain, times * amount)
+
+    def forget(self, total: TermSum) -> None:
+        """Its terms are others now."""
+        if self._sums.pop(id(total), None) is not None:
+            total.version += 1
+
+
+@dataclass(eq=False)
+class _Verdict:
+    """The terms that mean one kind of pods, by kind and topology key; `answer` as long as none comes or goes."""
+
+    pod: Pod
+    namespace_labels: dict[str, str]
+    sums: dict[tuple[TermKind, str], TermSum] = field(default_factory=dict)
+    answer: tuple[StandingTerm, ...] | None = None
+
+    def labels_of(self, cluster: str, namespace: str) -> Mapping[str, str]:
+        return self.namespace_labels
+
+
+class TermCrowd:
+    """The `terms` at one place of an index: for one kind of pods, more than `many` of a kind and key become one.
+
+    A kind of pods is what the terms look at: labels under keys that they mention, likewise those of the namespace, and
+    the namespace if it is named. A term that comes is tried for a pod that has this and nothing else: pods that have
+    more of what it looks at are of another kind from then on.
+    """
+
+    def __init__(
+        self, terms: Iterable[HeldTerm], many: int, labels_of: LabelsOf, numbers: Iterator[int], sums: LiveSums
+    ) -> None:
+        self._many, self._labels_of, self._numbers, self._sums = many, labels_of, numbers, sums
+        self._labels, self._namespaces, self._namespace_labels = Counter[str](), Counter[str](), Counter[str]()
+        self._terms: dict[HeldTerm, None] = {}
+        self._verdicts: dict[Hashable, _Verdict] = {}  # the one unused for longest first
+        for held in terms:
+            self.put(held)
+
+    def __len__(self) -> int:
+        return len(self._terms)
+
+    def put(self, held: HeldTerm) -> None:
+        """A term came, which nobody holds yet."""
+        self._terms[held] = None
+        looks = held.pods.looks()
+        self._labels.update(looks.labels)
+        self._namespaces.update(looks.namespaces)
+        self._namespace_labels.update(looks.namespace_labels)
+        for verdict in self._verdicts.values():
+            self._try(held, verdict)
+
+    def drop(self, held: HeldTerm) -> None:
+        """A term went."""
+        del self._terms[held]
+        looks = held.pods.looks()
+        for counted, keys in (
+            (self._labels, looks.labels),
+            (self._namespaces, looks.namespaces),
+            (self._namespace_labels, looks.namespace_labels),
+        ):
+            counted.subtract(keys)
+            for key in keys:
+                if not counted[key]:
+                    del counted[key]
+        name = held.term.kind, held.term.key
+        for verdict in self._verdicts.values():
+            total = verdict.sums.get(name)
+            if total is not None and total.terms.pop(held.term.number, None) is not None:
+                self._sums.forget(total)
+                verdict.answer = None
+
+    def about(self, placed: Placed) -> tuple[StandingTerm, ...]:
+        """The terms that mean a pod."""
+        verdict = self._verdict(placed)
+        if verdict.answer is None:
+            verdict.answer = tuple(self._answer(verdict))
+        return verdict.answer
+
+    def _answer(self, verdict: _Verdict) -> Iterator[StandingTerm]:
+        for (kind, key), total in verdict.sums.items():
+            if len(total.terms) > self._many:
+                yield SummedTerm(next(self._numbers), kind, key, total)
+            else:
+                yield from (held.term for held in total.terms.values())
+
+    def _verdict(self, placed: Placed) -> _Verdict:
+        pod = placed.pod
+        labels = {key: value for key, value in pod.labels.items() if key in self._labels}
+        namespace = pod.namespace if pod.namespace in self._namespaces else _NOT_NAMED
+        about = self._labels_of(placed.home, pod.namespace)
+        about = {key: value for key, value in about.items() if key in self._namespace_labels}
+        name = frozenset(labels.items()), namespace, frozenset(about.items())
+        verdict = self._verdicts.pop(name, None)
+        if verdict is None:
+            verdict = _Verdict(msgspec.structs.replace(pod, labels=labels, namespace=namespace), about)
+            for held in self._terms:
+                self._try(held, verdict)
+            if len(self._verdicts) >= max(_FEWEST_KINDS, _MOST_KEPT // len(self._terms)):
+                del self._verdicts[next(iter(self._verdicts))]
+        self._verdicts[name] = verdict
+        return verdict
+
+    def _try(self, held: HeldTerm, verdict: _Verdict) -> None:
+        if not held.pods.matches(verdict.pod, "", verdict.labels_of):
+            return
+        name = held.term.kind, held.term.key
+        total = verdict.sums.get(name)
+        if total is None:
+            total = verdict.sums[name] = TermSum(held.term.key, terms={})
+        total.terms[held.term.number] = held
+        verdict.answer = None
