@@ -346,14 +346,21 @@ def _one_row(plugin: ExplainingPlugin, state: object, placed: Placed, row: PastR
 
 
 def _extras(batch: Sequence[Decision], later: dict[str, Column]) -> Column:
-    if not any(one.extras for one in batch):
-        return fields(later)
-    rows = fields(later).values(len(batch))
-    return each([{**_noted(one), **row} for one, row in zip(batch, rows, strict=True)])
+    """What was noted of each and what is said of all, a column a plugin; of the same plugin `later` counts."""
+    noted = tuple(batch[0].extras)
+    if any(tuple(one.extras) != noted for one in batch):
+        rows = fields(later).values(len(batch))
+        return each([{**_noted(one), **row} for one, row in zip(batch, rows, strict=True)])
+    said = {name: each([_said(one.extras[name]) for one in batch]) for name in noted}
+    return fields({**said, **later})
 
 
 def _noted(one: Decision) -> dict[str, Any]:
-    return {name: said() if callable(said) else said for name, said in one.extras.items()}
+    return {name: _said(said) for name, said in one.extras.items()}
+
+
+def _said(said: Any) -> Any:
+    return said() if callable(said) else said
 
 
 def _readings(names: Sequence[str], now: float, facts: RowFacts) -> Column:

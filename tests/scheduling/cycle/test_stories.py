@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
+from dispatcher.model.tenant import Share, Tenant
 from dispatcher.plugins.fault_domain_spread import FaultDomainSpread
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.framework import FleetView, Placed, PluginUse
 from dispatcher.scheduling.framework.domain_counts import told_of
+from dispatcher.scheduling.framework.value_columns import Fields
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
+from dispatcher.scheduling.records.decision import tables_of
 from tests.builders import fleet, node, pod
 
 
@@ -78,3 +81,24 @@ def test_a_story_of_too_few_pods_is_asked_for_each() -> None:
     assert found == [{"at": 3}, {"at": 4}]
     nothing = told_of(lambda ats: [], [3, 4]).values(2)
     assert nothing == [{"error": "ValueError: explain_batch told of 0 pods of 1"}] * 2
+
+
+@pytest.mark.parametrize("noted_of_all", [True, False])
+def test_what_is_noted_of_each_pod_stands_in_its_record_beside_what_is_said_of_all(noted_of_all: bool) -> None:
+    ledger = QuotaLedger([Tenant("t", ("a/*",), {"cpu": Share(absolute=100_000)})])
+    state = fleet(a=[node(f"n{at}").cpu(8).labels(zone="xyz"[at]) for at in range(3)])
+    scheduler = Scheduler(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext(quota=ledger)), state)
+    pods = [pod(f"p{at}").cpu(1).placed("a") for at in range(4)]
+    batch = [one for one in scheduler.schedule_class([(("a", one.pod.uid), one) for one in pods]) if one]
+    assert [type(one) for one in batch] == [Decision] * 4, batch
+    found = [one for one in batch if isinstance(one, Decision)]
+    if not noted_of_all:
+        found[-1].note("Own", "more")
+    tables = list(tables_of(found))
+    assert [row for table in tables for row in table.rows()] == [one.record() for one in found]
+    used = [row["extras"]["TenantQuota"]["cpu"]["used_before"] for table in tables for row in table.rows()]
+    assert used == ["0", "1", "2", "3"]
+    columns = [
+        dict(zip(one.column.names, one.column.columns, strict=True)) for one in tables if isinstance(one.column, Fields)
+    ]
+    assert [isinstance(one["extras"], Fields) for one in columns] == [noted_of_all] * len(tables)
