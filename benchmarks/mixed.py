@@ -102,6 +102,8 @@ class Stage:
     def step(self, budget: int | None = None) -> None:
         """A tick, then what the watch shows of it, and what else comes in meanwhile."""
         self.now += 0.1
+        for cluster in tuple(self.core.folding):  # as the service does between rounds
+            self._take(self.core.handle(events.FoldOn(cluster), self.now))
         self._take(self.core.handle(events.Tick(budget or self.budget), self.now))
         shown, self._unshown = tuple(self._unshown), []
         samples = tuple(itertools.islice(self._samples, self._share(len(shown), self.mix.readings)))
@@ -139,7 +141,7 @@ class Stage:
     def moving(self) -> int:
         """Pods that are to be decided now or soon, or have a place and wait for a volume."""
         counts = self.core.queue.counts()
-        return counts["active"] + counts["backoff"] + counts["waiting"]
+        return counts["active"] + counts["backoff"] + counts["waiting"] + len(self.core.folding)
 
     def left(self) -> list[str]:
         """UIDs of pods that are not bound."""

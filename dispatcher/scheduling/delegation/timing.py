@@ -40,7 +40,7 @@ class CoreTiming:
     fenced_per_s: float = 20.0
     delegate_lease_s: float = 120.0
     fold_at_once: int = 200
-    fold_ready_at_once: int = 800
+    fold_ready_at_once: int = 2500
     strangers_s: float = 60.0
     retry: Backoff = field(default_factory=Backoff)
     refused: Backoff = field(default_factory=lambda: Backoff(most_s=60.0))
