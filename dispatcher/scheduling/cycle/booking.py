@@ -36,7 +36,9 @@ class Book(msgspec.Struct, gc=False):
         was, pod = self.placed.pod, placed.pod
         alike = was.labels == pod.labels or was.app_labels == pod.app_labels
         if alike and was.uid == pod.uid and was.annotations == pod.annotations:
-            self.placed = placed
+            counts_as = self.placed.counts_as  # no cluster shows it: it is given back as it was booked
+            same = placed.counts_as == counts_as
+            self.placed = placed if same else msgspec.structs.replace(placed, counts_as=counts_as)
 
 
 class Booking:

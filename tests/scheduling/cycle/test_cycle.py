@@ -3,6 +3,7 @@
 import json
 from collections.abc import Hashable
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -191,6 +192,22 @@ def test_what_was_booked_is_given_back_for_the_latest_version_that_is_the_same_t
         one.confirm(decision.pod_id, shown)
     one.forget(decision.pod_id)
     assert given.back == [shown if is_latest else decision.placed]
+
+
+@pytest.mark.parametrize("way", ["restore", "confirm"])
+def test_what_was_booked_for_the_use_of_a_pods_owner_is_given_back_by_the_same_use(way: str) -> None:
+    given = Given()
+    one = scheduler(fleet(a=["n1"]), Fit(), given)
+    booked = msgspec.structs.replace(pod("p").cpu(1).placed(), counts_as=(250, 2**30))
+    decision = one.schedule(booked, ("a", booked.pod.uid))
+    assert isinstance(decision, Decision)
+    shown = pod("p").cpu(1).on("n1").placed()  # its cluster says nothing of what its owner uses
+    if way == "restore":
+        one.restore(decision.pod_id, shown, "a", "n1")
+    else:
+        one.confirm(decision.pod_id, shown)
+    one.forget(decision.pod_id)
+    assert given.back == [msgspec.structs.replace(shown, counts_as=(250, 2**30))]
 
 
 class Poison(Filter, Score, Reserve, Permit):
