@@ -108,10 +108,11 @@ class OrderCheck:
     def _check_time(self, header: Header, now: float) -> None:
         late, early = now - header.expires, header.expires - LIFE_S - now
         if late > self._skew_s:
-            raise Refused(EXPIRED, f"it expired {late:.0f} s ago by this agent's clock: {_CLOCKS}")
+            raise Refused(
+                EXPIRED, f"it expired {late:.0f} s ago by this agent's clock: it was held back on the way, or {_CLOCKS}"
+            )
         if not early <= self._skew_s:  # also what is no number
-            why = "the clocks of the two differ; compare them (NTP)"
-            raise Refused(EARLY, f"it was signed {early:.0f} s ahead of this agent's clock: {why}")
+            raise Refused(EARLY, f"it was signed {early:.0f} s ahead of this agent's clock: {_CLOCKS}")
 
     def _check_order(self, header: Header) -> None:
         latest = self._numbers.get(header.life)
@@ -126,7 +127,7 @@ class OrderCheck:
         self._taken.put(header.life, taken)
 
 
-_CLOCKS = "it was held back on the way, or the clocks of the two differ; compare them (NTP)"
+_CLOCKS = "the clocks of the two differ; compare them (NTP)"
 _AGAIN = "whoever carries the bytes has sent it again, or it is far too late"
 _UNSIGNED = (
     "the leader has not signed it: give the dispatcher a signing key (`signing` of dispatcher.yaml, `global-dispatcher "

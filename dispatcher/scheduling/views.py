@@ -220,7 +220,7 @@ def explain(core: SchedulerCore, namespace: str, name: str, cluster: str = "") -
         for pod_id, source in core.tracked.sources()
         if (source.namespace, source.name) == (namespace, name) and cluster in ("", pod_id[0])
     ]
-    tracked = core.tracked.find(min(found)) if found else None
+    tracked = core.tracked.peek(min(found)) if found else None
     if tracked is None:
         return None
     last = core.log.find(tracked.pod_id)

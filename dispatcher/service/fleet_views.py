@@ -123,7 +123,7 @@ class CoreViews:
 
     def has_delegate(self, home: str, uid: str, cluster: str) -> bool:
         """Whether `cluster` has shown a copy of the pod of `home` with this UID."""
-        tracked = self._core.tracked.find((home, uid))
+        tracked = self._core.tracked.peek((home, uid))
         return tracked is not None and cluster in tracked.delegates
 
     def source_of(self, namespace: str, name: str) -> Row | None:

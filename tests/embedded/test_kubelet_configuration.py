@@ -42,12 +42,17 @@ def test_a_pod_waits_for_configuration_that_is_not_there_says_so_once_and_starts
     assert cluster.pod("p")["status"]["phase"] == "Running"
 
 
-@pytest.mark.parametrize("image", MISNAMED)
-def test_an_image_that_no_kubelet_takes_is_told_of_and_the_pod_starts_with_another(image: str) -> None:
-    cluster = SimulatedCluster()
-    made = pod()
+def with_image(image: str) -> SimulatedCluster:
+    """A cluster with a pod of one container."""
+    cluster, made = SimulatedCluster(), pod()
     made["spec"]["containers"][0]["image"] = image
     cluster.api.create("pods", made, "default")
+    return cluster
+
+
+@pytest.mark.parametrize("image", MISNAMED)
+def test_an_image_that_no_kubelet_takes_is_told_of_and_the_pod_starts_with_another(image: str) -> None:
+    cluster = with_image(image)
     cluster.advance(20)
     waiting = {"reason": "InvalidImageName", "message": misnamed_message(image)}
     assert (cluster.pod("p")["status"]["phase"], state_of(cluster)) == ("Pending", {"waiting": waiting})
@@ -64,10 +69,7 @@ def test_an_image_that_no_kubelet_takes_is_told_of_and_the_pod_starts_with_anoth
 
 @pytest.mark.parametrize("image", WELL_NAMED)
 def test_images_with_names_as_registries_have_them_are_run(image: str) -> None:
-    cluster = SimulatedCluster()
-    made = pod()
-    made["spec"]["containers"][0]["image"] = image
-    cluster.api.create("pods", made, "default")
+    cluster = with_image(image)
     cluster.advance(2)
     assert cluster.pod("p")["status"]["phase"] == "Running"
 

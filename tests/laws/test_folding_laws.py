@@ -135,15 +135,7 @@ def test_in_parts_it_ends_as_it_does_in_one_piece(report: Changes, at_once: int,
         assert not parts.open
         assert not any(isinstance(one, events.Decided) for one in parts.handle(events.Tick(), 1.0))
         parts.handle(events.FoldOn("east"), 1.0)
-    for core in (whole, parts):
-        if until == "silent":
-            core.handle(events.ClusterSilent("east", "no answer"), 1.0)
-        elif until == "again":
-            core.handle(events.ClusterChanged(report), 1.0)
-    while parts.folding:
-        parts.handle(events.FoldOn("east"), 1.0)
-    acted = until != "silent"  # where it falls silent with its last part, nothing has been done for its pods
-    assert _state(parts, acted=acted) == _state(whole, acted=acted)
+    _end_alike(whole, parts, until, report)
 
 
 @st.composite
@@ -175,6 +167,10 @@ def test_of_a_ready_cluster_in_parts_it_ends_as_it_does_in_one_piece(
         assert parts.clusters["east"].ready
         parts.handle(events.FoldOn("east"), 1.0)
     again = msgspec.structs.replace(then, full=True, since=0, incarnation="a life after that")
+    _end_alike(whole, parts, until, again)
+
+
+def _end_alike(whole: SchedulerCore, parts: SchedulerCore, until: str, again: Changes) -> None:
     for core in (whole, parts):
         if until == "silent":
             core.handle(events.ClusterSilent("east", "no answer"), 1.0)

@@ -33,7 +33,7 @@ class Evictions:
 
     def target_of(self, occupant: Occupant) -> Pod | None:
         """The pod object to delete in the cluster where it runs; None while there is none that we know of."""
-        tracked = self._state.tracked.find(occupant.pod_id)
+        tracked = self._state.tracked.peek(occupant.pod_id)
         if tracked is None:
             return occupant.placed.pod
         if occupant.cluster in tracked.delegates:

@@ -92,7 +92,7 @@ class Rebalancing:
 
     def _would_go(self, occupant: Occupant) -> Decision | None:
         state = self._state
-        tracked = state.tracked.find(occupant.pod_id)
+        tracked = state.tracked.peek(occupant.pod_id)
         if tracked is None or tracked.source is None:
             return None
         refused = state.refusals.remembered(occupant.pod_id, tracked.source, state.fleet.now)
@@ -101,7 +101,7 @@ class Rebalancing:
 
     def _may_go(self, occupant: Occupant) -> str:
         state = self._state
-        tracked = state.tracked.find(occupant.pod_id)
+        tracked = state.tracked.peek(occupant.pod_id)
         target = self._evictions.target_of(occupant)
         if tracked is None or tracked.source is None:
             return "it is of another scheduler"
@@ -128,7 +128,8 @@ class Rebalancing:
         def wanted(name: str) -> bool:
             return state.fleet.now - move.at < _ASKED_S
 
-        source = state.tracked[victim.pod_id].source
+        tracked = state.tracked.peek(victim.pod_id)
+        source = tracked.source if tracked is not None else None
         even_local = source is not None and source.annotations.get(REBALANCE, "") == "true"
         intent = Evict("", intents.ref(target), 0, victim.node, NO_PRIORITY, "", move.why, even_local)
         state.side_intents.send(victim.cluster, "move", intent, done, _AGAIN, wanted)

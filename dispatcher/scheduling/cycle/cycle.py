@@ -86,7 +86,7 @@ class Scheduler(Booking):
     def _class_of(self, placed: Placed) -> ClassKey:
         return self.plan.present_key(self.plan.class_key(placed), placed, self.view)
 
-    def _key_of(self, placed: Placed) -> ClassKey:
+    def _batch_key_of(self, placed: Placed) -> ClassKey:
         """By what it is decided: gates are asked of each pod, so classes that they alone tell apart share it."""
         key = self._class_of(placed)
         return key if key.batch is None else key.batch
@@ -109,7 +109,7 @@ class Scheduler(Booking):
 
     def _key_or_error(self, placed: Placed) -> ClassKey | PluginError:
         try:
-            return self._key_of(placed)
+            return self._batch_key_of(placed)
         except PluginError as error:
             return error
 
@@ -174,7 +174,7 @@ class Scheduler(Booking):
             now = self.fleet.now
             barred = [Refusal(cluster, why, now, now) for one in found for cluster, why in one.items()]
             placed = msgspec.structs.replace(placed, refused=(*placed.refused, *barred))
-            result = self._decide(self._key_of(placed), pod_id, placed)
+            result = self._decide(self._batch_key_of(placed), pod_id, placed)
         except PluginError as error:
             return self._fault(pod_id, placed, error)
         if barred and isinstance(result, Unschedulable):
@@ -319,7 +319,7 @@ class Scheduler(Booking):
             return None
 
     def _selected(self, pod_id: PodId, placed: Placed) -> Decision | None:
-        key = self.plan.standing_key(self._key_of(placed), placed, self.view)
+        key = self.plan.standing_key(self._batch_key_of(placed), placed, self.view)
         try:
             for selector in self._selectors(key, pod_id, placed):
                 found = selector.select(pod_id, placed) if selector.prepare(placed) is None else None

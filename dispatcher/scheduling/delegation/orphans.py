@@ -68,7 +68,7 @@ class Orphans:
         return self._fences.of(pod_id[0]).issuperset(self._tracked[pod_id].delegates)
 
     def _is_orphan(self, pod_id: PodId) -> bool:
-        tracked = self._tracked.find(pod_id)
+        tracked = self._tracked.peek(pod_id)
         return tracked is not None and tracked.orphaned_at is not None and bool(tracked.delegates)
 
 

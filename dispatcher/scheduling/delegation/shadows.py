@@ -171,12 +171,12 @@ def _shadows(
     covers: dict[str, dict[str, list[Cover]]] = {name: {} for name in ready}  # by namespace
     uncounted: dict[str, dict[str, list[UncountedBudgets]]] = {name: {} for name in ready}
     for home, view in ready.items():
-        for pod, (accounts, beyond) in _selected(view, native[home], tracked):
-            if beyond and any(_delegates(tracked.find((home, pod.uid)))):
+        for pod, (accounts, beyond), known in _selected(view, native[home], tracked):
+            if beyond and any(_delegates(known)):
                 uncounted[home].setdefault(pod.namespace, []).append(UncountedBudgets(_ref(pod), beyond))
-            for target, delegate in _delegates(tracked.find((home, pod.uid))) if accounts else ():
+            for target, delegate in _delegates(known) if accounts else ():
                 if target in ready and not (delegate.terminating or delegate.terminal):
-                    counts = bool(delegate.labels.get(BUDGET)) or _healthy(pod, tracked.find((home, pod.uid)))
+                    counts = bool(delegate.labels.get(BUDGET)) or _healthy(pod, known)
                     if not counts:
                         continue
                     wanted = _join(groups, _Key(target, home, pod.namespace, ""), view.uid, accounts, delegate, native)
@@ -220,15 +220,16 @@ def by_namespace(budgets: Iterable[PodDisruptionBudget]) -> BudgetIndex:
 
 def _selected(
     view: ClusterView, native: Mapping[str, _Budgets], tracked: TrackedPods
-) -> Iterator[tuple[Pod, _Selection]]:
-    """Pods of a cluster with the budgets that select them; each is counted there."""
+) -> Iterator[tuple[Pod, _Selection, Tracked | None]]:
+    """Pods of a cluster with the budgets that select them, and what is tracked of each; each is counted there."""
     for pod in view.pods.values() if native else ():
         selection = native.get(pod.namespace, _NO_BUDGETS).selecting(pod.labels)
         if selection.accounts or selection.beyond:
-            healthy = _healthy(pod, tracked.find((view.name, pod.uid)))
+            known = tracked.peek((view.name, pod.uid))
+            healthy = _healthy(pod, known)
             for account in selection.accounts:
                 account.healthy += healthy
-            yield pod, selection
+            yield pod, selection, known
 
 
 def _delegates(tracked: Tracked | None) -> Iterable[tuple[str, Pod]]:

@@ -18,8 +18,9 @@ _NO_MORE = _more_of(Tracked(("", "")))
 class TrackedPods:
     """What is tracked of each pod of ours.
 
-    Of a pod at rest nothing is known but its source, which the view of its cluster holds, too. What is got of it may be
-    changed, and is kept from then on until the pod is at rest again; what is found of it may not be changed.
+    Of a pod at rest nothing is known but its source, which the view of its cluster holds, too. Who gets
+    what is tracked of it (`get`, `[]`) may change that, and it is kept whole until the pod is at rest again; who only
+    reads takes a `peek`.
     `unsettled`: all others, among them those that have to do with another cluster than their own, or are in flight.
     """
 
@@ -66,7 +67,7 @@ class TrackedPods:
         found = [unsettled(pod_id) or get(pod_id) for pod_id in pod_ids]
         return [one for one in found if one is not None]
 
-    def find(self, pod_id: PodId) -> Tracked | None:
+    def peek(self, pod_id: PodId) -> Tracked | None:
         """What is tracked of a pod, only to be looked at; None if it is not ours."""
         known = self.unsettled.get(pod_id)
         if known is None:

@@ -18,8 +18,8 @@ from dispatcher.scheduling.fleet.held_term import HeldTerm
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.pod_sets import LabelsOf, StandingTerm, TermKind
 
-_MOST_KEPT = 1_000_000  # terms in what all kinds of pods are remembered by, but
-_FEWEST_KINDS = 8
+_MOST_KEPT = 1_000_000  # terms, added up over all kinds of pods that are remembered
+_FEWEST_KINDS = 8  # are remembered even so
 _MOST_SUMS = 64
 _NOT_NAMED = "\0 a namespace that no term names"
 
@@ -105,6 +105,10 @@ class TermCrowd:
     A kind of pods is what the terms look at: labels under keys that they mention, likewise those of the namespace, and
     the namespace if it is named. A term that comes is tried for a pod that has this and nothing else: pods that have
     more of what it looks at are of another kind from then on.
+
+    Example: 300 terms "not on a host with pods that have no label `tier`", none of which looks at anything else. Pods
+    labelled app=a and app=b are of one kind: the 300 are tried for the first alone, and for both one sum counts them
+    all. Pods with tier=db are of another. Comes a term on `app`, then app=a and app=b are two kinds from there on.
     """
 
     def __init__(

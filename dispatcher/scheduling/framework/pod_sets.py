@@ -214,11 +214,8 @@ class PodSetIndex(Generic[T]):
 
     def near(self, pod: Pod) -> Iterator[T]:
         """The things whose set may hold `pod`, each once."""
-        if not self._things:
-            return
-        for namespace in (pod.namespace, None):
-            for clue in (None, *pod.labels.items()):
-                yield from self._things.get((namespace, clue), ())
+        for _, things in self.places_near(pod) if self._things else ():
+            yield from things
 
     def places_near(self, pod: Pod) -> Iterator[tuple[Place, Mapping[T, None]]]:
         """The same, by the place at which they stand."""

@@ -63,7 +63,7 @@ def running(pod: Pod = WEB, **more: object) -> Pod:
 def test_of_a_pod_that_is_found_bound_the_source_alone_is_kept(world: World) -> None:
     world.show(running())
     assert world.at_rest()
-    found = world.core.tracked.find(POD_ID)
+    found = world.core.tracked.peek(POD_ID)
     assert found == Tracked(POD_ID, world.core.clusters["east"].pods["u1"])
 
 
@@ -147,7 +147,7 @@ def test_what_is_got_of_a_pod_at_rest_is_kept_and_what_is_found_is_not() -> None
     pods = TrackedPods()
     pods[POD_ID] = Tracked(POD_ID, running())
     pods.rest(pods[POD_ID])
-    found = pods.find(POD_ID)
+    found = pods.peek(POD_ID)
     assert found == Tracked(POD_ID, running())
     assert not pods.unsettled
     assert pods.get(POD_ID) is pods[POD_ID]
