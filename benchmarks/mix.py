@@ -49,7 +49,7 @@ def main(words: Sequence[str] | None = None) -> None:
     if nothing_fits:
         mix = hopeless(mix)
         first, again = refusal_rate(mix)
-        figures = {"refusals/s": first, "refusals/s after an event": again}
+        figures = {"refusals/s": first, "refusals/s after five minutes": again}
     else:
         try:
             figures = {"bound/s": bound_rate(mix, recorded=recorded, burst=burst)}

@@ -37,6 +37,7 @@ from dispatcher.service.warm_up import collect_less_often
 
 HOME, BATCH = "c000", 1000
 _THROUGH = "core with queue, quota, reports, answers and records, by CPU time"
+_ENDED = "CPU time for each pod that ends while others wait for room"
 _BESIDE = "one template in the same run"
 
 
@@ -154,6 +155,10 @@ class Stage:
         self._unshown.clear()
         self.end(uids)
 
+    def refused(self) -> int:
+        """How often a pod was refused."""
+        return sum(count for (what, _), count in self.core.counters.items() if what == "unschedulable")
+
     def why(self, uid: str) -> str:
         """What a pod was refused for."""
         return self.core.log.summary((HOME, uid))
@@ -199,30 +204,46 @@ def hopeless(mix: Mix) -> Mix:
 
 
 def refusal_rate(mix: Mix) -> tuple[float, float]:
-    """(first refusals, refusals after an event) a second, of pods none of which fits anywhere."""
+    """(first refusals, refusals when all are tried again after five minutes) a second, of pods that fit nowhere."""
     stage = Stage(hopeless(mix))
-    core, arrivals = stage.core, stage.mix.arrivals()
-    counted = core.counters
-    stage.arrive(arrivals)
-
-    def refused() -> int:
-        return sum(count for (what, _), count in counted.items() if what == "unschedulable")
-
+    stage.arrive(stage.mix.arrivals())
     start = process_time()
     while stage.core.queue.counts()["active"]:
         stage.step()
-    first = process_time() - start
-    before = refused()
-    stage.now += 60.0
+    first, before = process_time() - start, stage.refused()
+    stage.now += 301.0
     start = process_time()
-    other = msgspec.structs.replace(stage.mix.fleet()[0], name="another", uid="another")
-    ample = {name: max(pod.requests[name] for pod in arrivals) for name in ("cpu", "memory")}
-    stage._report(nodes=(msgspec.structs.replace(other, allocatable={**other.allocatable, **ample}),))
-    stage._report(nodes=(msgspec.structs.replace(other, allocatable={"cpu": 1, "memory": 1, "pods": 1}),))
+    stage.step()
     while stage.core.queue.counts()["active"]:
         stage.step()
     again = process_time() - start
-    return before / first, (refused() - before) / again
+    return before / first, (stage.refused() - before) / again
+
+
+def ended_pod_ms(mix: Mix, *, pods_each: int, at_a_time: int, ended: int) -> float:
+    """Milliseconds for each of `ended` pods, `at_a_time` of which end every fifth of a second, until its room is taken
+    by one of the `mix.pods` that wait. RuntimeError: some of it is free 20 seconds later.
+    """
+    full = mix.nodes * pods_each
+    stage = Stage(replace(mix, pods=full + mix.pods, node_cpu=mix.cpu * pods_each))
+    arrivals = stage.mix.arrivals()
+    for some in (arrivals[:full], arrivals[full:]):
+        stage.arrive(some)
+        while stage.core.queue.counts()["active"]:
+            stage.step()
+    stage.step()
+    stage.now += 60.0
+    before, start = len(stage.left()), process_time()
+    for _ in range(0, ended, at_a_time):
+        stage.end(list(itertools.islice(stage.bound, at_a_time)))
+        stage.step()
+        stage.step()
+    for _ in range(200):
+        stage.step()
+    seconds, taken = process_time() - start, before - len(stage.left())
+    if taken < ended:
+        raise RuntimeError(f"the room of {ended} pods was free, {taken} took it")
+    return seconds / ended * 1000
 
 
 def preemption_ms(nodes: int, pods_each: int, budgets: int, rounds: int = 5) -> float:
@@ -323,6 +344,18 @@ def mixed_refusals(share: int) -> list[Row]:
     ]
 
 
+def mixed_full_queue(share: int) -> list[Row]:
+    """30,000 pods of 200 templates wait for room, of which pods that end leave some: one at a time, or 20."""
+    mix = Mix(pods=30_000 // share, nodes=max(1000 // share, 20), classes=200)
+    one = ended_pod_ms(replace(mix, classes=1), pods_each=8, at_a_time=1, ended=400 // share)
+    cases = (("mixed_full_queue_ended_pod", 1, 400), ("mixed_full_queue_20_ended_pods", 20, 8000))
+    return [
+        Row(name, mix.nodes, mix.pods, cost, "ms", None, one, _ENDED, _BESIDE)
+        for name, at_a_time, ended in cases
+        for cost in [ended_pod_ms(mix, pods_each=8, at_a_time=at_a_time, ended=ended // share)]
+    ]
+
+
 def mixed_preemption(share: int) -> list[Row]:
     """One preemptor at a time, beside budgets."""
     nodes = 1000 // share
@@ -353,6 +386,7 @@ CASES = (
     mixed_small_pods,
     mixed_rules,
     mixed_refusals,
+    mixed_full_queue,
     mixed_preemption,
     mixed_records,
 )

@@ -18,7 +18,6 @@ import heapq
 import itertools
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
-from operator import attrgetter
 from typing import Any
 
 from dispatcher.model.backoff import Backoff
@@ -27,18 +26,25 @@ from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import Placed, QueueSort
 from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.framework.hints import HELPED_BY, ClusterEvent, WakeEvent
-from dispatcher.scheduling.queued import ActivePods, Cause, Gates, NoPlugins, Parked, QueuedPod, State, helped_by_of
+from dispatcher.scheduling.parked import ParkedPods
+from dispatcher.scheduling.queued import (
+    ActivePods,
+    Cause,
+    Gates,
+    Line,
+    NoPlugins,
+    QueuedPod,
+    State,
+    alike_by,
+    helped_by_of,
+)
 
 __all__ = ["HELPED_BY", "QueuedPod", "SchedulingQueue", "WakeEvent"]
 
 IN_A_ROW = 256  # pods; with that many of a class, what a class costs to bring up to date is shared by enough of them
-AT_A_TIME = 64  # pods of a class that quota alone refuses: an event wakes so many, and the next once one has a place
 _ACTIVE, _BACKOFF, _UNSCHEDULABLE = State.ACTIVE, State.BACKOFF, State.UNSCHEDULABLE  # Enum look-ups are slow
 _GATED, _WAITING, _POPPED = State.GATED, State.WAITING, State.POPPED
-_QUOTA = frozenset((Reason.QUOTA,))
-_TRIED, _PARKED = (_ACTIVE, _BACKOFF), (_UNSCHEDULABLE, _GATED)
-_Alike = tuple[Hashable, frozenset[Reason]]  # a class, and for what pods of it were refused
-_order_of = attrgetter("order")
+_PARKED = (_UNSCHEDULABLE, _GATED)
 
 
 class SchedulingQueue:
@@ -68,8 +74,8 @@ class SchedulingQueue:
         # Entries of pods whose ticket is not their pod's any more are void; these are dropped when they come up.
         self._backoff: list[tuple[float, tuple[Any, ...], int, QueuedPod]] = []
         self._unflushed: deque[tuple[float, int, QueuedPod]] = deque()
-        self._parked: dict[WakeEvent, dict[_Alike, Parked]] = {}
-        self._left: dict[Hashable, None] = {}  # classes left by a pod that was tried before others: see `flush`
+        self._parked = ParkedPods()
+        self._left: list[Line] = []  # whose first pod says nothing of the others any more: see `flush`
         self._tickets = itertools.count(1)
         self._policies = 0
 
@@ -137,9 +143,10 @@ class SchedulingQueue:
                 self.remove(pod_id)
 
     def _note_left(self, item: QueuedPod) -> None:
-        """A pod is of its class no more: others that quota refused must not wait for what becomes of it."""
-        if item.reasons == _QUOTA and item.state not in _PARKED:
-            self._left[item.class_key] = None
+        """What becomes of a pod says nothing of others any more: these must not wait for it."""
+        if item.line is not None and item.state not in _PARKED:
+            self._left.append(item.line)
+            item.line = None
 
     def _drop(self, pod_id: PodId) -> None:
         item = self._pods.pop(pod_id, None)
@@ -157,8 +164,7 @@ class SchedulingQueue:
 
     def parked(self) -> Iterator[tuple[QueuedPod, int]]:
         """Of each class that was refused for the same, or is gated: a pod, and how many there are."""
-        for alike in itertools.chain.from_iterable(groups.values() for groups in self._parked.values()):
-            yield next(iter(alike.values())), len(alike)
+        return self._parked.counts()
 
     def state_of(self, pod_id: PodId) -> str | None:
         """active, backoff, unschedulable, gated or waiting; None if the pod does not wait here."""
@@ -205,18 +211,21 @@ class SchedulingQueue:
                 self._move(item, _ACTIVE, Cause.BACKOFF_ENDED)
 
     def unschedulable(self, item: QueuedPod, reasons: frozenset[Reason], now: float) -> None:
-        """A popped pod found no place for `reasons`: it waits for an event that may help."""
-        self.unschedulable_all([item], reasons, now)
+        """A popped pod found no place for `reasons`, which say nothing of others: it waits for an event."""
+        self.unschedulable_all([item], reasons, now, alone=True)
 
-    def unschedulable_all(self, items: Sequence[QueuedPod], reasons: frozenset[Reason], now: float) -> None:
-        """The same of several that were popped together, all for the same reasons."""
-        helped_by, alike, attempts = helped_by_of(self._gates, items[0].placed, reasons), None, 0
+    def unschedulable_all(
+        self, items: Sequence[QueuedPod], reasons: frozenset[Reason], now: float, *, alone: bool = False
+    ) -> None:
+        """Pods that were popped together found no place, all for the same `reasons`; `alone`: each by itself."""
+        helped_by, line, attempts = helped_by_of(self._gates, items[0].placed, reasons), None, 0
         parked, pods, unflushed, tickets = 0, self._pods, self._unflushed, self._tickets
         class_key = items[0].class_key
         for item in items:
-            if item.attempts != attempts or alike is None:
+            if item.attempts != attempts or line is None:
                 attempts = item.attempts
                 ready_at = now + self._pause.after(attempts + 1)
+            was_first, before = item.line, item.reasons
             item.attempts, item.ready_at = attempts + 1, ready_at  # as `_failed`
             item.reasons, item.helped_by, item.since = reasons, helped_by, now
             if item.policies != self._policies:
@@ -226,12 +235,20 @@ class SchedulingQueue:
             pod_id = item.pod_id
             if pod_id in pods:
                 self._drop(pod_id)
-            if alike is None or item.class_key is not class_key:
-                alike, class_key = self._parked_with(item), item.class_key
-            alike[pod_id] = pods[pod_id] = item
-            item.state, item.ticket = _UNSCHEDULABLE, next(tickets)
+            if line is None or item.class_key is not class_key:
+                line, class_key = (
+                    self._parked.line_of(item, None if alone else alike_by(self._gates, item)),
+                    item.class_key,
+                )
+            line[pod_id] = pods[pod_id] = item
+            item.line, item.state, item.ticket = line, _UNSCHEDULABLE, next(tickets)
             self._counts[_UNSCHEDULABLE] += 1
             unflushed.append((now, item.ticket, item))
+            if was_first is not None and was_first.alike is not None:
+                if before == reasons and was_first.alike == line.alike:
+                    was_first.refused_again(now, self._pause)
+                else:
+                    self._left.append(was_first)
         self.incoming[_UNSCHEDULABLE, Cause.FAILED] += parked
         self._drop_flushed()
 
@@ -270,7 +287,7 @@ class SchedulingQueue:
     def _renew(self, item: QueuedPod) -> None:
         """Sort and classify a pod that is in no heap by the policies of today."""
         item.order, class_key = self._order(item.pod_id, item.placed, item.queued_at), self._classify(item.placed)
-        if class_key != item.class_key:
+        if class_key is not item.class_key:
             self._note_left(item)
         item.class_key, item.policies = class_key, self._policies
 
@@ -279,40 +296,32 @@ class SchedulingQueue:
     def wake(self, kind: WakeEvent | ClusterEvent, now: float) -> None:
         """Something happened: pods that it may help are decided again, after what is left of their back-off."""
         event = kind if isinstance(kind, ClusterEvent) else ClusterEvent(kind)
-        for helped_by in [mask for mask in self._parked if mask & event.kind]:
-            for alike in list(self._parked[helped_by].values()):
-                first = next(iter(alike.values()))
-                if self._gates.worth(event, first.placed, first.reasons):
-                    self._wake_alike(alike, now, event.kind.name or "")
+        for one, lines in self._parked.helped_by(event.kind):
+            if self._gates.worth(event, one.placed, one.reasons):
+                for line in lines:
+                    self._wake_line(line, now, event.kind.name or "")
 
-    def _wake_alike(self, alike: Parked, now: float, cause: str) -> None:
-        """Try pods of one class again that were refused for the same. What quota refuses one pod for it refuses all of
-        its class for: some are tried at a time, the first in order, and no more while the last of them waits for it.
-        """
-        due = list(alike.values())
-        if due[0].reasons == _QUOTA:
-            ahead = alike.ahead
-            if ahead is not None and ahead.state in _TRIED and ahead.class_key == due[0].class_key:
-                return
-            due = heapq.nsmallest(AT_A_TIME, due, key=_order_of)
-            alike.ahead = due[-1]
+    def _wake_line(self, line: Line, now: float, cause: str, *, more: bool = False) -> None:
+        due = line.due(more=more)
         for item in due:
             self._ready(item, now, cause)
+        if due and line.alike is not None:
+            first = due[-1]
+            if first.state is _GATED:
+                self._left.append(line)
+            else:
+                first.line = line
 
     def go_on(self, items: Iterable[QueuedPod], now: float) -> None:
-        """All of their classes that were popped with these have a place: others that quota refused may, too."""
-        for class_key in dict.fromkeys(item.class_key for item in items):
-            self._try_more(class_key, now)
-
-    def _try_more(self, class_key: Hashable, now: float) -> None:
-        for groups in list(self._parked.values()):
-            alike = groups.get((class_key, _QUOTA))
-            if alike is not None:
-                self._wake_alike(alike, now, Cause.QUOTA)
+        """These popped pods have a place: others that were refused as they were may have one, too."""
+        for item in items:
+            if item.line is not None and item.state not in _PARKED:
+                line, item.line = item.line, None
+                self._wake_line(line, now, Cause.ALIKE, more=True)
 
     def listens(self, kind: WakeEvent) -> bool:
         """Whether anybody waits for such an event: if not, there is no use in telling of it."""
-        return any(mask & kind for mask in self._parked)
+        return self._parked.listens(kind)
 
     def activate(self, pod_id: PodId, now: float) -> None:
         """Try an unschedulable pod again, after what is left of its back-off; others are left alone."""
@@ -321,12 +330,13 @@ class SchedulingQueue:
             self._ready(item, now, Cause.ACTIVATED)
 
     def flush(self, now: float) -> None:
-        """Time passed: back-offs end, all that is unschedulable for `flush_s` is tried again, and so are those that
-        quota refused behind pods that are gone, or are of another class now.
+        """Time passed: back-offs end, all that is unschedulable for `flush_s` is tried again, and so are those whose
+        first in line is gone, or is not refused any more as they were.
         """
         self._end_backoffs(now)
-        while self._left:
-            self._try_more(self._left.popitem()[0], now)
+        left, self._left = self._left, []
+        for line in left:
+            self._wake_line(line, now, Cause.ALIKE, more=True)
         while self._unflushed and now - self._unflushed[0][0] >= self._flush_s:
             _, ticket, item = self._unflushed.popleft()
             if item.state is _UNSCHEDULABLE and item.ticket == ticket:
@@ -366,13 +376,7 @@ class SchedulingQueue:
         if item.group is not None:
             self._active.leave(item)
         elif item.state in _PARKED:
-            groups = self._parked[item.helped_by]
-            alike = groups[item.class_key, item.reasons]
-            del alike[item.pod_id]
-            if not alike:
-                del groups[item.class_key, item.reasons]
-            if not groups:
-                del self._parked[item.helped_by]
+            self._parked.leave(item)
 
     def _move(self, item: QueuedPod, state: State, cause: str) -> None:
         if item.state is not _POPPED:
@@ -386,14 +390,13 @@ class SchedulingQueue:
         elif state is _BACKOFF:
             heapq.heappush(self._backoff, (item.ready_at, item.order, item.ticket, item))
         elif state in _PARKED:
-            self._parked_with(item)[item.pod_id] = item
+            if item.line is not None:
+                self._left.append(item.line)
+            item.line = self._parked.line_of(item, None)
+            item.line[item.pod_id] = item
             if state is _UNSCHEDULABLE:
                 self._unflushed.append((item.since, item.ticket, item))
                 self._drop_flushed()
-
-    def _parked_with(self, item: QueuedPod) -> Parked:
-        groups = self._parked.setdefault(item.helped_by, {})
-        return groups.setdefault((item.class_key, item.reasons), Parked())
 
     def _drop_flushed(self) -> None:
         if len(self._unflushed) > 2 * len(self._pods) + 64:

@@ -1,20 +1,27 @@
-"""A pod as the scheduling queue holds it, the active pods by turn and class, and what the queue asks of plugins."""
+"""A pod as the scheduling queue holds it, active pods by turn and class, lines of refused ones, and what is asked of
+plugins.
+"""
 
 import enum
 import heapq
 import itertools
 from collections import deque
 from collections.abc import Hashable
+from operator import attrgetter
 from typing import Any, Protocol
 
 import msgspec
 
+from dispatcher.model.backoff import Backoff
 from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.framework.hints import HELPED_BY, NEVER, NODES, ClusterEvent, WakeEvent
 
+AT_A_TIME = 64  # pods of a line
+QUOTA = frozenset((Reason.QUOTA,))
+_order_of = attrgetter("order")
 _NO_REASON: frozenset[Reason] = frozenset()
 
 
@@ -31,6 +38,10 @@ class Gates(Protocol):
 
     def worth(self, event: ClusterEvent, placed: Placed, reasons: frozenset[Reason]) -> bool:
         """Whether an event of that kind may really help a pod refused for these (queueing hints)."""
+        ...
+
+    def refused_alike(self, placed: Placed) -> bool:
+        """Whether what refuses a pod refuses all others with the very same class key, as the fleet is now."""
         ...
 
 
@@ -56,6 +67,10 @@ class NoPlugins:
     def worth(self, event: ClusterEvent, placed: Placed, reasons: frozenset[Reason]) -> bool:
         """Always."""
         return True
+
+    def refused_alike(self, placed: Placed) -> bool:
+        """Nobody knows."""
+        return False
 
 
 class State(enum.Enum):
@@ -85,7 +100,7 @@ class Cause:
     ACTIVATED = "ForceActivate"
     HELD = "PermitWait"
     POLICIES = "ProfilesReloaded"
-    QUOTA = "QuotaFreed"
+    ALIKE = "AlikePodPlaced"
 
 
 class QueuedPod(msgspec.Struct, eq=False):
@@ -109,16 +124,60 @@ class QueuedPod(msgspec.Struct, eq=False):
     ticket: int = 0
     policies: int = 0  # under which it was sorted and classified
     group: "Group | None" = None  # while it is active: the pods of its turn and class
+    line: "Line | None" = None  # where it waits for an event, or whose pods wait for what becomes of it
 
 
-class Parked(dict[PodId, QueuedPod]):
-    """Pods of one class that were refused for the same. `ahead`: the last of those that were woken before the rest."""
+def alike_by(gates: Gates, item: QueuedPod) -> Hashable:
+    """By what other pods are refused alike with one that is refused; None if none are."""
+    if item.reasons == QUOTA:
+        return QUOTA
+    return id(item.class_key) if gates.refused_alike(item.placed) else None
 
-    __slots__ = ("ahead",)
 
-    def __init__(self) -> None:
+class Line(dict[PodId, QueuedPod]):
+    """Pods of one class that were refused for the same; the one that was tried longest ago first.
+
+    `alike`: by what they are refused alike; None: they are not. `first`: the last of the pods that are tried for all.
+    """
+
+    __slots__ = ("alike", "failed", "first", "ready_at", "width")
+
+    def __init__(self, alike: Hashable) -> None:
         super().__init__()
-        self.ahead: QueuedPod | None = None
+        self.alike: Hashable = alike
+        self.first: QueuedPod | None = None
+        self.width, self.failed, self.ready_at = 1, 0, float("-inf")
+
+    def due(self, *, more: bool) -> list[QueuedPod]:
+        """The pods to be tried, now that an event may help; `more`: those that were tried before were not refused."""
+        if self.alike is None:
+            return list(self.values())
+        if not self or self.is_tried():
+            return []
+        if more:
+            self.width, self.failed, self.ready_at = min(2 * self.width, AT_A_TIME), 0, float("-inf")
+        else:
+            self.width = 1
+        # Importance may tell pods apart that quota refuses alike.
+        found = (
+            heapq.nsmallest(self.width, self.values(), key=_order_of)
+            if self.alike == QUOTA
+            else list(itertools.islice(self.values(), self.width))
+        )
+        self.first = found[-1]
+        for item in found:
+            item.ready_at = max(item.ready_at, self.ready_at)
+        return found
+
+    def is_tried(self) -> bool:
+        """Whether the next event has to wait until it is known how the first of them fares."""
+        first = self.first
+        return first is not None and first.line is self and first.state in (State.ACTIVE, State.BACKOFF)
+
+    def refused_again(self, now: float, pause: Backoff) -> None:
+        """The first was refused for what it had been refused for before: so are the others."""
+        self.failed += 1
+        self.ready_at = now + pause.after(self.failed)
 
 
 _Entry = tuple[tuple[Any, ...], int, QueuedPod]  # order, ticket, pod

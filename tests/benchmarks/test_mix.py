@@ -26,7 +26,7 @@ def test_every_argument_of_the_generator_is_an_option_and_is_told(capsys: pytest
 
 def test_pods_that_fit_nowhere_are_refused_at_first_and_after_an_event(capsys: pytest.CaptureFixture[str]) -> None:
     found = told(capsys, "--nothing-fits")
-    assert set(found["CPU time"]) == {"refusals/s", "refusals/s after an event"}
+    assert set(found["CPU time"]) == {"refusals/s", "refusals/s after five minutes"}
     assert all(rate > 0 for rate in found["CPU time"].values())
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.mixed import Stage, bound_rate, mixed_preemption, mixed_records, mixed_refusals
+from benchmarks.mixed import Stage, bound_rate, mixed_full_queue, mixed_preemption, mixed_records, mixed_refusals
 from benchmarks.workloads.mixed import Mix
 
 SMALL = Mix(nodes=40, pods=120, classes=6, tenants=3)
@@ -68,6 +68,12 @@ def test_pods_that_fit_nowhere_are_told_once() -> None:
         stage.step()
     assert (stage.told, len(stage.bound)) == (120, 0)
     assert all(row.value > 0 for row in mixed_refusals(300))
+
+
+def test_the_room_of_pods_that_end_is_taken_by_pods_that_wait() -> None:
+    rows = mixed_full_queue(100)
+    assert [row.unit for row in rows] == ["ms", "ms"]
+    assert all(row.value > 0 for row in rows)
 
 
 def test_a_preemptor_finds_victims_beside_budgets() -> None:

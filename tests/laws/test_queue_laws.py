@@ -1,14 +1,18 @@
 """What the queue promises of the order of pods, for any pods, classes, priorities and times; see its module."""
 
+from collections.abc import Callable
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.reasons import Reason
+from dispatcher.model.reasons import Reason, Why
 from dispatcher.plugins.priority_sort import TURN_S, PrioritySort
 from dispatcher.scheduling import queue as module
+from dispatcher.scheduling import queued
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.queue import QueuedPod, SchedulingQueue, WakeEvent
+from dispatcher.scheduling.queued import NoPlugins
 from tests.builders import pod
 from tests.laws.examples import examples
 
@@ -129,42 +133,85 @@ def seen(item: QueuedPod) -> tuple[object, ...]:
     return item.pod_id, item.placed, item.class_key, item.order, item.state, item.reasons, item.note, item.policies
 
 
-QUOTA = frozenset((Reason.QUOTA,))
+REFUSED = st.sampled_from((Reason.QUOTA, Reason.INSUFFICIENT, Reason.TAINT))
 STEP = st.tuples(
-    st.sampled_from(("come", "wake", "refuse", "refuse", "place", "remove", "change", "later")), st.integers(0, 19)
+    st.sampled_from(
+        ("come", "wake", "refuse", "refuse", "alone", "place", "lose", "remove", "change", "gate", "later")
+    ),
+    st.integers(0, 19),
+    REFUSED,
 )
+ANY = ~WakeEvent(0)
 
 
-def do(queue: SchedulingQueue, what: str, number: int, now: float) -> None:
-    """One step of what may happen before there is quota for all."""
-    pod_id = ("c", f"{number:03}")
+class AlikeUnlessGated(NoPlugins):
+    """What refuses a pod refuses others of its class; those that are `gated` may not enter."""
+
+    def __init__(self) -> None:
+        self.gated: set[str] = set()
+
+    def gate(self, placed: Placed) -> Why | None:
+        return Why(Reason.GATED, "") if placed.pod.name in self.gated else None
+
+    def helped_by(self, placed: Placed, reason: Reason) -> WakeEvent:
+        return ANY
+
+    def refused_alike(self, placed: Placed) -> bool:
+        return True
+
+
+def lose(queue: SchedulingQueue, batch: list[QueuedPod], _: frozenset[Reason], now: float) -> None:
+    """They have a place, and it comes to nothing."""
+    queue.go_on(batch, now)
+    for item in batch:
+        queue.hold(item, "by a plugin")
+        queue.remove(item.pod_id)
+        queue.unschedulable(item, frozenset((Reason.PERMIT,)), now)
+
+
+DECIDED: dict[str, Callable[[SchedulingQueue, list[QueuedPod], frozenset[Reason], float], None]] = {
+    "refuse": lambda queue, batch, reasons, now: queue.unschedulable_all(batch, reasons, now),
+    "alone": lambda queue, batch, reasons, now: queue.unschedulable_all(batch, reasons, now, alone=True),
+    "place": lambda queue, batch, _, now: queue.go_on(batch, now),
+    "lose": lose,
+}
+
+
+def do(queue: SchedulingQueue, gates: AlikeUnlessGated, step: tuple[str, int, Reason], now: float) -> None:
+    """One step of what may happen before there is room for all."""
+    what, number, reason = step
+    pod_id, reasons = ("c", f"{number:03}"), frozenset((reason,))
     if what == "come":
         for one in range(number, number + 8):
             queue.add(("c", f"{one:03}"), pod(f"p{one}").labels(app="ab"[number % 2]).placed(), now)
     elif what == "change" and queue.get(pod_id) is not None:
         queue.add(pod_id, pod(f"p{number}").labels(app="c").placed(), now)
+    elif what == "gate":
+        gates.gated ^= {f"p{number}"}
     elif what == "remove":
         queue.remove(pod_id)
     elif what == "wake":
-        queue.wake(WakeEvent.QUOTA_FREED, now)
-    elif what in ("refuse", "place") and (batch := queue.pop_class(now, 1 + number)):
-        queue.unschedulable_all(batch, QUOTA, now) if what == "refuse" else queue.go_on(batch, now)
+        queue.wake(ANY, now)
+    elif what in DECIDED and (batch := queue.pop_class(now, 1 + number)):
+        DECIDED[what](queue, batch, reasons, now)
 
 
 @settings(max_examples=examples(300), deadline=None)
 @given(steps=st.lists(STEP, max_size=40), becomes=st.sampled_from(("", "d")))
-def test_once_there_is_quota_for_all_one_event_is_enough_for_every_pod(
-    steps: list[tuple[str, int]], becomes: str
+def test_once_there_is_room_for_all_one_event_is_enough_for_every_pod(
+    steps: list[tuple[str, int, Reason]], becomes: str
 ) -> None:
-    """Though some of a class are tried at a time, and may be of another class (`becomes`) when their turn comes."""
-    kept, module.AT_A_TIME = module.AT_A_TIME, 2
+    """Though one of a line is tried for all, and may be of another class (`becomes`) when its turn comes."""
+    kept, queued.AT_A_TIME = queued.AT_A_TIME, 2
+    gates = AlikeUnlessGated()
     try:
-        queue, now = SchedulingQueue(PrioritySort(), by_team, flush_s=LATER**3), 0.0
-        for what, number in steps:
-            now += 11.0 if what == "later" else 0.1
-            do(queue, what, number, now)
-        queue.wake(WakeEvent.QUOTA_FREED, now)
-        for _ in range(40):
+        queue, now = SchedulingQueue(PrioritySort(), by_team_once(), gates=gates, flush_s=LATER**3), 0.0
+        for step in steps:
+            now += 11.0 if step[0] == "later" else 0.1
+            do(queue, gates, step, now)
+        gates.gated.clear()
+        queue.wake(ANY, now)
+        for _ in range(60):
             now += 11.0
             queue.flush(now)
             while batch := queue.pop_class(now, 3):
@@ -175,4 +222,15 @@ def test_once_there_is_quota_for_all_one_event_is_enough_for_every_pod(
                     queue.go_on(batch, now)
         assert set(queue.counts().values()) == {0}
     finally:
-        module.AT_A_TIME = kept
+        queued.AT_A_TIME = kept
+
+
+def by_team_once() -> Callable[[Placed], ClassKey]:
+    """`by_team`, that answers the very same key for equal ones."""
+    known: dict[ClassKey, ClassKey] = {}
+
+    def classify(placed: Placed) -> ClassKey:
+        key = by_team(placed)
+        return known.setdefault(key, key)
+
+    return classify

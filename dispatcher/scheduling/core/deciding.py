@@ -53,17 +53,13 @@ class Deciding:
             self.binding.follow(now)
             if decided := sum(1 for result in results if isinstance(result, Decision)):
                 state.counters["scheduled", state.profiles.name_of(batch[0].placed)] += decided
+                told = zip(ready, results, strict=True)
+                state.queue.go_on([item for item, result in told if isinstance(result, Decision)], now)
                 state.queue.wake(WakeEvent.POD_PLACED, now)  # a fuller domain may make room for spread in another
-                self._go_on(ready, results, now)
             self._taken_back(promised, now)
             if enough():
                 break
         self.binding.settle(now)
-
-    def _go_on(self, items: Sequence[QueuedPod], results: Sequence[Result], now: float) -> None:
-        """Others may have a place, too, that are of a class of which all of these have one."""
-        without = {one.class_key for one, told in zip(items, results, strict=True) if not isinstance(told, Decision)}
-        self._state.queue.go_on([one for one in items if one.class_key not in without], now)
 
     def _results(self, items: Sequence[QueuedPod], now: float) -> list[Result]:
         """Of each, in order. Should that fail, these are tried again later: no pod is lost by a fault of ours."""
@@ -189,13 +185,15 @@ class Deciding:
 
     def _park(self, run: Sequence[tuple[QueuedPod, Unschedulable]], now: float) -> None:
         """Pods of one class found no place for the same reasons. Who gets a promise is parked by itself: another one
-        may lose its own to it, and is tried again if it is parked.
+        may lose its own to it, and is tried again if it is parked. Who has one waits for other events than the rest.
         """
-        state = self._state
+        state, nominations = self._state, self._state.profiles.nominations
         state.counters["unschedulable", state.profiles.name_of(run[0][1].placed)] += len(run)
-        apart = any(result.displaced or result.victims for _, result in run)
+        apart = len(nominations) > 0 or any(result.displaced or result.victims for _, result in run)
         for some in [[one] for one in run] if apart else [run]:
-            state.queue.unschedulable_all([item for item, _ in some], some[0][1].reasons, now)
+            items, first = [item for item, _ in some], some[0][1]
+            alone = apart and (bool(first.victims) or nominations.of(first.pod_id) is not None)
+            state.queue.unschedulable_all(items, first.reasons, now, alone=alone)
             for item, result in some:
                 state.log.add(result)
                 self._tell(state.tracked.unsettled[item.pod_id], result, now)

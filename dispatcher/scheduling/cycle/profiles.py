@@ -31,6 +31,7 @@ class Profiles:
         self._schedulers, self._canaried = tuple(schedulers), any(one.canary for one in schedulers)
         self._not_followed = {one.plan.profile: _not_followed(one.plan) for one in schedulers}
         self._helped_by: dict[tuple[str, Reason], WakeEvent] = {}
+        self._hinting: dict[tuple[str, frozenset[Reason], WakeEvent], tuple[Plugin | None, ...]] = {}
         self.nominations = self._first.nominations
         self.forecasts = any(one.plan.forecasts for one in schedulers)  # whether any profile goes by them
         for one in schedulers[1:]:
@@ -98,15 +99,16 @@ class Profiles:
 
     def worth(self, event: ClusterEvent, placed: Placed, reasons: frozenset[Reason]) -> bool:
         """Whether for any reason that such an event may help with, no plugin's hint says that this one does not."""
-        plugins = self.of(placed).plan.plugins
-        for reason in reasons:
-            asked = [one for one in plugins if reason in one.EVENTS]
-            if not asked:
-                if event.kind & HELPED_BY[reason]:
-                    return True
-            elif any(event.kind & one.EVENTS[reason] and _hinted(one, event, placed) for one in asked):
-                return True
-        return not reasons
+        plan = self.of(placed).plan
+        asked = self._hinting.get((plan.profile, reasons, event.kind))
+        if asked is None:
+            asked = self._hinting[plan.profile, reasons, event.kind] = _hinting(plan, reasons, event.kind)
+        return not reasons or any(plugin is None or _hinted(plugin, event, placed) for plugin in asked)
+
+    def refused_alike(self, placed: Placed) -> bool:
+        """Whether all that its profile asks of a pod is the same for pods with the very same class key."""
+        pod_alone = placed.pod.volumes or placed.sizes
+        return not pod_alone and self.of(placed).plan.refuses_alike
 
     # --- places ------------------------------------------------------------------------------------------------------
 
@@ -152,6 +154,16 @@ def _not_followed(plan: Plan) -> list[tuple[str, str]]:
     """Annotations that the profile has no plugin for, and which that would be."""
     there = {one.name for one in plan.plugins}
     return [(key, plugin) for key, plugin in FOLLOWED_BY.items() if plugin not in there]
+
+
+def _hinting(plan: Plan, reasons: frozenset[Reason], kind: WakeEvent) -> tuple[Plugin | None, ...]:
+    """Whom to ask whether such an event helps against any of these reasons. None: it does, nobody looks closer."""
+    found = list[Plugin | None]()
+    for reason in sorted(reasons, key=str):
+        asked = [one for one in plan.plugins if reason in one.EVENTS]
+        found += [one for one in asked if kind & one.EVENTS[reason]]
+        found += [None] * (not asked and bool(kind & HELPED_BY[reason]))
+    return tuple(dict.fromkeys(found))
 
 
 def _hinted(plugin: Plugin, event: ClusterEvent, placed: Placed) -> bool:

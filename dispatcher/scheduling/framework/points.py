@@ -308,6 +308,13 @@ class Plan:
         """Whether pods of one template without volumes have equal standing keys, as long as nothing moves."""
         return all(by_template for _, by_template in self.standing_alike)
 
+    @cached_property
+    def refuses_alike(self) -> bool:
+        """Whether what refuses a pod without volumes refuses all with the very same class key, as long as nothing
+        moves: no gate is asked of each pod but those that book many of a class at once.
+        """
+        return self.stands_by_template and all(isinstance(one, ReservesMany) for one in self.gates)
+
 
 def _is_gate(plugin: Plugin, *, judged: bool) -> bool:
     """A judge that says its answers rest on nodes and objects alone is asked by class and in its turn, like others."""

@@ -1,0 +1,220 @@
+"""Pods that are refused alike: how many of them an event has tried, and who waits for whom."""
+
+import itertools
+from collections.abc import Hashable
+
+import pytest
+
+from dispatcher.model.reasons import Reason, Why
+from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.queue import SchedulingQueue, WakeEvent
+from dispatcher.scheduling.queued import AT_A_TIME, NoPlugins, QueuedPod
+from tests.builders import pod
+from tests.scheduling.tiny_plugins import ByPriority
+
+FULL, TAINTED = frozenset((Reason.INSUFFICIENT,)), frozenset((Reason.TAINT,))
+ROOM = WakeEvent.POD_REMOVED | WakeEvent.NODE_ADDED
+CLASSES = {app: (app,) for app in "uvw"}  # the very same object for all pods of a class
+
+
+def by_app(placed: Placed) -> Hashable:
+    return CLASSES[placed.pod.labels["app"]]
+
+
+class Alike(NoPlugins):
+    """All pods of a class are refused alike; those in `held` may not enter."""
+
+    def __init__(self) -> None:
+        self.held: set[str] = set()
+
+    def gate(self, placed: Placed) -> Why | None:
+        return Why(Reason.GATED, "held") if placed.pod.name in self.held else None
+
+    def refused_alike(self, placed: Placed) -> bool:
+        return True
+
+
+def full(pods: int, app: str = "u", gates: Alike | None = None) -> SchedulingQueue:
+    """A queue in which so many pods wait for room."""
+    queue = SchedulingQueue(ByPriority(), by_app, gates=gates or Alike())
+    for number in range(pods):
+        queue.add(("a", f"p{number:04}"), pod(f"p{number:04}").labels(app=app).placed(), 0)
+    refuse(queue, 0)
+    return queue
+
+
+def tried(queue: SchedulingQueue, now: float) -> list[QueuedPod]:
+    """All pods that are to be decided now."""
+    return list(itertools.chain(*iter(lambda: queue.pop_class(now, 10_000), [])))
+
+
+def refuse(queue: SchedulingQueue, now: float, reasons: frozenset[Reason] = FULL) -> list[str]:
+    """All of them are; their names."""
+    if items := tried(queue, now):
+        queue.unschedulable_all(items, reasons, now)
+    return names(items)
+
+
+def place(queue: SchedulingQueue, now: float) -> list[str]:
+    """All of them find a place; their names."""
+    items = tried(queue, now)
+    queue.go_on(items, now)
+    return names(items)
+
+
+def names(items: list[QueuedPod]) -> list[str]:
+    return [item.placed.pod.name for item in items]
+
+
+def test_an_event_tries_the_first_of_those_that_are_refused_alike() -> None:
+    queue = full(1000)
+    queue.wake(ROOM, 60)
+    assert refuse(queue, 60) == ["p0000"]
+    assert queue.counts()["unschedulable"] == 1000
+
+
+def test_the_next_event_tries_the_one_that_was_tried_longest_ago() -> None:
+    queue = full(3)
+    seen = []
+    for now in (60, 120, 180, 240):
+        queue.wake(ROOM, now)
+        seen += refuse(queue, now)
+    assert seen == ["p0000", "p0001", "p0002", "p0000"]
+
+
+def test_twice_as_many_are_tried_each_time_that_those_before_had_room() -> None:
+    queue = full(200)
+    queue.wake(ROOM, 60)
+    sizes = []
+    while some := place(queue, 60):
+        sizes.append(len(some))
+    assert sizes == [1, 2, 4, 8, 16, 32, AT_A_TIME, AT_A_TIME, 9]
+    assert set(queue.counts().values()) == {0}
+
+
+def test_the_rest_is_left_alone_once_there_is_no_more_room() -> None:
+    queue = full(200)
+    queue.wake(ROOM, 60)
+    assert [len(place(queue, 60)) for _ in range(3)] == [1, 2, 4]
+    assert len(refuse(queue, 60)) == 8
+    assert queue.counts() == {"active": 0, "backoff": 0, "unschedulable": 193, "gated": 0, "waiting": 0}
+
+
+def test_events_while_the_first_is_tried_try_no_others() -> None:
+    queue = full(200)
+    for _ in range(5):
+        queue.wake(ROOM, 60)
+    assert queue.counts()["active"] == 1
+
+
+def test_a_line_whose_first_is_refused_again_and_again_is_tried_less_often() -> None:
+    queue, now, times = full(1000), 60.0, list[float]()
+    while len(times) < 7:
+        queue.wake(ROOM, now)
+        if refuse(queue, now):
+            times.append(now)
+        now += 0.5
+    assert [later - earlier for earlier, later in itertools.pairwise(times)] == [1, 2, 4, 8, 10, 10]
+
+
+def test_a_line_that_found_room_is_tried_at_once_again() -> None:
+    queue = full(1000)
+    for now in (60, 70, 80):
+        queue.wake(ROOM, now)
+        refuse(queue, now)
+    queue.wake(ROOM, 90)
+    place(queue, 90)
+    refuse(queue, 90)
+    queue.wake(ROOM, 91)
+    assert len(tried(queue, 91)) == 1
+
+
+def test_other_classes_wait_in_lines_of_their_own() -> None:
+    queue = full(5, "u")
+    for number in range(5):
+        queue.add(("b", f"q{number}"), pod(f"q{number}").labels(app="v").placed(), 0)
+    refuse(queue, 0)
+    queue.wake(ROOM, 60)
+    assert queue.counts()["active"] == 2
+
+
+def test_pods_of_equal_keys_that_are_not_the_very_same_may_be_of_two_templates() -> None:
+    queue = SchedulingQueue(ByPriority(), lambda placed: (placed.pod.labels["app"],), gates=Alike())
+    for number in range(5):
+        queue.add(("a", f"p{number}"), pod(f"p{number}").labels(app="u").placed(), 0)
+    refuse(queue, 0)
+    queue.wake(ROOM, 60)
+    assert queue.counts()["active"] == 5
+
+
+def test_those_whose_refusal_says_nothing_of_others_are_all_tried() -> None:
+    queue = full(0)
+    for number in range(5):
+        queue.add(("a", f"p{number}"), pod(f"p{number}").labels(app="u").placed(), 0)
+    for item in tried(queue, 0):
+        queue.unschedulable(item, FULL, 0)
+    queue.wake(ROOM, 60)
+    assert queue.counts()["active"] == 5
+
+
+def test_one_that_is_promised_room_is_tried_with_each_event_though_others_of_its_class_were_before_it() -> None:
+    queue = full(9)
+    queue.add(("a", "promised"), pod("promised").labels(app="u").placed(), 0)
+    queue.unschedulable_all(tried(queue, 0), FULL, 0, alone=True)
+    for now in (60, 120):
+        queue.wake(ROOM, now)
+        items = {item.placed.pod.name: item for item in tried(queue, now)}
+        assert len(items) == 2
+        queue.unschedulable_all([items.pop("promised")], FULL, now, alone=True)
+        queue.unschedulable_all(list(items.values()), FULL, now)
+
+
+@pytest.mark.parametrize("what", ["removed", "changed", "gated", "gated anew", "refused for something else"])
+def test_the_others_are_tried_though_the_first_does_not_tell_whether_there_is_room(what: str) -> None:
+    gates = Alike()
+    queue = full(10, gates=gates)
+    if what == "gated":
+        gates.held.add("p0000")
+    queue.wake(ROOM, 60)
+    first = ("a", "p0000")
+    if what == "removed":
+        queue.remove(first)
+    elif what == "changed":
+        queue.add(first, pod("p0000").labels(app="v").placed(), 60)
+    elif what == "gated anew":
+        (item,) = tried(queue, 60)
+        gates.held.add("p0000")
+        queue.anew(item, item.placed, 60)
+    elif what == "refused for something else":
+        refuse(queue, 60, TAINTED)
+    queue.flush(61)
+    assert set(names(tried(queue, 61))) - {"p0000"} == {"p0001", "p0002"}
+
+
+def test_the_first_goes_on_for_the_others_after_a_failure_of_its_own() -> None:
+    queue = full(10)
+    queue.wake(ROOM, 60)
+    (first,) = tried(queue, 60)
+    queue.retry(first, 60)
+    queue.wake(ROOM, 61)
+    assert queue.counts()["backoff"] == 1
+    assert place(queue, 80) == ["p0000"]
+    assert len(tried(queue, 80)) == 2
+
+
+def test_all_are_tried_when_they_have_waited_for_long() -> None:
+    queue = full(100)
+    queue.flush(299)
+    assert queue.counts()["active"] == 0
+    queue.flush(300)
+    assert queue.counts()["active"] == 100
+
+
+def test_all_are_tried_under_other_policies() -> None:
+    queue = full(100)
+    queue.wake(ROOM, 0.5)
+    queue.take_policies(ByPriority(), by_app, 60)
+    assert queue.counts()["active"] == 100
+    refuse(queue, 60)
+    queue.wake(ROOM, 120)
+    assert queue.counts()["active"] == 1
