@@ -3,8 +3,8 @@
 Pods are *refused alike* if what refuses one of them refuses the others: pods of one template and home (see
 `Gates.refused_alike`), and pods of one class that quota alone refuses. They stand in one line, and an event tries the
 first of it for all. Only if that one is not refused for the same again are the next two tried, then four, and so on up
-to `queued.AT_A_TIME`. A line whose first was refused for the same waits before its next try, longer each time, as one pod
-does. So what it costs that pods wait does not grow with their number. Others are all tried with each event.
+to `queued.AT_A_TIME`. A line whose first was refused for the same waits before its next try, longer each time, as one
+pod does. So what it costs that pods wait does not grow with their number. Others are all tried with each event.
 
 Example: 10,000 replicas wait for room, and a pod ends. The first of them is tried, and takes the room; the next two are
 tried, and refused; the other 9,997 are left alone. Is a node added that has room for 100, then 1, 2, 4, 8, 16, 32 and

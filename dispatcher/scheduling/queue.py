@@ -50,8 +50,8 @@ _PARKED = (_UNSCHEDULABLE, _GATED)
 class SchedulingQueue:
     """Holds every pod that waits. `classify` names the class of a pod: equal names are decided together.
 
-    Back-off starts at `first_s` and doubles to `longest_s`. All operations are O(log n), `wake` per pod it wakes (and
-    per class whose hint says no).
+    Back-off starts at `first_s` and doubles to `longest_s`. All operations are O(log n), `wake` per pod it wakes and
+    class whose hint it asks for.
     """
 
     def __init__(
@@ -217,7 +217,7 @@ class SchedulingQueue:
     def unschedulable_all(
         self, items: Sequence[QueuedPod], reasons: frozenset[Reason], now: float, *, alone: bool = False
     ) -> None:
-        """Pods that were popped together found no place, all for the same `reasons`; `alone`: each by itself."""
+        """The same of pods that were popped together, all refused for the same; `alone`: nothing is said of others."""
         helped_by, line, attempts = helped_by_of(self._gates, items[0].placed, reasons), None, 0
         parked, pods, unflushed, tickets = 0, self._pods, self._unflushed, self._tickets
         class_key = items[0].class_key
@@ -236,10 +236,8 @@ class SchedulingQueue:
             if pod_id in pods:
                 self._drop(pod_id)
             if line is None or item.class_key is not class_key:
-                line, class_key = (
-                    self._parked.line_of(item, None if alone else alike_by(self._gates, item)),
-                    item.class_key,
-                )
+                alike = None if alone else alike_by(self._gates, item)
+                line, class_key = self._parked.line_of(item, alike), item.class_key
             line[pod_id] = pods[pod_id] = item
             item.line, item.state, item.ticket = line, _UNSCHEDULABLE, next(tickets)
             self._counts[_UNSCHEDULABLE] += 1
@@ -306,11 +304,10 @@ class SchedulingQueue:
         for item in due:
             self._ready(item, now, cause)
         if due and line.alike is not None:
-            first = due[-1]
-            if first.state is _GATED:
+            if due[-1].state is _GATED:
                 self._left.append(line)
             else:
-                first.line = line
+                due[-1].line = line
 
     def go_on(self, items: Iterable[QueuedPod], now: float) -> None:
         """These popped pods have a place: others that were refused as they were may have one, too."""
