@@ -1,5 +1,7 @@
 """The decision journal: every record as it was told, bounded files, and a broken disk that stops nothing."""
 
+import errno
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -136,6 +138,34 @@ def test_a_disk_that_was_full_is_told_once_and_written_to_again(tmp_path: Path) 
         journal.write([table(3)])
     assert read(path) == [3]
     assert [line["log_level"] for line in lines] == ["error", "warning"]
+
+
+class OnFullQuota(io.FileIO):
+    """A file of a network file system that tells at the close, too, what it could not keep."""
+
+    def write(self, data: object) -> int:
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    def close(self) -> None:
+        tell = not self.closed
+        super().close()
+        if tell:
+            raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+
+def test_a_file_that_cannot_even_be_closed_costs_records_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, now = tmp_path / "decisions.journal", [0.0]
+    with monkeypatch.context() as full:
+        full.setattr(Path, "open", lambda self, *_, **__: OnFullQuota(self, "ab"))
+        journal = Journal(path, clock=lambda: now[0])
+        journal.write([table(1)])
+        journal.write([table(2)])
+        assert journal.failing
+    now[0] = 60.0
+    journal.write([table(3)])
+    assert read(path) == [3]
 
 
 def test_nothing_is_missed_where_the_journal_begins_anew_while_it_is_read(tmp_path: Path) -> None:
