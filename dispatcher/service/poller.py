@@ -22,8 +22,9 @@ from dispatcher.service.turns import Turns
 Deliver = Callable[[Event], Awaitable[bool]]  # False: the core could not take it
 _LATE_FACTOR, LONGEST_REPORT_S = 4.0, 600.0
 # Pods, nodes and other objects of one cluster that are taken in at once, and a second: beyond, it is asked less often,
-# so that one that tells everything anew each time has a tenth of a core and no more.
-_AT_ONCE, _PER_S, _LONGEST_PAUSE_S = 1_000_000, 20_000.0, 60.0
+# so that one that tells everything anew each time has a tenth of a core and no more. A report, also one that tells
+# nothing, costs as much as so many objects.
+_AT_ONCE, _PER_S, _LONGEST_PAUSE_S, _REPORT = 1_000_000, 20_000.0, 60.0, 50
 
 log = structlog.get_logger("poller")
 
@@ -56,6 +57,7 @@ class Poller:
         self._late = 0  # reports in a row that did not come in time
         self._started = clock()
         self._allowance, self._lines = Allowance(_AT_ONCE, _PER_S, _LONGEST_PAUSE_S), TokenBuckets(1, 1 / 60)
+        self._debt_s = 0.0  # how long to wait, by the allowance, before it is asked again
 
     def go_on_from(self, before: "Poller", incarnation: str, since: int) -> None:
         """Another reader has brought all up to there. What came since is asked for anew, and at once."""
@@ -73,8 +75,8 @@ class Poller:
                     # All of a cluster is large: only a few are asked for it at once.
                     async with nullcontext() if self._incarnation else self._turns.turn():
                         taken = await self._poll()
-                    if not taken:
-                        await asyncio.sleep(self._backoff())
+                    if pause := self._debt_s if taken else self._backoff():
+                        await asyncio.sleep(pause)
             except LinkError as error:
                 await self._fail(str(error), wait=not isinstance(error, AgentDistrusted))
             await asyncio.sleep(self._backoff())
@@ -106,14 +108,14 @@ class Poller:
         if self._continues(changes) and await self._deliver(ClusterChanged(changes, self._link.executor_apart)):
             self._took(changes)
             await self._note_first_sync(changes)
-            await self._slow_down(changes)
+            self._charge(changes)
             return True
         self._incarnation, self._since = "", 0
         self.failures += 1
         return False
 
-    async def _slow_down(self, changes: Changes) -> None:
-        told = (
+    def _charge(self, changes: Changes) -> None:
+        lists = (
             changes.nodes,
             changes.pods,
             changes.objects,
@@ -121,14 +123,13 @@ class Poller:
             changes.pods_gone,
             changes.objects_gone,
         )
-        if pause := self._allowance.take(self._clock(), sum(map(len, told))):
-            if self._lines.admit(self._clock()) is not None:
-                log.warning(
-                    "a cluster tells more than it may: it is asked less often",
-                    cluster=self.cluster,
-                    fix="find out what changes there all the time, or who speaks there as its agent",
-                )
-            await asyncio.sleep(pause)
+        self._debt_s = self._allowance.take(self._clock(), _REPORT + sum(map(len, lists)))
+        if self._debt_s and self._lines.admit(self._clock()) is not None:
+            log.warning(
+                "a cluster tells more than it may: it is asked less often",
+                cluster=self.cluster,
+                fix="find out what changes there all the time, or who speaks there as its agent",
+            )
 
     def _patience(self) -> float:
         """Seconds for a report. One that was late has a longer time once nobody waits for it: it may be large and its
