@@ -48,9 +48,9 @@ class Reloader:
 
     async def look(self) -> None:
         """Take over what has changed since the last look, or say why not."""
-        await self._look_at_start_files()
+        others_changed = await self._look_at_start_files()
         found = await asyncio.to_thread(marks, self._config.policy_files)
-        if found == self._marks:
+        if found == self._marks and not (self.refused and others_changed):  # the fault may have been in these
             return
         self._marks = found
         changed = [str(path) for path in self._config.policy_files]
@@ -69,7 +69,8 @@ class Reloader:
             names = [profile.scheduler_name for profile in config.profiles]
             log.info("changed policies hold from now on", profiles=names, files=changed)
 
-    async def _look_at_start_files(self) -> None:
+    async def _look_at_start_files(self) -> bool:
+        """Whether one has changed since the last look."""
         found = await asyncio.to_thread(marks, tuple(self.start_files.values()))
         before, self._seen = self._seen, found
         for path in self.start_files.values():
@@ -79,6 +80,7 @@ class Reloader:
                     file=str(path),
                     fix=f"run `global-dispatcher config check {self._config.file}`, then restart the dispatcher",
                 )
+        return found != before
 
     def _refuse(self, problems: Sequence[str]) -> None:
         self.refused = True

@@ -95,6 +95,25 @@ async def test_after_a_refusal_the_mended_file_is_taken_over(folder: Path) -> No
     assert told(stage.reloader)["global_dispatcher_policies_refused"] == 0
 
 
+@pytest.mark.parametrize("file", ["c.yaml", "t.yaml"])
+async def test_after_a_refusal_for_another_file_it_is_tried_again_when_that_is_mended(folder: Path, file: str) -> None:
+    (folder / "t.yaml").write_text("tenants: []")
+    (folder / "c.yaml").write_text("{profile: p.yaml, plugin_files: [q.py], tenants: t.yaml}")
+    stage = TermRunner(folder)
+    good = (folder / file).read_text()
+    (folder / file).write_text("{wrong: 1}")
+    (folder / "p.yaml").write_text(PROFILE.replace("weight: 3", "weight: 7"))
+    await stage.reloader.look()
+    assert told(stage.reloader)["global_dispatcher_policies_refused"] == 1
+    (folder / file).write_text(good)
+    await stage.reloader.look()
+    assert told(stage.reloader)["global_dispatcher_policies_refused"] == 0
+    assert [config.profile.plugins[-1].weight for config in stage.taken] == [7]
+    (folder / file).write_text(good + "\n")
+    await stage.reloader.look()
+    assert stage.reloader.outcomes == {"taken": 1, "refused": 1}
+
+
 @pytest.mark.parametrize(("file", "name"), [("t.yaml", "tenants"), ("c.yaml", "dispatcher")])
 async def test_a_changed_file_that_is_read_at_the_start_alone_is_told_once_and_shown_until_it_is_as_it_was(
     folder: Path, file: str, name: str
