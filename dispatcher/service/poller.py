@@ -14,7 +14,7 @@ from dispatcher.model.token_buckets import Allowance, TokenBuckets
 from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, Event
 from dispatcher.service.clock import Clock
 from dispatcher.service.greeting import Greeting
-from dispatcher.service.link import AgentDistrusted, AgentLink, AgentTimeout, LinkError
+from dispatcher.service.link import AgentDistrusted, AgentLink, AgentTimeout, LinkError, through
 from dispatcher.service.term import Deposed, Term
 from dispatcher.service.timing import ServiceTiming
 from dispatcher.service.turns import Turns
@@ -87,7 +87,7 @@ class Poller:
         self.greeting = Greeting.of(hello, asked, time.time())
         first, self._greeted = not self._greeted, True
         if hello.obeys > self._term.epoch:
-            why = f"the agent of cluster {self.cluster} obeys epoch {hello.obeys}"
+            why = f"the agent of cluster {self.cluster} obeys epoch {hello.obeys}{through(self._link.actor)}"
             self._depose(Deposed(hello.obeys, why, self.cluster, first))
         self._check_trust()
 

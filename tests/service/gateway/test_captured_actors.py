@@ -250,3 +250,10 @@ async def test_what_is_refused_of_an_agent_names_the_actor_that_it_came_through(
     gateway._take(Collected("life", 2, (Answered(gateway._calls[0].number, verdict, b"junk"),), 1))
     with pytest.raises(LinkError, match=r"\(through gateway actor gateway-0\)$"):
         await asked
+
+
+def test_a_link_knows_through_which_actor_its_executor_is_reached() -> None:
+    site, gateway = site_of(Says(lambda: b""))
+    assert site.link("east").actor == ""
+    gateway._take(Collected("life", 1, NO_ANSWERS, 1, (*SERVED, Served("east", "executor", 3, 1.0))))
+    assert [site.link(cluster).actor for cluster in CLUSTERS] == ["gateway-0", ""]
