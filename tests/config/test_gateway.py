@@ -117,6 +117,8 @@ def test_files_that_were_taken_for_each_other_are_told_by_what_is_in_them(folder
         ("", "it is empty"),
         ("serial", "nothing in it begins with -----BEGIN"),
         ("-----BEGIN CERTIFICATE-----\nMII", "its block of certificate is cut off or spoilt"),
+        ("-----BEGIN CERTIFICATE REQUEST-----\nMII", "it has a block of certificate request, of another file"),
+        ("-----BEGIN ENCRYPTED PRIVATE KEY-----\nMII", "it has a block of encrypted private key, of another file"),
     ],
 )
 def test_a_file_without_a_certificate_is_told_by_what_is_in_it(
