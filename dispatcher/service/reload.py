@@ -8,6 +8,7 @@ from pathlib import Path
 import structlog
 
 from dispatcher.config import ConfigError, DispatcherConfig, load_config
+from dispatcher.config.sections import TimingSection
 from dispatcher.plugins.registry import PluginSpec
 
 log = structlog.get_logger("reload")
@@ -62,12 +63,21 @@ class Reloader:
         except Exception as error:  # a plugin that cannot be made must not end the dispatcher
             self._refuse([f"{type(error).__name__}: {error}"])
         else:
+            self._tell_times(self._config.timing, config.timing)
             self._config = config
             self._marks = {path: found.get(path, b"") for path in config.policy_files}
             self.refused = False
             self.outcomes["taken"] += 1
             names = [profile.scheduler_name for profile in config.profiles]
             log.info("changed policies hold from now on", profiles=names, files=changed)
+
+    def _tell_times(self, before: TimingSection, timing: TimingSection) -> None:
+        """A profile of kube-scheduler's kind may name some of them, too."""
+        changed = [f"timing.{key}" for key, value in timing if value != getattr(before, key)]
+        if changed:
+            log.warning(
+                "changed times hold from the next start on alone", changed=changed, fix="restart the dispatcher"
+            )
 
     async def _look_at_start_files(self) -> bool:
         """Whether one has changed since the last look."""

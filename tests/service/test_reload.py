@@ -140,6 +140,20 @@ async def test_a_changed_file_that_is_read_at_the_start_alone_is_told_once_and_s
     assert stage.taken == []
 
 
+async def test_pauses_of_pods_that_a_changed_profile_names_are_told_to_wait_for_a_start(folder: Path) -> None:
+    kube = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\npodMaxBackoffSeconds: "
+    (folder / "p.yaml").write_text(f"{kube}30")
+    stage = TermRunner(folder)
+    with capture_logs() as lines:
+        for seconds, weight in ((60, ""), (60, "\n")):
+            (folder / "p.yaml").write_text(f"{kube}{seconds}{weight}")
+            await stage.reloader.look()
+    assert len(stage.taken) == 2
+    told = [line for line in lines if line["log_level"] == "warning"]
+    assert [line["event"] for line in told] == ["changed times hold from the next start on alone"]
+    assert told[0]["changed"] == ["timing.backoff_longest_s"]
+
+
 async def test_a_dispatcher_that_cannot_take_it_goes_on(folder: Path) -> None:
     def fail(config: DispatcherConfig) -> None:
         raise RuntimeError("no")
