@@ -21,6 +21,7 @@ from dispatcher.service.turns import Turns
 
 Deliver = Callable[[Event], Awaitable[bool]]  # False: the core could not take it
 _LATE_FACTOR, LONGEST_REPORT_S = 4.0, 600.0
+_LINES = 20  # of a kind in the log, a minute
 # Pods, nodes and other objects of one cluster that are taken in at once, and a second: beyond, it is asked less often,
 # so that one that tells everything anew each time has a tenth of a core and no more. A report, also one that tells
 # nothing, costs as much as so many objects.
@@ -56,7 +57,8 @@ class Poller:
         self._given_up = False  # it is known to be silent, and nobody waits for it
         self._late = 0  # reports in a row that did not come in time
         self._started = clock()
-        self._allowance, self._lines = Allowance(_AT_ONCE, _PER_S, _LONGEST_PAUSE_S), TokenBuckets(1, 1 / 60)
+        self._allowance = Allowance(_AT_ONCE, _PER_S, _LONGEST_PAUSE_S)
+        self._lines, self._floods = TokenBuckets(_LINES, _LINES / 60), TokenBuckets(1, 1 / 60)
         self._debt_s = 0.0  # how long to wait, by the allowance, before it is asked again
 
     def go_on_from(self, before: "Poller", incarnation: str, since: int) -> None:
@@ -114,6 +116,11 @@ class Poller:
         self.failures += 1
         return False
 
+    def _say(self, write: Callable[..., None], text: str, **about: object) -> None:
+        """A line that an agent can cause as often as it likes."""
+        if (left_out := self._lines.admit(self._clock(), text)) is not None:
+            write(text, cluster=self.cluster, **about, **({"left_out": left_out} if left_out else {}))
+
     def _charge(self, changes: Changes) -> None:
         lists = (
             changes.nodes,
@@ -124,7 +131,7 @@ class Poller:
             changes.objects_gone,
         )
         self._debt_s = self._allowance.take(self._clock(), _REPORT + sum(map(len, lists)))
-        if self._debt_s and self._lines.admit(self._clock()) is not None:
+        if self._debt_s and self._floods.admit(self._clock()) is not None:
             log.warning(
                 "a cluster tells more than it may: it is asked less often",
                 cluster=self.cluster,
@@ -147,7 +154,7 @@ class Poller:
         self._incarnation, self._since = changes.incarnation, changes.revision
         if self.silent or changes.full:
             told = {"nodes": len(changes.nodes), "full": changes.full, "api_ok": changes.api_ok}
-            log.info("cluster answers", cluster=self.cluster, **told)
+            self._say(log.info, "cluster answers", **told)
         self.silent, self.failures, self._late = False, 0, 0
         self._asked, self._told = True, self._told or changes.synced
 
@@ -170,7 +177,7 @@ class Poller:
         """`wait`: one that was never heard may only be slow to start, so it is waited for."""
         self.failures += 1
         if self.failures == 1 or not self.silent:
-            log.warning("cluster is silent", cluster=self.cluster, problem=problem)
+            self._say(log.warning, "cluster is silent", problem=problem)
         wait = wait and not self._heard and self.silent
         if not wait or self._clock() - self._started > self._timing.first_sync_s:
             self._heard = True

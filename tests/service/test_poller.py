@@ -2,7 +2,9 @@
 
 import asyncio
 import dataclasses
+import itertools
 import time
+from collections import Counter
 
 import pytest
 from structlog.testing import capture_logs
@@ -222,6 +224,20 @@ async def test_a_cluster_that_answers_at_once_with_nothing_to_tell_is_asked_less
                 lambda: flood.called["changes"] > 100 or any("less often" in one["event"] for one in lines)
             )
     assert flood.called["changes"] == 3
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["tells everything each time", "answers and fails in turn"])
+async def test_an_agent_that_begins_anew_all_the_time_does_not_fill_the_log(*, fails: bool) -> None:
+    told = Changes("west", "west-uid", "one", 0, 1, full=True)
+    answers = itertools.cycle([told, AgentDied("agent of cluster west is restarting")] if fails else [told])
+    link = ScriptedLink("west", hello=lambda: Hello("west", "west-uid", "one"), changes=lambda *_: next(answers))
+    core, most = FakeCore(), 20
+    with capture_logs() as lines:
+        async with running(service(core, link)):
+            await core.until(lambda: link.called["changes"] > 6 * most)
+    kinds = Counter(line["event"] for line in lines)
+    assert kinds.pop("cluster answers") == most
+    assert kinds == ({"cluster is silent": most} if fails else {})
 
 
 async def test_a_cluster_that_is_asked_less_often_keeps_no_other_from_being_asked_for_everything(
