@@ -290,12 +290,14 @@ def no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             ["3: gateway.urls[0]: must be wss://HOST:PORT, not 'gateway.example:7443'"],
         ),
         (
-            AGENT.replace("gateway.example:7443", "gateway.example:74430', 'wss://one,two:7443") + PAIR,
+            AGENT.replace("gateway.example:7443", "gateway.example:74430', 'wss://one,two:7443', 'wss://u:p@gw:7443")
+            + PAIR,
             "east",
             "east",
             [
                 "3: gateway.urls[0]: must be wss://HOST:PORT with one host and a port of 1 to 65535",
                 "3: gateway.urls[1]: must be wss://HOST:PORT with one host and a port of 1 to 65535",
+                "3: gateway.urls[2]: must be wss://HOST:PORT with one host and a port of 1 to 65535",
             ],
         ),
         (
