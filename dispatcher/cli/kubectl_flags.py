@@ -1,4 +1,4 @@
-"""Flags of kubectl that say which cluster is asked, as it passes them on to `kubectl dispatch`."""
+"""Flags as kubectl takes them, for `kubectl dispatch`: those that say which cluster is asked become `--server`."""
 
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -9,7 +9,7 @@ from dispatcher.service.errors import CommandError, ExitCode
 SERVER_VARIABLE = "GLOBAL_DISPATCHER_SERVER"
 _CLUSTER = ("--context", "--kubeconfig")
 _SHORT = ("-n", "-o")
-_FIRST = (*_CLUSTER, "-n", "--namespace")  # may stand before the command, too
+_FIRST = (*_CLUSTER, "--server", *_SHORT, "--namespace", "--output")  # may stand before the command, too
 
 
 def taken_over(
