@@ -26,7 +26,7 @@ from dispatcher.model.resources import (
     unit_scale,
 )
 
-MAX_RESOURCE_NAMES = 64
+MAX_RESOURCE_NAMES, _LONGEST_NAME = 64, 512  # characters: the dispatcher takes no longer ones
 DEFAULT_CPU = 100  # milli: what kube-scheduler takes a container without a request to use
 DEFAULT_MEMORY = 200 * 2**20
 _POD_LEVEL = (CPU, MEMORY)  # what spec.resources may say for the whole pod, beside huge pages
@@ -177,6 +177,9 @@ def read_quantities(
         problems.append(f"{where}: more than {MAX_RESOURCE_NAMES} resources")
         return parsed
     for name, text in raw.items():
+        if len(name) > _LONGEST_NAME:  # API servers let the status of a node name anything
+            problems.append(f"{where}[{name[:80]}...]: a name longer than {_LONGEST_NAME} characters")
+            continue
         try:
             parsed[name] = (
                 _cached(text, unit_scale(name), round_up)

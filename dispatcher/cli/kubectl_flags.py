@@ -1,4 +1,4 @@
-"""Flags of kubectl that say which cluster is asked, as it passes them on to `kubectl dispatch`."""
+"""Flags as kubectl takes them, for `kubectl dispatch`: those that say which cluster is asked become `--server`."""
 
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -8,7 +8,8 @@ from dispatcher.service.errors import CommandError, ExitCode
 
 SERVER_VARIABLE = "GLOBAL_DISPATCHER_SERVER"
 _CLUSTER = ("--context", "--kubeconfig")
-_FIRST = (*_CLUSTER, "-n", "--namespace")  # may stand before the command, too
+_SHORT = ("-n", "-o")
+_FIRST = (*_CLUSTER, "--server", *_SHORT, "--namespace", "--output")  # may stand before the command, too
 
 
 def taken_over(
@@ -18,7 +19,7 @@ def taken_over(
 
     Other commands read `--context` and `--kubeconfig` themselves, or have no such option and say so. CommandError.
     """
-    words = _command_first(words)
+    words = _command_first(_apart(words))
     if not words or words[0] not in asking:
         return words, {}
     left, flags = _without(words, (*_CLUSTER, "--server"))
@@ -32,6 +33,16 @@ def taken_over(
     server = _server(place, name, flags.get("--context", ""), strict="--server" in flags)
     end = left.index("--") if "--" in left else len(left)
     return [*left[:end], "--server", server, *left[end:]], {"KUBECONFIG": kubeconfig} if kubeconfig else {}
+
+
+def _apart(words: Sequence[str]) -> list[str]:
+    """`-nshop` and `-n=shop`, which are the same to kubectl, in two words."""
+    end = words.index("--") if "--" in words else len(words)
+    found = list[str]()
+    for word in words[:end]:
+        joined = word.startswith(_SHORT) and len(word) > len("-n")
+        found += [word[:2], word[2:].removeprefix("=")] if joined else [word]
+    return [*found, *words[end:]]
 
 
 def _command_first(words: Sequence[str]) -> list[str]:

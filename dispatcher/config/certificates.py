@@ -200,9 +200,9 @@ def _held(data: bytes, wanted: str) -> str:
     kinds = sorted({kind.decode().lower() for kind in _PEM.findall(data)})
     if not kinds:
         return "nothing in it begins with -----BEGIN"
-    if b"ENCRYPTED" in data:
+    if wanted == "private key" and b"ENCRYPTED" in data:
         return "it has one with a password: `openssl pkey -in OLD -out NEW` writes it without"
-    if any(wanted in kind for kind in kinds):
+    if any(kind.endswith(wanted) for kind in kinds):
         return f"its block of {' and '.join(kinds)} is cut off or spoilt"
     return f"it has a block of {' and '.join(kinds)}, of another file"
 

@@ -17,7 +17,7 @@ from dispatcher.model.messages import (
     Peers,
 )
 from dispatcher.scheduling.events import Answered, Event, PeersAcknowledged, PeersRefused, SendPeers, Unanswered, Unsent
-from dispatcher.service.link import AgentFault, AgentLink, AgentMissing, LinkError
+from dispatcher.service.link import AgentFault, AgentLink, AgentMissing, LinkError, through
 from dispatcher.service.term import Deposed, Term
 from dispatcher.service.timing import ServiceTiming
 
@@ -170,8 +170,9 @@ class IntentSender:
     def _against_us(self, answer: OutcomeBatch) -> Deposed | None:
         newer = answer.obeys > self._term.epoch
         twin = answer.obeys == self._term.epoch and answer.leader not in ("", self._term.identity)
-        why = f"the executor of cluster {self.cluster} obeys dispatcher {answer.leader[:_SHOWN]!r}"
         if newer or twin:
+            who = f"dispatcher {answer.leader[:_SHOWN]!r}{through(self._link.actor)}"
+            why = f"the executor of cluster {self.cluster} obeys {who}"
             return Deposed(answer.obeys, why, self.cluster, first=twin and not self._obeyed)
         self._obeyed = True
         return None

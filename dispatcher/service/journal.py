@@ -88,7 +88,8 @@ class Journal:
                 fix="make room, or mend journal.path; it is tried again each minute",
             )
         self._said, self._again_at = str(error), self._clock() + _AGAIN_S
-        self.close()
+        with suppress(OSError):  # network file systems may say only then what they could not keep
+            self.close()
 
     def _frames(self, tables: Iterable[Table]) -> Iterator[bytes]:
         try:
@@ -109,10 +110,10 @@ class Journal:
             self._said, self._missing = "", 0
 
     def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Close the file. OSError: of what was written something may be missing."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
 
     def _rotate(self) -> None:
         self.close()

@@ -14,16 +14,18 @@ from dispatcher.model.token_buckets import Allowance, TokenBuckets
 from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, Event
 from dispatcher.service.clock import Clock
 from dispatcher.service.greeting import Greeting
-from dispatcher.service.link import AgentDistrusted, AgentLink, AgentTimeout, LinkError
+from dispatcher.service.link import AgentDistrusted, AgentLink, AgentTimeout, LinkError, through
 from dispatcher.service.term import Deposed, Term
 from dispatcher.service.timing import ServiceTiming
 from dispatcher.service.turns import Turns
 
 Deliver = Callable[[Event], Awaitable[bool]]  # False: the core could not take it
 _LATE_FACTOR, LONGEST_REPORT_S = 4.0, 600.0
+_LINES = 20  # of a kind in the log, a minute
 # Pods, nodes and other objects of one cluster that are taken in at once, and a second: beyond, it is asked less often,
-# so that one that tells everything anew each time has a tenth of a core and no more.
-_AT_ONCE, _PER_S, _LONGEST_PAUSE_S = 1_000_000, 20_000.0, 60.0
+# so that one that tells everything anew each time has a tenth of a core and no more. A report, also one that tells
+# nothing, costs as much as so many objects.
+_AT_ONCE, _PER_S, _LONGEST_PAUSE_S, _REPORT = 1_000_000, 20_000.0, 60.0, 50
 
 log = structlog.get_logger("poller")
 
@@ -55,7 +57,9 @@ class Poller:
         self._given_up = False  # it is known to be silent, and nobody waits for it
         self._late = 0  # reports in a row that did not come in time
         self._started = clock()
-        self._allowance, self._lines = Allowance(_AT_ONCE, _PER_S, _LONGEST_PAUSE_S), TokenBuckets(1, 1 / 60)
+        self._allowance = Allowance(_AT_ONCE, _PER_S, _LONGEST_PAUSE_S)
+        self._lines, self._floods = TokenBuckets(_LINES, _LINES / 60), TokenBuckets(1, 1 / 60)
+        self._debt_s = 0.0  # how long to wait, by the allowance, before it is asked again
 
     def go_on_from(self, before: "Poller", incarnation: str, since: int) -> None:
         """Another reader has brought all up to there. What came since is asked for anew, and at once."""
@@ -73,8 +77,8 @@ class Poller:
                     # All of a cluster is large: only a few are asked for it at once.
                     async with nullcontext() if self._incarnation else self._turns.turn():
                         taken = await self._poll()
-                    if not taken:
-                        await asyncio.sleep(self._backoff())
+                    if pause := self._debt_s if taken else self._backoff():
+                        await asyncio.sleep(pause)
             except LinkError as error:
                 await self._fail(str(error), wait=not isinstance(error, AgentDistrusted))
             await asyncio.sleep(self._backoff())
@@ -85,7 +89,7 @@ class Poller:
         self.greeting = Greeting.of(hello, asked, time.time())
         first, self._greeted = not self._greeted, True
         if hello.obeys > self._term.epoch:
-            why = f"the agent of cluster {self.cluster} obeys epoch {hello.obeys}"
+            why = f"the agent of cluster {self.cluster} obeys epoch {hello.obeys}{through(self._link.actor)}"
             self._depose(Deposed(hello.obeys, why, self.cluster, first))
         self._check_trust()
 
@@ -106,14 +110,19 @@ class Poller:
         if self._continues(changes) and await self._deliver(ClusterChanged(changes, self._link.executor_apart)):
             self._took(changes)
             await self._note_first_sync(changes)
-            await self._slow_down(changes)
+            self._charge(changes)
             return True
         self._incarnation, self._since = "", 0
         self.failures += 1
         return False
 
-    async def _slow_down(self, changes: Changes) -> None:
-        told = (
+    def _say(self, write: Callable[..., None], text: str, **about: object) -> None:
+        """A line that an agent can cause as often as it likes."""
+        if (left_out := self._lines.admit(self._clock(), text)) is not None:
+            write(text, cluster=self.cluster, **about, **({"left_out": left_out} if left_out else {}))
+
+    def _charge(self, changes: Changes) -> None:
+        lists = (
             changes.nodes,
             changes.pods,
             changes.objects,
@@ -121,14 +130,13 @@ class Poller:
             changes.pods_gone,
             changes.objects_gone,
         )
-        if pause := self._allowance.take(self._clock(), sum(map(len, told))):
-            if self._lines.admit(self._clock()) is not None:
-                log.warning(
-                    "a cluster tells more than it may: it is asked less often",
-                    cluster=self.cluster,
-                    fix="find out what changes there all the time, or who speaks there as its agent",
-                )
-            await asyncio.sleep(pause)
+        self._debt_s = self._allowance.take(self._clock(), _REPORT + sum(map(len, lists)))
+        if self._debt_s and self._floods.admit(self._clock()) is not None:
+            log.warning(
+                "a cluster tells more than it may: it is asked less often",
+                cluster=self.cluster,
+                fix="find out what changes there all the time, or who speaks there as its agent",
+            )
 
     def _patience(self) -> float:
         """Seconds for a report. One that was late has a longer time once nobody waits for it: it may be large and its
@@ -146,7 +154,7 @@ class Poller:
         self._incarnation, self._since = changes.incarnation, changes.revision
         if self.silent or changes.full:
             told = {"nodes": len(changes.nodes), "full": changes.full, "api_ok": changes.api_ok}
-            log.info("cluster answers", cluster=self.cluster, **told)
+            self._say(log.info, "cluster answers", **told)
         self.silent, self.failures, self._late = False, 0, 0
         self._asked, self._told = True, self._told or changes.synced
 
@@ -169,7 +177,7 @@ class Poller:
         """`wait`: one that was never heard may only be slow to start, so it is waited for."""
         self.failures += 1
         if self.failures == 1 or not self.silent:
-            log.warning("cluster is silent", cluster=self.cluster, problem=problem)
+            self._say(log.warning, "cluster is silent", problem=problem)
         wait = wait and not self._heard and self.silent
         if not wait or self._clock() - self._started > self._timing.first_sync_s:
             self._heard = True

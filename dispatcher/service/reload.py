@@ -8,6 +8,7 @@ from pathlib import Path
 import structlog
 
 from dispatcher.config import ConfigError, DispatcherConfig, load_config
+from dispatcher.config.sections import TimingSection
 from dispatcher.plugins.registry import PluginSpec
 
 log = structlog.get_logger("reload")
@@ -48,9 +49,9 @@ class Reloader:
 
     async def look(self) -> None:
         """Take over what has changed since the last look, or say why not."""
-        await self._look_at_start_files()
+        others_changed = await self._look_at_start_files()
         found = await asyncio.to_thread(marks, self._config.policy_files)
-        if found == self._marks:
+        if found == self._marks and not (self.refused and others_changed):  # the fault may have been in these
             return
         self._marks = found
         changed = [str(path) for path in self._config.policy_files]
@@ -62,6 +63,7 @@ class Reloader:
         except Exception as error:  # a plugin that cannot be made must not end the dispatcher
             self._refuse([f"{type(error).__name__}: {error}"])
         else:
+            self._tell_times(self._config.timing, config.timing)
             self._config = config
             self._marks = {path: found.get(path, b"") for path in config.policy_files}
             self.refused = False
@@ -69,7 +71,16 @@ class Reloader:
             names = [profile.scheduler_name for profile in config.profiles]
             log.info("changed policies hold from now on", profiles=names, files=changed)
 
-    async def _look_at_start_files(self) -> None:
+    def _tell_times(self, before: TimingSection, timing: TimingSection) -> None:
+        """A profile of kube-scheduler's kind may name some of them, too."""
+        changed = [f"timing.{key}" for key, value in timing if value != getattr(before, key)]
+        if changed:
+            log.warning(
+                "changed times hold from the next start on alone", changed=changed, fix="restart the dispatcher"
+            )
+
+    async def _look_at_start_files(self) -> bool:
+        """Whether one has changed since the last look."""
         found = await asyncio.to_thread(marks, tuple(self.start_files.values()))
         before, self._seen = self._seen, found
         for path in self.start_files.values():
@@ -79,6 +90,7 @@ class Reloader:
                     file=str(path),
                     fix=f"run `global-dispatcher config check {self._config.file}`, then restart the dispatcher",
                 )
+        return found != before
 
     def _refuse(self, problems: Sequence[str]) -> None:
         self.refused = True

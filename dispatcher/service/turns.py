@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 
 class Turns:
     """At most `most` have a turn at once. Those that hang hold others up for a bit: who waits goes without a turn once
-    none has ended for `patience_s`.
+    none has ended for `patience_s`, but by an error, as of one that was given up.
     """
 
     def __init__(self, most: int, patience_s: float) -> None:
@@ -19,9 +19,9 @@ class Turns:
         got = await self._wait()
         try:
             yield
+            self._ended += got
         finally:
             if got:
-                self._ended += 1
                 self._free.release()
 
     async def _wait(self) -> bool:

@@ -135,6 +135,9 @@ def test_a_profile_sets_variables_only_where_the_file_says_so(tmp_path: Path, po
             for name in (
                 *("HOME", "KUBECONFIG", "AWS_CONFIG_FILE", "CLOUDSDK_CONFIG", "OPENSSL_CONF"),
                 *("HTTPS_PROXY", "http_proxy", "ALL_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+                *("CLOUDSDK_PROXY_ADDRESS", "CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER", "AWS_ENDPOINT_URL_STS"),
+                *("AZURE_AUTHORITY_HOST", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GCONV_PATH", "DOTNET_STARTUP_HOOKS"),
+                "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
             )
         ],
         (profile(server="https://[x"), "no https:// address"),

@@ -28,6 +28,18 @@ def asked(line: str, server: str = "") -> str:
         pytest.param("--context prod top nodes", "", "top nodes --server kubectl:prod", id="before"),
         pytest.param("-n shop --context=prod pods", "", "pods -n shop --server kubectl:prod", id="two-before"),
         pytest.param("-n shop explain web-0", "", "explain web-0 -n shop", id="namespace-before"),
+        pytest.param("-nshop explain web-0", "", "explain web-0 -n shop", id="namespace-in-one-word"),
+        pytest.param("-n=shop explain web-0", "", "explain web-0 -n shop", id="namespace-with-a-sign"),
+        pytest.param("explain web-0 -n=shop", "", "explain web-0 -n shop", id="namespace-with-a-sign-after"),
+        pytest.param("explain -- -n=shop", "", "explain -- -n=shop", id="no-flag-any-more"),
+        pytest.param("clusters -o=json", "", "clusters -o json", id="output-with-a-sign"),
+        pytest.param("-o json clusters", "", "clusters -o json", id="output-before"),
+        pytest.param(
+            "--server kubectl:#gd/api clusters --context a",
+            "",
+            "clusters --server kubectl:a#gd/api",
+            id="server-before",
+        ),
         pytest.param(
             "clusters --kubeconfig /f --context a", "", "KUBECONFIG=/f clusters --server kubectl:a", id="file"
         ),

@@ -117,6 +117,8 @@ def test_files_that_were_taken_for_each_other_are_told_by_what_is_in_them(folder
         ("", "it is empty"),
         ("serial", "nothing in it begins with -----BEGIN"),
         ("-----BEGIN CERTIFICATE-----\nMII", "its block of certificate is cut off or spoilt"),
+        ("-----BEGIN CERTIFICATE REQUEST-----\nMII", "it has a block of certificate request, of another file"),
+        ("-----BEGIN ENCRYPTED PRIVATE KEY-----\nMII", "it has a block of encrypted private key, of another file"),
     ],
 )
 def test_a_file_without_a_certificate_is_told_by_what_is_in_it(
@@ -288,12 +290,14 @@ def no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             ["3: gateway.urls[0]: must be wss://HOST:PORT, not 'gateway.example:7443'"],
         ),
         (
-            AGENT.replace("gateway.example:7443", "gateway.example:74430', 'wss://one,two:7443") + PAIR,
+            AGENT.replace("gateway.example:7443", "gateway.example:74430', 'wss://one,two:7443', 'wss://u:p@gw:7443")
+            + PAIR,
             "east",
             "east",
             [
                 "3: gateway.urls[0]: must be wss://HOST:PORT with one host and a port of 1 to 65535",
                 "3: gateway.urls[1]: must be wss://HOST:PORT with one host and a port of 1 to 65535",
+                "3: gateway.urls[2]: must be wss://HOST:PORT with one host and a port of 1 to 65535",
             ],
         ),
         (

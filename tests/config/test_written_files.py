@@ -36,6 +36,20 @@ def test_a_folder_that_is_read_only_is_named(tmp_path: Path, monkeypatch: pytest
     assert f"{tmp_path} is read-only, or not this user's" in journal
 
 
+def test_a_ledger_is_replaced_so_its_folder_counts_and_a_journal_is_written_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = tmp_path / "decisions.journal", tmp_path / "quota.json"
+    for file in files:
+        file.touch()
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != tmp_path)
+    (ledger,) = told(*files)
+    assert f"quota.ledger: {files[1]} cannot be written here: {tmp_path} is read-only" in ledger
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) == tmp_path)
+    (journal,) = told(*files)
+    assert f"journal.path: {files[0]} cannot be written here: {files[0]} is read-only" in journal
+
+
 def test_config_check_notes_it_and_calls_the_file_good(tmp_path: Path) -> None:
     file = tmp_path / "dispatcher.yaml"
     file.write_text(

@@ -11,7 +11,13 @@ from dispatcher.model.messages import Changes, Hello, Outcome, OutcomeBatch, Pee
 from dispatcher.model.messages.peer_links import LinkReading
 from dispatcher.model.messages.telemetry import UnreadSignal
 from dispatcher.model.node import Node, Reading
-from dispatcher.model.objects import PodDisruptionBudget
+from dispatcher.model.objects import (
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PodDisruptionBudget,
+)
 from dispatcher.model.owner_use import OwnerUse
 from dispatcher.model.pod import Pod, Record
 
@@ -54,9 +60,16 @@ def test_more_than_the_bound_is_refused_by_the_name_of_the_field(message: Record
         lambda amount: changes(pods=(Pod("u", "default", "p", requests={"cpu": amount}),)),
         lambda amount: changes(pods=(Pod("u", "default", "p", expected=(amount, 0)),)),
         lambda amount: changes(nodes=(Node("n", allocatable={"cpu": amount}),)),
+        lambda amount: changes(objects=(PersistentVolume("v", capacity=amount),)),
+        lambda amount: changes(objects=(PersistentVolumeClaim("default", "c", request=amount),)),
+        lambda amount: changes(objects=(CSIStorageCapacity("default", "c", capacity=amount),)),
+        lambda amount: changes(objects=(CSIStorageCapacity("default", "c", maximum=amount),)),
         lambda amount: OutcomeBatch("east", (Outcome("1", "u", 1, "refused", requests={"cpu": amount}),)),
     ],
-    ids=["a pod's request", "what a pod is expected to use", "what a node offers", "a delegate's true size"],
+    ids=[
+        *("a pod's request", "what a pod is expected to use", "what a node offers"),
+        *("a volume", "a claim", "what a storage pool has", "its largest volume", "a delegate's true size"),
+    ],
 )
 def test_what_is_booked_with_others_is_no_less_than_nothing_and_no_more_than_fits(
     message: Callable[[int], Record], amount: int
@@ -76,8 +89,9 @@ def test_what_is_booked_with_others_is_no_less_than_nothing_and_no_more_than_fit
         lambda number: changes(objects=(PodDisruptionBudget("default", "b", allowed=number),)),
         lambda number: changes(objects=(PodDisruptionBudget("default", "b", desired=number),)),
         lambda number: changes(objects=(PodDisruptionBudget("default", "b", keep=number),)),
+        lambda number: changes(objects=(CSINode("n", limits={"driver": number}),)),
     ],
-    ids=["priority", "allowed disruptions", "desired healthy", "least available"],
+    ids=["priority", "allowed disruptions", "desired healthy", "least available", "volumes that a node can attach"],
 )
 def test_priorities_and_budgets_have_numbers_that_kubernetes_has(message: Callable[[int], Record], number: int) -> None:
     with pytest.raises(WireError, match=r"Expected `int"):

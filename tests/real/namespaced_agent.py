@@ -77,6 +77,7 @@ class SocketLink:
     """The dispatcher's way to such an agent."""
 
     executor_apart: bool | None = None
+    actor = ""
 
     def __init__(self, cluster: str, path: Path) -> None:
         self.cluster, self._path = cluster, path

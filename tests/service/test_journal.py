@@ -1,11 +1,14 @@
 """The decision journal: every record as it was told, bounded files, and a broken disk that stops nothing."""
 
+import errno
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
+from typing_extensions import Buffer
 
 from dispatcher.scheduling.framework.value_columns import Each, Fields, Table
 from dispatcher.service.journal import MARK, Journal, LaterVersionError, journal_lines, lines_of, older
@@ -136,6 +139,51 @@ def test_a_disk_that_was_full_is_told_once_and_written_to_again(tmp_path: Path) 
         journal.write([table(3)])
     assert read(path) == [3]
     assert [line["log_level"] for line in lines] == ["error", "warning"]
+
+
+class OnFullQuota(io.FileIO):
+    """A file of a network file system that tells at the close, too, what it could not keep."""
+
+    def write(self, data: Buffer) -> int:
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    def close(self) -> None:
+        tell = not self.closed
+        super().close()
+        if tell:
+            raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+
+class ByParts(io.FileIO):
+    """A file that takes a few bytes at a time, as one on a disk that gets full does."""
+
+    def write(self, data: Buffer) -> int:
+        return super().write(memoryview(data)[:7])
+
+
+def test_what_a_disk_takes_by_parts_is_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "decisions.journal"
+    with monkeypatch.context() as slow:
+        slow.setattr(Path, "open", lambda self, *_, **__: ByParts(self, "ab"))
+        write(path, table(1, 2), table(3))
+    assert read(path) == [1, 2, 3]
+
+
+def test_a_file_that_cannot_even_be_closed_costs_records_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, now = tmp_path / "decisions.journal", [0.0]
+    with monkeypatch.context() as full:
+        full.setattr(Path, "open", lambda self, *_, **__: OnFullQuota(self, "ab"))
+        journal = Journal(path, clock=lambda: now[0])
+        journal.write([table(1)])
+        journal.write([table(2)])
+        assert journal.failing
+    now[0] = 60.0
+    with capture_logs() as lines:
+        journal.write([table(3)])
+    assert read(path) == [3]
+    assert [line["missing"] for line in lines] == [2]
 
 
 def test_nothing_is_missed_where_the_journal_begins_anew_while_it_is_read(tmp_path: Path) -> None:

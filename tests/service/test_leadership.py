@@ -28,9 +28,10 @@ from dispatcher.model.messages import BOUND, Hello, IntentBatch, Outcome, Outcom
 from dispatcher.model.pod import SourceRef
 from dispatcher.model.signatures import SignedClaim
 from dispatcher.model.tenant import Share, Tenant
-from dispatcher.plugins.registry import REGISTRY
+from dispatcher.plugins.registry import REGISTRY, PluginSpec
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.events import Answered, SendIntents, SendPeers
+from dispatcher.scheduling.framework import PluginUse
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.service import leadership as subject
 from dispatcher.service.assembly import assemble
@@ -46,6 +47,7 @@ from dispatcher.service.service import Service
 from dispatcher.service.term import MOST_EPOCHS, NOBODY, Deposed, Term
 from dispatcher.service.term_runner import TermRunner
 from tests.agents.executor.world import keys_of
+from tests.scheduling.tiny_plugins import Ready
 from tests.service.fakes import FAST, FakeAgent, FakeCore, ScriptedLink, bind
 
 
@@ -198,6 +200,26 @@ async def test_an_answer_of_an_executor_that_obeys_another_ends_the_term_and_is_
         assert service.deposed.first == (leader == "twin"), "what is newer than the greeting is not of before"
 
 
+async def test_a_word_against_a_term_names_the_gateway_actor_that_brought_it() -> None:
+    heard = list[Deposed]()
+    link = ScriptedLink(
+        "east",
+        hello=lambda: Hello("east", "uid", "one", obeys=9),
+        execute=lambda batch: OutcomeBatch("east", (), obeys=9, leader="other"),
+    )
+    link.actor = "gateway-0"
+    poller = Service(FakeCore(), [link], clock=Clock(), metrics=Metrics(), timing=FAST).pollers["east"]
+    poller._depose = heard.append
+    await poller._greet()
+    sender = IntentSender(link, lambda _: None, FAST, Term("me", 3), heard.append)
+    sender.put((bind(1),))
+    await until(lambda: len(heard) == 2)
+    assert [one.why for one in heard] == [
+        "the agent of cluster east obeys epoch 9 (through gateway actor gateway-0)",
+        "the executor of cluster east obeys dispatcher 'other' (through gateway actor gateway-0)",
+    ]
+
+
 async def test_an_executor_that_has_obeyed_this_term_does_not_tell_of_what_was_before_it() -> None:
     leaders, heard = ["me", "twin"], list[Deposed]()
     link = ScriptedLink(
@@ -339,13 +361,16 @@ async def test_a_lost_lease_ends_the_term_and_the_next_one_begins_empty_with_a_h
 async def test_of_a_changed_configuration_a_later_term_takes_the_profiles_alone() -> None:
     office, link = Office(), LocalLink("east", Obedient("east"))
     stage = TermRunner([link], COLD, leadership(office, link))
-    profile = dataclasses.replace(DEFAULT_PROFILE, scheduler_name="global-dispatcher-mine")
+    profile = dataclasses.replace(
+        DEFAULT_PROFILE, scheduler_name="global-dispatcher-mine", plugins=(*DEFAULT_PROFILE.plugins, PluginUse("Ready"))
+    )
+    plugins = {**REGISTRY, "Ready": PluginSpec(Ready)}  # of a file that the start did not name
     tenants = (Tenant("team", ("team-*",), {"pods": Share(absolute=1)}),)
     async with playing(stage):
         office.give()
         await until(lambda: stage.service.ready)
         first = stage.service
-        stage.take_policies(dataclasses.replace(COLD, profiles=(profile,), tenants=tenants))
+        stage.take_policies(dataclasses.replace(COLD, profiles=(profile,), registry=plugins, tenants=tenants))
         office.take("other")
         await until(lambda: not stage.leader_status.leads and not stage.leader_status.epoch)
         office.give()

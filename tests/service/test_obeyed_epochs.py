@@ -154,6 +154,17 @@ async def test_a_word_that_is_believed_while_the_lease_is_lost_does_not_use_up_t
     assert 3 < term.epoch <= 4 + MOST_AHEAD
 
 
+async def test_a_term_that_most_clusters_end_raises_the_epoch_by_no_more_than_one_that_begins() -> None:
+    office, last = Office(), MOST_EPOCHS - 1
+    stage = leadership(office, *(LocalLink(name, Obedient(name, last)) for name in FLEET))
+    office.vacant.set()
+    first = await stage.lead()
+    assert first.epoch <= 1 + MOST_TOGETHER
+    await stage.deposed(deposed("east", last))
+    second = await stage.lead()
+    assert second.epoch <= first.epoch + 1 + MOST_TOGETHER
+
+
 # --- in the service --------------------------------------------------------------------------------------------------
 
 

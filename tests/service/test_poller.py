@@ -1,7 +1,10 @@
 """How agents are followed: one by one, each from where its last report ended, and none that hangs holds up another."""
 
 import asyncio
+import dataclasses
+import itertools
 import time
+from collections import Counter
 
 import pytest
 from structlog.testing import capture_logs
@@ -188,6 +191,7 @@ async def test_agents_that_hang_do_not_keep_others_from_being_asked() -> None:
 async def test_a_cluster_that_tells_everything_anew_each_time_is_asked_less_often(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(poller, "_REPORT", 0)
     monkeypatch.setattr(poller, "_AT_ONCE", 25)
     monkeypatch.setattr(poller, "_PER_S", 0.001)
     told = Changes("west", "west-uid", "one", 0, 1, full=True, pods_gone=("p",) * 10)
@@ -200,6 +204,61 @@ async def test_a_cluster_that_tells_everything_anew_each_time_is_asked_less_ofte
             )
     assert flood.called["changes"] == 3
     assert [one["cluster"] for one in lines if "asked less often" in one["event"]] == ["west"]
+
+
+async def test_a_cluster_that_answers_at_once_with_nothing_to_tell_is_asked_less_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(poller, "_AT_ONCE", 2 * poller._REPORT)
+    monkeypatch.setattr(poller, "_PER_S", 0.001)
+    greeting = Hello("west", "west-uid", "one")
+    flood = ScriptedLink(
+        "west",
+        hello=lambda: greeting,
+        changes=lambda incarnation, since: Changes("west", "west-uid", "one", since, since, full=not incarnation),
+    )
+    core = FakeCore()
+    with capture_logs() as lines:
+        async with running(service(core, flood)):
+            await core.until(
+                lambda: flood.called["changes"] > 100 or any("less often" in one["event"] for one in lines)
+            )
+    assert flood.called["changes"] == 3
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["tells everything each time", "answers and fails in turn"])
+async def test_an_agent_that_begins_anew_all_the_time_does_not_fill_the_log(*, fails: bool) -> None:
+    told = Changes("west", "west-uid", "one", 0, 1, full=True)
+    answers = itertools.cycle([told, AgentDied("agent of cluster west is restarting")] if fails else [told])
+    link = ScriptedLink("west", hello=lambda: Hello("west", "west-uid", "one"), changes=lambda *_: next(answers))
+    core, most = FakeCore(), 20
+    with capture_logs() as lines:
+        async with running(service(core, link)):
+            await core.until(lambda: link.called["changes"] > 6 * most)
+    kinds = Counter(line["event"] for line in lines)
+    assert kinds.pop("cluster answers") == most
+    assert kinds == ({"cluster is silent": most} if fails else {})
+
+
+async def test_a_cluster_that_is_asked_less_often_keeps_no_other_from_being_asked_for_everything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(poller, "_AT_ONCE", 5)
+    monkeypatch.setattr(poller, "_PER_S", 0.001)
+    monkeypatch.setattr(poller, "_LONGEST_PAUSE_S", 600.0)
+    told = Changes("west", "west-uid", "one", 0, 1, full=True, pods_gone=("p",) * 10)
+    flood = ScriptedLink("west", hello=lambda: Hello("west", "west-uid", "one"), changes=lambda *_: told)
+    greeting = Hello("east", "east-uid", "one")
+    other = ScriptedLink(
+        "east",
+        hello=lambda: greeting if flood.called["changes"] else AgentDied("agent of cluster east is starting"),
+        changes=lambda *_: Changes("east", "east-uid", "one", 0, 1, full=True),
+    )
+    one_at_a_time = dataclasses.replace(FAST, full_reports=1, silent_s=600.0)
+    core = FakeCore()
+    async with running(service(core, flood, other, timing=one_at_a_time)):
+        await core.until(lambda: {one.changes.cluster for one in core.of(ClusterChanged)} == {"east", "west"})
+    assert flood.called["changes"] == 1
 
 
 async def test_a_restarting_agent_is_followed_from_its_new_life() -> None:

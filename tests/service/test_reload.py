@@ -95,6 +95,25 @@ async def test_after_a_refusal_the_mended_file_is_taken_over(folder: Path) -> No
     assert told(stage.reloader)["global_dispatcher_policies_refused"] == 0
 
 
+@pytest.mark.parametrize("file", ["c.yaml", "t.yaml"])
+async def test_after_a_refusal_for_another_file_it_is_tried_again_when_that_is_mended(folder: Path, file: str) -> None:
+    (folder / "t.yaml").write_text("tenants: []")
+    (folder / "c.yaml").write_text("{profile: p.yaml, plugin_files: [q.py], tenants: t.yaml}")
+    stage = TermRunner(folder)
+    good = (folder / file).read_text()
+    (folder / file).write_text("{wrong: 1}")
+    (folder / "p.yaml").write_text(PROFILE.replace("weight: 3", "weight: 7"))
+    await stage.reloader.look()
+    assert told(stage.reloader)["global_dispatcher_policies_refused"] == 1
+    (folder / file).write_text(good)
+    await stage.reloader.look()
+    assert told(stage.reloader)["global_dispatcher_policies_refused"] == 0
+    assert [config.profile.plugins[-1].weight for config in stage.taken] == [7]
+    (folder / file).write_text(good + "\n")
+    await stage.reloader.look()
+    assert stage.reloader.outcomes == {"taken": 1, "refused": 1}
+
+
 @pytest.mark.parametrize(("file", "name"), [("t.yaml", "tenants"), ("c.yaml", "dispatcher")])
 async def test_a_changed_file_that_is_read_at_the_start_alone_is_told_once_and_shown_until_it_is_as_it_was(
     folder: Path, file: str, name: str
@@ -119,6 +138,20 @@ async def test_a_changed_file_that_is_read_at_the_start_alone_is_told_once_and_s
     assert line["file"] == str(folder / file)
     assert f"config check {folder / 'c.yaml'}`, then restart" in line["fix"]
     assert stage.taken == []
+
+
+async def test_pauses_of_pods_that_a_changed_profile_names_are_told_to_wait_for_a_start(folder: Path) -> None:
+    kube = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\npodMaxBackoffSeconds: "
+    (folder / "p.yaml").write_text(f"{kube}30")
+    stage = TermRunner(folder)
+    with capture_logs() as lines:
+        for seconds, weight in ((60, ""), (60, "\n")):
+            (folder / "p.yaml").write_text(f"{kube}{seconds}{weight}")
+            await stage.reloader.look()
+    assert len(stage.taken) == 2
+    told = [line for line in lines if line["log_level"] == "warning"]
+    assert [line["event"] for line in told] == ["changed times hold from the next start on alone"]
+    assert told[0]["changed"] == ["timing.backoff_longest_s"]
 
 
 async def test_a_dispatcher_that_cannot_take_it_goes_on(folder: Path) -> None:

@@ -23,15 +23,22 @@ _ARGS = "clusterprofiles.multicluster.x-k8s.io/exec/additional-args"
 _ENVS = "clusterprofiles.multicluster.x-k8s.io/exec/additional-envs"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What a loader, a shell or an interpreter takes code from, and what we say ourselves.
-_RESERVED = ("PATH", "LD_", "DYLD_", "PYTHON", "NODE_", "PERL", "RUBY", "BASH_", "ENV", "JAVA_", "KUBERNETES_EXEC_INFO")
-# What a program reads its settings from, and by whom it goes and whom it trusts; proxies are named in lower case, too.
+_RESERVED = (
+    *("PATH", "LD_", "DYLD_", "GCONV_PATH", "BASH_", "ENV", "PYTHON", "NODE_", "PERL", "RUBY", "JAVA_", "DOTNET_"),
+    "KUBERNETES_EXEC_INFO",
+)
+# What a program reads its settings from, and whom it asks, by whom it goes there and whom it trusts; proxies are named
+# in lower case, too.
 _SETTINGS = frozenset(
     (
         *("HOME", "XDG_CONFIG_HOME", "KUBECONFIG", "CLOUDSDK_CONFIG", "AZURE_CONFIG_DIR"),
-        *("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CA_BUNDLE", "OPENSSL_CONF", "OPENSSL_MODULES"),
-        *("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+        *("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "OPENSSL_CONF", "OPENSSL_MODULES"),
+        *("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY", "AZURE_AUTHORITY_HOST"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE"),
+        "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
     )
 )
+_PLACES = ("CLOUDSDK_PROXY_", "CLOUDSDK_API_ENDPOINT_OVERRIDES_", "AWS_ENDPOINT_URL")
 
 
 class _Variable(BaseModel):
@@ -169,4 +176,5 @@ def _variables(found: object) -> dict[str, str]:
 
 
 def _may_be_set(name: str) -> bool:
-    return bool(_NAME.fullmatch(name)) and not name.startswith(_RESERVED) and name.upper() not in _SETTINGS
+    reserved = name.startswith((*_RESERVED, *_PLACES)) or name.upper() in _SETTINGS
+    return bool(_NAME.fullmatch(name)) and not reserved

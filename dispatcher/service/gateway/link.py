@@ -15,7 +15,7 @@ from agents.runtime.settings import EXECUTOR, OBSERVER
 from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, Telemetry, encode
 from dispatcher.model.pod import Record
 from dispatcher.model.seals import ORDERS, PEERS, Audience
-from dispatcher.service.link import AgentMismatch, AgentMissing, LinkError, read, within
+from dispatcher.service.link import AgentMismatch, AgentMissing, LinkError, read, through, within
 from dispatcher.service.signing import NO_SIGNER, Sealer
 
 M = TypeVar("M", bound=Record)
@@ -65,6 +65,12 @@ class GatewayLink:
         if executor is self._find(OBSERVER):
             return None
         return not isinstance(executor, str)
+
+    @property
+    def actor(self) -> str:
+        """The gateway actor through which its executor is reached, '' if through none."""
+        line = self._find(EXECUTOR)
+        return "" if isinstance(line, str) else line.actor
 
     def certificate_ends(self) -> dict[str, float]:
         """By role, of agents that are connected: when their certificate ends (Unix time, s)."""
@@ -159,4 +165,4 @@ class GatewayLink:
         except LinkError as error:
             if not line.actor or line.actor in str(error):
                 raise
-            raise type(error)(f"{error} (through gateway actor {line.actor})") from None
+            raise type(error)(f"{error}{through(line.actor)}") from None

@@ -5,6 +5,7 @@ import pytest
 from agents.kube.nodes import MAX_METRICS, node_seen
 from agents.observer.seen import NodeSeen, NodeTarget
 from dispatcher.model import names
+from dispatcher.model.messages import Changes, decode, encode
 from tests.agents.kube.objects import Object, node_object, raw
 
 
@@ -77,6 +78,14 @@ def test_an_unreadable_quantity_costs_that_resource_and_is_named() -> None:
     seen = seen_of(node_object(status={"allocatable": {"cpu": "1e999999", "memory": "1Gi"}}))
     assert seen.node.allocatable == {"memory": 2**30}
     assert "status.allocatable[cpu]" in seen.problems[0]
+
+
+def test_a_resource_whose_name_is_too_long_to_be_told_costs_that_resource_alone() -> None:
+    told = seen_of(node_object(status={"allocatable": {"cpu": "1", "example.com/" + "x" * 600: "1"}}))
+    assert told.node.allocatable == {"cpu": 1000}
+    assert "longer than 512 characters" in told.problems[0]
+    report = Changes("east", "uid", "one", 0, 1, full=True, nodes=(told.node,))
+    assert decode(Changes, encode(report)) == report
 
 
 def test_an_unreadable_node_stays_known_as_not_ready() -> None:

@@ -250,3 +250,20 @@ async def test_what_is_refused_of_an_agent_names_the_actor_that_it_came_through(
     gateway._take(Collected("life", 2, (Answered(gateway._calls[0].number, verdict, b"junk"),), 1))
     with pytest.raises(LinkError, match=r"\(through gateway actor gateway-0\)$"):
         await asked
+
+
+async def test_what_names_the_actor_already_does_not_name_it_twice() -> None:
+    site, gateway = site_of(Says(lambda: b""))
+    gateway._take(Collected("life", 1, NO_ANSWERS, 1, SERVED))
+    asked = asyncio.create_task(site.link("east").hello(timeout_s=10.0))
+    await eventually(lambda: bool(gateway._calls))
+    gateway._take(Collected("another life", 1, NO_ANSWERS, 1, SERVED))
+    with pytest.raises(AgentDied, match=r"^gateway actor gateway-0 has restarted$"):
+        await asked
+
+
+def test_a_link_knows_through_which_actor_its_executor_is_reached() -> None:
+    site, gateway = site_of(Says(lambda: b""))
+    assert site.link("east").actor == ""
+    gateway._take(Collected("life", 1, NO_ANSWERS, 1, (*SERVED, Served("east", "executor", 3, 1.0))))
+    assert [site.link(cluster).actor for cluster in CLUSTERS] == ["gateway-0", ""]

@@ -102,6 +102,21 @@ async def test_one_that_another_has_ended_meanwhile_is_no_problem(monkeypatch: p
     assert {line["actor"] for line in lines} == {"gateway-5", "gateway-6"}
 
 
+async def test_one_that_cannot_be_ended_is_tried_again_and_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = 0
+
+    def hangs(_: object) -> None:
+        nonlocal tried
+        tried += 1
+        raise RuntimeError("Ray is busy")
+
+    with played("gateway-5"), capture_logs() as lines:
+        monkeypatch.setattr(ray, "kill", hangs)
+        async with ending_surplus(2, lambda: True):
+            await eventually(lambda: tried > 3)
+    assert [(line["actor"], line["problem"]) for line in lines] == [("gateway-5", "Ray is busy")]
+
+
 async def test_who_leads_no_more_once_the_actors_are_listed_ends_none() -> None:
     answers = iter([True])
     with played("gateway-5") as one:

@@ -153,6 +153,7 @@ class SimLink:
     """An agent as one dispatcher reaches it, through the bytes that would cross."""
 
     executor_apart: ClassVar[bool | None] = None
+    actor: ClassVar[str] = ""
 
     cluster: str
     target: AgentProcess
