@@ -9,7 +9,8 @@ place: what a webhook there adds is asked for before the pod is bound, and clust
 passed over. Pods of namespaces that belong to no tenant are not limited. Internal units (see quota.py).
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -18,13 +19,19 @@ from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.reasons import Reason
 from dispatcher.model.resources import format_quantity
 from dispatcher.scheduling.framework import SKIP, CycleState, Depends, FleetView, Placed, Refuse, Reserve, Skip, refuse
+from dispatcher.scheduling.framework.domain_counts import ExplainPods
 from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.value_columns import Column, each, fields, picked
 from dispatcher.scheduling.quota import QuotaLedger, charge_of
 
 
 def _pod_id(placed: Placed) -> PodId:
     source = placed.pod.source
     return (source.cluster, source.uid) if source else (placed.home, placed.pod.uid)
+
+
+def _pod_ids(pods: Sequence[Placed]) -> list[PodId]:
+    return [(one.home, one.pod.uid) if one.pod.source is None else _pod_id(one) for one in pods]
 
 
 class TenantQuota(Reserve[None]):
@@ -91,37 +98,38 @@ class TenantQuota(Reserve[None]):
             self.ledger.charge(_pod_id(placed), tenant, charge_of(placed.pod))
         return refused
 
+    def _tenants(self, pods: Sequence[Placed]) -> list[str]:
+        """Whose each of these is; '' for nobody's."""
+        if len({one.home for one in pods}) == 1 and len({one.pod.namespace for one in pods}) == 1:
+            return [self._tenant(pods[0]) or ""] * len(pods)
+        return [self._tenant(one) or "" for one in pods]
+
     def fits(self, pods: Sequence[Placed], fleet: FleetView) -> int:
         """All, for nobody's pods; else as many as the quota of each one's tenant is left for."""
         ledger, most = self.ledger, len(pods)
         if self._tenant(pods[0]) is None:
             return most
-        asked, totals, left = charge_of(pods[0].pod), fleet.nodes.allocatable_total(), dict[str, int]()
-        for at, one in enumerate(pods):
-            tenant = self._tenant(one) or ""
-            if tenant not in left:
-                unknown = ledger.unknown(tenant, fleet.clusters)
-                left[tenant] = 0 if unknown else ledger.times(tenant, asked, totals, most)
-            if not left[tenant] or ledger.charged(_pod_id(one)):
-                return at
-            left[tenant] -= 1
-        return most
+        asked, totals, tenants = charge_of(pods[0].pod), fleet.nodes.allocatable_total(), self._tenants(pods)
+        for tenant in dict.fromkeys(tenants):
+            unknown = ledger.unknown(tenant, fleet.clusters)
+            left = 0 if unknown else ledger.times(tenant, asked, totals, len(pods))
+            if left < tenants.count(tenant):
+                most = min(most, [at for at, one in enumerate(tenants) if one == tenant][left])
+        return ledger.uncharged(_pod_ids(pods[:most]))
 
-    def reserve_all(self, pods: Sequence[Placed], fleet: FleetView) -> Sequence[Callable[[], Mapping[str, Any]]]:
+    def reserve_all(self, pods: Sequence[Placed], fleet: FleetView) -> ExplainPods | None:
         """Charge each; what is told of each are figures that moved with those before it."""
-        ledger, tenants = self.ledger, [self._tenant(one) or "" for one in pods]
-        if not tenants[0]:
-            return ()
-        asked, totals = charge_of(pods[0].pod), fleet.nodes.allocatable_total()
-        of = {one: (ledger.usage(one), asked, ledger.limits(one, totals)) for one in dict.fromkeys(tenants)}
-        charged: dict[str, list[PodId]] = {tenant: [] for tenant in of}
-        told = []
-        for tenant, one in zip(tenants, pods, strict=True):
-            told.append(partial(_figures, tenant, *of[tenant], len(charged[tenant])))
-            charged[tenant].append(_pod_id(one))
-        for tenant, pod_ids in charged.items():
-            ledger.charge_all(pod_ids, tenant, asked)
-        return told
+        if self._tenant(pods[0]) is None:
+            return None
+        ledger, tenants, totals = self.ledger, self._tenants(pods), fleet.nodes.allocatable_total()
+        asked, pod_ids = charge_of(pods[0].pod), _pod_ids(pods)
+        known = {one: (ledger.usage(one), ledger.limits(one, totals)) for one in dict.fromkeys(tenants)}
+        charged = {one: list[PodId]() for one in known} if len(known) > 1 else {tenants[0]: pod_ids}
+        for tenant, pod_id in zip(tenants, pod_ids, strict=True) if len(known) > 1 else ():
+            charged[tenant].append(pod_id)
+        for tenant, own in charged.items():
+            ledger.charge_all(own, tenant, asked)
+        return partial(_figures_of, tenants, asked, known)
 
     def too_large(self, placed: Placed, fleet: FleetView) -> Mapping[str, str]:
         """Clusters that make the pod larger than what its tenant's quota has left."""
@@ -156,16 +164,64 @@ class TenantQuota(Reserve[None]):
         for name, amount in charge.amounts.items() if charge else ():
             usage[name] = usage.get(name, 0) - amount
         limits = self.ledger.limits(tenant, fleet.nodes.allocatable_total())
-        return _figures(tenant, usage, charge_of(placed.pod), limits, 0)
+        return _figures(tenant, usage, charge_of(placed.pod), limits)
 
 
 def _figures(
-    tenant: str, usage: Mapping[str, int], asked: Mapping[str, int], limits: Mapping[str, int], before: int
+    tenant: str, usage: Mapping[str, int], asked: Mapping[str, int], limits: Mapping[str, int]
 ) -> dict[str, Any]:
-    """What is told of a pod that asks as much as `before` others that came since `usage` did."""
-    found: dict[str, Any] = {"tenant": tenant}
-    for name, limit in limits.items():
-        used, more = usage.get(name, 0), asked.get(name, 0)
-        amounts = {"used_before": used + before * more, "used_after": used + (before + 1) * more, "limit": limit}
-        found[name] = {key: format_quantity(name, amount) for key, amount in amounts.items()}
+    """What is told of a pod that comes after all that `usage` counts."""
+    found: dict[str, Any] = _figures_of([tenant], asked, {tenant: (usage, limits)}, [0]).values(1)[0]
     return found
+
+
+def _figures_of(
+    tenants: Sequence[str],
+    asked: Mapping[str, int],
+    known: Mapping[str, tuple[Mapping[str, int], Mapping[str, int]]],
+    ats: Sequence[int],
+) -> Column:
+    """What is told of the pods of these numbers: each came after those of its own tenant among the ones before it.
+
+    `known`: usage before them all and limits, by tenant.
+    """
+    of, before = [tenants[at] for at in ats], _before(tenants, ats)
+    limited = [tuple(known[one][1]) for one in dict.fromkeys(of)]
+    if limited.count(limited[0]) < len(limited):
+        rows = [_figures_of(tenants, asked, known, [at]).values(1)[0] for at in ats]
+        return each(rows)
+    columns = {"tenant": picked(of)}
+    for name in limited[0]:
+        more, texts = asked.get(name, 0), _Texts(name)
+        used = [known[one][0].get(name, 0) + count * more for one, count in zip(of, before, strict=True)]
+        columns[name] = fields(
+            {
+                "used_before": each([texts[one] for one in used]),
+                "used_after": each([texts[one + more] for one in used]),
+                "limit": picked([texts[known[one][1][name]] for one in of]),
+            }
+        )
+    return fields(columns)
+
+
+def _before(tenants: Sequence[str], ats: Sequence[int]) -> Sequence[int]:
+    """How many pods of its own tenant came before each of these."""
+    if tenants.count(tenants[0]) == len(tenants):
+        return ats
+    counts, found = Counter[str](), list[int]()
+    for tenant in tenants:
+        found.append(counts[tenant])
+        counts[tenant] += 1
+    return [found[at] for at in ats]
+
+
+class _Texts(dict[int, str]):
+    """Amounts of a resource in words, each made once."""
+
+    def __init__(self, resource: str) -> None:
+        super().__init__()
+        self._resource = resource
+
+    def __missing__(self, amount: int) -> str:
+        text = self[amount] = format_quantity(self._resource, amount)
+        return text

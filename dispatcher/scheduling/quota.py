@@ -5,7 +5,7 @@ and a pod must fit every node up to the root. Nothing is lent or borrowed: what 
 """
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -183,13 +183,14 @@ class QuotaLedger:
 
     def charge_all(self, pod_ids: Sequence[PodId], tenant: str, amounts: Mapping[str, int]) -> None:
         """Charge the same for each of these pods, fit or not; none of them is charged yet."""
-        for home, count in Counter(home for home, _ in pod_ids).items():
-            whole = {resource: count * amount for resource, amount in amounts.items()}
+        charge, by_home = self._charge(tenant, amounts), defaultdict[str, list[str]](list)
+        for home, uid in pod_ids:
+            by_home[home].append(uid)
+        for home, uids in by_home.items():
+            whole = {resource: len(uids) * amount for resource, amount in amounts.items()}
             self.nodes[tenant].add(whole)
             self.unsynced.note(tenant, home, whole, 1)
-        charge = self._charge(tenant, amounts)
-        for home, uid in pod_ids:
-            self._charges[home][uid] = charge
+            self._charges[home].update(dict.fromkeys(uids, charge))
 
     def _charge(self, tenant: str, amounts: Mapping[str, int]) -> Charge:
         key = (tenant, frozenset(amounts.items()))
@@ -213,6 +214,13 @@ class QuotaLedger:
         """What a pod is charged now."""
         home, uid = pod_id
         return self._charges[home].get(uid)
+
+    def uncharged(self, pod_ids: Sequence[PodId]) -> int:
+        """How many of the first of these are charged nothing now."""
+        for at, (home, uid) in enumerate(pod_ids):
+            if uid in self._charges[home]:
+                return at
+        return len(pod_ids)
 
     def usage(self, tenant: str) -> Resources:
         """What a tenant is charged now, per resource; zeros are left out."""

@@ -1,13 +1,19 @@
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dispatcher.model.reasons import Reason
 from dispatcher.model.tenant import Share, Tenant
 from dispatcher.plugins.registry import REGISTRY, PluginContext
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import CycleState, Refuse
+from dispatcher.scheduling.framework import CycleState, Placed, Refuse
+from dispatcher.scheduling.framework.domain_counts import told_of
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.value_columns import Table
 from dispatcher.scheduling.quota import QuotaLedger
 from tests.builders import PodBuilder, fleet, node, pod
 from tests.plugins.asking import refused
@@ -122,3 +128,54 @@ def test_quota_is_worth_a_try_for_a_node_that_makes_the_share_larger(
     event = ClusterEvent(WakeEvent.NODE_CHANGED, "a", before and before.build(), after.build())
     assert quota(team(cpu=share)).hint(event, ours().cpu(1).placed()) is want
     assert quota(team(cpu=share)).hint(ClusterEvent(WakeEvent.CLUSTER_CHANGED), ours().cpu(1).placed())
+
+
+TEAMS = st.builds(
+    lambda limits: tuple(
+        Tenant(name, (name,), {one: Share(absolute=most) for one, most in each.items()})
+        for name, each in limits.items()
+    ),
+    st.fixed_dictionaries(
+        {
+            name: st.dictionaries(st.sampled_from(("pods", "cpu", "memory", "example.com/gpu")), st.integers(0, 8000))
+            for name in ("team-a", "team-b")
+        }
+    ),
+)
+
+
+@given(
+    teams=TEAMS,
+    of=st.lists(st.sampled_from(("team-a", "team-b")), min_size=1, max_size=12),
+    homes=st.sampled_from(("a", "ab")),
+    cpu=st.integers(0, 2500),
+    known=st.integers(-1, 11),
+    data=st.data(),
+)
+def test_quota_lets_pass_books_and_tells_of_many_what_it_does_of_one_after_the_other(
+    teams: tuple[Tenant, ...], of: list[str], homes: str, cpu: int, known: int, data: st.DataObject
+) -> None:
+    pods = [
+        pod(f"p{at}").namespace(name).cpu(f"{cpu}m").memory("64Mi").placed(homes[at % len(homes)])
+        for at, name in enumerate(of)
+    ]
+    alone, together, fleet = quota(*teams), quota(*teams), view_of(FLEET)
+    for plugin in (alone, together) if 0 <= known < len(pods) else ():
+        plugin.restore(pods[known], 0, fleet)
+    passed, told = list[Placed](), list[Mapping[str, Any]]()
+    for at, one in enumerate(pods):
+        if at == known or alone.reserve(CycleState(), one, 0, fleet) is not None:
+            break
+        passed.append(one)
+        told.append(alone.explain(None, one, fleet, 0))
+    assert together.fits(pods, fleet) == len(passed)
+    if passed:
+        story = together.reserve_all(passed, fleet)
+        assert [together.ledger.usage(one.name) for one in teams] == [alone.ledger.usage(one.name) for one in teams]
+        charged = [[one.ledger.charged((at.home, at.pod.uid)) for at in pods] for one in (together, alone)]
+        assert charged[0] == charged[1]
+        ats = sorted(data.draw(st.sets(st.integers(0, len(passed) - 1), min_size=1)))
+        for wanted in (range(len(passed)), ats):
+            found = Table(len(wanted), told_of(story, wanted))
+            read = msgspec.msgpack.decode(msgspec.msgpack.encode(found), type=Table).rows()
+            assert [list(one.items()) for one in read] == [list(told[at].items()) for at in wanted]

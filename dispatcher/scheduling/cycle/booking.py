@@ -1,6 +1,7 @@
 """What is assumed when a pod is decided, and how it is given back: the node's room, Reserve plugins, Permit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -8,6 +9,7 @@ from dispatcher.model.pod import PodId
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import CycleState, FleetView, Placed, Plugin, Refuse, Reserve, Skip
+from dispatcher.scheduling.framework.domain_counts import ExplainPods
 from dispatcher.scheduling.framework.points import (
     Faults,
     Plan,
@@ -18,6 +20,7 @@ from dispatcher.scheduling.framework.points import (
     guarded,
 )
 from dispatcher.scheduling.records.decision import Decision
+from dispatcher.scheduling.records.extras import Together
 
 _LONGEST_WAIT_S = 900.0  # kube-scheduler's bound on the wait of a Permit plugin
 _Item = tuple[PodId, Placed]
@@ -106,8 +109,7 @@ class Booking:
             for plugin in self.many:
                 told = guarded(plugin, plugin.reserve_all, pods, self.view)
                 done.append(plugin)
-                for decision, said in zip(decisions, told, strict=False):
-                    decision.note(plugin.name, said)
+                _note(decisions, plugin.name, told or ())
         except PluginError:
             for placed, row in zip(pods, rows, strict=True):
                 self._unreserve(done, placed, row)
@@ -216,6 +218,19 @@ class Booking:
         """Book a pod that is there, without the right to refuse."""
         self._charge(placed, row)
         self._reserved[pod_id] = Book(placed, row)
+
+
+def _note(
+    decisions: Sequence[Decision], plugin: str, told: ExplainPods | Sequence[Callable[[], Mapping[str, Any]]]
+) -> None:
+    """What a plugin says of decisions that are booked together."""
+    if not callable(told):
+        for decision, said in zip(decisions, told, strict=False):
+            decision.note(plugin, said)
+        return
+    extras = {plugin: Together([one.pod_id for one in decisions], told)}  # one for all: nearly all have no others
+    for decision in decisions:
+        decision.extras = {**decision.extras, **extras} if decision.extras else extras
 
 
 def _charging(plugin: Reserve) -> Callable[[Placed, int, FleetView], object]:

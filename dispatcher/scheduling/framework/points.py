@@ -20,6 +20,7 @@ from dispatcher.scheduling.framework import (
 )
 from dispatcher.scheduling.framework.class_keys import ClassKey, ClassKeys, keyed_by_template
 from dispatcher.scheduling.framework.derived import Derived, joined
+from dispatcher.scheduling.framework.domain_counts import ExplainPods
 from dispatcher.scheduling.framework.lifecycle import Bind, PostBind, PostFilter, PreBind, PreEnqueue
 from dispatcher.scheduling.framework.named_nodes import NamedNodes, NamesNodes
 from dispatcher.scheduling.framework.stopwatch import STOPWATCH
@@ -98,9 +99,12 @@ class ReservesMany(Protocol):
         """
         ...
 
-    def reserve_all(self, pods: Sequence[Placed], fleet: FleetView) -> Sequence[Callable[[], Mapping[str, Any]]]:
-        """Book all of these, or raise and book none. Answers one function a pod, called when its record is wanted: it
-        returns what `explain` would have said had the pods been booked one by one. Empty: there is nothing to say.
+    def reserve_all(
+        self, pods: Sequence[Placed], fleet: FleetView
+    ) -> ExplainPods | Sequence[Callable[[], Mapping[str, Any]]] | None:
+        """Book all of these, or raise and book none. Answers a function of the numbers of some of them, ascending,
+        called when their records are wanted: it returns what `explain` would have said had the pods been booked one by
+        one. Or one function a pod; nothing, where there is nothing to say.
         """
         ...
 
@@ -270,7 +274,10 @@ class Plan:
     def present_key(self, key: ClassKey, placed: Placed, fleet: FleetView) -> ClassKey:
         """`key`; of a pod that can go to no node of its home now, one that pods of other homes share. PluginError."""
         for plugin in self._reaching:
-            reach = guarded(plugin, plugin.reach, placed, fleet)
+            try:  # asked of every pod: cheaper than `guarded`
+                reach = plugin.reach(placed, fleet)
+            except Exception as error:
+                raise PluginError.of(plugin.name, error) from error
             if reach is not None and placed.home not in reach:
                 return self._away_key(key, placed, fleet, reach)
         return key

@@ -43,6 +43,7 @@ from dispatcher.scheduling.framework.value_columns import (
     where,
 )
 from dispatcher.scheduling.records.decision_record import DecisionContext, DecisionRecord, ScoreColumns
+from dispatcher.scheduling.records.extras import extras_of
 from dispatcher.scheduling.records.messages import no_place_message
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -54,7 +55,7 @@ _ALONE = "%s/%s score %.1f, the only one of %s nodes that fits%s"
 class Decision(msgspec.Struct, gc=False, eq=False):
     """A pod and its place. `why`: why there.
 
-    `extras`: by plugin, what it said about the place, or a function that returns it when a record is wanted.
+    `extras`: by plugin, what it said about the place, or what can say it when a record is wanted (see `extras`).
     `waits`: Permit plugins that want the place held before it is acted on, and for how many seconds at most.
     `cycle`: what plugins keep for the points after the decision.
     Most decisions have neither extras nor waits: no dict is made for these, of which garbage collection would know.
@@ -72,7 +73,7 @@ class Decision(msgspec.Struct, gc=False, eq=False):
     cycle: CycleState | None = None
 
     def note(self, plugin: str, said: Any) -> None:
-        """What a plugin said about the place, or a function that returns it."""
+        """What a plugin said about the place, or what can say it."""
         self.extras = {**self.extras, plugin: said}
 
     def wait(self, plugin: str, seconds: float) -> None:
@@ -216,7 +217,9 @@ def _column(batch: Sequence[Decision]) -> Column:
             "feasible": stands_on.column([one.feasible for one in stands_on.found]),
             "evaluated": stands_on.column([one.evaluated for one in stands_on.found]),
             "readings": _readings(names, first.time, parts.facts),
-            "extras": _extras(batch, {**parts.extras, **told.extras}),
+            "extras": extras_of(
+                [one.pod_id for one in batch], [one.extras for one in batch], {**parts.extras, **told.extras}
+            ),
         }
     )
 
@@ -343,24 +346,6 @@ def _one_row(plugin: ExplainingPlugin, state: object, placed: Placed, row: PastR
     except Exception as error:  # a decision stands without its comments, too
         said = {"error": f"{type(error).__name__}: {error}"[:200]}
     return said, list(row.signals.asked)
-
-
-def _extras(batch: Sequence[Decision], later: dict[str, Column]) -> Column:
-    """What was noted of each and what is said of all, a column a plugin; of the same plugin `later` counts."""
-    noted = tuple(batch[0].extras)
-    if any(tuple(one.extras) != noted for one in batch):
-        rows = fields(later).values(len(batch))
-        return each([{**_noted(one), **row} for one, row in zip(batch, rows, strict=True)])
-    said = {name: each([_said(one.extras[name]) for one in batch]) for name in noted}
-    return fields({**said, **later})
-
-
-def _noted(one: Decision) -> dict[str, Any]:
-    return {name: _said(said) for name, said in one.extras.items()}
-
-
-def _said(said: Any) -> Any:
-    return said() if callable(said) else said
 
 
 def _readings(names: Sequence[str], now: float, facts: RowFacts) -> Column:

@@ -9,6 +9,7 @@ import pytest
 from dispatcher.model.tenant import Share, Tenant
 from dispatcher.plugins.fault_domain_spread import FaultDomainSpread
 from dispatcher.plugins.registry import PluginContext, build
+from dispatcher.plugins.tenant_quota import TenantQuota
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.framework import FleetView, Placed, PluginUse
 from dispatcher.scheduling.framework.domain_counts import told_of
@@ -81,6 +82,27 @@ def test_a_story_of_too_few_pods_is_asked_for_each() -> None:
     assert found == [{"at": 3}, {"at": 4}]
     nothing = told_of(lambda ats: [], [3, 4]).values(2)
     assert nothing == [{"error": "ValueError: explain_batch told of 0 pods of 1"}] * 2
+
+
+class OneByOne(TenantQuota):
+    """Answers a function a pod."""
+
+    def reserve_all(self, pods: Sequence[Placed], fleet: FleetView) -> Any:
+        story = super().reserve_all(pods, fleet)
+        return [lambda at=at: told_of(story, [at]).values(1)[0] for at in range(len(pods))] if story else ()
+
+
+def test_who_books_many_may_tell_of_each_by_a_function_of_its_own() -> None:
+    records = []
+    for own in (TenantQuota, OneByOne):
+        ledger = QuotaLedger([Tenant("t", ("a/*",), {"cpu": Share(absolute=100_000)})])
+        plugins = [own(ledger) if one.name == "TenantQuota" else one for one in build(DEFAULT_PROFILE, PluginContext())]
+        scheduler = Scheduler(DEFAULT_PROFILE, plugins, fleet(a=[node("n1").cpu(8)]))
+        pods = [pod(f"p{at}").cpu(1).placed("a") for at in range(5)]
+        found = scheduler.schedule_class([(("a", one.pod.uid), one) for one in pods])
+        records.append([one.record() for one in found])
+    assert records[0] == records[1]
+    assert [one["extras"]["TenantQuota"]["cpu"]["used_after"] for one in records[0]] == ["1", "2", "3", "4", "5"]
 
 
 @pytest.mark.parametrize("noted_of_all", [True, False])
