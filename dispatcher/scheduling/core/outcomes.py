@@ -47,8 +47,7 @@ class Outcomes:
         """
         if not (awaits_watch(tracked) or awaits_answer(tracked) or self._state.is_mirrored(tracked, now)):
             return False
-        pod_id = tracked.pod_id
-        return not (self._deciding.binding.holds(pod_id) or self._state.fences.of(pod_id[0]))
+        return not (self._deciding.binding.holds(tracked.pod_id) or self._state.fences.of(tracked.home))
 
     def unanswered(self, event: events.Unanswered, now: float) -> None:
         """The call failed: what happened to its intents is unknown until the cluster's truth is seen again."""

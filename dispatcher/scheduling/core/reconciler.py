@@ -73,7 +73,7 @@ class Reconciler:
             return _EACH
         try:
             if source.node:
-                return _CONFIRM if self._shows(tracked, source) else _EACH
+                return _CONFIRM if self._only_shown(tracked, source) else _EACH
             return _ENQUEUE if self._is_new(tracked, source) else _EACH
         except Exception:  # the look meets it again
             return _EACH
@@ -159,20 +159,16 @@ class Reconciler:
         self._rest(tracked, now)
 
     def _is_new(self, tracked: Tracked, source: Pod) -> bool:
-        """Whether a look would only queue a pod that never was, in which nothing is wrong, if it holds no room."""
+        """Whether all that `_look_at` would do is to queue a pod that never was, and in which nothing is wrong."""
         if tracked.queued or tracked.item is not None or source.problems or source.nominated_node:
             return False
-        return self._wants_place(tracked, source) and self._state.profiles.unknown(source) is None
+        return self._only_wants_place(tracked, source) and self._state.profiles.unknown(source) is None
 
     def _enqueue_all(self, run: Sequence[Tracked], now: float) -> None:
-        """Queue pods of which `_is_new` holds, none of which holds room."""
-        pod_ids = [one.pod_id for one in run]
-        if self._binding.holds_any(pod_ids) or not self._state.fleet.are_nowhere(pod_ids):
-            self._look_at_each(run, now)
-            return
+        """Queue pods of which `_is_new` holds."""
         try:
             placed = self._retries.placed_all([(tracked, tracked.source) for tracked in run if tracked.source], now)
-            items = self._state.queue.add_all(zip(pod_ids, placed, strict=True), now)
+            items = self._state.queue.add_all(zip([tracked.pod_id for tracked in run], placed, strict=True), now)
             for tracked, item in zip(run, items, strict=True):
                 tracked.queued = True
                 if item.state is _GATED:
@@ -186,17 +182,14 @@ class Reconciler:
 
         Then `_occupy` has nothing to do, and the next step is QUEUE.
         """
-        holds = self._state.fleet.occupant(tracked.pod_id) is not None or self._binding.holds(tracked.pod_id)
-        return not holds and self._wants_place(tracked, source)
-
-    def _wants_place(self, tracked: Tracked, source: Pod) -> bool:
-        """Whether a pod is to be queued, if it holds no room."""
         if source.node or tracked.in_flight is not None or source.claim is not None or tracked.delegates:
             return False
-        return not source.has_finalizer and wants_place(source) and self._answers(tracked.pod_id[0])
+        if source.has_finalizer or not wants_place(source) or not self._answers(tracked.pod_id[0]):
+            return False
+        return self._state.fleet.occupant(tracked.pod_id) is None and not self._binding.holds(tracked.pod_id)
 
     def _only_shows_bind(self, tracked: Tracked, source: Pod) -> bool:
-        """Whether a pod that was assumed at home, and is not held, shows there, as its agent has answered, and runs on.
+        """Whether a pod that was assumed at home shows there, as its agent has answered, and runs on.
 
         Then its intent is over, `_occupy` confirms its place, and the next step is NOTHING.
         """
@@ -205,18 +198,16 @@ class Reconciler:
             return False
         if source.has_finalizer or source.claim is not None or source.phase in TERMINAL or pod_id in self._state.abroad:
             return False
+        if self._binding.holds(pod_id) or not self._answers(pod_id[0]):
+            return False
         known = self._state.fleet.occupant(pod_id)
-        return known is not None and known.assumed and self._answers(pod_id[0])
+        return known is not None and known.assumed
 
     def _only_shown(self, tracked: Tracked, source: Pod) -> bool:
         """Whether all that a look would do is to keep a pod's place: it runs at home, or its bind shows there."""
-        return self._shows(tracked, source) and not self._binding.holds(tracked.pod_id)
-
-    def _shows(self, tracked: Tracked, source: Pod) -> bool:
-        """The same of a pod that is not held."""
-        if tracked.in_flight is not None:  # most often, and it is not at rest
-            return self._only_shows_bind(tracked, source)
-        return source.phase not in TERMINAL and is_at_rest(tracked)
+        if is_at_rest(tracked):
+            return source.phase not in TERMINAL and not self._binding.holds(tracked.pod_id)
+        return self._only_shows_bind(tracked, source)
 
     def _answers(self, home: str) -> bool:
         known = self._answering.get(home)
@@ -226,15 +217,12 @@ class Reconciler:
         return known
 
     def _confirm_all(self, run: Sequence[Tracked], now: float) -> None:
-        """Pods of which `_shows` holds are where they show, and what was asked for them is over, if none is held."""
-        state, pod_ids = self._state, [one.pod_id for one in run]
-        if self._binding.holds_any(pod_ids):
-            self._look_at_each(run, now)
-            return
+        """Pods of which `_only_shown` holds are where they show, and what was asked for them is over."""
+        state = self._state
         try:
             state.outbox.drop_all(run)
             state.profiles.confirm_all([(one.pod_id, Placed(one.source, one.pod_id[0])) for one in run if one.source])
-            state.queue.remove_all(pod_ids)
+            state.queue.remove_all([one.pod_id for one in run])
             watched = len(state.profiles.nominations) > 0 or len(state.waiting) > 0
             for tracked in run:
                 tracked.queued, tracked.item = False, None
@@ -244,7 +232,7 @@ class Reconciler:
                     state.tracked.rest(tracked)
         except Exception as error:  # a fault of ours about one pod must not stop the others
             self._tell_fault("pods that show bound together", error)
-            self._each(self._look_closely, state.tracked.get_all(pod_ids), now)
+            self._each(self._look_closely, state.tracked.get_all([one.pod_id for one in run]), now)
 
     def _next_step(self, tracked: Tracked, now: float) -> NextStep | None:
         """What is due; None: not yet, since others of a fenced cluster come first."""

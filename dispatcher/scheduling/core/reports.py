@@ -30,6 +30,13 @@ _NODES_A_POD = 4  # so many nodes take as long as one pod
 _NODE_PUT = WakeEvent.NODE_ADDED | WakeEvent.NODE_CHANGED
 
 
+def _is_own(before: Pod | None, after: Pod) -> bool:
+    """Whether a pod was submitted to us, now as before, and stands for no other one."""
+    if after.source is not None or not is_ours(after.scheduler_name):
+        return False
+    return before is None or (before.source is None and before.scheduler_name == after.scheduler_name)
+
+
 def _take(steps: Iterator[bool], most: int | None) -> bool:
     """Take up to `most` more steps (None: all), fewer if one yields True, which ends a part; whether none is left."""
     limited = most is not None
@@ -295,12 +302,7 @@ class Reports:
 
     def _pod_changed(self, view: ClusterView, change: views.Change[Pod], now: float) -> None:
         before, after = change.before, change.after
-        if (  # nearly all that is reported: it was submitted to us, now as before, and stands for no other one
-            after is not None
-            and after.source is None
-            and is_ours(after.scheduler_name)
-            and (before is None or (before.source is None and before.scheduler_name == after.scheduler_name))
-        ):
+        if after is not None and _is_own(before, after):  # nearly all that is reported
             self._own_shown(view.name, after)
             return
         was = self._known_owner(view, before) if before is not None else None
@@ -326,7 +328,7 @@ class Reports:
     def _own_shown(self, home: str, pod: Pod) -> None:
         """A pod submitted to us in this cluster came, or changed."""
         state, pod_id = self._state, (home, pod.uid)
-        tracked = state.tracked.unsettled.get(pod_id) or state.tracked.get(pod_id)
+        tracked = state.tracked.get(pod_id)
         if tracked is None and not pod.node and pod.claim is None:  # at home, that is
             state.tracked.unsettled[pod_id] = Tracked(pod_id, pod)
             state.due.add(pod_id)

@@ -79,9 +79,7 @@ class Scheduler(Booking):
     def classify(self, placed: Placed) -> Hashable:
         """The name of the pod's class, for the queue; a pod that a plugin fails on is a class of its own."""
         try:
-            return self.plan.present_key(
-                self.plan.class_key(placed), placed, self.view
-            )  # as `_class_of`, for every pod
+            return self._class_of(placed)
         except PluginError as error:
             return ("fault", error.plugin, placed.home, placed.pod.uid)
 

@@ -274,10 +274,7 @@ class Plan:
     def present_key(self, key: ClassKey, placed: Placed, fleet: FleetView) -> ClassKey:
         """`key`; of a pod that can go to no node of its home now, one that pods of other homes share. PluginError."""
         for plugin in self._reaching:
-            try:  # asked of every pod: cheaper than `guarded`
-                reach = plugin.reach(placed, fleet)
-            except Exception as error:
-                raise PluginError.of(plugin.name, error) from error
+            reach = guarded(plugin, plugin.reach, placed, fleet)
             if reach is not None and placed.home not in reach:
                 return self._away_key(key, placed, fleet, reach)
         return key
