@@ -10,7 +10,10 @@ from benchmarks.report.rows import Row
 
 _LOAD = Load(clusters=20, pods=0, ours=0.0)
 _PODS, _FEW = 5_000, 10
-_FIRST_BURSTS, _BURSTS = 3, 8  # the first ones are more pods than the decision log holds
+# The first ones are more pods than the decision log holds; then come as many as there are in the other cases, so that
+# a pod bears no more than there of what does not grow with pods, and tables that grow by doubling are as full.
+_FIRST_BURSTS, _BURSTS = 3, _LOAD.clusters
+_BOUND = "pod that it binds, of as many as there are pods of ours, after more of them than it keeps records of"
 _OTHERS = "a pod of other schedulers in the same run"
 
 
@@ -33,7 +36,7 @@ async def _measure(load: Load, pods: int) -> list[Row]:
         Row("fleet_memory_node", n, 0, node, "KiB", 1.2, None, f"{what} node, with its reading"),
         Row("fleet_memory_other_pod", n, all_pods, other, "KiB", 1.2, None, f"{what} pod of other schedulers"),
         Row("fleet_memory_own_pod", n, all_pods, own, "KiB", 1.2, other, f"{what} pod of ours", _OTHERS),
-        Row("fleet_memory_decided_pod", n, _BURSTS * pods, decided, "KiB", 1.2, other, f"{what} pod it binds", _OTHERS),
+        Row("fleet_memory_decided_pod", n, _BURSTS * pods, decided, "KiB", 1.2, other, f"{what} {_BOUND}", _OTHERS),
     ]
 
 

@@ -72,7 +72,7 @@ def test_memory_is_told_for_nodes_pods_of_others_and_of_ours(monkeypatch: pytest
         ("fleet_memory_node", 1000, 0, "KiB", 1.2),
         ("fleet_memory_other_pod", 1000, 1000, "KiB", 1.2),
         ("fleet_memory_own_pod", 1000, 1000, "KiB", 1.2),
-        ("fleet_memory_decided_pod", 1000, 400, "KiB", 1.2),
+        ("fleet_memory_decided_pod", 1000, 1000, "KiB", 1.2),
     ]
     assert all(math.isfinite(row.value) for row in rows)
 

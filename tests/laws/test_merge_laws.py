@@ -8,6 +8,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, cast
+from weakref import ReferenceType, ref
 
 import msgspec
 import numpy as np
@@ -18,12 +19,13 @@ from hypothesis import strategies as st
 from dispatcher.model.node import PREFER_NO_SCHEDULE
 from dispatcher.plugins.fault_domain_spread import FaultDomainSpread
 from dispatcher.plugins.registry import PluginContext, build
-from dispatcher.scheduling.batch import bucket_sorting
+from dispatcher.scheduling.batch import bucket_sorting, count_merge
 from dispatcher.scheduling.batch import leading_rows as leading_module
 from dispatcher.scheduling.batch.buckets import BucketLayout, bucket_layout_of
 from dispatcher.scheduling.batch.count_merge import count_merge_of
 from dispatcher.scheduling.batch.leading_rows import leading_rows
 from dispatcher.scheduling.batch.merge_compiled import MERGE
+from dispatcher.scheduling.batch.merge_tables import Candidates
 from dispatcher.scheduling.equivalence import leaders
 from dispatcher.scheduling.equivalence.best_rows import best_rows
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
@@ -234,6 +236,24 @@ def test_a_journal_prints_each_record_byte_for_byte(script: list[tuple[Any, ...]
         journal.write(tables_of(decisions))
         journal.close()
         assert list(journal_lines(path)) == [msgspec.json.encode(one.record()) + b"\n" for one in decisions]
+
+
+@pytest.mark.usefixtures("compiled")
+def test_records_keep_nothing_of_candidates_that_were_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten thousand decisions are kept, and for each of them there were some candidates."""
+    kernels.compile_all()
+    points = list[ReferenceType[Any]]()
+
+    def made(*columns: Any) -> Candidates:
+        points.append(ref(columns[0]))
+        return Candidates(*columns)
+
+    monkeypatch.setattr(count_merge, "Candidates", made)
+    pair = begin(Alone, batched=True)
+    pair.pods(pod().labels(app="u").cpu("100m").spread("zone", hard=False).placed("a"), 10)
+    assert isinstance(pair.results[-1], Decision)
+    assert points
+    assert all(one() is None for one in points)
 
 
 @st.composite

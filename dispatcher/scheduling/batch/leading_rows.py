@@ -61,7 +61,15 @@ def _filled(layout: BucketLayout, of: ClassRows, ranks: Ints, depth: Ints) -> tu
     known = _filled_by_leaders(leading, ranks, depth) if leading else None
     if known is not None:
         return known
-    return _best_of_each(layout.sorting.rows, layout.sorting.bucket_of, of.total, ranks, depth)
+    totals = _totals_of_few(layout.sorting.rows, of, ranks) if _few_feasible(layout, ranks) else of.total
+    return _best_of_each(layout.sorting.rows, layout.sorting.bucket_of, totals, ranks, depth)
+
+
+def _totals_of_few(rows: RowList, of: ClassRows, ranks: Ints) -> Floats:
+    """[n] the totals of these rows, anything at all others: no class keeps totals of all rows for the sake of a few."""
+    totals = np.empty(len(ranks))
+    totals[rows] = of.totals_of(rows)
+    return totals
 
 
 def _best_of_each(rows: RowList, bucket_of: Ints, totals: Floats, ranks: Ints, sizes: Ints) -> tuple[RowList, Ints]:

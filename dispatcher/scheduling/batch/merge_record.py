@@ -43,7 +43,7 @@ class MergeHistory:
     ) -> None:
         self.fleet, self.row_explainers, self.raws = eq_class.fleet, eq_class.row_explainers, RawValues()
         self.normal_history: list[tuple[int, list[Floats]]] = []
-        self._candidates, self._trace = candidates, trace
+        self._row_of, self._trace = candidates.row, trace  # of candidates, the rest is not kept
         self._shared, self._after = layout.shared, layout.all_buckets.after
         self._names = tuple(one.role.name for one in eq_class.scored), tuple(one.role.weight for one in eq_class.scored)
         self._score_positions = _score_positions(eq_class, plugin_rules)
@@ -62,9 +62,7 @@ class MergeHistory:
         """The merge has ended: what its decisions need at once, and what is no longer known once pods are placed."""
         trace = self._trace
         self._keep_rows(eq_class, trace.candidate[:decided], placed)
-        self._chosen = self._candidates.row[
-            trace.candidate[:decided]
-        ]  # [pods, 2]; what stands where there is none means nothing
+        self._chosen = self._row_of[trace.candidate[:decided]]  # [pods, 2]; where there is none it means nothing
         self._has_rival = trace.candidate[:decided, 1] >= 0
         if np.count_nonzero(trace.codes[:decided]):
             self._members = _members(layout, self.fleet)
@@ -82,8 +80,8 @@ class MergeHistory:
     def _keep_rows(self, eq_class: EquivalenceClass, chosen: Ints, placed: Placed) -> None:
         """The rows of the candidates that were chosen, or next best, as they were before the first pod came."""
         found = distinct(chosen[chosen >= 0])
-        found = found[np.argsort(self._candidates.row[found])]
-        rows = self._candidates.row[found]
+        found = found[np.argsort(self._row_of[found])]
+        rows = self._row_of[found]
         self.raws.add(found, np.zeros(len(found), dtype=np.int64), eq_class.raw_of(rows, refreshed=True))
         eq_class.rows.forget_scores()
         self.sheet = FactSheet(self.fleet, rows, placed)

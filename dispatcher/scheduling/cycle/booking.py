@@ -100,7 +100,7 @@ class Booking:
         something to book, `alike` or not (see FleetState.assume_all). With a PluginError nothing is booked.
         """
         pod_ids, pods = [one.pod_id for one in decisions], [one.placed for one in decisions]
-        rows = [one.row for one in decisions]
+        rows = self.fleet.kept_rows([one.row for one in decisions])
         done: list[Reserve] = []
         try:
             for judge in self.by_row:

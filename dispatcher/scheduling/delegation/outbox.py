@@ -85,6 +85,8 @@ class Outbox:
                 if waiting:
                     waiting.pop(tracked.pod_id, None)
                 tracked.in_flight = None
+        if not by_id:
+            self._settling.clear()  # all are over
 
     def answered(self, outcome: Outcome, now: float) -> tuple[Tracked, InFlightIntent, Transition] | None:
         """The intent that an outcome belongs to and what its verdict leads to; None if nobody waits for it."""

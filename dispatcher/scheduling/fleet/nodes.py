@@ -295,6 +295,11 @@ class NodeTable(NodeColumns):
         nodes, places = self._nodes, self._places
         return [places[row] if nodes[row] is not None else self.name_of(row) for row in rows]
 
+    def kept_rows(self, rows: Sequence[int]) -> list[int]:
+        """The same numbers of live rows, as the objects that are kept here: so pods keep none of their own."""
+        clusters, places = self._clusters, self._places
+        return [clusters[cluster].rows[node] for cluster, node in [places[row] for row in rows]]
+
     def by_name(self) -> Ints:
         """[n] the place of each row in the order of (cluster, node); of a dead row, that of its last node."""
         if self._by_name is None:

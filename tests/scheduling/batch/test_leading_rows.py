@@ -1,12 +1,19 @@
 """How deep a merge looks into its buckets."""
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.scheduling.batch.leading_rows import _LEAST_DEPTH, _depth_of
+from dispatcher.scheduling.batch.leading_rows import _LEAST_DEPTH, _depth_of, leading_rows
+from dispatcher.scheduling.framework import kernels
+from tests.compiled import compiled
 from tests.laws.examples import examples
+
+__all__ = ["compiled"]
 
 
 @pytest.mark.parametrize(
@@ -30,3 +37,20 @@ def test_it_looks_at_four_rows_a_pod_or_as_many_as_every_bucket_is_given(members
     each, depth = max(_LEAST_DEPTH, 4 * count // len(members)), _depth_of(np.asarray(members), count)
     assert min(each, count + 1) <= depth <= count + 1
     assert depth <= each or np.minimum(members, depth).sum() <= 4 * count or len(members) == 1
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("buckets", [1, 20])
+def test_no_class_keeps_totals_of_all_rows_for_a_merge_among_few(buckets: int) -> None:
+    kernels.compile_all()
+    totals, rows = np.arange(1000.0), np.arange(400, 600)
+    sorting = SimpleNamespace(rows=rows, bucket_of=rows % buckets, leading=None)
+    layout = SimpleNamespace(
+        sorting=sorting, begun=buckets, all_buckets=SimpleNamespace(members=np.bincount(rows % buckets))
+    )
+    points = SimpleNamespace(totals_of=totals.__getitem__)  # `total` would make and keep them
+    found, starts = leading_rows(cast("Any", layout), cast("Any", points), np.arange(1000), 3)
+    for bucket in range(buckets):
+        own = found[starts[bucket] : starts[bucket + 1]].tolist()
+        assert own
+        assert own == sorted(rows[rows % buckets == bucket].tolist(), reverse=True)[: len(own)]

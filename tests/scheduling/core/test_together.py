@@ -26,10 +26,10 @@ NODES = tuple(Node(f"n{at}", ready=True, allocatable={"cpu": 4000, "pods": 50}) 
 SHOWN = tuple(msgspec.structs.replace(pod, phase=RUNNING, labels={"zone": "a"}) for pod in PODS)
 
 
-def _decided() -> tuple[SchedulerCore, list[Effect]]:
+def _decided(nodes: tuple[Node, ...] = NODES) -> tuple[SchedulerCore, list[Effect]]:
     """All pods are decided, and were before: what the core says to it."""
     core = make_core(("east",))
-    core.handle(ClusterChanged(Changes("east", "uid", "life", 0, 1, full=True, nodes=NODES, pods=PODS)), 1.0)
+    core.handle(ClusterChanged(Changes("east", "uid", "life", 0, 1, full=True, nodes=nodes, pods=PODS)), 1.0)
     return core, core.handle(Tick(), 1.0)
 
 
@@ -83,6 +83,21 @@ def test_pods_that_show_bound_together_are_where_each_would_be_alone() -> None:
         _show(other, effects)
     assert _places(core) == _places(other)
     assert not any(one.assumed for one in core.fleet.occupants())
+
+
+def test_of_pods_that_show_bound_nobody_keeps_since_when_that_was_awaited() -> None:
+    core, effects = _decided()
+    _show(core, effects)
+    assert not core.outbox.overdue(1000.0, 1.0)
+
+
+def test_pods_that_are_decided_together_have_no_row_numbers_of_their_own() -> None:
+    """Python makes a new object of 32 bytes for every number above 256."""
+    far = (Node(f"n{at}", ready=at >= 290, allocatable={"cpu": 4000, "pods": 50}) for at in range(300))
+    core, _ = _decided(tuple(far))
+    rows = [(one.row, core.fleet.row_of(one.cluster, one.node)) for one in core.fleet.occupants()]
+    assert len(rows) == len(PODS)
+    assert all(row is kept for row, kept in rows)
 
 
 @pytest.mark.parametrize(
