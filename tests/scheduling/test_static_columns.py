@@ -73,3 +73,15 @@ def test_what_is_said_of_clusters_is_kept_for_pods_of_many_homes() -> None:
         return part.active[0]
 
     assert list(map(column_of, homes)) == list(map(column_of, homes))
+
+
+def test_one_number_stands_for_all_nodes_also_when_more_come_that_are_scored_alike() -> None:
+    state, plugin = fleet(a=[node(f"n{at}").labels(rank="2") for at in range(3)]), WholeAtFirst()
+    [role] = roles_of(Plan.of(Profile("p", (PluginUse(plugin.name),)), [plugin]))
+    column, one = StaticColumn(role, state), pod("p").placed("a")
+    for name in ("n3", "n4"):
+        assert column.refresh(one, state) is None
+        state.put_node("a", node(name).labels(rank="2").build())
+    assert column.refresh(one, state) is None
+    assert column.raw_of(slice(0, 5)).tolist() == [2.0] * 5
+    assert (column.raw.strides, column.value.strides, len(column.value)) == ((0,), (0,), 5)

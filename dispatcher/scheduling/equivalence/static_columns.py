@@ -94,11 +94,14 @@ class StaticColumn:
         raw = self.evaluator.scores(rows)
         distinct = raw[:1] if raw.strides == (0,) else raw  # of np.broadcast_to: the first stands for all
         finite(self.role.plugin, distinct)
-        if everything and self.role.normalizes and len(raw) and (distinct == raw[0]).all():
+        others = raw if everything else self.raw
+        is_one = self.role.normalizes and len(others) > 0 and (everything or not others.flags.writeable)
+        if is_one and (distinct == others[0]).all():
             # Most pods prefer no node by labels or taints: one number stands for the whole column, read-only.
-            only = float(raw[0])  # also of whole numbers: other rows may get fractions later
-            self.raw = np.broadcast_to(np.float64(only), fleet.n)
-            self.value = np.broadcast_to(np.int32(self._value(only)), fleet.n)
+            only = float(others[0])  # also of whole numbers: other rows may get fractions later
+            if everything or len(others) != fleet.n:
+                self.raw = np.broadcast_to(np.float64(only), fleet.n)
+                self.value = np.broadcast_to(np.int32(self._value(only)), fleet.n)
             return
         self.raw = grown(self.raw if self.raw.flags.writeable else self.raw.copy(), fleet.n, 0.0)
         self.raw[rows] = raw

@@ -6,7 +6,9 @@ readings does not hold (`readings.left_to_settle`).
 
 from collections import defaultdict
 
-from dispatcher.scheduling.fleet.columns import RowStore
+import numpy as np
+
+from dispatcher.scheduling.fleet.columns import RowList, RowStore
 from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.fleet.readings import left_to_settle
 from dispatcher.scheduling.framework import Ints
@@ -66,16 +68,20 @@ class AwaitedPods:
             if now[column] != before[column]:
                 store.add("settling", store.settling, column, row, now[column] - before[column])
 
-    def requests(self) -> Ints:
-        """[2, capacity] what `settling` would be if every pod counted by its request; for `usual`."""
-        found = self._store.settling.copy()
+    def requests(self) -> tuple[RowList, Ints]:
+        """(rows, ascending; [2, rows]) how much more `settling` would be there if every pod counted by its request; for
+        `usual`.
+        """
+        found = defaultdict[int, list[int]](lambda: [0, 0])
         for row, pods in self.by_row.items():
             for one in pods:
                 if one.counts_as is not None:
                     for column, asked in enumerate(nonzero_request(one.placed.pod)):
                         counted = one.settling[column]
-                        found[column, row] += round(asked * counted / one.counts_as[column]) - counted
-        return found
+                        found[row][column] += round(asked * counted / one.counts_as[column]) - counted
+        rows = sorted(found)
+        more = np.asarray([found[row] for row in rows], dtype=np.int64).reshape(-1, 2).T
+        return np.asarray(rows, dtype=np.intp), more
 
     def _mark_seen(self, occupant: Occupant, *, cpu: bool, memory: bool) -> None:
         row = occupant.row

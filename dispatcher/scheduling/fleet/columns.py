@@ -73,6 +73,9 @@ _TABLE: dict[str, tuple[type[np.generic], Any, int]] = {
 }
 
 
+_MANY = 10_000  # entries
+
+
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
     """A window on the same memory that cannot be written through."""
     window = array.view()
@@ -81,11 +84,14 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def grown(array: NDArray[Any], length: int, fill: object) -> NDArray[Any]:
-    """`array` with at least `length` entries on its last axis: itself, or a copy of twice the size."""
+    """`array` with at least `length` entries on its last axis: itself, or a copy of twice the size. The first one has
+    some to spare if it is large: to copy it for a few nodes more would take long.
+    """
     have = array.shape[-1]
     if length <= have:
         return array
-    shape = (*array.shape[:-1], max(length, 2 * have, 16))
+    spare = 0 if have or length < _MANY else length // 16
+    shape = (*array.shape[:-1], max(length + spare, 2 * have, 16))
     # Zeros come from the system untouched: no memory is spent before it is used.
     bigger = np.full(shape, fill, dtype=array.dtype) if fill else np.zeros(shape, dtype=array.dtype)
     bigger[..., :have] = array

@@ -12,8 +12,9 @@ import numpy as np
 
 from dispatcher.model.resources import CPU, MEMORY
 from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
+from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.nodes import NodeTable
-from dispatcher.scheduling.framework import Bools, Floats, Ints
+from dispatcher.scheduling.framework import Floats, Ints
 from dispatcher.scheduling.framework.memory import blocks
 
 EVERY_S = 60.0
@@ -21,44 +22,48 @@ FRESH_S = 120.0  # of readings that are learnt from
 LOWEST, HIGHEST = 1 / 8, 4.0  # what is requested is never taken for nothing
 _LEAST = 0.05  # of a node, that must be requested on average for the quotient to mean anything
 _STEP = 0.05  # relative; less is not worth asking all rows anew
+_RESOURCES = CPU, MEMORY
 _ROW = {CPU_SIGNAL: 0, MEMORY_SIGNAL: 1}
+_UNITS = 2.0**36  # that a share of 1 has
 
 
-def learnt(fleet: NodeTable, settling: Ints, now: float) -> Floats | None:
+def learnt(fleet: NodeTable, more: tuple[RowList, Ints], now: float) -> Floats | None:
     """[signals] use by request as readings show it now; None where that is hardly another than before.
 
-    `settling` [2, n]: requests of pods, as far as the means do not hold their load yet.
+    `more`: on these rows pods request so much more [2, rows] than `settling` says, of what the means do not hold yet.
     """
-    n = fleet.n
-    if not n:
+    if not fleet.n:
         return None
-    shares = np.zeros((2, n))
-    for at, resource in enumerate((CPU, MEMORY)):
-        _write_requested(shares[at], fleet, settling[at, :n], at, resource)
     found = fleet.usual.max(axis=1, initial=LOWEST, where=fleet.live).astype(np.float64)
-    before = found.copy()
-    for column, name in enumerate(fleet.signal_axis.names[: len(found)]):
-        row = _ROW.get(name)
-        told = fleet.live & (now - fleet.used_at[column] <= FRESH_S)
-        requested = shares[row] if row is not None else shares.max(axis=0)
-        if told.any():
-            found[column] = _quotient(fleet.used_mean[column], requested, told, before.item(column))
+    before, sums = found.copy(), np.zeros((3, len(found)), dtype=np.int64)
+    for rows in blocks(slice(0, fleet.n)):
+        _add_up(sums, fleet, rows, more, now)
+    for column, (nodes, asked, used) in enumerate(sums.T.tolist()):
+        if nodes and asked >= (_LEAST * _UNITS - 1) * nodes:  # each share was rounded down
+            found[column] = min(max(used / asked, LOWEST), HIGHEST)
     moved = np.abs(found - before) > _STEP * before
     return np.where(moved, found, before) if moved.any() else None
 
 
-def _write_requested(shares: Floats, fleet: NodeTable, settling: Ints, row: int, resource: str) -> None:
-    """[n] the share of nodes that is requested by pods whose load the means hold."""
-    column = fleet.axis.column(resource)
-    for rows in blocks(slice(0, fleet.n)) if column is not None else ():
-        room = fleet.allocatable[column, rows]
-        share = np.maximum(fleet.nonzero[row, rows] - settling[rows], 0) / np.maximum(room, 1)
-        shares[rows] = np.where(room > 0, np.minimum(share, 1.0), 0.0)
+def _add_up(sums: Ints, fleet: NodeTable, rows: slice, more: tuple[RowList, Ints], now: float) -> None:
+    """[3, signals] nodes that tell, shares that are requested there, and that are used, in units: whole numbers, so
+    that the order of nodes does not matter.
+    """
+    settling, (first, last) = fleet.settling[:, rows].copy(), np.searchsorted(more[0], (rows.start, rows.stop))
+    settling[:, more[0][first:last] - rows.start] += more[1][:, first:last]
+    shares = [_requested(fleet, rows, settling, at) for at in range(len(_RESOURCES))]
+    for column, name in enumerate(fleet.signal_axis.names[: sums.shape[1]]):
+        told = fleet.live[rows] & (now - fleet.used_at[column, rows] <= FRESH_S)
+        asked = shares[_ROW[name]] if name in _ROW else np.maximum(*shares)
+        used = fleet.used_mean[column, rows][told] * np.float32(_UNITS)
+        sums[:, column] += np.count_nonzero(told), asked[told].sum(), used.astype(np.int64).sum()
 
 
-def _quotient(mean: np.ndarray, requested: Floats, told: Bools, before: float) -> float:
-    asked = float(requested[told].sum())
-    if asked < _LEAST * np.count_nonzero(told) * (1 - 1e-9):  # a sum of equal shares may come out a bit less
-        return before
-    used = float(mean[told].sum(dtype=np.float64))
-    return min(max(used / asked, LOWEST), HIGHEST)
+def _requested(fleet: NodeTable, rows: slice, settling: Ints, row: int) -> Ints:
+    """[rows] the share of nodes that is requested by pods whose load the means hold, in units."""
+    column = fleet.axis.column(_RESOURCES[row])
+    if column is None:
+        return np.zeros(settling.shape[1], dtype=np.int64)
+    room = fleet.allocatable[column, rows]
+    share = np.maximum(fleet.nonzero[row, rows] - settling[row], 0) / np.maximum(room, 1)
+    return (np.where(room > 0, np.minimum(share, 1.0), 0.0) * _UNITS).astype(np.int64)

@@ -144,7 +144,7 @@ class Logarithms:
         """Those of sizes 0 to `size`, and perhaps more."""
         have = len(self._known)
         if size >= have:
-            more = np.log(np.arange(have, max(size + 1, have + have // 8)) + 2.0)  # of many hosts few are new
+            more = np.log(np.arange(have, size + 1 + size // 8) + 2.0)  # of many hosts few are new
             self._known = np.concatenate([self._known, more])
         return self._known
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dispatcher.scheduling.fleet.columns import cells_at
+from dispatcher.scheduling.fleet.columns import cells_at, grown
 
 WHOLE = np.arange(30, dtype=np.int64).reshape(3, 10)
 OWN = WHOLE.copy()  # an array that is no view of another one, as columns of the fleet are
@@ -22,3 +22,9 @@ def test_cells_of_a_window_are_those_of_its_array(
     assert found.dtype == window.dtype
     assert found.flags.c_contiguous
     assert not np.shares_memory(found, whole)
+
+
+def test_a_large_column_has_some_to_spare_and_a_cluster_more_needs_no_copy() -> None:
+    column = grown(np.zeros(0), 500_000, 0.0)
+    assert grown(column, 505_000, 0.0) is column
+    assert len(grown(np.zeros(0), 100, 0.0)) == 100

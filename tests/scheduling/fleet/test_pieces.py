@@ -47,7 +47,8 @@ def least(state: FleetState) -> Any:
 
 
 def usual(state: FleetState) -> Any:
-    found = learnt(state, np.zeros((2, state.n), dtype=np.int64), state.now)
+    more = np.asarray([0, 3, 6]), np.asarray([[-90, 400, -300], [0, -10, 7]])
+    found = learnt(state, more, state.now)
     assert found is not None
     return found.tolist()
 
@@ -68,6 +69,25 @@ def test_a_domain_is_eligible_where_some_row_is_in_it() -> None:
     assert counted == [0, 2, 6, 8, 10]
     assert told[1] == (11, [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11], [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11])
     assert least(zones()) == [3, 0]
+
+
+def test_logarithms_are_known_for_some_more_hosts_than_there_are() -> None:
+    logarithms = Logarithms()
+    assert logarithms.up_to(500_000) is logarithms.up_to(505_000)
+
+
+def test_what_is_used_of_requests_does_not_rest_on_the_order_of_nodes() -> None:
+    found = []
+    for order in ((1, 2, 3), (3, 2, 1)):
+        state = fleet(a=[node(f"n{at}").cpu(10) for at in order])
+        for at in order:
+            put(state, pod(f"p{at}").cpu(at).on(f"n{at}"), "a", f"n{at}")
+            state.put_reading("a", reading(f"n{at}", cpu=at / 24))
+        found.append(learnt(state, (np.zeros(0, dtype=np.intp), np.zeros((2, 0), dtype=np.int64)), state.now))
+    first, second = found
+    assert first is not None
+    assert second is not None
+    assert first.tolist() == second.tolist()
 
 
 def test_logarithms_are_the_same_in_whatever_steps_they_came_to_be_known() -> None:
