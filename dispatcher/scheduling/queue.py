@@ -176,9 +176,7 @@ class SchedulingQueue:
     def pop(self, now: float) -> QueuedPod | None:
         """Take out the first pod to be decided, None if there is none."""
         item = self._first(now)
-        if item is not None:
-            self._drop(item.pod_id)
-        return item
+        return None if item is None else self._take(item, 1)[0]
 
     def pop_class(self, now: float, limit: int) -> list[QueuedPod]:
         """Take out the first pod and others of its class, `limit` at most, in order: see the module.
@@ -197,6 +195,8 @@ class SchedulingQueue:
         for item in taken:
             del pods[item.pod_id]
             item.state = _POPPED
+            if item.line is not None:
+                self._parked.popped(item)
         self._counts[_ACTIVE] -= len(taken)
         return taken
 

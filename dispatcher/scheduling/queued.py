@@ -44,6 +44,10 @@ class Gates(Protocol):
         """Whether what refuses a pod refuses all others with the very same class key, as the fleet is now."""
         ...
 
+    def quota_alike(self, placed: Placed) -> bool:
+        """Whether a quota that refuses a pod refuses all others of its class."""
+        ...
+
 
 def helped_by_of(gates: Gates, placed: Placed, reasons: frozenset[Reason]) -> WakeEvent:
     """Which events may help a pod refused for these."""
@@ -71,6 +75,10 @@ class NoPlugins:
     def refused_alike(self, placed: Placed) -> bool:
         """Nobody knows."""
         return False
+
+    def quota_alike(self, placed: Placed) -> bool:
+        """It is part of the class."""
+        return True
 
 
 class State(enum.Enum):
@@ -127,10 +135,16 @@ class QueuedPod(msgspec.Struct, eq=False):
     line: "Line | None" = None  # where it waits for an event, or whose pods wait for what becomes of it
 
 
+class _OfQuota(msgspec.Struct, frozen=True):
+    """What pods have in common that wait for one quota."""
+
+    priority: int
+
+
 def alike_by(gates: Gates, item: QueuedPod) -> Hashable:
     """By what other pods are refused alike with one that is refused; None if none are."""
-    if item.reasons == QUOTA:
-        return QUOTA
+    if item.reasons == QUOTA and gates.quota_alike(item.placed):
+        return _OfQuota(item.placed.pod.priority)  # who is more important waits for no other
     return id(item.class_key) if gates.refused_alike(item.placed) else None
 
 
@@ -158,10 +172,9 @@ class Line(dict[PodId, QueuedPod]):
             self.width, self.failed, self.ready_at = min(2 * self.width, AT_A_TIME), 0, float("-inf")
         else:
             self.width = 1
-        # Importance may tell pods apart that quota refuses alike.
         found = (
-            heapq.nsmallest(self.width, self.values(), key=_order_of)
-            if self.alike == QUOTA
+            heapq.nsmallest(self.width, self.values(), key=_order_of)  # the oldest pods get what quota there is
+            if isinstance(self.alike, _OfQuota)
             else list(itertools.islice(self.values(), self.width))
         )
         self.first = found[-1]
