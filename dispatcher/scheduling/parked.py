@@ -1,10 +1,10 @@
 """Pods that wait for an event that may help them, and how many of them one event has tried again.
 
-Pods are *refused alike* if what refuses one of them refuses the others: pods of one template and home (see
-`Gates.refused_alike`), and pods of one class that quota alone refuses. They stand in one line, and an event tries the
-first of it for all. Only if that one is not refused for the same again are the next two tried, then four, and so on up
-to `queued.AT_A_TIME`. A line whose first was refused for the same waits before its next try, longer each time, as one
-pod does. So what it costs that pods wait does not grow with their number. Others are all tried with each event.
+Pods are *refused alike* if what refuses one of them refuses the others: pods of one template and home
+(`Gates.refused_alike`), and pods of one class and priority that quota alone refuses (`Gates.quota_alike`). They stand
+in one line, and an event has the first of it tried for all. If that one is placed, or refused for something else, the
+next two are tried, then four, and so on up to `queued.AT_A_TIME`. If it is refused for the same again, the line backs
+off before its next try, as a pod does. So an event costs no more with more replicas. Other pods are all tried.
 
 Example: 10,000 replicas wait for room, and a pod ends. The first of them is tried, and takes the room; the next two are
 tried, and refused; the other 9,997 are left alone. Is a node added that has room for 100, then 1, 2, 4, 8, 16, 32 and
@@ -20,19 +20,46 @@ from dispatcher.scheduling.queued import Line, QueuedPod
 _Alike = tuple[Hashable, frozenset[Reason]]  # a class, and for what pods of it were refused
 
 
-class ParkedPods:
-    """The lines, by the events that may help their pods, and by class and reasons."""
+class _Lines:
+    """Lines by the events that may help their pods, by class and reasons, and by what is alike about them."""
 
     def __init__(self) -> None:
-        self._lines: dict[WakeEvent, dict[_Alike, dict[Hashable, Line]]] = {}
+        self.by_events: dict[WakeEvent, dict[_Alike, dict[Hashable, Line]]] = {}
+
+    def get(self, item: QueuedPod, alike: Hashable) -> Line | None:
+        groups = self.by_events.get(item.helped_by, {})
+        return groups.get((item.class_key, item.reasons), {}).get(alike)
+
+    def put(self, item: QueuedPod, line: Line) -> None:
+        groups = self.by_events.setdefault(item.helped_by, {})
+        groups.setdefault((item.class_key, item.reasons), {})[line.alike] = line
+
+    def take(self, item: QueuedPod, line: Line) -> bool:
+        """Whether it was here; it is no more."""
+        if self.get(item, line.alike) is not line:
+            return False
+        groups = self.by_events[item.helped_by]
+        lines = groups[item.class_key, item.reasons]
+        del lines[line.alike]
+        if not lines:
+            del groups[item.class_key, item.reasons]
+        if not groups:
+            del self.by_events[item.helped_by]
+        return True
+
+
+class ParkedPods:
+    """The lines. Those of which a pod is tried are kept apart: an event does not look at them."""
+
+    def __init__(self) -> None:
+        self._idle, self._tried = _Lines(), _Lines()
 
     def line_of(self, item: QueuedPod, alike: Hashable) -> Line:
         """Where a pod that is refused stands, to be entered there."""
-        groups = self._lines.setdefault(item.helped_by, {})
-        lines = groups.setdefault((item.class_key, item.reasons), {})
-        line = lines.get(alike)
+        line = self._idle.get(item, alike) or self._tried.get(item, alike)
         if line is None:
-            line = lines[alike] = Line(alike)
+            line = Line(alike)
+            self._idle.put(item, line)
         return line
 
     def leave(self, item: QueuedPod) -> None:
@@ -41,29 +68,39 @@ class ParkedPods:
         if line is None:
             return
         del line[item.pod_id]
-        if not line:
-            groups = self._lines[item.helped_by]
-            lines = groups[item.class_key, item.reasons]
-            del lines[line.alike]
-            if not lines:
-                del groups[item.class_key, item.reasons]
-            if not groups:
-                del self._lines[item.helped_by]
+        if not line and not self._idle.take(item, line):
+            self._tried.take(item, line)
+
+    def popped(self, item: QueuedPod) -> None:
+        """A pod that is tried for its line is decided now: the next event looks at the line again."""
+        if item.line is not None and self._tried.take(item, item.line):
+            self._idle.put(item, item.line)
 
     def helped_by(self, kind: WakeEvent) -> Iterator[tuple[QueuedPod, list[Line]]]:
         """Of each class and reasons that such an event may help: a pod, and the lines of which none is tried now."""
-        for helped_by in [mask for mask in self._lines if mask & kind]:
-            for lines in list(self._lines[helped_by].values()):
-                if idle := [line for line in lines.values() if not line.is_tried()]:
+        found = self._idle.by_events
+        for groups in [groups for mask, groups in found.items() if mask & kind]:
+            for lines in list(groups.values()):
+                idle = list[Line]()
+                for line in list(lines.values()):
+                    first = next(iter(line.values()))
+                    if not line.is_tried():
+                        idle.append(line)
+                    elif self._idle.take(first, line):
+                        self._tried.put(first, line)
+                if idle:
                     yield next(iter(idle[0].values())), idle
 
     def listens(self, kind: WakeEvent) -> bool:
         """Whether such an event may help anybody."""
-        return any(mask & kind for mask in self._lines)
+        return any(mask & kind for some in (self._idle, self._tried) for mask in some.by_events)
 
     def counts(self) -> Iterator[tuple[QueuedPod, int]]:
         """Of each class that was refused for the same, or is gated: a pod, and how many there are."""
-        for groups in self._lines.values():
-            for lines in groups.values():
-                first = next(iter(lines.values()))
-                yield next(iter(first.values())), sum(map(len, lines.values()))
+        alike = dict[tuple[WakeEvent, _Alike], list[Line]]()
+        for some in (self._idle, self._tried):
+            for mask, groups in some.by_events.items():
+                for key, lines in groups.items():
+                    alike.setdefault((mask, key), []).extend(lines.values())
+        for found in alike.values():
+            yield next(iter(found[0].values())), sum(map(len, found))

@@ -75,7 +75,7 @@ class SchedulingQueue:
         self._backoff: list[tuple[float, tuple[Any, ...], int, QueuedPod]] = []
         self._unflushed: deque[tuple[float, int, QueuedPod]] = deque()
         self._parked = ParkedPods()
-        self._left: list[Line] = []  # whose first pod says nothing of the others any more: see `flush`
+        self._left: list[Line] = []  # nobody is tried for these any more: the next `flush` sees to it
         self._tickets = itertools.count(1)
         self._policies = 0
 
@@ -143,7 +143,7 @@ class SchedulingQueue:
                 self.remove(pod_id)
 
     def _note_left(self, item: QueuedPod) -> None:
-        """What becomes of a pod says nothing of others any more: these must not wait for it."""
+        """The pod is not tried for its line any more: the others must not wait for it."""
         if item.line is not None and item.state not in _PARKED:
             self._left.append(item.line)
             item.line = None
@@ -176,9 +176,7 @@ class SchedulingQueue:
     def pop(self, now: float) -> QueuedPod | None:
         """Take out the first pod to be decided, None if there is none."""
         item = self._first(now)
-        if item is not None:
-            self._drop(item.pod_id)
-        return item
+        return None if item is None else self._take(item, 1)[0]
 
     def pop_class(self, now: float, limit: int) -> list[QueuedPod]:
         """Take out the first pod and others of its class, `limit` at most, in order: see the module.
@@ -197,6 +195,8 @@ class SchedulingQueue:
         for item in taken:
             del pods[item.pod_id]
             item.state = _POPPED
+            if item.line is not None:
+                self._parked.popped(item)
         self._counts[_ACTIVE] -= len(taken)
         return taken
 
@@ -211,13 +211,13 @@ class SchedulingQueue:
                 self._move(item, _ACTIVE, Cause.BACKOFF_ENDED)
 
     def unschedulable(self, item: QueuedPod, reasons: frozenset[Reason], now: float) -> None:
-        """A popped pod found no place for `reasons`, which say nothing of others: it waits for an event."""
+        """A popped pod found no place for `reasons`, which say nothing of other pods: it waits for an event."""
         self.unschedulable_all([item], reasons, now, alone=True)
 
     def unschedulable_all(
         self, items: Sequence[QueuedPod], reasons: frozenset[Reason], now: float, *, alone: bool = False
     ) -> None:
-        """The same of pods that were popped together, all refused for the same; `alone`: nothing is said of others."""
+        """`unschedulable` of pods that were popped together; their refusal holds for pods like them unless `alone`."""
         helped_by, line, attempts = helped_by_of(self._gates, items[0].placed, reasons), None, 0
         parked, pods, unflushed, tickets = 0, self._pods, self._unflushed, self._tickets
         class_key = items[0].class_key

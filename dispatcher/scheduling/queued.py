@@ -44,6 +44,10 @@ class Gates(Protocol):
         """Whether what refuses a pod refuses all others with the very same class key, as the fleet is now."""
         ...
 
+    def quota_alike(self, placed: Placed) -> bool:
+        """Whether a quota that refuses a pod refuses all others of its class."""
+        ...
+
 
 def helped_by_of(gates: Gates, placed: Placed, reasons: frozenset[Reason]) -> WakeEvent:
     """Which events may help a pod refused for these."""
@@ -71,6 +75,10 @@ class NoPlugins:
     def refused_alike(self, placed: Placed) -> bool:
         """Nobody knows."""
         return False
+
+    def quota_alike(self, placed: Placed) -> bool:
+        """It is part of the class."""
+        return True
 
 
 class State(enum.Enum):
@@ -127,17 +135,25 @@ class QueuedPod(msgspec.Struct, eq=False):
     line: "Line | None" = None  # where it waits for an event, or whose pods wait for what becomes of it
 
 
+class _OfQuota(msgspec.Struct, frozen=True):
+    """What pods have in common that wait for one quota."""
+
+    priority: int
+
+
 def alike_by(gates: Gates, item: QueuedPod) -> Hashable:
-    """By what other pods are refused alike with one that is refused; None if none are."""
-    if item.reasons == QUOTA:
-        return QUOTA
+    """What a refused pod has in common with pods that are refused alike (see `parked`); None: there are none."""
+    if item.reasons == QUOTA and gates.quota_alike(item.placed):
+        return _OfQuota(item.placed.pod.priority)  # who is more important waits for no other
     return id(item.class_key) if gates.refused_alike(item.placed) else None
 
 
 class Line(dict[PodId, QueuedPod]):
     """Pods of one class that were refused for the same; the one that was tried longest ago first.
 
-    `alike`: by what they are refused alike; None: they are not. `first`: the last of the pods that are tried for all.
+    `alike`: what they have in common that refuses them alike; None: nothing, so all of them are tried with each event.
+    `first`: the pod that is tried for all (of several that are tried together the last). `width`: how many are tried
+    together. `failed`: refusals in a row of those that were tried, `ready_at`: the end of the line's back-off.
     """
 
     __slots__ = ("alike", "failed", "first", "ready_at", "width")
@@ -149,7 +165,7 @@ class Line(dict[PodId, QueuedPod]):
         self.width, self.failed, self.ready_at = 1, 0, float("-inf")
 
     def due(self, *, more: bool) -> list[QueuedPod]:
-        """The pods to be tried, now that an event may help; `more`: those that were tried before were not refused."""
+        """The pods to be tried, now that an event may help; `more`: the last try did not end in the same refusal."""
         if self.alike is None:
             return list(self.values())
         if not self or self.is_tried():
@@ -158,10 +174,9 @@ class Line(dict[PodId, QueuedPod]):
             self.width, self.failed, self.ready_at = min(2 * self.width, AT_A_TIME), 0, float("-inf")
         else:
             self.width = 1
-        # Importance may tell pods apart that quota refuses alike.
         found = (
-            heapq.nsmallest(self.width, self.values(), key=_order_of)
-            if self.alike == QUOTA
+            heapq.nsmallest(self.width, self.values(), key=_order_of)  # the oldest pods get what quota there is
+            if isinstance(self.alike, _OfQuota)
             else list(itertools.islice(self.values(), self.width))
         )
         self.first = found[-1]
@@ -170,7 +185,7 @@ class Line(dict[PodId, QueuedPod]):
         return found
 
     def is_tried(self) -> bool:
-        """Whether the next event has to wait until it is known how the first of them fares."""
+        """Whether a pod is queued to be tried for all: another event changes nothing until that is decided."""
         first = self.first
         return first is not None and first.line is self and first.state in (State.ACTIVE, State.BACKOFF)
 

@@ -159,6 +159,9 @@ class AlikeUnlessGated(NoPlugins):
     def refused_alike(self, placed: Placed) -> bool:
         return True
 
+    def quota_alike(self, placed: Placed) -> bool:
+        return True
+
 
 def lose(queue: SchedulingQueue, batch: list[QueuedPod], _: frozenset[Reason], now: float) -> None:
     """They have a place, and it comes to nothing."""

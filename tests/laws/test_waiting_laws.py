@@ -6,11 +6,14 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.messages import BOUND, Bind, Changes, Outcome
+from dispatcher.model.messages import BOUND, DONE, OF_CLUSTER, OF_NODE, REFUSED, Bind, Changes, Evict, Outcome
 from dispatcher.model.names import HOSTNAME
 from dispatcher.model.node import Node
 from dispatcher.model.pod import RUNNING, Pod
+from dispatcher.model.tenant import Share, Tenant
 from dispatcher.scheduling import events
+from dispatcher.scheduling.queue import QueuedPod
+from dispatcher.scheduling.quota import QuotaLedger, charge_of
 from tests.builders import PodBuilder, node, pod, selector
 from tests.laws.cores import make_core
 from tests.laws.examples import examples
@@ -27,7 +30,13 @@ TEMPLATES: Sequence[Callable[[PodBuilder], PodBuilder]] = (
     lambda one: one.cpu("500m").labels(app="host"),
     lambda one: one.cpu("100m").port(8080),
     lambda one: one.cpu(1).tolerates("kept", operator="Exists"),
+    lambda one: one.cpu(3).priority(5),
+    lambda one: one.cpu(1).priority(9),
+    lambda one: one.cpu(1).namespace("red"),
+    lambda one: one.cpu(1).namespace("red").labels(app="other"),
+    lambda one: one.cpu(1).namespace("red").priority(9),
 )
+TENANT = Tenant("red", ("red",), {"cpu": Share(absolute=4000)})
 
 
 def nodes(number: int, *, kept: bool = False, cordoned: bool = False, zone: int = 0) -> Node:
@@ -46,14 +55,17 @@ STEP = st.one_of(
     st.tuples(st.just("come"), st.tuples(st.integers(0, len(TEMPLATES) - 1), st.integers(5, 9), st.booleans())),
     st.tuples(st.just("end"), st.integers(0, 99)),
     st.tuples(st.just("wait"), st.integers(0, 30)),
+    st.tuples(st.just("refuse"), st.integers(0, 3)),
 )
 
 
 class World:
-    """One cluster, and an agent that binds what it is told to."""
+    """One cluster, and an agent that evicts what it is told to, and binds it, but for what is to be refused."""
 
     def __init__(self) -> None:
-        self.core, self.now, self.revision = make_core(["a"]), 100.0, 0
+        self.ledger = QuotaLedger((TENANT,))
+        self.core, self.now, self.revision = make_core(["a"], ledger=self.ledger), 100.0, 0
+        self.refusals = 0
         self.pods: dict[str, Pod] = {}
         self.nodes: dict[str, Node] = {}
         self.report(full=True)
@@ -71,11 +83,30 @@ class World:
         for effect in effects:
             for intent in effect.intents if isinstance(effect, events.SendIntents) else ():
                 if isinstance(intent, Bind):
-                    answer = Outcome(intent.id, intent.pod.uid, intent.epoch, BOUND)
-                    self.take(self.core.handle(events.Answered("a", (answer,)), self.now))
-                    shown = msgspec.structs.replace(self.pods[intent.pod.uid], node=intent.node, phase=RUNNING)
-                    self.pods[shown.uid] = shown
-                    self.report(pods=(shown,))
+                    self.bind(intent)
+                elif isinstance(intent, Evict):
+                    self.answer(intent, DONE)
+                    if self.pods.pop(intent.pod.uid, None) is not None:
+                        self.report(pods_gone=(intent.pod.uid,))
+
+    def bind(self, intent: Bind) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            scope = OF_CLUSTER if self.refusals == 0 else OF_NODE
+            self.answer(intent, REFUSED, message="no", scope=scope)
+            return
+        self.answer(intent, BOUND)
+        if (there := self.pods.get(intent.pod.uid)) is not None:
+            self.pods[there.uid] = msgspec.structs.replace(there, node=intent.node, phase=RUNNING)
+            self.report(pods=(self.pods[there.uid],))
+
+    def answer(self, intent: Bind | Evict, verdict: str, **what: str) -> None:
+        answer = Outcome(intent.id, intent.pod.uid, intent.epoch, verdict, **what)  # type: ignore[arg-type]
+        self.take(self.core.handle(events.Answered("a", (answer,)), self.now))
+
+    def refuse(self, count: int) -> None:
+        """So many of the next binds are."""
+        self.refusals = count
 
     def come(self, template: int, count: int, *, owned: bool) -> None:
         first = len(self.pods) + self.revision * 100
@@ -103,17 +134,29 @@ class World:
         elif isinstance(which, tuple):
             self.come(which[0], which[1], owned=which[2])
         elif isinstance(which, int):
-            {"end": self.end, "node gone": lambda at: self.lose(f"n{at}"), "wait": self.tick}[what](which)
+            steps = {"end": self.end, "wait": self.tick, "refuse": self.refuse}
+            steps["node gone"] = lambda at: self.lose(f"n{at}")
+            steps[what](which)
         self.tick(0.1)
+
+    def tried(self) -> int:
+        """How many pods are to be tried soon."""
+        counts = self.core.queue.counts()
+        return counts["active"] + counts["backoff"]
 
     def have_room(self) -> list[str]:
         """Pods that wait and would find a place if they were tried."""
-        queue, profiles, found = self.core.queue, self.core.profiles, []
-        for uid in self.pods:
-            item = queue.get(("a", uid))
-            if item is not None and profiles.of(item.placed).would_choose(item.pod_id, item.placed) is not None:
-                found.append(item.placed.pod.name)
-        return found
+        waiting = [self.core.queue.get(("a", uid)) for uid in self.pods]
+        return [item.placed.pod.name for item in waiting if item is not None and self.fits(item)]
+
+    def fits(self, item: QueuedPod) -> bool:
+        profiles, pod, totals = self.core.profiles, item.placed.pod, self.core.fleet.allocatable_total()
+        if pod.namespace == "red" and self.ledger.exceeded("red", charge_of(pod), totals):
+            return False
+        refused = self.core.refusals.known(item.pod_id, pod, self.now)
+        placed = msgspec.structs.replace(item.placed, refused=tuple(refused))
+        with profiles.nominations.aside_for(item.pod_id, pod.priority):
+            return profiles.of(placed).would_choose(item.pod_id, placed) is not None
 
 
 @settings(max_examples=examples(300), deadline=None)
@@ -124,4 +167,9 @@ def test_no_pod_waits_while_there_is_room_for_it(steps: list[tuple[str, object]]
         world.do(what, which)
     for _ in range(60):
         world.tick(0.5)
+    for _ in range(60):  # refusals that end just now
+        if not world.tried():
+            break
+        world.tick(0.5)
+    assert not world.tried()
     assert world.have_room() == []

@@ -8,7 +8,7 @@ import pytest
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.queue import SchedulingQueue, WakeEvent
-from dispatcher.scheduling.queued import AT_A_TIME, NoPlugins, QueuedPod
+from dispatcher.scheduling.queued import AT_A_TIME, Line, NoPlugins, QueuedPod
 from tests.builders import pod
 from tests.scheduling.tiny_plugins import ByPriority
 
@@ -26,12 +26,16 @@ class Alike(NoPlugins):
 
     def __init__(self) -> None:
         self.held: set[str] = set()
+        self.by_class = True
 
     def gate(self, placed: Placed) -> Why | None:
         return Why(Reason.GATED, "held") if placed.pod.name in self.held else None
 
     def refused_alike(self, placed: Placed) -> bool:
-        return True
+        return self.by_class
+
+    def quota_alike(self, placed: Placed) -> bool:
+        return self.by_class
 
 
 def full(pods: int, app: str = "u", gates: Alike | None = None) -> SchedulingQueue:
@@ -218,3 +222,52 @@ def test_all_are_tried_under_other_policies() -> None:
     refuse(queue, 60)
     queue.wake(ROOM, 120)
     assert queue.counts()["active"] == 1
+
+
+def test_events_while_all_lines_are_tried_look_at_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked, is_tried = list[Line](), Line.is_tried
+
+    def look(line: Line) -> bool:
+        looked.append(line)
+        return is_tried(line)
+
+    monkeypatch.setattr(Line, "is_tried", look)
+    queue = SchedulingQueue(ByPriority(), by_app, gates=Alike())
+    for app, number in itertools.product("uvw", range(3)):
+        queue.add(("a", f"{app}{number}"), pod(f"{app}{number}").labels(app=app).placed(), 0)
+    refuse(queue, 0)
+    for _ in range(2):
+        queue.wake(ROOM, 60)
+    looked.clear()
+    queue.wake(ROOM, 60)
+    assert looked == []
+    assert len(refuse(queue, 60)) == 3
+    queue.wake(ROOM, 120)
+    assert len(tried(queue, 120)) == 3, "the next of each"
+
+
+def test_who_waits_for_quota_waits_for_no_pod_of_lower_priority() -> None:
+    queue, quota = SchedulingQueue(ByPriority(), by_app), frozenset((Reason.QUOTA,))
+    for at in (0, 1, 3, 7):
+        queue.add(("a", "low"), pod("low").labels(app="u").placed(), at)
+        queue.wake(WakeEvent.QUOTA_FREED, at)
+        refuse(queue, at, quota)
+    queue.add(("a", "low-2"), pod("low-2").labels(app="u").placed(), 7)
+    refuse(queue, 7, quota)
+    queue.wake(WakeEvent.QUOTA_FREED, 7)
+    assert queue.counts()["backoff"] == 1, "low, until 15"
+    queue.add(("a", "high"), pod("high").labels(app="u").priority(9).placed(), 7)
+    refuse(queue, 7, quota)
+    queue.wake(WakeEvent.QUOTA_FREED, 8)
+    assert names(tried(queue, 8)) == ["high"]
+
+
+def test_quota_that_is_asked_of_each_pod_says_nothing_of_others() -> None:
+    gates = Alike()
+    gates.by_class = False
+    queue, quota = SchedulingQueue(ByPriority(), by_app, gates=gates), frozenset((Reason.QUOTA,))
+    for number in range(9):
+        queue.add(("a", f"p{number}"), pod(f"p{number}").labels(app="u").placed(), 0)
+    refuse(queue, 0, quota)
+    queue.wake(WakeEvent.QUOTA_FREED, 60)
+    assert queue.counts()["active"] == 9

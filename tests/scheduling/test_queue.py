@@ -189,6 +189,9 @@ class OnlyOfCluster:
     def refused_alike(self, placed: Placed) -> bool:
         return False
 
+    def quota_alike(self, placed: Placed) -> bool:
+        return True
+
     def worth(self, event: ClusterEvent, placed: Placed, reasons: frozenset[Reason]) -> bool:
         self.asked.append(placed.pod.name)
         return placed.pod.labels["app"] == event.cluster

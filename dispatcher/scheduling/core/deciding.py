@@ -184,8 +184,9 @@ class Deciding:
         self._state.report(tracked, message, now)
 
     def _park(self, run: Sequence[tuple[QueuedPod, Unschedulable]], now: float) -> None:
-        """Pods of one class found no place for the same reasons. Who gets a promise is parked by itself: another one
-        may lose its own to it, and is tried again if it is parked. Who has one waits for other events than the rest.
+        """Pods of one class found no place for the same reasons. With nominations they are parked one by one: one that
+        is nominated may displace another nominee, which is activated if it is parked already. A nominee is refused
+        alike with no other pod: it has room of its own.
         """
         state, nominations = self._state, self._state.profiles.nominations
         state.counters["unschedulable", state.profiles.name_of(run[0][1].placed)] += len(run)

@@ -110,6 +110,10 @@ class Profiles:
         pod_alone = placed.pod.volumes or placed.sizes
         return not pod_alone and self.of(placed).plan.refuses_alike
 
+    def quota_alike(self, placed: Placed) -> bool:
+        """Whether quota refuses by class: a gate that is asked of each pod may refuse for a quota of its own."""
+        return self.of(placed).plan.gates_by_class
+
     # --- places ------------------------------------------------------------------------------------------------------
 
     def _holding(self, pod_id: PodId) -> Scheduler | None:
@@ -163,7 +167,7 @@ def _hinting(plan: Plan, reasons: frozenset[Reason], kind: WakeEvent) -> tuple[P
         asked = [one for one in plan.plugins if reason in one.EVENTS]
         found += [one for one in asked if kind & one.EVENTS[reason]]
         found += [None] * (not asked and bool(kind & HELPED_BY[reason]))
-    return tuple(dict.fromkeys(found))
+    return tuple({id(one): one for one in found}.values())  # plugins need not be hashable
 
 
 def _hinted(plugin: Plugin, event: ClusterEvent, placed: Placed) -> bool:

@@ -315,9 +315,14 @@ class Plan:
     @cached_property
     def refuses_alike(self) -> bool:
         """Whether what refuses a pod without volumes refuses all with the very same class key, as long as nothing
-        moves: no gate is asked of each pod but those that book many of a class at once.
+        moves.
         """
-        return self.stands_by_template and all(isinstance(one, ReservesMany) for one in self.gates)
+        return self.stands_by_template and self.gates_by_class
+
+    @cached_property
+    def gates_by_class(self) -> bool:
+        """Whether no gate has to be asked of each pod: all of them book many of a class at once."""
+        return all(isinstance(one, ReservesMany) for one in self.gates)
 
 
 def _is_gate(plugin: Plugin, *, judged: bool) -> bool:

@@ -1,5 +1,9 @@
 """Several profiles over one fleet, told apart by spec.schedulerName."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
 import pytest
 
 from dispatcher.model import names
@@ -9,7 +13,8 @@ from dispatcher.plugins.registry import PluginContext, build, shared_queue_sort
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Plugin, PluginUse, Profile
+from dispatcher.scheduling.framework import SKIP, FleetView, Placed, Plugin, PluginUse, Profile, refuse
+from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from tests.builders import PodBuilder, fleet, node, pod
 from tests.scheduling.tiny_plugins import Fit, Quota, Ready
 
@@ -98,3 +103,34 @@ def test_a_profile_that_does_not_look_for_required_data_decides_no_pod_that_asks
     assert "profile global-dispatcher, which has no plugin DataLocality" in why.text
     assert both.gate(asks.set(scheduler_name=PACKING).placed()) is None
     assert both.gate(pod().placed()) is None
+
+
+def test_a_plugin_that_cannot_be_hashed_is_asked_for_hints_as_others_are() -> None:
+    @dataclass
+    class Told(Fit):
+        helps: bool
+
+        EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.INSUFFICIENT: WakeEvent.NODE_ADDED}
+
+        def hint(self, event: ClusterEvent, placed: Placed) -> bool:
+            return self.helps
+
+    for helps in (True, False):
+        one = profiles(fleet(a=["n1"]), global_dispatcher=[Told(helps)])
+        event, full = ClusterEvent(WakeEvent.NODE_ADDED), frozenset((Reason.INSUFFICIENT,))
+        assert one.worth(event, pod().placed(), full) is helps
+
+
+def test_quota_refuses_by_class_unless_a_gate_is_asked_of_each_pod() -> None:
+    class Each(Plugin):
+        name = "Each"
+
+        def class_key(self, placed: Placed) -> None:
+            return None
+
+        def pre_filter(self, placed: Placed, fleet: FleetView) -> object:
+            return refuse(Reason.QUOTA, "mine") if placed.pod.name == "p" else SKIP
+
+    both = profiles(fleet(a=["n1"]), global_dispatcher=[Fit()], global_dispatcher_packing=[Fit(), Each()])
+    assert both.quota_alike(pod().placed())
+    assert not both.quota_alike(pod().set(scheduler_name=PACKING).placed())
