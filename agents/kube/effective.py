@@ -13,6 +13,7 @@ from typing import NamedTuple
 from agents.kube.resized import Resizes
 from agents.kube.wire_pods import Container, PodSpec, Port, ResourceList
 from agents.kube.wire_status import PodStatus
+from dispatcher.model.bounds import MAX_WORD
 from dispatcher.model.pod import HostPort
 from dispatcher.model.resources import (
     CPU,
@@ -26,7 +27,7 @@ from dispatcher.model.resources import (
     unit_scale,
 )
 
-MAX_RESOURCE_NAMES, _LONGEST_NAME = 64, 512  # characters: the dispatcher takes no longer ones
+MAX_RESOURCE_NAMES = 64
 DEFAULT_CPU = 100  # milli: what kube-scheduler takes a container without a request to use
 DEFAULT_MEMORY = 200 * 2**20
 _POD_LEVEL = (CPU, MEMORY)  # what spec.resources may say for the whole pod, beside huge pages
@@ -177,8 +178,8 @@ def read_quantities(
         problems.append(f"{where}: more than {MAX_RESOURCE_NAMES} resources")
         return parsed
     for name, text in raw.items():
-        if len(name) > _LONGEST_NAME:  # API servers let the status of a node name anything
-            problems.append(f"{where}[{name[:80]}...]: a name longer than {_LONGEST_NAME} characters")
+        if len(name) > MAX_WORD:  # the dispatcher takes none; API servers let the status of a node name anything
+            problems.append(f"{where}[{name[:80]}...]: a name longer than {MAX_WORD} characters")
             continue
         try:
             parsed[name] = (

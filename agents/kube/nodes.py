@@ -10,6 +10,7 @@ from agents.kube.effective import read_quantities
 from agents.kube.selectors import labels_size
 from agents.observer.seen import NodeSeen, NodeTarget
 from dispatcher.model import names
+from dispatcher.model.bounds import MAX_WORD
 from dispatcher.model.node import Node, Taint
 from dispatcher.model.resources import CPU, MEMORY, QuantityError, parse_quantity
 
@@ -100,7 +101,7 @@ def _images(images: list[wire_nodes.Image] | None) -> dict[str, int]:
     found: dict[str, int] = {}
     for image in (images or ())[:MAX_IMAGES]:
         for name in image.names or ():
-            if len(name) <= 512:
+            if len(name) <= MAX_WORD:
                 found[_IMAGE_NAMES.setdefault(name, name)] = max(0, image.size_bytes)
     if len(_IMAGE_NAMES) > 100_000:
         _IMAGE_NAMES.clear()

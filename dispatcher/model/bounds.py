@@ -18,11 +18,12 @@ MAX_ROWS: Final = 10_000  # of what is configured, and of answers to one batch
 MAX_NAMES: Final = 1_000  # in a list or map of single words
 
 MAX_STATUS: Final = 2**20  # bytes of a delegate's status; agents send half of that, and its events
+MAX_WORD: Final = 512  # characters
 MAX_AMOUNT: Final = 2**62  # half of int64, so that a free-minus-request never wraps
 
 Amount = Annotated[int, Meta(ge=0, le=MAX_AMOUNT)]  # of a resource, in internal units
 Int32 = Annotated[int, Meta(ge=-(2**31), lt=2**31)]  # as Kubernetes has most of its numbers
 Status = Annotated[bytes, Meta(max_length=MAX_STATUS)]
-Word = Annotated[str, Meta(max_length=512)]  # a name, a UID, an address
+Word = Annotated[str, Meta(max_length=MAX_WORD)]  # a name, a UID, an address
 Text = Annotated[str, Meta(max_length=16 * 1024)]  # for people
 Names = Annotated[tuple[Word, ...], Meta(max_length=MAX_NAMES)]
