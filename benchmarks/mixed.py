@@ -116,6 +116,11 @@ class Stage:
         if leaving:
             self.end(list(itertools.islice(self.bound, leaving)))
 
+    def decide_all(self) -> None:
+        """Steps, until no pod is to be decided now."""
+        while self.core.queue.counts()["active"]:
+            self.step()
+
     def _share(self, more: int, percent: int) -> int:
         """So many of the pods that are shown next, none of which is lost where few are shown at a time."""
         return (self.shown + more) * percent // 100 - self.shown * percent // 100
@@ -208,14 +213,12 @@ def refusal_rate(mix: Mix) -> tuple[float, float]:
     stage = Stage(hopeless(mix))
     stage.arrive(stage.mix.arrivals())
     start = process_time()
-    while stage.core.queue.counts()["active"]:
-        stage.step()
+    stage.decide_all()
     first, before = process_time() - start, stage.refused()
     stage.now += 301.0
     start = process_time()
     stage.step()
-    while stage.core.queue.counts()["active"]:
-        stage.step()
+    stage.decide_all()
     again = process_time() - start
     return before / first, (stage.refused() - before) / again
 
@@ -229,8 +232,7 @@ def ended_pod_ms(mix: Mix, *, pods_each: int, at_a_time: int, ended: int) -> flo
     arrivals = stage.mix.arrivals()
     for some in (arrivals[:full], arrivals[full:]):
         stage.arrive(some)
-        while stage.core.queue.counts()["active"]:
-            stage.step()
+        stage.decide_all()
     stage.step()
     stage.now += 60.0
     before, start = len(stage.left()), process_time()
