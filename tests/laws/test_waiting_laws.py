@@ -6,17 +6,15 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.messages import BOUND, DONE, OF_CLUSTER, OF_NODE, REFUSED, Bind, Changes, Evict, Outcome
+from dispatcher.model.messages import DONE, OF_CLUSTER, OF_NODE, REFUSED, AnyIntent, Bind, Evict
 from dispatcher.model.names import HOSTNAME
 from dispatcher.model.node import Node
-from dispatcher.model.pod import RUNNING, Pod
 from dispatcher.model.tenant import Share, Tenant
-from dispatcher.scheduling import events
 from dispatcher.scheduling.queue import QueuedPod
 from dispatcher.scheduling.quota import QuotaLedger, charge_of
 from tests.builders import PodBuilder, node, pod, selector
-from tests.laws.cores import make_core
 from tests.laws.examples import examples
+from tests.scheduling.one_cluster import OneCluster
 
 ZONE = "topology.kubernetes.io/zone"
 # Templates, none of which has volumes: so pods of each are refused alike.
@@ -59,50 +57,29 @@ STEP = st.one_of(
 )
 
 
-class World:
-    """One cluster, and an agent that evicts what it is told to, and binds it, but for what is to be refused."""
+class World(OneCluster):
+    """With a tenant; evicted pods go, and some binds are refused."""
 
     def __init__(self) -> None:
         self.ledger = QuotaLedger((TENANT,))
-        self.core, self.now, self.revision = make_core(["a"], ledger=self.ledger), 100.0, 0
+        super().__init__(self.ledger)
         self.refusals = 0
-        self.pods: dict[str, Pod] = {}
         self.nodes: dict[str, Node] = {}
         self.report(full=True)
 
-    def report(self, *, full: bool = False, **what: object) -> None:
-        self.revision += 1
-        changes = Changes("a", "uid-a", "life", self.revision - 1, self.revision, full, **what)  # type: ignore[arg-type]
-        self.take(self.core.handle(events.ClusterChanged(changes), self.now))
-
-    def tick(self, seconds: float) -> None:
-        self.now += seconds
-        self.take(self.core.handle(events.Tick(), self.now))
-
-    def take(self, effects: Sequence[events.Effect]) -> None:
-        for effect in effects:
-            for intent in effect.intents if isinstance(effect, events.SendIntents) else ():
-                if isinstance(intent, Bind):
-                    self.bind(intent)
-                elif isinstance(intent, Evict):
-                    self.answer(intent, DONE)
-                    if self.pods.pop(intent.pod.uid, None) is not None:
-                        self.report(pods_gone=(intent.pod.uid,))
+    def obey(self, intent: AnyIntent) -> None:
+        if isinstance(intent, Evict):
+            self.answer(intent, DONE)
+            if self.pods.pop(intent.pod.name, None) is not None:
+                self.report(pods_gone=(intent.pod.uid,))
+        super().obey(intent)
 
     def bind(self, intent: Bind) -> None:
-        if self.refusals:
-            self.refusals -= 1
-            scope = OF_CLUSTER if self.refusals == 0 else OF_NODE
-            self.answer(intent, REFUSED, message="no", scope=scope)
+        if not self.refusals:
+            super().bind(intent)
             return
-        self.answer(intent, BOUND)
-        if (there := self.pods.get(intent.pod.uid)) is not None:
-            self.pods[there.uid] = msgspec.structs.replace(there, node=intent.node, phase=RUNNING)
-            self.report(pods=(self.pods[there.uid],))
-
-    def answer(self, intent: Bind | Evict, verdict: str, **what: str) -> None:
-        answer = Outcome(intent.id, intent.pod.uid, intent.epoch, verdict, **what)  # type: ignore[arg-type]
-        self.take(self.core.handle(events.Answered("a", (answer,)), self.now))
+        self.refusals -= 1
+        self.answer(intent, REFUSED, message="no", scope=OF_CLUSTER if self.refusals == 0 else OF_NODE)
 
     def refuse(self, count: int) -> None:
         """So many of the next binds are."""
@@ -112,8 +89,7 @@ class World:
         first = len(self.pods) + self.revision * 100
         owner = f"ReplicaSet/web-{template}/uid" if owned else ""
         some = [TEMPLATES[template](pod(f"p{first + at:07}")).set(owner=owner).build() for at in range(count)]
-        self.pods |= {one.uid: one for one in some}
-        self.report(pods=tuple(some))
+        self.submit(*some)
 
     def end(self, number: int) -> None:
         if there := sorted(self.pods):
@@ -123,7 +99,7 @@ class World:
     def lose(self, name: str) -> None:
         if self.nodes.pop(name, None) is not None:
             gone = tuple(one.uid for one in self.pods.values() if one.node == name)
-            self.pods = {uid: one for uid, one in self.pods.items() if one.node != name}
+            self.pods = {pod: one for pod, one in self.pods.items() if one.node != name}
             self.report(nodes_gone=(name,), pods_gone=gone)
 
     def do(self, what: str, which: object) -> None:
@@ -134,7 +110,7 @@ class World:
         elif isinstance(which, tuple):
             self.come(which[0], which[1], owned=which[2])
         elif isinstance(which, int):
-            steps = {"end": self.end, "wait": self.tick, "refuse": self.refuse}
+            steps: dict[str, Callable[[int], None]] = {"end": self.end, "wait": self.tick, "refuse": self.refuse}
             steps["node gone"] = lambda at: self.lose(f"n{at}")
             steps[what](which)
         self.tick(0.1)
@@ -146,7 +122,7 @@ class World:
 
     def have_room(self) -> list[str]:
         """Pods that wait and would find a place if they were tried."""
-        waiting = [self.core.queue.get(("a", uid)) for uid in self.pods]
+        waiting = [self.core.queue.get(("a", one.uid)) for one in self.pods.values()]
         return [item.placed.pod.name for item in waiting if item is not None and self.fits(item)]
 
     def fits(self, item: QueuedPod) -> bool:

@@ -1,13 +1,10 @@
 """Pods that wait for quota of their tenant: who is tried again when some comes free, and what is written of them."""
 
-from collections.abc import Sequence
-
-import msgspec
 import pytest
 
-from dispatcher.model.messages import BOUND, Bind, Changes, Outcome, ReportUnschedulable
+from dispatcher.model.messages import AnyIntent, Changes, ReportUnschedulable
 from dispatcher.model.owner_use import OwnerUse
-from dispatcher.model.pod import RUNNING, Pod
+from dispatcher.model.pod import RUNNING
 from dispatcher.model.tenant import Share, Tenant
 from dispatcher.scheduling import events
 from dispatcher.scheduling.queued import AT_A_TIME
@@ -15,48 +12,30 @@ from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.rules import eligibility
 from tests.builders import node, pod
 from tests.laws.cores import make_core
+from tests.scheduling.one_cluster import OneCluster
 
 TENANTS = [Tenant(name, (name,), {"cpu": Share(absolute=1000)}) for name in ("red", "blue")]
 
 
-class World:
-    """One cluster with much room, two tenants with a CPU each, and an agent that binds what it is told to."""
+class World(OneCluster):
+    """Much room, and two tenants with a CPU each. `told`: what was written of which pods."""
 
     def __init__(self) -> None:
         self.ledger = QuotaLedger(TENANTS)
-        self.core, self.now, self.revision = make_core(["a"], ledger=self.ledger), 100.0, 0
+        super().__init__(self.ledger)
         self.told: list[tuple[str, str]] = []
-        self.pods: dict[str, Pod] = {}
         self.report(full=True, nodes=(node("n1").cpu(200).memory("200Gi").pods(500).build(),))
 
-    def report(self, *, full: bool = False, **what: object) -> None:
-        self.revision += 1
-        changes = Changes("a", "uid-a", "life", self.revision - 1, self.revision, full, **what)  # type: ignore[arg-type]
-        self.take(self.core.handle(events.ClusterChanged(changes), self.now))
-
     def come(self, *names: str) -> None:
-        for name in names:
-            self.pods[name] = pod(name).namespace(name.partition("-")[0]).cpu("500m").build()
-        self.report(pods=tuple(self.pods[name] for name in names))
+        self.submit(*(pod(name).namespace(name.partition("-")[0]).cpu("500m").build() for name in names))
 
     def end(self, name: str) -> None:
         self.report(pods_gone=(self.pods.pop(name).uid,))
 
-    def tick(self, seconds: float = 1.0) -> None:
-        self.now += seconds
-        self.take(self.core.handle(events.Tick(), self.now))
-
-    def take(self, effects: Sequence[events.Effect]) -> None:
-        for effect in effects:
-            for intent in effect.intents if isinstance(effect, events.SendIntents) else ():
-                if isinstance(intent, ReportUnschedulable):
-                    self.told.append((intent.pod.name, intent.message))
-                elif isinstance(intent, Bind):
-                    answer = Outcome(intent.id, intent.pod.uid, intent.epoch, BOUND)
-                    self.take(self.core.handle(events.Answered("a", (answer,)), self.now))
-                    shown = msgspec.structs.replace(self.pods[intent.pod.name], node=intent.node, phase=RUNNING)
-                    self.pods[shown.name] = shown
-                    self.report(pods=(shown,))
+    def obey(self, intent: AnyIntent) -> None:
+        if isinstance(intent, ReportUnschedulable):
+            self.told.append((intent.pod.name, intent.message))
+        super().obey(intent)
 
     def waiting(self) -> set[str]:
         queue = self.core.queue

@@ -1,51 +1,23 @@
 """Pods that wait for room: how many of them are tried when there is some."""
 
-from collections.abc import Sequence
-
 import msgspec
 import pytest
 
-from dispatcher.model.messages import BOUND, Bind, Changes, Outcome
-from dispatcher.model.pod import CLAIM, RUNNING, Pod, Volume
-from dispatcher.scheduling import events
+from dispatcher.model.pod import CLAIM, Pod, Volume
 from dispatcher.scheduling.framework import Placed
 from tests.builders import node, pod
-from tests.laws.cores import make_core
+from tests.scheduling.one_cluster import OneCluster
 
 
-class World:
-    """A cluster with one node of four CPUs, and an agent that binds what it is told to."""
+class World(OneCluster):
+    """One node of four CPUs."""
 
     def __init__(self) -> None:
-        self.core, self.now, self.revision = make_core(["a"]), 100.0, 0
-        self.pods: dict[str, Pod] = {}
+        super().__init__()
         self.report(full=True, nodes=(node("n1").cpu(4).memory("64Gi").pods(500).build(),))
-
-    def report(self, *, full: bool = False, **what: object) -> None:
-        self.revision += 1
-        changes = Changes("a", "uid-a", "life", self.revision - 1, self.revision, full, **what)  # type: ignore[arg-type]
-        self.take(self.core.handle(events.ClusterChanged(changes), self.now))
-
-    def come(self, *pods: Pod) -> None:
-        self.pods |= {one.name: one for one in pods}
-        self.report(pods=pods)
 
     def end(self, name: str) -> None:
         self.report(pods_gone=(self.pods.pop(name).uid,))
-
-    def tick(self, seconds: float = 1.0) -> None:
-        self.now += seconds
-        self.take(self.core.handle(events.Tick(), self.now))
-
-    def take(self, effects: Sequence[events.Effect]) -> None:
-        for effect in effects:
-            for intent in effect.intents if isinstance(effect, events.SendIntents) else ():
-                if isinstance(intent, Bind):
-                    answer = Outcome(intent.id, intent.pod.uid, intent.epoch, BOUND)
-                    self.take(self.core.handle(events.Answered("a", (answer,)), self.now))
-                    shown = msgspec.structs.replace(self.pods[intent.pod.name], node=intent.node, phase=RUNNING)
-                    self.pods[shown.name] = shown
-                    self.report(pods=(shown,))
 
     def refusals(self) -> int:
         return sum(count for (what, _), count in self.core.counters.items() if what == "unschedulable")
@@ -61,9 +33,9 @@ def replica(number: int, owner: str = "ReplicaSet/web/uid", priority: int = 0) -
 def full(*waiting: Pod) -> World:
     """Four pods fill the node, and these have been refused since."""
     world = World()
-    world.come(*(replica(900 + number, "ReplicaSet/first/uid") for number in range(4)))
+    world.submit(*(replica(900 + number, "ReplicaSet/first/uid") for number in range(4)))
     world.tick()
-    world.come(*waiting)
+    world.submit(*waiting)
     world.tick()
     assert (world.bound(), world.refusals()) == (4, len(waiting))
     world.tick(60.0)
