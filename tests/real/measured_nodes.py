@@ -76,9 +76,11 @@ class MeasuredNode:
         return component
 
     @contextmanager
-    def computing(self) -> Iterator[None]:
-        """stress-ng keeps its CPU busy."""
-        words = [*self._inside, *self._programs["stress-ng"], "--cpu", "2", "--temp-path", str(self._folder)]
+    def computing(self, percent: int = 200) -> Iterator[None]:
+        """stress-ng wants so much of a core, of which the node has `CORES`."""
+        workers = -(-percent // 100)
+        load = ("--cpu", str(workers), "--cpu-load", str(percent // workers))
+        words = [*self._inside, *self._programs["stress-ng"], *load, "--temp-path", str(self._folder)]
         yield from self._for_a_while("stress-ng", words)
 
     @contextmanager

@@ -1,8 +1,8 @@
 """Live load end to end: stress-ng and iperf3 on two measured nodes, node_exporter, Prometheus, agent, dispatcher, and
 where the pods of a real control plane go. Once readings end, requests decide within the age that the profile states.
 
-Agent and dispatcher are whole, in one process without Ray. n1 has the fewer requests, so pods go there unless it is
-read to be busy.
+Agent and dispatcher are whole, in one process without Ray. n1 has the fewer requests and, unless it is busy, the lower
+readings, so pods go there unless it is read to be busy.
 """
 
 import asyncio
@@ -32,6 +32,7 @@ CLUSTER = "east"
 FRESH_S, STALE_S = 5.0, 10.0  # of the profile
 WAIT_S = 240.0  # at most, for what takes seconds on a quiet machine
 PODS = "/api/v1/namespaces/default/pods"
+A_LITTLE = 3  # percent of a core that n2 computes all the time: far more than two idle nodes differ by
 BUSY = 0.3  # share of a node's CPU or network, above which no pod goes there
 SOURCE = {"source": "prometheus"}
 BY_READINGS, BY_REQUESTS = "by readings", "stale, by requests"  # how a node was judged
@@ -80,6 +81,7 @@ def rig(control_plane: ControlPlanes, tmp_path_factory: pytest.TempPathFactory) 
         for name in ("n1", "n2"):
             nodes[name] = MeasuredNode(name, folder / name, programs)
             stack.callback(nodes[name].close)
+        stack.enter_context(nodes["n2"].computing(A_LITTLE))
         scraping = Scraping(folder / "prometheus", programs["prometheus"], list(nodes.values()))
         stack.callback(scraping.close)
         shapes = [NodeSpec(name, cpu="8", memory=str(MEMORY), address=node.cable.node) for name, node in nodes.items()]
