@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dispatcher.model.topology import HOST_LEVEL
 from dispatcher.scheduling.equivalence.partitions import Partition, Partitions, partition_of
 from dispatcher.scheduling.equivalence.static_answers import NO_NODE, StaticFilters, count_codes
 from dispatcher.scheduling.equivalence.static_columns import StaticColumn
 from dispatcher.scheduling.framework import kernels
 from dispatcher.scheduling.pruning.fitting_rows import FittingRows
 from dispatcher.scheduling.rules.spread import Area, _least
+from dispatcher.scheduling.rules.spread_domains import Domains
 from tests.builders import fleet, node
 
 _ROWS = 24
@@ -94,11 +96,30 @@ def test_counts_of_other_domains_have_no_least_one(compiled: bool, count: int) -
     if compiled:
         pytest.importorskip("numba")
         assert kernels.compile_all()
-    domains = SimpleNamespace(eligible=lambda: [np.arange(2), np.arange(2, 3)])
-    area = cast(Area, SimpleNamespace(present=np.ones(3, dtype=bool), domains=domains))
-    assert _least(area, np.array([1, 0, 3]), [1]) == 1
+    area = cast(Area, SimpleNamespace(present=np.ones(3, dtype=bool), domains=SimpleNamespace(span=(0, 3))))
     with pytest.raises(IndexError):
         _least(area, np.arange(count), [])
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["kernels", "NumPy"])
+@settings(max_examples=60, deadline=None)
+@given(by_row=st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=_ROWS), data=st.data())
+def test_the_least_count_is_that_of_eligible_domains_that_are_not_left_out(
+    compiled: bool, by_row: list[tuple[int, bool]], data: st.DataObject
+) -> None:
+    if compiled:
+        pytest.importorskip("numba")
+        assert kernels.compile_all()
+    else:
+        kernels.use_numpy()
+    counts, present = np.array([count for count, _ in by_row]), np.array([eligible for _, eligible in by_row])
+    eligible = np.flatnonzero(present)
+    counted = data.draw(st.sampled_from([None, eligible]))
+    hosts = Domains(HOST_LEVEL, np.arange(len(by_row), dtype=np.int32), present, counted)
+    out = data.draw(st.lists(st.sampled_from(eligible.tolist()), unique=True)) if len(eligible) else []
+    left = [counts[at] for at in eligible.tolist() if at not in out]
+    least = _least(cast(Area, SimpleNamespace(present=present, domains=hosts)), counts, out)
+    assert least == min(left, default=np.iinfo(np.int64).max)
 
 
 @settings(max_examples=60, deadline=None)

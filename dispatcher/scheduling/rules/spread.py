@@ -157,12 +157,12 @@ class Spread:
         )
 
 
-@kernel("ints ints ints")
-def _find_least(counts, eligible, left_out):  # type: ignore[no-untyped-def]
-    """The least count over the eligible domains, but those left out."""
+@kernel("ints bools ints int int")
+def _find_least(counts, eligible, left_out, first, last):  # type: ignore[no-untyped-def]
+    """The least count over the eligible domains from `first` to before `last`, but those left out."""
     least = np.iinfo(np.int64).max
-    for domain in eligible:
-        if counts[domain] < least:
+    for domain in range(first, last):
+        if eligible[domain] and counts[domain] < least:
             out = False
             for other in left_out:
                 out = out or other == domain
@@ -179,16 +179,11 @@ def _least(area: Area, counts: Ints, left_out: list[int]) -> int:
     """
     if len(counts) != len(area.present):
         raise IndexError(f"{len(counts)} counts of {len(area.present)} domains")
-    least, others = int(np.iinfo(np.int64).max), np.asarray(left_out, dtype=np.int64)
-    for eligible in area.domains.eligible():
-        if _find_least.fast is not None:
-            least = min(least, _find_least.fast(counts, eligible, others))
-        else:
-            found = counts[np.setdiff1d(eligible, others, assume_unique=True)]
-            least = int(found.min(initial=least))
-        if least <= 0:
-            break
-    return least
+    others, (first, last) = np.asarray(left_out, dtype=np.int64), area.domains.span
+    if _find_least.fast is not None:
+        return int(_find_least.fast(counts, area.present, others, first, last))
+    eligible = np.setdiff1d(np.flatnonzero(area.present), others, assume_unique=True)
+    return int(counts[eligible].min(initial=np.iinfo(np.int64).max))
 
 
 @dataclass(slots=True)

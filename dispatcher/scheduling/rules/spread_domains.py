@@ -38,6 +38,13 @@ class Domains:
             yield np.flatnonzero(self.present[block]) + block.start
 
     @cached_property
+    def span(self) -> tuple[int, int]:
+        """The first domain that may be eligible, and one after the last."""
+        if self.level != HOST_LEVEL or self.counted is None:
+            return 0, len(self.present)
+        return (int(self.counted[0]), int(self.counted[-1]) + 1) if len(self.counted) else (0, 0)
+
+    @cached_property
     def size(self) -> int:
         """How many domains are eligible."""
         return int(np.count_nonzero(self.present))
