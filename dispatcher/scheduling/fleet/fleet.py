@@ -4,7 +4,7 @@ The single writer is the core. Each change touches the rows it is about and says
 catch up with exactly those rows. Proxy nodes are no rows: a pod behind one is entered where its delegate runs.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from types import MappingProxyType
@@ -24,6 +24,7 @@ from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.fleet.occupants import (
     Apps,
     Occupant,
+    PodsByNode,
     Ports,
     SharedDicts,
     is_unseen,
@@ -61,7 +62,7 @@ class FleetState(ReadingTable):
         self.selectors = DefaultSelectors(self.kept)
         self._occupants: dict[PodId, Occupant] = {}
         self._apps = Apps()
-        self._at: defaultdict[tuple[str, str], list[Occupant]] = defaultdict(list)  # by (cluster, node)
+        self._on_nodes = PodsByNode()
         self._usual: Readings = np.zeros(0, dtype=np.float32)  # [signals] as `learn_usual` found it last
         self._usual_told: Sequence[float] = _ALL_OF_IT
         self._learnt_at = -np.inf
@@ -76,10 +77,12 @@ class FleetState(ReadingTable):
         if row is not None and self._nodes[row] == node:
             return row
         self._dicts.share_node(node)
-        there = list(self._at.get((cluster, node.name), ()))
         if row is None:
             row = self._new_row(home, node.name)
+            self._on_nodes.arrive((cluster, node.name), row)
+            there = list(self._on_nodes.on(row))
         else:
+            there = list(self._on_nodes.on(row))
             self._count(there, row, -1)
         self._store.usual[: len(self._usual), row] = self._usual
         self._write_node(row, node)
@@ -101,7 +104,7 @@ class FleetState(ReadingTable):
                 if self._nodes[row] != node:
                     known.append((row, node))
             else:
-                (awaited if (cluster, node.name) in self._at else fresh).append(node)
+                (awaited if self._on_nodes.awaiting((cluster, node.name)) else fresh).append(node)
         if len(known) < _FEW:
             for _, node in known:
                 self.put_node(cluster, node)
@@ -121,7 +124,7 @@ class FleetState(ReadingTable):
         for node, was in zip(nodes, before, strict=True):
             self._dicts.share_node(node, was)
         labels = self._labels.relabelling(at, [one.labels for one in before if one], [node.labels for node in nodes])
-        moving = [(row, self._at.get(self._places[row], ())) for row in at[labels.moving].tolist()]
+        moving = [(row, self._on_nodes.on(row)) for row in at[labels.moving].tolist()]
         for row, occupants in moving:
             self._count(occupants, row, -1)
         self._write_nodes(at, nodes, labels)
@@ -134,11 +137,12 @@ class FleetState(ReadingTable):
         row = home.rows.get(name)
         if row is None:
             return
-        for occupant in self._at.get((cluster, name), ()):
+        for occupant in self._on_nodes.on(row):
             self._detach(occupant)
             # What comes back has no reading that shows it.
             occupant.unseen_cpu = occupant.unseen_memory = occupant.settles = True
         self._awaited.by_row.pop(row, None)
+        self._on_nodes.leave((cluster, name), row)
         self._drop_row(home, name)
 
     def learn_usual(self) -> None:
@@ -178,7 +182,7 @@ class FleetState(ReadingTable):
             self.remove(pod_id)
         self._occupants[pod_id] = new
         self._apps.put(new)
-        self._at[(cluster, node) if row is None else self._places[row]].append(new)
+        self._on_nodes.put(new, row)
         if row is not None:
             self._attach(new, row)
 
@@ -213,11 +217,7 @@ class FleetState(ReadingTable):
             return False
         self._apps.drop(occupant)
         self._detach(occupant)
-        where = (occupant.cluster, occupant.node)
-        there = self._at[where]
-        there.remove(occupant)
-        if not there:
-            del self._at[where]
+        self._on_nodes.drop(occupant, self.row_of(occupant.cluster, occupant.node))
         return True
 
     def remove_pod(self, occupant: Occupant) -> None:
@@ -238,14 +238,13 @@ class FleetState(ReadingTable):
         first, amounts = newcomers[0][1], expected_request(newcomers[0][1])
         pod_ids, pods = zip(*newcomers, strict=True)
         at = np.asarray(rows, dtype=np.intp)
-        places = [self._places[row] for row in rows]
-        names = zip(*places, strict=True)
+        names = zip(*[self._places[row] for row in rows], strict=True)
         yes, told = repeat(True), (repeat(first.counts_as), repeat(amounts))
         occupants = list(map(Occupant, pod_ids, pods, *names, yes, repeat(self.now), rows, yes, yes, yes, *told))
         self._occupants.update(zip(pod_ids, occupants, strict=True))
-        by_node, by_row = self._at, self._awaited.by_row
-        for occupant, place, row in zip(occupants, places, rows, strict=True):
-            by_node[place].append(occupant)
+        self._on_nodes.put_all(occupants, rows)
+        by_row = self._awaited.by_row
+        for occupant, row in zip(occupants, rows, strict=True):
             by_row[row].append(occupant)
         for like, run in [(first, slice(None))] if alike else runs_alike(pods):
             self._apps.put_all(occupants[run])
@@ -362,7 +361,8 @@ class FleetState(ReadingTable):
 
     def occupants_on(self, cluster: str, node: str) -> Collection[Occupant]:
         """The pods placed on a node, known or not."""
-        return self._at.get((cluster, node), ())
+        row = self.row_of(cluster, node)
+        return self._on_nodes.awaiting((cluster, node)) if row is None else self._on_nodes.on(row)
 
     # --- what views show --------------------------------------------------------------------------------------------
 

@@ -151,6 +151,66 @@ class Apps:
         return name
 
 
+class PodsByNode:
+    """The pods on each node: by row, or by (cluster, node) as long as no such node is known."""
+
+    def __init__(self) -> None:
+        self._on: list[list[Occupant] | None] = []
+        self._awaiting: dict[tuple[str, str], list[Occupant]] = {}
+
+    def on(self, row: int) -> Sequence[Occupant]:
+        """The pods on a row."""
+        return (self._on[row] or ()) if row < len(self._on) else ()
+
+    def awaiting(self, place: tuple[str, str]) -> Sequence[Occupant]:
+        """The pods that are on a node which is not known."""
+        return self._awaiting.get(place, ())
+
+    def put(self, occupant: Occupant, row: int | None) -> None:
+        """A pod is there; None: its node is not known."""
+        if row is None:
+            self._awaiting.setdefault((occupant.cluster, occupant.node), []).append(occupant)
+        else:
+            self.put_all([occupant], [row])
+
+    def put_all(self, occupants: Sequence[Occupant], rows: Sequence[int]) -> None:
+        """Each is on its row."""
+        on = self._on
+        on.extend(repeat(None, max(rows) + 1 - len(on)))
+        for occupant, row in zip(occupants, rows, strict=True):
+            there = on[row]
+            if there is None:
+                on[row] = [occupant]
+            else:
+                there.append(occupant)
+
+    def drop(self, occupant: Occupant, row: int | None) -> None:
+        """The exact inverse of `put`."""
+        place = occupant.cluster, occupant.node
+        there = self._awaiting[place] if row is None else self._on[row]
+        if there is None:
+            raise LookupError(f"no pod is on row {row}")
+        there.remove(occupant)
+        if there:
+            return
+        if row is None:
+            del self._awaiting[place]
+        else:
+            self._on[row] = None
+
+    def arrive(self, place: tuple[str, str], row: int) -> None:
+        """The node is known from now on."""
+        there = self._awaiting.pop(place, None)
+        if there is not None:
+            self.put_all(there, [row] * len(there))
+
+    def leave(self, place: tuple[str, str], row: int) -> None:
+        """The node is not known any more."""
+        there = self.on(row)
+        if there:
+            self._awaiting[place], self._on[row] = list(there), None
+
+
 _SHARED_FIELDS = ("labels", "requests", "annotations", "node_selector")
 _SHARED_TEXTS = ("namespace", "scheduler_name", "phase", "owner")
 _SHARED = (*_SHARED_FIELDS, *_SHARED_TEXTS)
@@ -159,7 +219,8 @@ _SHARED_OF_NODES = ("allocatable", "images", "metrics")
 
 
 class SharedDicts:
-    """Equal dicts and texts of pods and nodes, kept once: a template's pods differ in their names, a pool's nodes too.
+    """Equal dicts, texts and times of pods and nodes, kept once: a template's pods differ in their names, a pool's
+    nodes too, and times of Kubernetes are whole seconds.
 
     The records are those that last; what they hold is exchanged for what is equal to it.
     """
@@ -168,10 +229,12 @@ class SharedDicts:
         self._limit = limit
         self._kept: dict[frozenset[tuple[str, object]], dict[str, Any]] = {}
         self._texts: dict[str, str] = {}
+        self._times: dict[float, float] = {}
         self._last: dict[tuple[str, str], tuple[Any, ...]] = {}  # what the last pod of each owner holds of `_SHARED`
 
     def share(self, pod: Pod) -> None:
         """Let the pod hold the dicts that equal pods hold; none of them is ever written."""
+        self._share_times(pod)
         whose = (pod.namespace, pod.owner)
         last = self._last.get(whose)
         if last is not None and last == _shared_of(pod):
@@ -182,6 +245,13 @@ class SharedDicts:
         if len(self._last) > self._limit:
             self._last.clear()
         self._last[whose] = _shared_of(pod)
+
+    def _share_times(self, pod: Pod) -> None:
+        if len(self._times) > self._limit:
+            self._times.clear()
+        kept, created, started = self._times.setdefault, pod.created, pod.started
+        msgspec.structs.force_setattr(pod, "created", kept(created, created))
+        msgspec.structs.force_setattr(pod, "started", kept(started, started))
 
     def _share_anew(self, pod: Pod) -> None:
         if len(self._kept) > self._limit:

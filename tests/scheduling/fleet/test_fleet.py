@@ -4,6 +4,7 @@ import itertools
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -372,6 +373,34 @@ def test_running_pods_of_a_template_hold_its_labels_and_requests_once() -> None:
     assert len({id(one.labels) for one in (*ones, other)}) == 1
     assert [one.requests is ones[0].requests for one in (*ones, other)] == [True, True, True, False]
     assert (other.requests, other.labels) == ({"cpu": 250}, {"app": "web"})
+
+
+def test_running_pods_of_the_same_second_hold_its_number_once() -> None:
+    state = fleet(a=["n1"])
+    times = [(float("1700000000"), float(f"170000000{at}")) for at in (0, 1, 1)]
+    ones = [
+        put(state, msgspec.structs.replace(pod(f"p{at}").build(), created=created, started=started), "a", "n1")
+        for at, (created, started) in enumerate(times)
+    ]
+    assert len({id(time) for one in ones for time in (one.created, one.started)}) == 2
+    assert [(one.created, one.started) for one in ones] == times
+
+
+def test_pods_on_a_node_are_known_by_its_name_before_it_comes_and_after_it_has_gone() -> None:
+    state = fleet(a=["n1", "n2"])
+    put(state, pod("first"), "a", "n3")
+
+    def there() -> list[str]:
+        return [one.placed.pod.name for one in state.occupants_on("a", "n3")]
+
+    assert there() == ["first"]
+    state.put_node("a", node("n3").build())
+    put(state, pod("second"), "a", "n3")
+    assert there() == ["first", "second"]
+    state.remove_node("a", "n3")
+    state.put_node("a", node("n4").build())  # on the row that came free
+    assert there() == ["first", "second"]
+    assert state.occupants_on("a", "n4") == ()
 
 
 def test_rows_stand_in_the_order_of_their_nodes_names_also_after_a_row_has_another_node() -> None:
