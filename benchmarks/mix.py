@@ -7,7 +7,8 @@ python -m benchmarks.mix --classes 300 --nothing-fits
 import json
 from argparse import ArgumentParser, BooleanOptionalAction
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
+from functools import partial
 
 from benchmarks.mixed import TooSmallError, bound_rate, hopeless, refusal_rate
 from benchmarks.workloads.mixed import Mix, MixError
@@ -34,28 +35,38 @@ def _option(name: str) -> str:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Print what was asked for and the figures of it, as JSON. Work that cannot be done ends it with a line of why."""
+    """Print what was asked for, the figures of it, and those of one template without quota and rules, as JSON. Work
+    that cannot be done ends it with a line of why.
+    """
     parser = _parser()
     given = vars(parser.parse_args(words))
     burst, recorded, nothing_fits = (given.pop(name) for name in ("burst", "recorded", "nothing_fits"))
     if burst is not None and burst < 1:
         parser.error(f"--burst: must be 1 at least, and is {burst}")
-    if nothing_fits and (burst or recorded):
-        parser.error("--nothing-fits: takes neither --burst nor --recorded: all pods come at once, and none is decided")
+    if nothing_fits and (burst or recorded or given["churn"] or given["readings"]):
+        text = "takes none of --burst, --recorded, --churn, --readings: all pods come at once, and none is bound"
+        parser.error(f"--nothing-fits: {text}")
     try:
         mix = Mix(**given)
     except MixError as error:
         parser.error(f"{_option(error.argument)}: {error.problem}")
-    if nothing_fits:
-        mix = hopeless(mix)
-        first, again = refusal_rate(mix)
-        figures = {"refusals/s": first, "refusals/s after five minutes": again}
-    else:
-        try:
-            figures = {"bound/s": bound_rate(mix, recorded=recorded, burst=burst)}
-        except TooSmallError as error:
-            parser.exit(1, f"{error}\nmore --nodes, --node-cpu or --ratio make room, fewer or smaller pods need less\n")
-    print(json.dumps({"work": asdict(mix), "CPU time": {name: round(value, 1) for name, value in figures.items()}}))
+    mix = hopeless(mix) if nothing_fits else mix
+    measure = _refusals if nothing_fits else partial(_bound, recorded=recorded, burst=burst)
+    try:
+        figures = measure(mix)
+        beside = measure(replace(mix, classes=1, tenants=0, anti_affinity=0, soft_spread=0))  # the smallest template
+    except TooSmallError as error:
+        parser.exit(1, f"{error}\nmore --nodes, --node-cpu or --ratio make room, fewer or smaller pods need less\n")
+    print(json.dumps({"work": asdict(mix), "CPU time": figures, "one template in the same run": beside}))
+
+
+def _bound(mix: Mix, *, recorded: bool, burst: int | None) -> dict[str, float]:
+    return {"bound/s": round(bound_rate(mix, recorded=recorded, burst=burst), 1)}
+
+
+def _refusals(mix: Mix) -> dict[str, float]:
+    first, again = refusal_rate(mix)
+    return {"refusals/s": round(first, 1), "refusals/s after five minutes": round(again, 1)}
 
 
 if __name__ == "__main__":

@@ -209,7 +209,9 @@ def hopeless(mix: Mix) -> Mix:
 
 
 def refusal_rate(mix: Mix) -> tuple[float, float]:
-    """(first refusals, refusals when all are tried again after five minutes) a second, of pods that fit nowhere."""
+    """(first refusals, refusals when all are tried again after five minutes) a second, of pods that fit nowhere.
+    RuntimeError: some were not refused each time.
+    """
     stage = Stage(hopeless(mix))
     stage.arrive(stage.mix.arrivals())
     start = process_time()
@@ -219,8 +221,10 @@ def refusal_rate(mix: Mix) -> tuple[float, float]:
     start = process_time()
     stage.step()
     stage.decide_all()
-    again = process_time() - start
-    return before / first, (stage.refused() - before) / again
+    again, more = process_time() - start, stage.refused() - before
+    if min(before, more) < mix.pods:
+        raise RuntimeError(f"of {mix.pods} pods {before} were refused at first, and {more} after five minutes")
+    return before / first, more / again
 
 
 def ended_pod_ms(mix: Mix, *, pods_each: int, at_a_time: int, ended: int) -> float:
@@ -349,13 +353,17 @@ def mixed_refusals(share: int) -> list[Row]:
 def mixed_full_queue(share: int) -> list[Row]:
     """30,000 pods of 200 templates wait for room, of which pods that end leave some: one at a time, or 20."""
     mix = Mix(pods=30_000 // share, nodes=max(1000 // share, 20), classes=200)
-    one = ended_pod_ms(replace(mix, classes=1), pods_each=8, at_a_time=1, ended=400 // share)
-    cases = (("mixed_full_queue_ended_pod", 1, 400), ("mixed_full_queue_20_ended_pods", 20, 8000))
-    return [
-        Row(name, mix.nodes, mix.pods, cost, "ms", None, one, _ENDED, _BESIDE)
-        for name, at_a_time, ended in cases
-        for cost in [ended_pod_ms(mix, pods_each=8, at_a_time=at_a_time, ended=ended // share)]
-    ]
+    rows = []
+    for name, at_a_time, ended in (
+        ("mixed_full_queue_ended_pod", 1, 400),
+        ("mixed_full_queue_20_ended_pods", 20, 8000),
+    ):
+        one, cost = (
+            ended_pod_ms(some, pods_each=8, at_a_time=at_a_time, ended=ended // share)
+            for some in (replace(mix, classes=1), mix)
+        )
+        rows.append(Row(name, mix.nodes, mix.pods, cost, "ms", None, one, _ENDED, _BESIDE))
+    return rows
 
 
 def mixed_preemption(share: int) -> list[Row]:

@@ -162,6 +162,8 @@ async def sweep_all(one: Fleet) -> int:
 
 
 async def _changes(one: Fleet, rows: Rows) -> None:
+    if not one.load.churn:
+        return
     async with one.phase("changes") as taken:
         made = await churn_all(one)
     text, each = f"{_ALONE}, a pod change, {one.load.churn:g} a second", 1e6 / max(made, 1)

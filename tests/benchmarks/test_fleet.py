@@ -47,12 +47,13 @@ def test_a_small_fleet_gives_every_figure(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.timeout(180)
-def test_one_cluster_gives_every_figure_but_those_of_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_cluster_without_changes_gives_no_figure_of_these(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(phases, "LOOK_S", 0.2)
-    done = CliRunner().invoke(app, (*ARGUMENTS, "--clusters", "1"))
+    done = CliRunner().invoke(app, (*ARGUMENTS, "--clusters", "1", "--churn", "0"))
     assert done.exit_code == 0, done.output
     rows = {row["name"].removeprefix("fleet_") for row in json.loads(done.stdout)}
-    assert rows == FIGURES - {"remote_pod_cpu", "remote_later"}
+    of_others, of_changes = {"remote_pod_cpu", "remote_later"}, {name for name in FIGURES if name.startswith("change")}
+    assert rows == FIGURES - of_others - of_changes
 
 
 @pytest.mark.timeout(60)

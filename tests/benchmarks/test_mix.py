@@ -24,6 +24,14 @@ def test_every_argument_of_the_generator_is_an_option_and_is_told(capsys: pytest
     assert found["CPU time"]["bound/s"] > 0
 
 
+@pytest.mark.parametrize("words", ["--anti-affinity 20", "--nothing-fits", "--soft-spread 50 --burst 7"])
+def test_the_same_work_of_one_template_stands_beside_it(capsys: pytest.CaptureFixture[str], words: str) -> None:
+    found = told(capsys, *words.split())
+    beside = found["one template in the same run"]
+    assert beside.keys() == found["CPU time"].keys()
+    assert all(rate > 0 for rate in beside.values())
+
+
 def test_pods_that_fit_nowhere_are_refused_at_first_and_after_an_event(capsys: pytest.CaptureFixture[str]) -> None:
     found = told(capsys, "--nothing-fits")
     assert set(found["CPU time"]) == {"refusals/s", "refusals/s after five minutes"}
@@ -47,7 +55,9 @@ def test_pods_that_fit_nowhere_are_refused_at_first_and_after_an_event(capsys: p
         ("--node-cpu 0", "--node-cpu: must be from 1 to "),
         ("--burst -3", "--burst: must be 1 at least, and is -3"),
         ("--burst 0", "--burst: must be 1 at least, and is 0"),
-        ("--nothing-fits --recorded", "--nothing-fits: takes neither --burst nor --recorded"),
+        ("--nothing-fits --recorded", "--nothing-fits: takes none of --burst, --recorded, --churn, --readings"),
+        ("--nothing-fits --churn 20", "--nothing-fits: takes none of --burst, --recorded, --churn, --readings"),
+        ("--nothing-fits --readings 5", "--nothing-fits: takes none of --burst, --recorded, --churn, --readings"),
     ],
 )
 def test_what_no_work_can_be_made_of_is_an_error_that_names_the_argument(
