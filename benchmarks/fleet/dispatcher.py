@@ -33,14 +33,14 @@ _TOP = 35
 
 
 class Watched:
-    """A core whose Ticks are timed: the longest CPU and wall time from the end of one to the end of the next, and the
-    CPU of each round that decided a pod.
+    """A core whose rounds of decisions are timed: the longest CPU and wall time from the end of one to the end of the
+    next, and the CPU of each that decided a pod.
     """
 
     def __init__(self, core: Any) -> None:
         self._core = core
         self._ended = process_time(), perf_counter()
-        self.stall, self.ticks = [0.0, 0.0], 0
+        self.stall, self.rounds = [0.0, 0.0], 0
         self.deciding: list[float] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -53,7 +53,7 @@ class Watched:
         if isinstance(event, Decide):
             if any(isinstance(one, Decided) for one in effects):
                 self.deciding.append(process_time() - began)
-            ended, self.ticks = (process_time(), perf_counter()), self.ticks + 1
+            ended, self.rounds = (process_time(), perf_counter()), self.rounds + 1
             passed = ended[0] - self._ended[0], ended[1] - self._ended[1]
             self.stall = [max(self.stall[0], passed[0]), max(self.stall[1], passed[1])]
             self._ended = ended
@@ -119,11 +119,11 @@ async def _measured(parent: Connection, dispatcher: Dispatcher, profile: bool) -
         figures = {
             "stall_cpu": watched.stall[0],
             "stall_wall": watched.stall[1],
-            "ticks": watched.ticks,
+            "rounds": watched.rounds,
             "deciding": watched.deciding,
             "open": watched.open,
         }
-        watched.stall, watched.ticks, watched.deciding = [0.0, 0.0], 0, []
+        watched.stall, watched.rounds, watched.deciding = [0.0, 0.0], 0, []
         if profiler:
             profiler.disable()
             print(f"=== {ended}", json.dumps(figures), file=sys.stderr)

@@ -43,8 +43,6 @@ class Taken:
     plain: float = 0.0
     wall: float = 0.0
     stall_cpu: float = 0.0
-    stall_wall: float = 0.0
-    ticks: int = 0
     probes: list[float] = field(default_factory=list)
     deciding: list[float] = field(default_factory=list)  # CPU seconds of each round that decided a pod
 
@@ -188,9 +186,9 @@ class Fleet:
                 await self.until("bound", uids)
             taken.cpu, taken.wall = cpu_s(self.pid) - cpu, now() - wall
             figures = await self.ask(name)
-            taken.stall_cpu, taken.stall_wall = figures["stall_cpu"], figures["stall_wall"]
+            taken.stall_cpu = figures["stall_cpu"]
             taken.deciding = figures["deciding"]
-            taken.ticks, taken.probes = figures["ticks"], self.latencies("bound", uids)
+            taken.probes = self.latencies("bound", uids)
             taken.plain = _decoding(self._reports)
 
 

@@ -7,7 +7,7 @@ next two are tried, then four, and so on up to `queued.AT_A_TIME`. If it is refu
 off before its next try, as a pod does. So an event costs no more with more replicas. Other pods are all tried.
 
 Example: 10,000 replicas wait for room, and a pod ends. The first of them is tried, and takes the room; the next two are
-tried, and refused; the other 9,997 are left alone. Is a node added that has room for 100, then 1, 2, 4, 8, 16, 32 and
+tried, and refused; the other 9,997 are left alone. If a node with room for 100 is added, then 1, 2, 4, 8, 16, 32 and
 37 of the next 64 are placed, one batch after the other, in one go.
 """
 
@@ -35,7 +35,7 @@ class _Lines:
         groups.setdefault((item.class_key, item.reasons), {})[line.alike] = line
 
     def take(self, item: QueuedPod, line: Line) -> bool:
-        """Whether it was here; it is no more."""
+        """Remove the line; whether it was here."""
         if self.get(item, line.alike) is not line:
             return False
         groups = self.by_events[item.helped_by]
@@ -77,7 +77,9 @@ class ParkedPods:
             self._idle.put(item, item.line)
 
     def helped_by(self, kind: WakeEvent) -> Iterator[tuple[QueuedPod, list[Line]]]:
-        """Of each class and reasons that such an event may help: a pod, and the lines of which none is tried now."""
+        """Of each class and reasons that such an event may help: a pod, and the lines of which none is tried now. Lines
+        of which one is are kept apart from now on, until it is `popped`.
+        """
         found = self._idle.by_events
         for groups in [groups for mask, groups in found.items() if mask & kind]:
             for lines in list(groups.values()):

@@ -145,6 +145,7 @@ def alike_by(gates: Gates, item: QueuedPod) -> Hashable:
     """What a refused pod has in common with pods that are refused alike (see `parked`); None: there are none."""
     if item.reasons == QUOTA and gates.quota_alike(item.placed):
         return _OfQuota(item.placed.pod.priority)  # who is more important waits for no other
+    # The very same key is one template and home (see `ClassKey`); the pods of the line keep it from being used again.
     return id(item.class_key) if gates.refused_alike(item.placed) else None
 
 
@@ -152,16 +153,16 @@ class Line(dict[PodId, QueuedPod]):
     """Pods of one class that were refused for the same; the one that was tried longest ago first.
 
     `alike`: what they have in common that refuses them alike; None: nothing, so all of them are tried with each event.
-    `first`: the pod that is tried for all (of several that are tried together the last). `width`: how many are tried
+    `tried`: the pod that is tried for all (of several that are tried together the last). `width`: how many are tried
     together. `failed`: refusals in a row of those that were tried, `ready_at`: the end of the line's back-off.
     """
 
-    __slots__ = ("alike", "failed", "first", "ready_at", "width")
+    __slots__ = ("alike", "failed", "ready_at", "tried", "width")
 
     def __init__(self, alike: Hashable) -> None:
         super().__init__()
         self.alike: Hashable = alike
-        self.first: QueuedPod | None = None
+        self.tried: QueuedPod | None = None
         self.width, self.failed, self.ready_at = 1, 0, float("-inf")
 
     def due(self, *, more: bool) -> list[QueuedPod]:
@@ -179,18 +180,18 @@ class Line(dict[PodId, QueuedPod]):
             if isinstance(self.alike, _OfQuota)
             else list(itertools.islice(self.values(), self.width))
         )
-        self.first = found[-1]
+        self.tried = found[-1]
         for item in found:
             item.ready_at = max(item.ready_at, self.ready_at)
         return found
 
     def is_tried(self) -> bool:
         """Whether a pod is queued to be tried for all: another event changes nothing until that is decided."""
-        first = self.first
-        return first is not None and first.line is self and first.state in (State.ACTIVE, State.BACKOFF)
+        tried = self.tried
+        return tried is not None and tried.line is self and tried.state in (State.ACTIVE, State.BACKOFF)
 
     def refused_again(self, now: float, pause: Backoff) -> None:
-        """The first was refused for what it had been refused for before: so are the others."""
+        """The pod that was tried for all is refused for what it was refused for before: so are the others."""
         self.failed += 1
         self.ready_at = now + pause.after(self.failed)
 

@@ -145,7 +145,7 @@ class Service:
         self._work = asyncio.Event()
         self._budget = Budget(self.timing.slice_s)
         self._round = Round(self.timing.slice_s)
-        self._memory = FreeMemory(clock)
+        self.memory = FreeMemory(clock)
         self._decisions_first = False  # whether this round leaves what came in for the next one
         self._tick_at = float("-inf")
         self._tick_failed = self._opened = False
@@ -258,7 +258,7 @@ class Service:
         while self._inbox:
             event, taken = self._inbox.popleft()
             done = self._handle(event)
-            self._memory.used()
+            self.memory.used()
             rest = self._rest_of(event)
             if done and rest is not None:  # others have their turn, unless nobody can be decided anyway
                 (self._inbox.append if self.core.open else self._inbox.appendleft)((rest, taken))
@@ -297,7 +297,7 @@ class Service:
             self._work.set()
         else:
             self._work.clear()
-            self._memory.quiet()
+            self.memory.quiet()
 
     def _active(self) -> int:
         return self.core.queue.counts().get("active", 0) if self.core.open else 0

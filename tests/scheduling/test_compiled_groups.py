@@ -136,5 +136,5 @@ def test_compiled_counts_of_rows_that_fit_are_those_of_numpy(axis: list[int], re
         found = FittingRows(fleet(a=[node(f"n{at}") for at in range(_ROWS)]), cast(Partitions, None)).of(
             partition, filters
         )
-        told.append([found.names.tolist(), found.counts.tolist(), found.first.tolist()])
+        told.append([found.names.tolist(), found.counts.tolist(), found.last.tolist()])
     assert told[0] == told[1]

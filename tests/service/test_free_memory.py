@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from dispatcher.scheduling.events import Answered
 from dispatcher.service.free_memory import FreeMemory, trim
+from tests.service.fakes import FakeCore, running, service
 
 _HALF_PAGE = 2048
 
@@ -35,6 +37,17 @@ def test_what_comes_soon_after_waits_for_the_next_time() -> None:
         held.memory.used()
         held.memory.quiet()
     assert held.times == [100.0, 105.0]
+
+
+async def test_a_service_gives_back_once_what_came_in_is_taken_in_and_not_for_ticks_alone() -> None:
+    core, held = FakeCore(), Held()
+    subject = service(core)
+    subject.memory = held.memory
+    async with running(subject):
+        await core.until(lambda: core.ticks > 2)
+        assert held.times == []
+        await subject.deliver(Answered("east", ()))
+        await core.until(lambda: held.times == [100.0])
 
 
 def test_free_pages_between_blocks_that_stay_go_back_to_the_system() -> None:

@@ -3,7 +3,8 @@
 Beside the newest share of a signal a row keeps one number more, the mean of all shares, weighted by time so that a
 sample counts e times less every MEAN_S seconds: one look at a node that swings by the minute says little of the hours
 for which a pod will stay. What a pod adds that was placed `a` seconds before the newest sample, and needed START_S to
-start, is in that mean by 1 - exp(-(a - START_S) / MEAN_S); the rest, `left_to_settle`, is counted by its request.
+start, is in that mean by 1 - exp(-(a - START_S) / MEAN_S); the rest, `left_to_settle`, is counted by what
+pods of its owner use, else by its request (`awaited_pods`).
 """
 
 import math

@@ -197,4 +197,4 @@ class _Terms(TermsInMaking):
         open_ = counts > 0
         if closed.any():
             open_ &= np.append(closed, np.uint16(0))[self._clusters] == 0
-        return open_, fitting.first[open_], counts[open_]
+        return open_, fitting.last[open_], counts[open_]

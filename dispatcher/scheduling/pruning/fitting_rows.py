@@ -24,20 +24,20 @@ _Names = tuple[object, ...]
 class Fitting:
     """Groups of rows, `width` names of them; some name no row that fits.
 
-    `group` [n] of each row; `names`, ascending: the groups in which rows fit, `counts` how many, `first` one of them.
+    `group` [n] of each row; `names`, ascending: the groups in which rows fit, `counts` how many, `last` the last one.
     """
 
     group: SmallInts
     width: int
     names: RowList
     counts: Ints
-    first: RowList
+    last: RowList
 
     @classmethod
-    def of(cls, group: SmallInts, counts: Ints, first: RowList) -> "Fitting":
-        """`counts`, `first`: of all names."""
+    def of(cls, group: SmallInts, counts: Ints, last: RowList) -> "Fitting":
+        """`counts`, `last`: of all names."""
         names = np.flatnonzero(counts)
-        return cls(group, len(counts), names, counts[names], first[names])
+        return cls(group, len(counts), names, counts[names], last[names])
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,14 @@ def _count(group, refused, counts, last):  # type: ignore[no-untyped-def]
 
 
 @kernel("wholes ints int marks out_wholes out_ints out_ints")
-def _split(group, numbers, width, refused, found, counts, first):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
+def _split(group, numbers, width, refused, found, counts, last):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
     """The group of each row when `numbers` tell rows apart, too; of each, how many rows fit, and the last of them."""
     for row in range(len(group)):
         name = group[row] * width + numbers[row]
         found[row] = name
         if refused[row] == 0:
             counts[name] += 1
-            first[name] = row
+            last[name] = row
 
 
 class FittingRows:
@@ -128,13 +128,13 @@ def _counted(partition: Partition, refused: Codes) -> tuple[Ints, RowList]:
 
 def _finer(base: Fitting, numbers: Ints, width: int, refused: Codes) -> Fitting:
     counts = np.zeros(base.width * width, dtype=np.int64)
-    first = np.zeros(len(counts), dtype=np.int64)
+    last = np.zeros(len(counts), dtype=np.int64)
     if _split.fast is not None:
         group = np.empty(len(base.group), dtype=np.int32)
-        _split.fast(base.group, numbers, width, refused, group, counts, first)
+        _split.fast(base.group, numbers, width, refused, group, counts, last)
     else:
         group = (base.group * np.int32(width) + numbers).astype(np.int32)
         rows = np.flatnonzero(refused == 0)
         np.add.at(counts, group[rows], 1)
-        first[group[rows]] = rows
-    return Fitting.of(group, counts, first)
+        last[group[rows]] = rows
+    return Fitting.of(group, counts, last)

@@ -51,9 +51,8 @@ class SearchSetup:
     """What searches have in common whose pods share static answers and are evaluated by row by the same plugins.
 
     `scored`: who scores, in profile order, a column, a role by domain or a place in the evaluators by row that score.
-    `common_score`: what all
-    rows have in common, `common` (place in `scored`, raw, normalised) the scores behind it. Without `bounds` all rows
-    are scored.
+    `common_score`: what all rows have in common, `common` (place in `scored`, raw, normalised) the scores behind it.
+    Without `bounds` all rows are scored.
     """
 
     def __init__(

@@ -137,11 +137,6 @@ class UpperBounds:
         self.loose: RowList = np.zeros(0, dtype=np.intp)
         self.usual: float | None = None
 
-    @property
-    def bytes(self) -> int:
-        """What it keeps."""
-        return self._columns.nbytes + self._scratch[0].nbytes
-
     def refresh(self) -> bool:
         """Follow the fleet; False if a plugin has no bound."""
         fleet = self._fleet

@@ -6,7 +6,7 @@ The record of a decision (plain JSON values):
     scores {plugin: {raw, normalized, weight, weighted, runner_up_weighted}}, and for a plugin that read live load of
         the chosen node also signals [name],
     rejected [{reason, cluster, count}], feasible, evaluated,
-    readings {signal: {used, age_s, source} or "unknown"} of the chosen node,
+    readings {signal: {used, mean, age_s, source} or "unknown"} of the chosen node,
     extras {plugin: its own numbers}, refusals [{cluster, message, ago_s, again_in_s}] (see model.refusal).
 The record of a refusal: pod, home, time, profile, outcome "unschedulable", message, clusters {name: message},
     nominated {cluster, node} or null, victims [{pod, cluster, node}], rejected, feasible 0, evaluated, refusals.

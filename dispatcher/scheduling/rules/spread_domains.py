@@ -108,14 +108,14 @@ class Domains:
         return {}
 
 
-def domains_of(level: str, fleet: FleetView, eligible: Bools, other: Domains | None = None) -> Domains:
-    """`eligible`: as of `spread.area_of`. `other`: domains of another level, for which the same rows may count."""
+def domains_of(level: str, fleet: FleetView, eligible: Bools) -> Domains:
+    """`eligible`: as of `spread.area_of`."""
     domain, having = fleet.topology.domain(level), rows_with(level, fleet)
     eligible = eligible & (domain >= 0)
     # Every row is a host of its own.
     present = eligible if level == HOST_LEVEL else None
     if np.count_nonzero(eligible) < having:
-        return domains_on(level, fleet, np.flatnonzero(eligible), having, other, present)
+        return domains_on(level, fleet, np.flatnonzero(eligible), having, present=present)
     if present is None:
         present = np.zeros(len(fleet.topology.domain_values(level)), dtype=np.bool_)
         for block in blocks(slice(0, fleet.n)):
@@ -136,7 +136,9 @@ def domains_on(
     other: Domains | None = None,
     present: Bools | None = None,
 ) -> Domains:
-    """The same of eligible `rows`, ascending, of those `having` a domain."""
+    """The same of eligible `rows`, ascending, of those `having` a domain. `other`: domains of another level, for which
+    the same rows may count.
+    """
     domain = fleet.topology.domain(level)
     counted = None if len(rows) == having else rows
     if present is None:
