@@ -8,7 +8,7 @@ such call, and there nothing is done.
 import ctypes
 from collections.abc import Callable
 
-_EVERY_S = 5.0  # it takes 1 ms for 100,000 nodes and as many pods
+_EVERY_S = 5.0  # it takes 1 ms for 100,000 nodes and as many pods, 3 ms at most for a million and 300,000
 
 
 def trim() -> None:
