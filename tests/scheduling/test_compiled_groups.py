@@ -97,6 +97,7 @@ def test_counts_of_other_domains_have_no_least_one(compiled: bool, count: int) -
         pytest.importorskip("numba")
         assert kernels.compile_all()
     area = cast(Area, SimpleNamespace(present=np.ones(3, dtype=bool), domains=SimpleNamespace(span=(0, 3))))
+    assert _least(area, np.array([1, 0, 3]), [1]) == 1
     with pytest.raises(IndexError):
         _least(area, np.arange(count), [])
 

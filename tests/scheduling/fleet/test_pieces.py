@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dispatcher.model.pod import SpreadConstraint
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.usual import learnt
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import memory
 from dispatcher.scheduling.framework.domain_counts import Logarithms
+from dispatcher.scheduling.rules.spread import _least, area_of
 from dispatcher.scheduling.rules.spread_domains import domains_of, with_domains
 from tests.builders import fleet, node, pod, put, reading
 
@@ -37,6 +39,13 @@ def spread(state: FleetState) -> Any:
     return [one.present.tolist() for one in every], some.counted is not None and some.counted.tolist(), told
 
 
+def least(state: FleetState) -> Any:
+    """How few pods some other host has than the one that is left out."""
+    seen = view_of(state)
+    hosts = area_of(SpreadConstraint("host"), pod().build(), seen, with_domains(seen, ()))
+    return [_least(hosts, np.asarray(counts), [1]) for counts in ([9, 1, *[5] * 9, 3], [9, 1, *[5] * 8, 0, 3])]
+
+
 def usual(state: FleetState) -> Any:
     more = np.asarray([0, 3, 6]), np.asarray([[-90, 400, -300], [0, -10, 7]])
     found = learnt(state, more, state.now)
@@ -44,7 +53,7 @@ def usual(state: FleetState) -> Any:
     return found.tolist()
 
 
-@pytest.mark.parametrize("found", [spread, usual])
+@pytest.mark.parametrize("found", [spread, usual, least])
 def test_in_pieces_it_is_the_same(found: Callable[[FleetState], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     state = zones()
     whole = found(state)
@@ -59,6 +68,7 @@ def test_a_domain_is_eligible_where_some_row_is_in_it() -> None:
     assert sum(some) == 3
     assert counted == [0, 2, 6, 8, 10]
     assert told[1] == (11, [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11], [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11])
+    assert least(zones()) == [3, 0]
 
 
 def test_logarithms_are_known_for_some_more_hosts_than_there_are() -> None:
