@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks import beside_kube_scheduler, decisions, fragmentation, listing, mixed, scheduler_perf, tracing
+from benchmarks import beside_kube_scheduler, decisions, fragmentation, listing, scheduler_perf, tracing
 from benchmarks.closed_loop import case as closed_loop
 from benchmarks.end_to_end import cases as end_to_end
 from benchmarks.fail_over import case as fail_over
@@ -13,6 +13,7 @@ from benchmarks.fail_over import take_over
 from benchmarks.fleet import beside_actors, gateways
 from benchmarks.fleet import case as fleet
 from benchmarks.fleet import memory as fleet_memory
+from benchmarks.mixed import case as mixed
 from benchmarks.prometheus import case as prometheus
 from benchmarks.report.rows import Row
 

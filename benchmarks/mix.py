@@ -5,29 +5,38 @@ python -m benchmarks.mix --classes 300 --nothing-fits
 """
 
 import json
+import math
 from argparse import ArgumentParser, BooleanOptionalAction
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from functools import partial
+from typing import Any
 
-from benchmarks.mixed import TooSmallError, bound_rate, hopeless, refusal_rate
+from benchmarks.mixed.measures import TooSmallError, bound_rate, hopeless, refusal_rate
 from benchmarks.workloads.mixed import Mix, MixError
 
 _FIELDS = fields(Mix)
+_ABOUT = """Bind pods of many templates in one cluster, through reports, queue, quota, decisions, records and answers.
+Printed as JSON are the work, how many pods a second of CPU time are bound, and how many of the smallest template
+without quota and rules. The usual work takes some seconds."""
 
 
 def _parser() -> ArgumentParser:
-    parser = ArgumentParser(prog="python -m benchmarks.mix", description=Mix.__doc__)
+    parser = ArgumentParser(prog="python -m benchmarks.mix", description=_ABOUT)
     for one in _FIELDS:
-        name = _option(one.name)
+        name, meaning = _option(one.name), f"{one.metadata['meaning']} ({_limits(one.metadata)}default {one.default})"
         if isinstance(one.default, bool):
-            parser.add_argument(name, action=BooleanOptionalAction, default=one.default)
+            parser.add_argument(name, action=BooleanOptionalAction, default=one.default, help=meaning)
         else:
-            parser.add_argument(name, type=type(one.default), default=one.default, help=f"default {one.default}")
-    parser.add_argument("--burst", type=int, help="so many pods are submitted at once; default: all")
-    parser.add_argument("--recorded", action="store_true", help="every decision goes into a journal")
-    parser.add_argument("--nothing-fits", action="store_true", help="pods that no node takes: refusals a second")
+            parser.add_argument(name, type=type(one.default), default=one.default, metavar="N", help=meaning)
+    parser.add_argument("--burst", type=int, metavar="N", help="pods that are submitted at once (default all)")
+    parser.add_argument("--recorded", action="store_true", help="journal the record of every decision")
+    parser.add_argument("--nothing-fits", action="store_true", help="pods that no node takes: print refusals a second")
     return parser
+
+
+def _limits(of: Mapping[str, Any]) -> str:
+    return f"{of['least']:g} to {of['most']:g}, " if math.isfinite(of.get("most", math.inf)) else ""
 
 
 def _option(name: str) -> str:

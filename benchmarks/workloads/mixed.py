@@ -3,9 +3,11 @@
 Nothing here is random but by `seed`, so two runs with the same arguments are of the same work.
 """
 
+import math
 import random
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from dispatcher.model.labels import LabelSelector
 from dispatcher.model.names import HOSTNAME, SCHEDULER_NAME, ZONE
@@ -15,21 +17,6 @@ from dispatcher.model.tenant import Share, Tenant
 
 _MI = 2**20
 _MANY = 10**15  # bytes or milli-CPU; 1,000 times as much is still below 2^63
-LIMITS: Mapping[str, tuple[float, float]] = {
-    "nodes": (1, 10**6),
-    "pods": (1, 10**7),
-    "classes": (1, 10**6),
-    "tenants": (0, 10**5),
-    "ratio": (0, 1),
-    "cpu": (0, _MANY),
-    "memory": (0, _MANY),
-    "sizes": (1, 1000),
-    "churn": (0, 1000),
-    "anti_affinity": (0, 100),
-    "soft_spread": (0, 100),
-    "readings": (0, 10**5),
-    "node_cpu": (1, _MANY // 2),
-}
 
 
 class MixError(ValueError):
@@ -41,41 +28,45 @@ class MixError(ValueError):
         self.argument, self.problem = argument, problem
 
 
+def _number(default: float, least: float, most: float, meaning: str) -> Any:
+    return field(default=default, metadata={"least": least, "most": most, "meaning": meaning})
+
+
+def _flag(default: bool, meaning: str) -> Any:
+    return field(default=default, metadata={"meaning": meaning})
+
+
 @dataclass(frozen=True)
 class Mix:
-    """What arrives: `pods` pods of `classes` templates in turn, of `tenants` tenants with `ratio` of the fleet each.
+    """What arrives: pods of many templates in turn, for one cluster. MixError: a value is not within its limits.
 
-    `cpu` (milli-CPU) and `memory` (bytes) are what the smallest template requests; template k requests
-    (1 + k % `sizes`) times as much, and a few bytes more, so that no two are of one class. `interleaved` False: one
-    template after the other. All pods of a template are of one tenant, k % `tenants`: tenants beyond the templates have
-    none. `churn`: pods of the same cluster that end for each hundred that are bound. `anti_affinity` and `soft_spread`:
-    percent of the templates, rounded up, whose pods shun each other by host, or spread softly over zones and hosts.
-    `readings`: samples that come in for each hundred pods that are bound. `claims`: each pod has a claim of its own,
-    which waits for its first consumer. MixError: a value is not within its LIMITS.
+    Template k requests (1 + k % `sizes`) times `cpu` and `memory`, and k * 4096 bytes more, so that no two are of one
+    class. All its pods are of one tenant, k % `tenants`: tenants beyond the templates have none.
     """
 
-    nodes: int = 5000
-    pods: int = 20_000
-    classes: int = 1
-    tenants: int = 0
-    ratio: float = 0.5
-    cpu: int = 500
-    memory: int = 512 * _MI
-    sizes: int = 1
-    interleaved: bool = True
-    churn: int = 0
-    anti_affinity: int = 0
-    soft_spread: int = 0
-    readings: int = 0
-    claims: bool = False
-    node_cpu: int = 32_000
-    seed: int = 1
+    nodes: int = _number(5000, 1, 10**6, "nodes of the cluster")
+    pods: int = _number(20_000, 1, 10**7, "pods that arrive")
+    classes: int = _number(1, 1, 10**6, "templates, each of which is a class of its own")
+    tenants: int = _number(0, 0, 10**5, "tenants, each with a quota of --ratio of the fleet's CPU and memory")
+    ratio: float = _number(0.5, 0, 1, "what of the fleet a tenant's quota is")
+    cpu: int = _number(500, 0, _MANY, "milli-CPU that the smallest template requests")
+    memory: int = _number(512 * _MI, 0, _MANY, "bytes that the smallest template requests")
+    sizes: int = _number(1, 1, 1000, "templates request 1, 2 ... so many times as much as the smallest, in turn")
+    interleaved: bool = _flag(True, "the pods of all templates arrive mixed, else one template after the other")
+    churn: int = _number(0, 0, 1000, "pods that end for each hundred that are bound")
+    anti_affinity: int = _number(0, 0, 100, "percent of the templates, rounded up, whose pods shun each other by host")
+    soft_spread: int = _number(0, 0, 100, "percent of the templates, rounded up, that spread softly by zone and host")
+    readings: int = _number(0, 0, 10**5, "readings of nodes that come in for each hundred pods that are bound")
+    claims: bool = _flag(False, "each pod has a claim of its own, which waits for its first consumer")
+    node_cpu: int = _number(32_000, 1, _MANY // 2, "milli-CPU of each node")
+    seed: int = _number(1, -math.inf, math.inf, "of the order of pods, and of readings")
 
     def __post_init__(self) -> None:
         """Refuse what no work can be made of."""
-        for name, (least, most) in LIMITS.items():
-            if not least <= (value := getattr(self, name)) <= most:
-                raise MixError(name, f"must be from {least:,} to {most:,}, and is {value:,}")
+        for one in fields(self):
+            least, most = one.metadata.get("least", False), one.metadata.get("most", True)
+            if not least <= (value := getattr(self, one.name)) <= most:
+                raise MixError(one.name, f"must be from {least:,} to {most:,}, and is {value:,}")
 
     def arrivals(self) -> list[Pod]:
         """The pods in the order in which they come."""

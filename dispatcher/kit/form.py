@@ -23,6 +23,7 @@ _METHODS: dict[Any, tuple[str, ...]] = {
     Bind: ("bind",),
     PostBind: ("post_bind",),
 }
+_LOOKING = (Filter, Score, Reserve, Permit, PostFilter)  # whose answers are kept for a class of pods
 
 
 def broken_form(spec: PluginSpec) -> list[str]:
@@ -42,7 +43,7 @@ def _name(cls: type[Plugin]) -> Iterator[str]:
 
 
 def _missing(cls: type[Plugin]) -> Iterator[str]:
-    if cls.class_key is Plugin.class_key and any(issubclass(cls, point) for point in (Filter, Score, Reserve, Permit)):
+    if cls.class_key is Plugin.class_key and any(issubclass(cls, point) for point in _LOOKING):
         yield "class_key is missing: it answers everything of the pod that the plugin looks at, None for nothing"
     if lacks_explain_batch(cls):
         yield "explain_batch is missing: a plugin with count_rules and explain tells what it adds to a whole batch"

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.mixed import Stage, bound_rate, mixed_full_queue, mixed_preemption, mixed_records, mixed_refusals
+from benchmarks.mixed.case import mixed_full_queue, mixed_preemption, mixed_records, mixed_refusals
+from benchmarks.mixed.measures import bound_rate
+from benchmarks.mixed.stage import Stage
 from benchmarks.workloads.mixed import Mix
 
 SMALL = Mix(nodes=40, pods=120, classes=6, tenants=3)

@@ -194,7 +194,8 @@ class Plan:
         judges = [one for one in plugins if isinstance(one, Filter | Score)]
         gates = [one for one in plugins if _is_gate(one, judged=one in judges)]
         permits = [one for one in plugins if isinstance(one, Permit)]
-        looks = [one for one in plugins if one in judges or one in gates or one in permits]
+        post_filters = [one for one in plugins if isinstance(one, PostFilter)]
+        looks = [one for one in plugins if any(one in some for some in (judges, gates, permits, post_filters))]
         return cls(
             profile=profile.scheduler_name,
             looks=tuple(looks),
@@ -210,7 +211,7 @@ class Plan:
             noting_gates=tuple(one for one in gates if one not in judges and isinstance(one, ExplainingPlugin)),
             plugins=tuple(plugins),
             pre_enqueues=tuple(one for one in plugins if isinstance(one, PreEnqueue)),
-            post_filters=tuple(one for one in plugins if isinstance(one, PostFilter)),
+            post_filters=tuple(post_filters),
             pre_binds=tuple(one for one in plugins if isinstance(one, PreBind)),
             binds=tuple(one for one in plugins if isinstance(one, Bind)),
             post_binds=tuple(one for one in plugins if isinstance(one, PostBind)),

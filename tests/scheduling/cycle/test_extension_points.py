@@ -125,6 +125,25 @@ def test_post_filters_are_asked_in_order_until_one_nominates() -> None:
     assert (told.message, told.nominated_node) == ("0/1 nodes are available: 1 Insufficient cpu.", "n1")
 
 
+class Polite(PostFilter):
+    """Nominates for pods that are labelled so, and for no others."""
+
+    name = "Polite"
+
+    def class_key(self, placed: Placed) -> str | None:
+        return placed.pod.labels.get("may-preempt")
+
+    def post_filter(self, cycle: CycleState, placed: Placed, trial: Trial, fleet: FleetView) -> Nomination | NoHelp:
+        return Nomination(0) if "may-preempt" in placed.pod.labels else NoHelp("polite: this pod does not preempt.")
+
+
+def test_post_filters_are_asked_again_for_a_pod_that_they_tell_apart_by_its_class_key() -> None:
+    world = World(Polite())
+    world.submit("p", cpu=9000)
+    world.submit("q", cpu=9000, labels={"may-preempt": "yes"})
+    assert [one.nominated_node for one in of(ReportUnschedulable, world.tick())] == [None, "n1"]
+
+
 def test_the_words_of_post_filters_follow_those_of_filters() -> None:
     world = World(Helper("One", lambda _: NoHelp("one: no.")), Helper("Two", lambda _: NoHelp("two: neither.")))
     world.submit("p", cpu=9000)
