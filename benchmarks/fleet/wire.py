@@ -20,7 +20,7 @@ from dispatcher.model.messages import (
     encode,
 )
 from dispatcher.model.pod import Record
-from dispatcher.service.link import AgentDied, read, within
+from dispatcher.service.link import AgentDied, Arrived, at_once, read, within
 
 _HEAD = struct.Struct("<IIB")
 _LIMIT, _BACKLOG = 2**22, 4096  # bytes; all clusters connect at once
@@ -74,9 +74,14 @@ class SocketLink:
         """Who the agent is."""
         return await self._call(Hello, HELLO, b"", timeout_s)
 
-    async def changes(self, incarnation: str, since: int, wait_s: float, *, timeout_s: float) -> Changes:
+    async def changes(
+        self, incarnation: str, since: int, wait_s: float, *, timeout_s: float, arrived: Arrived = at_once
+    ) -> Changes:
         """What changed after `since`."""
-        return await self._call(Changes, CHANGES, poll(incarnation, since, wait_s), timeout_s)
+        asked = self._ask(CHANGES, poll(incarnation, since, wait_s))
+        told = await within(asked, timeout_s, self.cluster, Changes.__name__)
+        await arrived()
+        return read(Changes, told, self.cluster)
 
     async def execute(self, batch: IntentBatch, *, timeout_s: float) -> OutcomeBatch:
         """Carry out intents."""

@@ -4,7 +4,7 @@ Only bytes cross (`dispatcher.model.messages`). `LocalLink` joins an agent in th
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 from agents.runtime.outbound.answering import Called
@@ -25,6 +25,11 @@ from dispatcher.model.pod import Record
 T = TypeVar("T")
 M = TypeVar("M", bound=Record)
 Word = bytes | str | float | int | bool  # that may cross to an actor
+Arrived = Callable[[], Awaitable[object]]
+
+
+async def at_once() -> None:
+    """Nothing is waited for."""
 
 
 class LinkError(Exception):
@@ -77,8 +82,12 @@ class AgentLink(Protocol):
         """Who the agent is."""
         ...
 
-    async def changes(self, incarnation: str, since: int, wait_s: float, *, timeout_s: float) -> Changes:
-        """What changed after `since`; waits up to `wait_s` for something to change."""
+    async def changes(
+        self, incarnation: str, since: int, wait_s: float, *, timeout_s: float, arrived: Arrived = at_once
+    ) -> Changes:
+        """What changed after `since`; waits up to `wait_s` for something to change. `arrived` is awaited once all of it
+        is here, before it is read: no part of `timeout_s`.
+        """
         ...
 
     async def execute(self, batch: IntentBatch, *, timeout_s: float) -> OutcomeBatch:
@@ -134,10 +143,14 @@ class LocalLink:
         """Who the agent is."""
         return read(Hello, encode(await self._call(self._agent.hello(), timeout_s, "hello")), self.cluster)
 
-    async def changes(self, incarnation: str, since: int, wait_s: float, *, timeout_s: float) -> Changes:
+    async def changes(
+        self, incarnation: str, since: int, wait_s: float, *, timeout_s: float, arrived: Arrived = at_once
+    ) -> Changes:
         """What changed after `since`."""
         answer = await self._call(self._agent.changes(incarnation, since, wait_s), timeout_s, "changes")
-        return read(Changes, encode(answer), self.cluster)
+        told = encode(answer)
+        await arrived()
+        return read(Changes, told, self.cluster)
 
     async def execute(self, batch: IntentBatch, *, timeout_s: float) -> OutcomeBatch:
         """Carry out intents."""

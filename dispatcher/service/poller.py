@@ -4,7 +4,8 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from contextlib import AsyncExitStack
+from functools import partial
 
 import structlog
 
@@ -14,10 +15,9 @@ from dispatcher.model.token_buckets import Allowance, TokenBuckets
 from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, Event
 from dispatcher.service.clock import Clock
 from dispatcher.service.greeting import Greeting
-from dispatcher.service.link import AgentDistrusted, AgentLink, AgentTimeout, LinkError, through
+from dispatcher.service.link import AgentDistrusted, AgentLink, AgentTimeout, LinkError, at_once, through
 from dispatcher.service.term import Deposed, Term
 from dispatcher.service.timing import ServiceTiming
-from dispatcher.service.turns import Turns
 
 Deliver = Callable[[Event], Awaitable[bool]]  # False: the core could not take it
 _LATE_FACTOR, LONGEST_REPORT_S = 4.0, 600.0
@@ -41,10 +41,12 @@ class Poller:
         clock: Clock,
         term: Term,
         depose: Callable[[Deposed], None],
-        turns: Turns,
+        turns: asyncio.Semaphore,
         distrust: Callable[[str], str],
     ) -> None:
-        """`distrust` says why a cluster is in quarantine, '' if it is not."""
+        """`turns`: of those whose first report is read and taken in at once. `distrust` says why a cluster is in
+        quarantine, '' if it is not.
+        """
         self.cluster = link.cluster
         self.silent = True
         self.failures = 0
@@ -74,9 +76,7 @@ class Poller:
             try:
                 await self._greet()
                 while True:
-                    # All of a cluster is large: only a few are asked for it at once.
-                    async with nullcontext() if self._incarnation else self._turns.turn():
-                        taken = await self._poll()
+                    taken = await self._poll()
                     if pause := self._debt_s if taken else self._backoff():
                         await asyncio.sleep(pause)
             except LinkError as error:
@@ -101,17 +101,21 @@ class Poller:
         """Ask once. False: a gap, or a report that the core could not fold: begin anew, and not at once."""
         timing = self._timing
         wait_s = timing.poll_wait_s if self._asked else 0.0
-        try:
-            changes = await self._link.changes(self._incarnation, self._since, wait_s, timeout_s=self._patience())
-        except AgentTimeout:
-            self._late += 1
-            raise
-        self._check_trust()
-        if self._continues(changes) and await self._deliver(ClusterChanged(changes, self._link.executor_apart)):
-            self._took(changes)
-            await self._note_first_sync(changes)
-            self._charge(changes)
-            return True
+        asked = self._incarnation, self._since, wait_s
+        async with AsyncExitStack() as turn:
+            # All of a cluster is large once it is read: it waits as bytes while a few others are taken in.
+            arrived = at_once if self._incarnation else partial(turn.enter_async_context, self._turns)
+            try:
+                changes = await self._link.changes(*asked, timeout_s=self._patience(), arrived=arrived)
+            except AgentTimeout:
+                self._late += 1
+                raise
+            self._check_trust()
+            if self._continues(changes) and await self._deliver(ClusterChanged(changes, self._link.executor_apart)):
+                self._took(changes)
+                await self._note_first_sync(changes)
+                self._charge(changes)
+                return True
         self._incarnation, self._since = "", 0
         self.failures += 1
         return False

@@ -4,7 +4,7 @@ from typing import Protocol
 
 from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, Telemetry, encode
 from dispatcher.model.seals import ORDERS, PEERS, Audience
-from dispatcher.service.link import Word, read
+from dispatcher.service.link import Arrived, Word, at_once, read
 from dispatcher.service.signing import NO_SIGNER, Sealer
 
 
@@ -39,9 +39,13 @@ class RayLink:
         self._audience = Audience(self.cluster, told.cluster_uid or self._audience.uid, told.incarnation)
         return told
 
-    async def changes(self, incarnation: str, since: int, wait_s: float, *, timeout_s: float) -> Changes:
+    async def changes(
+        self, incarnation: str, since: int, wait_s: float, *, timeout_s: float, arrived: Arrived = at_once
+    ) -> Changes:
         """What changed after `since`."""
-        told = read(Changes, await self._call("changes", timeout_s, incarnation, since, wait_s), self.cluster)
+        answer = await self._call("changes", timeout_s, incarnation, since, wait_s)
+        await arrived()
+        told = read(Changes, answer, self.cluster)
         self._audience = Audience(self.cluster, told.cluster_uid or self._audience.uid, told.incarnation)
         return told
 

@@ -41,7 +41,6 @@ from dispatcher.service.quota_file import QuotaFile
 from dispatcher.service.term import NOBODY, Deposed, Term
 from dispatcher.service.timing import Budget, Round, ServiceTiming, Slice
 from dispatcher.service.traces.ways import Ways
-from dispatcher.service.turns import Turns
 from dispatcher.service.warm_up import collect_no_more_of
 
 log = structlog.get_logger("service")
@@ -153,7 +152,7 @@ class Service:
         self.senders = {
             link.cluster: IntentSender(link, self.emit, self.timing, self.term, self.depose) for link in links
         }
-        turns = Turns(self.timing.full_reports, patience_s=self.timing.silent_s / 2)
+        turns = asyncio.Semaphore(self.timing.full_reports)
         self.pollers = {
             link.cluster: Poller(
                 link, self.deliver, self.timing, clock, self.term, self.depose, turns, self.obeyed.distrust

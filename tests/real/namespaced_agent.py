@@ -26,7 +26,7 @@ from dispatcher.model.messages import (
     decode,
     encode,
 )
-from dispatcher.service.link import AgentDied, read, within
+from dispatcher.service.link import AgentDied, Arrived, at_once, read, within
 from tests.agents.kube.fake_server import fake_api
 
 _LENGTH = 4
@@ -98,8 +98,12 @@ class SocketLink:
     async def hello(self, *, timeout_s: float) -> Hello:
         return read(Hello, await self._call(timeout_s, "hello"), self.cluster)
 
-    async def changes(self, incarnation: str, since: int, wait_s: float, *, timeout_s: float) -> Changes:
-        return read(Changes, await self._call(timeout_s, "changes", incarnation, since, wait_s), self.cluster)
+    async def changes(
+        self, incarnation: str, since: int, wait_s: float, *, timeout_s: float, arrived: Arrived = at_once
+    ) -> Changes:
+        told = await self._call(timeout_s, "changes", incarnation, since, wait_s)
+        await arrived()
+        return read(Changes, told, self.cluster)
 
     async def execute(self, batch: IntentBatch, *, timeout_s: float) -> OutcomeBatch:
         return read(OutcomeBatch, await self._call(timeout_s, "execute", encode(batch)), self.cluster)

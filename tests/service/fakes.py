@@ -26,7 +26,7 @@ from dispatcher.scheduling.events import Decide, Effect, Event, Tick
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.queued import Cause, QueuedPod, State
 from dispatcher.service.clock import Clock
-from dispatcher.service.link import AgentTimeout, LinkError
+from dispatcher.service.link import AgentTimeout, Arrived, LinkError, at_once
 from dispatcher.service.metrics import Metrics
 from dispatcher.service.service import Service
 from dispatcher.service.timing import ServiceTiming
@@ -105,8 +105,11 @@ class ScriptedLink:
         answer: Hello = await self._call("hello")
         return answer
 
-    async def changes(self, incarnation: str, since: int, wait_s: float, *, timeout_s: float) -> Changes:
+    async def changes(
+        self, incarnation: str, since: int, wait_s: float, *, timeout_s: float, arrived: Arrived = at_once
+    ) -> Changes:
         answer: Changes = await self._call("changes", incarnation, since)
+        await arrived()
         return answer
 
     async def execute(self, batch: IntentBatch, *, timeout_s: float) -> OutcomeBatch:

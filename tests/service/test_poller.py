@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import time
 from collections import Counter
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -121,25 +122,39 @@ async def test_what_an_agent_says_of_its_build_and_clock_is_kept_for_those_who_l
     assert greeting.clock_ahead_s == pytest.approx(3600, abs=60)
 
 
-class Counted(FakeAgent):
-    """Takes its time with all that it has, and counts how many agents are asked for it at once."""
+async def test_what_all_agents_tell_is_read_for_a_few_at_once() -> None:
+    """It is small as bytes and large once it is read: so it is read when others have been taken in."""
+    core, names, read, most = FakeCore(), [f"c{at}" for at in range(20)], set[str](), 0
 
-    asked_now = most = 0
+    class Counted(LocalLink):
+        async def changes(self, *asked: Any, **more: Any) -> Changes:
+            nonlocal most
+            told = await super().changes(*asked, **more)
+            read.add(self.cluster)
+            most = max(most, len(read - {one.changes.cluster for one in core.of(ClusterChanged)}))
+            return told
 
-    async def changes(self, incarnation: str, since: int, wait_s: float) -> Changes:
-        if not incarnation:
-            Counted.asked_now += 1
-            Counted.most = max(Counted.most, Counted.asked_now)
-            await asyncio.sleep(0.01)
-            Counted.asked_now -= 1
-        return await super().changes(incarnation, since, wait_s)
-
-
-async def test_only_a_few_agents_are_asked_for_everything_at_once() -> None:
-    core, names = FakeCore(), [f"c{at}" for at in range(20)]
-    async with running(service(core, *(LocalLink(name, Counted(name)) for name in names))):
+    async with running(service(core, *(Counted(name, FakeAgent(name)) for name in names))):
         await core.until(lambda: {one.changes.cluster for one in core.of(ClusterChanged)} == set(names))
-    assert 1 < Counted.most <= FAST.full_reports
+    assert 1 < most <= FAST.full_reports
+
+
+async def test_slow_ways_do_not_add_up() -> None:
+    """No agent answers before all of them are asked."""
+    core, names, asked, all_asked = FakeCore(), [f"c{at}" for at in range(20)], set[str](), asyncio.Event()
+
+    class Slow(FakeAgent):
+        async def changes(self, incarnation: str, since: int, wait_s: float) -> Changes:
+            asked.add(self.cluster)
+            if len(asked) == len(names):
+                all_asked.set()
+            await all_asked.wait()
+            return await super().changes(incarnation, since, wait_s)
+
+    links = [LocalLink(name, Slow(name)) for name in names]
+    async with running(service(core, *links, timing=dataclasses.replace(FAST, silent_s=600.0))):
+        await core.until(lambda: {one.changes.cluster for one in core.of(ClusterChanged)} == set(names))
+    assert not core.of(ClusterSilent)
 
 
 class FarLink(ScriptedLink):
@@ -150,11 +165,11 @@ class FarLink(ScriptedLink):
         report = Changes("far", "uid", "one", 0, 1, full=True)
         super().__init__("far", hello=lambda: Hello("far", "uid", "one"), changes=lambda *_: report)
 
-    async def changes(self, incarnation: str, since: int, wait_s: float, *, timeout_s: float) -> Changes:
+    async def changes(self, *asked: Any, timeout_s: float, **more: Any) -> Changes:
         self.given.append(timeout_s)
         if timeout_s < self.needs_s:
             raise AgentTimeout(f"agent of cluster far did not answer changes within {timeout_s:g} s")
-        return await super().changes(incarnation, since, wait_s, timeout_s=timeout_s)
+        return await super().changes(*asked, timeout_s=timeout_s, **more)
 
 
 async def test_a_report_that_takes_longer_than_a_cluster_may_be_silent_arrives_once_nobody_waits_for_it() -> None:
@@ -266,11 +281,11 @@ async def test_a_restarting_agent_is_followed_from_its_new_life() -> None:
     lives = iter([AgentDied("agent of cluster east is restarting")])
 
     class Restarting(LocalLink):
-        async def changes(self, incarnation: str, since: int, wait_s: float, *, timeout_s: float) -> Changes:
+        async def changes(self, incarnation: str, since: int, *asked: Any, **more: Any) -> Changes:
             if since and (death := next(lives, None)):
                 agent.incarnation, agent.revision = "two", 7
                 raise death
-            return await super().changes(incarnation, since, wait_s, timeout_s=timeout_s)
+            return await super().changes(incarnation, since, *asked, **more)
 
     core = FakeCore(clusters={"east": ClusterView("east")})
     async with running(service(core, Restarting("east", agent))):

@@ -5,7 +5,8 @@ the one cannot speak for the other.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -15,7 +16,7 @@ from agents.runtime.settings import EXECUTOR, OBSERVER
 from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, Telemetry, encode
 from dispatcher.model.pod import Record
 from dispatcher.model.seals import ORDERS, PEERS, Audience
-from dispatcher.service.link import AgentMismatch, AgentMissing, LinkError, read, through, within
+from dispatcher.service.link import AgentMismatch, AgentMissing, Arrived, LinkError, at_once, read, through, within
 from dispatcher.service.signing import NO_SIGNER, Sealer
 
 M = TypeVar("M", bound=Record)
@@ -87,14 +88,21 @@ class GatewayLink:
         keys, obeys = (executor.keys, executor.obeys) if executor is not None else ((), 0)
         return msgspec.structs.replace(told, keys=keys, obeys=obeys)
 
-    async def changes(self, incarnation: str, since: int, wait_s: float, *, timeout_s: float) -> Changes:
+    async def changes(
+        self, incarnation: str, since: int, wait_s: float, *, timeout_s: float, arrived: Arrived = at_once
+    ) -> Changes:
         """What changed after `since`."""
         call = Call(CHANGES, incarnation=incarnation, since=since, wait_s=wait_s)
-        told = await self._ask(Changes, OBSERVER, call, timeout_s)
+        line = self._connected(OBSERVER)
+        with _naming(line.actor):
+            answer = await within(line.call(call), timeout_s, self.cluster, call.method)
+            apart = self.executor_apart is not None
+            executor = await self._executor() if apart else None
+            await arrived()
+            told = read(Changes, answer, self.cluster)
         self._observer = Audience(self.cluster, told.cluster_uid or self._observer.uid, told.incarnation)
-        if self.executor_apart is None:
+        if not apart:
             return told
-        executor = await self._executor()
         if isinstance(away := self._find(EXECUTOR), str):
             told = msgspec.structs.replace(told, problem=told.problem or f"takes no orders: its executor: {away}")
         if executor is None:
@@ -156,13 +164,23 @@ class GatewayLink:
 
     async def _ask(self, kind: type[M], role: str, call: Call, timeout_s: float) -> M:
         """The answer; LinkError names the gateway actor that it came through, which may be at fault."""
+        line = self._connected(role)
+        with _naming(line.actor):
+            return read(kind, await within(line.call(call), timeout_s, self.cluster, call.method), self.cluster)
+
+    def _connected(self, role: str) -> Line:
         line = self._find(role)
         if isinstance(line, str):
             who = "agent" if isinstance(self._find(OBSERVER if role == EXECUTOR else EXECUTOR), str) else role
             raise AgentMissing(f"{who} of cluster {self.cluster} is not connected: {line}")
-        try:
-            return read(kind, await within(line.call(call), timeout_s, self.cluster, call.method), self.cluster)
-        except LinkError as error:
-            if not line.actor or line.actor in str(error):
-                raise
-            raise type(error)(f"{error}{through(line.actor)}") from None
+        return line
+
+
+@contextmanager
+def _naming(actor: str) -> Iterator[None]:
+    try:
+        yield
+    except LinkError as error:
+        if not actor or actor in str(error):
+            raise
+        raise type(error)(f"{error}{through(actor)}") from None

@@ -38,7 +38,7 @@ from dispatcher.model.pod import Record
 from dispatcher.service.leader import Elector, ElectorEnvironment, LeaderTiming
 from dispatcher.service.leader_lease import LeaseRef, LeaseStore
 from dispatcher.service.leadership import Leadership
-from dispatcher.service.link import AgentDied, AgentTimeout
+from dispatcher.service.link import AgentDied, AgentTimeout, Arrived, at_once
 from dispatcher.service.term import Term
 from dispatcher.service.term_runner import TermRunner
 from tests.simulation.world.loop import ORDERS, PROCESS, Process, VirtualLoop, in_process, running_loop
@@ -168,10 +168,13 @@ class SimLink:
         answer: Hello = await self._call(Hello, lambda agent: agent.hello(), timeout_s)
         return answer
 
-    async def changes(self, incarnation: str, since: int, wait_s: float, *, timeout_s: float) -> Changes:
+    async def changes(
+        self, incarnation: str, since: int, wait_s: float, *, timeout_s: float, arrived: Arrived = at_once
+    ) -> Changes:
         """What changed after `since`."""
         wanted = (incarnation, since, wait_s)
         answer: Changes = await self._call(Changes, lambda agent: agent.changes(*wanted), timeout_s)
+        await arrived()
         if answer.synced:
             self.heard.setdefault(PROCESS.get().term, set()).add(self.cluster)
         return answer
