@@ -30,8 +30,8 @@ from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.evaluators import finite, weighted
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.volumes import has_only_claims
-from dispatcher.scheduling.framework import DomainPlugin, Ints, Placed
-from dispatcher.scheduling.framework.points import PluginError, guarded
+from dispatcher.scheduling.framework import Ints, Placed
+from dispatcher.scheduling.framework.points import PluginError
 from dispatcher.scheduling.framework.roles import AnswerScope
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.selector import BatchSelector
@@ -86,10 +86,7 @@ def _rules_of(eq_class: EquivalenceClass, placed: Placed) -> PluginRules:
     """What each policy by domains makes of counts; nothing if one of them does not say."""
     plugin_rules = []
     for evaluator in eq_class.cross_row:
-        plugin = evaluator.role.plugin
-        if evaluator.role.scope is not AnswerScope.DOMAIN or not isinstance(plugin, DomainPlugin):
-            return ()
-        rules = guarded(plugin, plugin.count_rules, evaluator.state, placed, evaluator.view)
+        rules = evaluator.count_rules(placed) if evaluator.role.scope is AnswerScope.DOMAIN else None
         if rules is None:
             return ()
         plugin_rules.append((evaluator, rules))

@@ -14,9 +14,9 @@ from dispatcher.scheduling.framework.points import (
     Faults,
     Plan,
     PluginError,
-    ReservesMany,
-    ReservesRows,
     Restores,
+    books_many,
+    books_rows,
     guarded,
 )
 from dispatcher.scheduling.records.decision import Decision
@@ -53,9 +53,9 @@ class Booking:
         self.on_wait: Callable[[Decision], None] | None = None
         self.late = plan.late
         # Gates that book a whole batch at once.
-        self.many = [one for one in plan.reserves if isinstance(one, ReservesMany) and one in plan.gates]
+        self.many = [one for one in plan.reserves if books_many(one) and one in plan.gates]
         # Judges that do.
-        self.by_row = [one for one in plan.reserves if isinstance(one, ReservesRows) and one not in plan.gates]
+        self.by_row = [one for one in plan.reserves if books_rows(one) and one not in plan.gates]
         self._reserved: dict[PodId, Book] = {}
         self._charges = [(one, _charging(one)) for one in plan.reserves]
 

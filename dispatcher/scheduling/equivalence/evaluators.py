@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from dispatcher.scheduling.framework import (
     Depends,
     DomainPlugin,
     Floats,
+    Ints,
     Part,
     Placed,
     Plugin,
@@ -25,7 +25,9 @@ from dispatcher.scheduling.framework import (
     Rows,
     Skip,
 )
-from dispatcher.scheduling.framework.domains import tells_after_first
+from dispatcher.scheduling.framework.domain_counts import CountRules
+from dispatcher.scheduling.framework.domains import pre_scores_groups, tells_after_first, tells_rules
+from dispatcher.scheduling.framework.in_step import in_step
 from dispatcher.scheduling.framework.points import PluginError, guarded
 from dispatcher.scheduling.framework.roles import AnswerScope, Role
 
@@ -133,7 +135,9 @@ class PluginEvaluator:
     def open_rows(self) -> tuple[RowList, int] | None:
         """The rows that its filter lets pass and the code of all others, if it knows them (see `Filter.open_rows`)."""
         plugin, n = self.role.plugin, self.fleet.n
-        told = guarded(plugin, plugin.open_rows, self.state, self.view) if _speaks_of_filter(plugin.__class__) else None
+        if not in_step(plugin.__class__, "open_rows", "filter"):
+            return None
+        told = guarded(plugin, plugin.open_rows, self.state, self.view)
         if told is None:
             return None
         rows, code = guarded(plugin, lambda: (np.asarray(told[0], dtype=np.intp), int(np.uint16(told[1]))))
@@ -174,6 +178,20 @@ class PluginEvaluator:
         values: Floats = guarded(plugin, plugin.normalize, raw)
         return finite(plugin, _as_long(plugin, values, slice(0, len(raw))))
 
+    def count_rules(self, placed: Placed) -> CountRules | None:
+        """Its parts as rules that go on to hold as pods of the class come; None if it cannot tell."""
+        plugin = self.role.plugin
+        if not (isinstance(plugin, DomainPlugin) and tells_rules(type(plugin))):
+            return None
+        return guarded(plugin, plugin.count_rules, self.state, placed, self.view)
+
+    def pre_score_groups(self, rows: Rows, alike: Ints) -> object | None:
+        """The state for scores where hosts are not told one by one (see `DomainPlugin`); None if it has to know all."""
+        plugin = self.role.plugin
+        if not (isinstance(plugin, DomainPlugin) and pre_scores_groups(type(plugin))):
+            return None
+        return guarded(plugin, plugin.pre_score_groups, self.state, self.view, rows, alike)
+
     def filter_parts(self) -> Sequence[Part]:
         """Its reason codes by fault domain."""
         return self._parts("filter_parts", self.state) if self.role.filter_at is not None else ()
@@ -195,12 +213,6 @@ class PluginEvaluator:
     def answers(self, part: Part, domains: NDArray[Any]) -> NDArray[Any]:
         """[domains] a part's answers for domain codes; PluginError if it has none for one of them."""
         return guarded(self.role.plugin, part.answers.__getitem__, domains)
-
-
-@cache
-def _speaks_of_filter(plugin: type[object]) -> bool:
-    """Whether its `open_rows` is about its own `filter`, which no subclass has replaced alone."""
-    return next("open_rows" in vars(one) for one in plugin.__mro__ if {"open_rows", "filter"} & vars(one).keys())
 
 
 def weighted(values: Floats, weight: float) -> Floats:

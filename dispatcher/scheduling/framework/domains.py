@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dispatcher.scheduling.framework.domain_counts import CountRules, ExplainPods
 from dispatcher.scheduling.framework.fleet_view import Codes, FleetView, Floats, Ints, Rows, SmallInts
+from dispatcher.scheduling.framework.in_step import in_step
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.placed import Placed
 from dispatcher.scheduling.framework.plugin import Depends, Filter, S, S_contra, Score
@@ -165,7 +166,7 @@ def explains_batches(plugin: type) -> bool:
     """Whether `explain_batch` of a class says what its `explain` says: not where a subclass has replaced `explain`
     alone, as it means other words.
     """
-    return issubclass(plugin, DomainPlugin) and _is_in_step(plugin, "explain_batch", "explain")
+    return issubclass(plugin, DomainPlugin) and in_step(plugin, "explain_batch", "explain")
 
 
 @cache
@@ -173,18 +174,23 @@ def tells_after_first(plugin: type) -> bool:
     """Whether `state_after_first` of a class goes with its `pre_filter`: not where a subclass has replaced `pre_filter`
     alone, as it may skip pods for other reasons.
     """
-    return issubclass(plugin, DomainPlugin) and _is_in_step(plugin, "state_after_first", "pre_filter")
+    return issubclass(plugin, DomainPlugin) and in_step(plugin, "state_after_first", "pre_filter")
 
 
-def _is_in_step(plugin: type, method: str, other: str) -> bool:
-    """Whether the class that `other` is inherited from, or a subclass of it, has `method` of its own.
-
-    Example: B(A) has `explain`, A has `explain` and `explain_batch`: False of B, since A's batch words are not B's.
+@cache
+def tells_rules(plugin: type) -> bool:
+    """Whether `count_rules` of a class says what its parts say: not where a subclass has replaced what these are made
+    of alone.
     """
-    for base in plugin.__mro__:
-        if method in vars(base) or other in vars(base):
-            return method in vars(base)
-    return False
+    return in_step(
+        plugin, "count_rules", "filter_parts", "score_parts", "pre_score_domains", "normalize", "filter", "score"
+    )
+
+
+@cache
+def pre_scores_groups(plugin: type) -> bool:
+    """Whether `pre_score_groups` of a class goes with its `pre_score_domains`."""
+    return in_step(plugin, "pre_score_groups", "pre_score_domains")
 
 
 def lacks_explain_batch(plugin: type) -> bool:

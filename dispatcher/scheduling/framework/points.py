@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, ParamSpec, Protocol, TypeVar, runtime_checkable
 
+from typing_extensions import TypeIs
+
 from dispatcher.scheduling.framework import (
     Depends,
     Filter,
@@ -21,6 +23,7 @@ from dispatcher.scheduling.framework import (
 from dispatcher.scheduling.framework.class_keys import ClassKey, ClassKeys, keyed_by_template
 from dispatcher.scheduling.framework.derived import Derived, joined
 from dispatcher.scheduling.framework.domain_counts import ExplainPods
+from dispatcher.scheduling.framework.in_step import in_step
 from dispatcher.scheduling.framework.lifecycle import Bind, PostBind, PostFilter, PreBind, PreEnqueue
 from dispatcher.scheduling.framework.named_nodes import NamedNodes, NamesNodes
 from dispatcher.scheduling.framework.stopwatch import STOPWATCH
@@ -124,6 +127,20 @@ class ReservesRows(Protocol):
     def reserve_rows(self, state: object, pods: Sequence[Placed], rows: Sequence[int], fleet: FleetView) -> None:
         """Book each on its row, or raise and book none."""
         ...
+
+
+def books_many(plugin: Any) -> TypeIs[ReservesMany]:
+    """Whether it books a batch as it books its pods one by one: not where a subclass has replaced the latter alone."""
+    kind = plugin.__class__
+    passes = in_step(kind, "fits", "pre_filter", "reserve")
+    return isinstance(plugin, ReservesMany) and passes and in_step(kind, "reserve_all", "reserve", "explain")
+
+
+def books_rows(plugin: Any) -> TypeIs[ReservesRows]:
+    """The same of one that books each pod on its row."""
+    kind = plugin.__class__
+    passes = in_step(kind, "apart", "pre_filter", "reserve")
+    return isinstance(plugin, ReservesRows) and passes and in_step(kind, "reserve_rows", "reserve")
 
 
 @runtime_checkable
@@ -253,7 +270,7 @@ class Plan:
 
     @cached_property
     def _batching(self) -> tuple[tuple[int, Reserve], ...]:
-        many = [one for one in self.gates if isinstance(one, Reserve) and isinstance(one, ReservesMany)]
+        many = [one for one in self.gates if isinstance(one, Reserve) and books_many(one)]
         return tuple((self.looks.index(one), one) for one in many if "batch_key" in vars(type(one)))
 
     def _key(self, parts: Sequence[Hashable]) -> ClassKey:
@@ -323,7 +340,7 @@ class Plan:
     @cached_property
     def gates_by_class(self) -> bool:
         """Whether no gate has to be asked of each pod: all of them book many of a class at once."""
-        return all(isinstance(one, ReservesMany) for one in self.gates)
+        return all(books_many(one) for one in self.gates)
 
 
 def _is_gate(plugin: Plugin, *, judged: bool) -> bool:

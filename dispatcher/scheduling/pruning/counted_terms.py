@@ -34,7 +34,6 @@ from dispatcher.scheduling.framework import MAX_SCORE, Ints, Placed, Rows, Small
 from dispatcher.scheduling.framework.domain_counts import LN, CountRules, Scale
 from dispatcher.scheduling.framework.kernels import FloatColumn, IntColumn, Number, WholeNumber, kernel
 from dispatcher.scheduling.framework.memory import untouched
-from dispatcher.scheduling.framework.points import guarded
 from dispatcher.scheduling.pruning.domain_terms import ClusterAnswers, DomainTerms, TermsInMaking
 from dispatcher.scheduling.pruning.fitting_rows import WIDEST, FittingRows
 
@@ -342,12 +341,11 @@ class CountedTerms:
         if self._at != fleet.changes.position:
             self._kept.clear()
             self._at = fleet.changes.position
-        plugins = [one.role.plugin for one in evaluators]
-        told = zip(plugins, evaluators, strict=True)
-        rules = [guarded(plugin, plugin.count_rules, one.state, placed, one.view) for plugin, one in told]
-        name = tuple(map(id, rules))
+        told = [one.count_rules(placed) for one in evaluators]
+        rules = [one for one in told if one is not None]
+        name = tuple(map(id, told))
         found = self._kept.get(name)
-        if found is None and None not in rules:
+        if found is None and len(rules) == len(told):
             found = self._made_of(rules)
         if found is not None:
             self._kept[name] = found

@@ -22,7 +22,6 @@ from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Bools, Codes, Floats, Ints, Part, SmallInts
 from dispatcher.scheduling.framework.domains import CountedAnswers
-from dispatcher.scheduling.framework.points import guarded
 from dispatcher.scheduling.pruning.fitting_rows import Fitting, FittingRows
 from dispatcher.scheduling.pruning.upper_bounds import GroupPoints
 
@@ -116,7 +115,7 @@ def domain_terms(
         made.add(one, parts, open_)
     for one, parts in zip(evaluators, told, strict=True):
         if one.role.pre_scores_domains and parts:
-            state = guarded(one.role.plugin, one.role.plugin.pre_score_groups, one.state, one.view, rows, alike)
+            state = one.pre_score_groups(rows, alike)
             if state is None:
                 return None
             if state is not one.score_state:  # it may be that of an earlier pod

@@ -1,0 +1,92 @@
+"""Plugins that inherit another and replace part of it: a batch is decided as its pods would be one by one."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dispatcher.model.names import SCHEDULER_NAME, ZONE
+from dispatcher.model.reasons import Reason
+from dispatcher.model.tenant import Share, Tenant
+from dispatcher.plugins.fault_domain_spread import FaultDomainSpread
+from dispatcher.plugins.tenant_quota import TenantQuota
+from dispatcher.scheduling.cycle.cycle import Scheduler
+from dispatcher.scheduling.framework import FleetView, Floats, Part, Placed, PluginUse, Profile
+from dispatcher.scheduling.framework.plugin import refuse
+from dispatcher.scheduling.quota import QuotaLedger
+from tests.builders import fleet, node, pod
+from tests.compiled import compiled  # noqa: F401 - a fixture
+from tests.scheduling.tiny_plugins import Fit
+
+pytestmark = pytest.mark.usefixtures("compiled")
+
+
+class Gathering(FaultDomainSpread):
+    """The fuller the domain, the better."""
+
+    name = "Gathering"
+
+    def normalize(self, raw: Floats) -> Floats:
+        return 100.0 - super().normalize(raw) if raw.any() else raw
+
+
+class Dearer(FaultDomainSpread):
+    """One zone is liked more than the others."""
+
+    name = "Dearer"
+
+    def score_parts(self, state: Any, fleet: FleetView) -> Sequence[Part]:
+        first, *others = super().score_parts(state, fleet)
+        answers = np.array(getattr(first.answers, "whole", first.answers))
+        answers[0] -= 5.0
+        return [Part(first.domain, answers), *others]
+
+
+class Closed(FaultDomainSpread):
+    """One zone takes nobody."""
+
+    name = "Closed"
+
+    def filter_parts(self, state: Any, fleet: FleetView) -> Sequence[Part]:
+        rule = state.soft[0]
+        answers = np.zeros(len(rule.counts) + 1, dtype=np.uint16)
+        answers[0] = fleet.reasons.code(Reason.POLICY, self.name)
+        return [*super().filter_parts(state, fleet), Part(rule.area.domain, answers)]
+
+
+class PaidQuota(TenantQuota):
+    """Nobody has paid."""
+
+    name = "PaidQuota"
+
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> Any:
+        return refuse(Reason.POLICY, self.name)
+
+
+class Doubting(TenantQuota):
+    """Refuses at the last moment."""
+
+    name = "Doubting"
+
+    def reserve(self, cycle: Any, placed: Placed, row: int, fleet: FleetView) -> Any:
+        return refuse(Reason.POLICY, self.name)
+
+
+def nodes_of(plugin: Any, *, together: bool) -> list[str]:
+    state = fleet(a=[node(f"n{at}").cpu(64).memory("256Gi").label({ZONE: f"z{at % 3}"}) for at in range(9)])
+    profile = Profile(SCHEDULER_NAME, (PluginUse("Fit", 0.01), PluginUse(plugin.name, 5.0)))
+    scheduler = Scheduler(profile, [Fit(), plugin], state)
+    one = pod().cpu("100m").memory("64Mi").labels(app="x").spread("zone", hard=False)
+    items = [(("a", f"u{at}"), one.uid(f"u{at}").placed()) for at in range(12)]
+    found = scheduler.schedule_class(items) if together else [scheduler.schedule(pod, id_) for id_, pod in items]
+    return [getattr(one, "node", "refused") for one in found]
+
+
+@pytest.mark.parametrize("kind", [FaultDomainSpread, Gathering, Dearer, Closed, TenantQuota, PaidQuota, Doubting])
+def test_pods_of_a_batch_go_where_they_would_go_one_by_one(kind: Any) -> None:
+    def make() -> Any:
+        ledger = QuotaLedger([Tenant("t", ("a/*",), {"cpu": Share(absolute=100_000)})])
+        return kind(ledger) if issubclass(kind, TenantQuota) else kind((), "List")
+
+    assert nodes_of(make(), together=True) == nodes_of(make(), together=False)
