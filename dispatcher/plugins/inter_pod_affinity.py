@@ -106,6 +106,21 @@ class InterPodAffinity(DomainPlugin[_State]):
         heard = {TermKind.REPELLING: True, TermKind.PREFERRED: scored, TermKind.REQUIRED: scored and self._hard_weight}
         return [term for term in found if heard[term.kind]]
 
+    def hint_key(self, placed: Placed) -> frozenset[str] | None:
+        """The namespaces of the pods that its required terms mean; None: any."""
+        rules = self._book.rules_of(placed.pod) or _NO_RULES
+        meant = [*(rule.pods for rule in rules.repelling), *(() if rules.together is None else (rules.together,))]
+        named = [pods.namespaces for pods in meant]
+        return None if None in named else frozenset[str]().union(*(one for one in named if one is not None))
+
+    def hint_any(self, event: ClusterEvent, key: Hashable) -> bool:
+        """A pod that comes or goes helps those whose terms mean its namespace, and if it bore a grudge, any."""
+        came, gone = event.after, event.before
+        pods = [one for one in (came, gone) if isinstance(one, Pod)]
+        if not pods or not isinstance(key, frozenset):
+            return True
+        return any(one.namespace in key for one in pods) or _has_grudge(gone)
+
     def hint(self, event: ClusterEvent, placed: Placed) -> bool:
         """A pod that came is worth a try if all required affinity means it; one that went if it bore a grudge, or any
         required term means it. Pods of one class may differ in labels, so whom others mean is not asked."""
@@ -118,9 +133,8 @@ class InterPodAffinity(DomainPlugin[_State]):
             return True
         if not isinstance(gone, Pod):
             return False
-        grudge = gone.pod_anti_affinity is not None and bool(gone.pod_anti_affinity.required)
         away = tuple(rule.pods for rule in rules.repelling)
-        return grudge or any(_may_mean(pods, gone, event.cluster) for pods in (*near, *away))
+        return _has_grudge(gone) or any(_may_mean(pods, gone, event.cluster) for pods in (*near, *away))
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
@@ -225,6 +239,10 @@ def _self_key(rules: AffinityRules, placed: Placed) -> Hashable:
     if any(pods.asks_namespaces for pods in sets):
         return frozenset(pod.labels.items()), pod.namespace, home
     return tuple([pods.matches(pod, home, _no_labels) for pods in sets])
+
+
+def _has_grudge(gone: object) -> bool:
+    return isinstance(gone, Pod) and gone.pod_anti_affinity is not None and bool(gone.pod_anti_affinity.required)
 
 
 def _may_mean(pods: PodSet, pod: Pod, home: str) -> bool:

@@ -69,6 +69,11 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
         self._reach_at: SmallInts | None = None
         self._reach: dict[Hashable, frozenset[str] | None] = {}
 
+    def hint_any(self, event: ClusterEvent, key: Hashable) -> bool:
+        """A node that changed helps nobody if its labels are the same."""
+        before, after = event.before, event.after
+        return not (isinstance(before, Node) and isinstance(after, Node) and before.labels == after.labels)
+
     def hint(self, event: ClusterEvent, placed: Placed) -> bool:
         """A node that came or changed helps if the pod's selector and required affinity name it."""
         node, pod = event.after, placed.pod

@@ -134,6 +134,13 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
         self._values = np.asarray([_broken_line(shape, utilisation) for utilisation in range(101)], dtype=np.float64)
         self._ignored, self._groups = frozenset(ignored_resources), frozenset(ignored_resource_groups)
 
+    def hint_any(self, event: ClusterEvent, key: Hashable) -> bool:
+        """A node that changed helps nobody if it can allocate no more of anything."""
+        before, after = event.before, event.after
+        if not isinstance(before, Node) or not isinstance(after, Node):
+            return True
+        return any(amount > before.allocatable.get(name, 0) for name, amount in after.allocatable.items())
+
     def hint(self, event: ClusterEvent, placed: Placed) -> bool:
         """A node that came or changed helps if the pod would fit it were it empty; one that changed, only if it can
         allocate more of what the pod asks for.

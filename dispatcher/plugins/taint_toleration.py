@@ -75,6 +75,11 @@ class TaintToleration(Filter[_Verdicts], Score[_Verdicts]):
     }
     normalizes: ClassVar[bool] = True
 
+    def hint_any(self, event: ClusterEvent, key: Hashable) -> bool:
+        """A node that changed helps nobody if its taints are the same."""
+        before, after = event.before, event.after
+        return not (isinstance(before, Node) and isinstance(after, Node) and before.taints == after.taints)
+
     def hint(self, event: ClusterEvent, placed: Placed) -> bool:
         """A node that came or changed helps if the pod tolerates all its hard taints."""
         node = event.after

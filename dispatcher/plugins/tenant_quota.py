@@ -49,12 +49,16 @@ class TenantQuota(Reserve[None]):
         ledger = self.ledger
         return ledger.tenant_of(placed.home, placed.pod.namespace) if ledger.tenants else None
 
-    def hint(self, event: ClusterEvent, placed: Placed) -> bool:
+    def hint_key(self, placed: Placed) -> str | None:
+        """The tenant."""
+        return self._tenant(placed)
+
+    def hint_any(self, event: ClusterEvent, key: Hashable) -> bool:
         """Quota that a pod gives back helps pods of its own tenant; a node, those whose share of the fleet it makes
         larger.
         """
-        before, after, tenant = event.before, event.after, self._tenant(placed)
-        if isinstance(after, Node) and tenant is not None:
+        before, after, tenant = event.before, event.after, key
+        if isinstance(after, Node) and isinstance(tenant, str):
             had = before.allocatable if isinstance(before, Node) else {}
             return self.ledger.grows(tenant, had, after.allocatable)
         if not event.kind & WakeEvent.QUOTA_FREED or event.kind & NODES or not isinstance(before, Pod):

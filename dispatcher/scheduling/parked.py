@@ -11,39 +11,43 @@ tried, and refused; the other 9,997 are left alone. If a node with room for 100 
 37 of the next 64 are placed, one batch after the other, in one go.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework.hints import WakeEvent
 from dispatcher.scheduling.queued import Line, QueuedPod
 
-_Alike = tuple[Hashable, frozenset[Reason]]  # a class, and for what pods of it were refused
+_OfKind = dict[Hashable, dict[Hashable, Line]]  # class -> what is alike about its pods -> line
 
 
 class _Lines:
-    """Lines by the events that may help their pods, by class and reasons, and by what is alike about them."""
+    """Lines by the events that may help their pods, by the kind of what these wait for (which says for what they were
+    refused), by class, and by what is alike about them.
+    """
 
     def __init__(self) -> None:
-        self.by_events: dict[WakeEvent, dict[_Alike, dict[Hashable, Line]]] = {}
+        self.by_events: dict[WakeEvent, dict[Hashable, _OfKind]] = {}
 
     def get(self, item: QueuedPod, alike: Hashable) -> Line | None:
-        groups = self.by_events.get(item.helped_by, {})
-        return groups.get((item.class_key, item.reasons), {}).get(alike)
+        kinds = self.by_events.get(item.helped_by, {})
+        return kinds.get(item.kind, {}).get(item.class_key, {}).get(alike)
 
     def put(self, item: QueuedPod, line: Line) -> None:
-        groups = self.by_events.setdefault(item.helped_by, {})
-        groups.setdefault((item.class_key, item.reasons), {})[line.alike] = line
+        kinds = self.by_events.setdefault(item.helped_by, {})
+        kinds.setdefault(item.kind, {}).setdefault(item.class_key, {})[line.alike] = line
 
     def take(self, item: QueuedPod, line: Line) -> bool:
         """Remove the line; whether it was here."""
         if self.get(item, line.alike) is not line:
             return False
-        groups = self.by_events[item.helped_by]
-        lines = groups[item.class_key, item.reasons]
+        kinds = self.by_events[item.helped_by]
+        classes = kinds[item.kind]
+        lines = classes[item.class_key]
         del lines[line.alike]
         if not lines:
-            del groups[item.class_key, item.reasons]
-        if not groups:
+            del classes[item.class_key]
+        if not classes:
+            del kinds[item.kind]
+        if not kinds:
             del self.by_events[item.helped_by]
         return True
 
@@ -76,33 +80,40 @@ class ParkedPods:
         if item.line is not None and self._tried.take(item, item.line):
             self._idle.put(item, item.line)
 
-    def helped_by(self, kind: WakeEvent) -> Iterator[tuple[QueuedPod, list[Line]]]:
-        """Of each class and reasons that such an event may help: a pod, and the lines of which none is tried now. Lines
-        of which one is are kept apart from now on, until it is `popped`.
+    def helped_by(
+        self, event: WakeEvent, may_help: Callable[[Hashable], bool]
+    ) -> Iterator[tuple[QueuedPod, list[Line]]]:
+        """Of each class whose pods wait for such an event, if it `may_help` any of their kind: a pod, and the lines of
+        which none is tried now. Lines of which one is are kept apart from now on, until it is `popped`.
         """
         found = self._idle.by_events
-        for groups in [groups for mask, groups in found.items() if mask & kind]:
-            for lines in list(groups.values()):
-                idle = list[Line]()
-                for line in list(lines.values()):
-                    first = next(iter(line.values()))
-                    if not line.is_tried():
-                        idle.append(line)
-                    elif self._idle.take(first, line):
-                        self._tried.put(first, line)
-                if idle:
-                    yield next(iter(idle[0].values())), idle
+        for kinds in [kinds for mask, kinds in found.items() if mask & event]:
+            for classes in [classes for kind, classes in kinds.items() if may_help(kind)]:
+                for lines in list(classes.values()):
+                    if idle := self._not_tried(lines):
+                        yield next(iter(idle[0].values())), idle
 
-    def listens(self, kind: WakeEvent) -> bool:
+    def _not_tried(self, lines: Mapping[Hashable, Line]) -> list[Line]:
+        idle = list[Line]()
+        for line in list(lines.values()):
+            first = next(iter(line.values()))
+            if not line.is_tried():
+                idle.append(line)
+            elif self._idle.take(first, line):
+                self._tried.put(first, line)
+        return idle
+
+    def listens(self, event: WakeEvent) -> bool:
         """Whether such an event may help anybody."""
-        return any(mask & kind for some in (self._idle, self._tried) for mask in some.by_events)
+        return any(mask & event for mask in self._idle.by_events)
 
     def counts(self) -> Iterator[tuple[QueuedPod, int]]:
         """Of each class that was refused for the same, or is gated: a pod, and how many there are."""
-        alike = dict[tuple[WakeEvent, _Alike], list[Line]]()
+        alike = dict[tuple[WakeEvent, Hashable, Hashable], list[Line]]()
         for some in (self._idle, self._tried):
-            for mask, groups in some.by_events.items():
-                for key, lines in groups.items():
-                    alike.setdefault((mask, key), []).extend(lines.values())
+            for mask, kinds in some.by_events.items():
+                for kind, classes in kinds.items():
+                    for name, lines in classes.items():
+                        alike.setdefault((mask, kind, name), []).extend(lines.values())
         for found in alike.values():
             yield next(iter(found[0].values())), sum(map(len, found))

@@ -6,19 +6,19 @@ place, which something still holds up). Order rests on no hash and no clock.
 
 What is promised of the order of pods that are active:
     1. A smaller sort key is decided first. Pods of equal key are one *turn* (PrioritySort: equal priority, queued in
-       the same second).
+       the same second, or come back then to be tried again).
     2. In a turn, pods of one class are decided in the order in which they were queued (then by id).
     3. In a turn, the oldest pod is decided first, together with at most `IN_A_ROW` - 1 of the next pods of its class;
        then the pod that is the oldest now, with others of its class, and so on. So between two looks at the oldest pod
        fewer than `IN_A_ROW` younger ones pass it, and these are of its own turn.
+    4. Of pods that failed before at most `RETRIED` are active; others back off until then.
 Here pods that differ in their tenants alone are of one class; what waits for quota waits by tenant.
 """
 
-import heapq
 import itertools
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
-from typing import Any
+from functools import partial
 
 from dispatcher.model.backoff import Backoff
 from dispatcher.model.pod import PodId
@@ -37,7 +37,9 @@ from dispatcher.scheduling.queued import (
     State,
     alike_by,
     helped_by_of,
+    order_of,
 )
+from dispatcher.scheduling.retried import RefusedPods, RetriedPods
 
 __all__ = ["HELPED_BY", "QueuedPod", "SchedulingQueue", "WakeEvent"]
 
@@ -71,9 +73,8 @@ class SchedulingQueue:
         self._counts = dict.fromkeys(State, 0)
         self.incoming: defaultdict[tuple[State, str], int] = defaultdict(int)  # pods into a state, by what moved them
         self._active = ActivePods()
-        # Entries of pods whose ticket is not their pod's any more are void; these are dropped when they come up.
-        self._backoff: list[tuple[float, tuple[Any, ...], int, QueuedPod]] = []
-        self._unflushed: deque[tuple[float, int, QueuedPod]] = deque()
+        self._retried = RetriedPods()
+        self._unflushed = RefusedPods()
         self._parked = ParkedPods()
         self._left: list[Line] = []  # nobody is tried for these any more: the next `flush` sees to it
         self._tickets = itertools.count(1)
@@ -90,7 +91,7 @@ class SchedulingQueue:
         if known is not None and (known.placed == placed or known.state is _WAITING):
             return known
         queued_at = known.queued_at if known else now
-        order = self._order(pod_id, placed, queued_at)
+        order = order_of(self._sort, pod_id, placed, queued_at)
         item = QueuedPod(pod_id, placed, self._classify(placed), queued_at, order, policies=self._policies)
         if known is not None:
             item.attempts, item.ready_at = known.attempts, known.ready_at
@@ -109,7 +110,7 @@ class SchedulingQueue:
                 if pod_id in known or gate(placed) is not None:
                     items.append(self.add(pod_id, placed, now))
                     continue
-                order, class_key = self._order(pod_id, placed, now), self._classify(placed)
+                order, class_key = order_of(self._sort, pod_id, placed, now), self._classify(placed)
                 item = QueuedPod(
                     pod_id, placed, class_key, now, order, state=_ACTIVE, ticket=next(tickets), policies=policies
                 )
@@ -122,13 +123,6 @@ class SchedulingQueue:
             if entered:
                 self.incoming[_ACTIVE, Cause.ADD] += entered
         return items
-
-    def _order(self, pod_id: PodId, placed: Placed, queued_at: float) -> tuple[Any, ...]:
-        try:
-            key = (0, *self._sort.sort_key(placed, queued_at))
-        except Exception:  # a broken policy must not stop the queue: such pods come last, oldest first
-            key = (1, queued_at)
-        return (key, queued_at, pod_id)
 
     def remove(self, pod_id: PodId) -> None:
         """Take a pod out for good, wherever it waits; unknown pods are ignored."""
@@ -149,8 +143,7 @@ class SchedulingQueue:
             item.line = None
 
     def _drop(self, pod_id: PodId) -> None:
-        item = self._pods.pop(pod_id, None)
-        if item is not None:
+        if (item := self._pods.pop(pod_id, None)) is not None:
             self._leave(item)
             item.state = _POPPED
 
@@ -168,15 +161,13 @@ class SchedulingQueue:
 
     def state_of(self, pod_id: PodId) -> str | None:
         """active, backoff, unschedulable, gated or waiting; None if the pod does not wait here."""
-        item = self._pods.get(pod_id)
-        return item.state.value if item else None
+        return item.state.value if (item := self._pods.get(pod_id)) else None
 
     # --- deciding ----------------------------------------------------------------------------------------------------
 
     def pop(self, now: float) -> QueuedPod | None:
         """Take out the first pod to be decided, None if there is none."""
-        item = self._first(now)
-        return None if item is None else self._take(item, 1)[0]
+        return None if (item := self._first(now)) is None else self._take(item, 1)[0]
 
     def pop_class(self, now: float, limit: int) -> list[QueuedPod]:
         """Take out the first pod and others of its class, `limit` at most, in order: see the module.
@@ -198,6 +189,8 @@ class SchedulingQueue:
             if item.line is not None:
                 self._parked.popped(item)
         self._counts[_ACTIVE] -= len(taken)
+        if self._retried.active:
+            self._retried.active -= sum(1 for item in taken if item.attempts)
         return taken
 
     def _first(self, now: float) -> QueuedPod | None:
@@ -205,10 +198,8 @@ class SchedulingQueue:
         return self._active.first()
 
     def _end_backoffs(self, now: float) -> None:
-        while self._backoff and self._backoff[0][0] <= now:
-            _, _, ticket, item = heapq.heappop(self._backoff)
-            if item.state is _BACKOFF and item.ticket == ticket:
-                self._move(item, _ACTIVE, Cause.BACKOFF_ENDED)
+        while (item := self._retried.next(now)) is not None:
+            self._try(item, now, Cause.BACKOFF_ENDED)
 
     def unschedulable(self, item: QueuedPod, reasons: frozenset[Reason], now: float) -> None:
         """A popped pod found no place for `reasons`, which say nothing of other pods: it waits for an event."""
@@ -226,8 +217,11 @@ class SchedulingQueue:
                 attempts = item.attempts
                 ready_at = now + self._pause.after(attempts + 1)
             was_first, before = item.line, item.reasons
-            item.attempts, item.ready_at = attempts + 1, ready_at  # as `_failed`
+            item.attempts, item.ready_at = attempts + 1, ready_at  # as `retry`
             item.reasons, item.helped_by, item.since = reasons, helped_by, now
+            if item.class_key is not class_key or line is None:
+                kind = self._gates.kind_of(item.placed, reasons)
+            item.kind = kind
             if item.policies != self._policies:
                 self._return(item, _UNSCHEDULABLE, Cause.FAILED)
                 continue
@@ -241,21 +235,22 @@ class SchedulingQueue:
             line[pod_id] = pods[pod_id] = item
             item.line, item.state, item.ticket = line, _UNSCHEDULABLE, next(tickets)
             self._counts[_UNSCHEDULABLE] += 1
-            unflushed.append((now, item.ticket, item))
+            unflushed.add(item)
             if was_first is not None and was_first.alike is not None:
                 if before == reasons and was_first.alike == line.alike:
                     was_first.refused_again(now, self._pause)
                 else:
                     self._left.append(was_first)
         self.incoming[_UNSCHEDULABLE, Cause.FAILED] += parked
-        self._drop_flushed()
+        unflushed.forget_void(len(pods))
 
     def retry(self, item: QueuedPod, now: float, placed: Placed | None = None) -> None:
         """A popped pod had a place that came to nothing: it is decided anew, as `placed`, after its back-off."""
         if placed is not None:
             item.placed = placed
             self._renew(item)
-        self._failed(item, now)
+        item.attempts += 1
+        item.ready_at = now + self._pause.after(item.attempts)
         self._return(item, _BACKOFF, Cause.FAILED)
 
     def anew(self, item: QueuedPod, placed: Placed, now: float) -> None:
@@ -271,10 +266,6 @@ class SchedulingQueue:
         item.note = note
         self._return(item, _WAITING, Cause.HELD)
 
-    def _failed(self, item: QueuedPod, now: float) -> None:
-        item.attempts += 1
-        item.ready_at = now + self._pause.after(item.attempts)
-
     def _return(self, item: QueuedPod, state: State, cause: str) -> None:
         self._drop(item.pod_id)
         if item.policies != self._policies:
@@ -284,7 +275,8 @@ class SchedulingQueue:
 
     def _renew(self, item: QueuedPod) -> None:
         """Sort and classify a pod that is in no heap by the policies of today."""
-        item.order, class_key = self._order(item.pod_id, item.placed, item.queued_at), self._classify(item.placed)
+        item.order = order_of(self._sort, item.pod_id, item.placed, item.queued_at)
+        class_key = self._classify(item.placed)
         if class_key is not item.class_key:
             self._note_left(item)
         item.class_key, item.policies = class_key, self._policies
@@ -294,7 +286,7 @@ class SchedulingQueue:
     def wake(self, kind: WakeEvent | ClusterEvent, now: float) -> None:
         """Something happened: pods that it may help are decided again, after what is left of their back-off."""
         event = kind if isinstance(kind, ClusterEvent) else ClusterEvent(kind)
-        for one, lines in self._parked.helped_by(event.kind):
+        for one, lines in self._parked.helped_by(event.kind, partial(self._gates.worth_any, event)):
             if self._gates.worth(event, one.placed, one.reasons):
                 for line in lines:
                     self._wake_line(line, now, event.kind.name or "")
@@ -327,17 +319,13 @@ class SchedulingQueue:
             self._ready(item, now, Cause.ACTIVATED)
 
     def flush(self, now: float) -> None:
-        """Time passed: back-offs end, all that is unschedulable for `flush_s` is tried again, and so are those whose
-        first in line is gone, or is not refused any more as they were.
-        """
+        """Time passed: back-offs end; what waits for `flush_s`, or for a first in line that is gone, is tried again."""
         self._end_backoffs(now)
         left, self._left = self._left, []
         for line in left:
             self._wake_line(line, now, Cause.ALIKE, more=True)
-        while self._unflushed and now - self._unflushed[0][0] >= self._flush_s:
-            _, ticket, item = self._unflushed.popleft()
-            if item.state is _UNSCHEDULABLE and item.ticket == ticket:
-                self._ready(item, now, Cause.FLUSHED)
+        for item in self._unflushed.refused_before(now - self._flush_s):
+            self._ready(item, now, Cause.FLUSHED)
 
     def take_policies(
         self, sort: QueueSort, classify: Callable[[Placed], Hashable], now: float, *, gates: Gates | None = None
@@ -362,16 +350,30 @@ class SchedulingQueue:
             item.state = _POPPED  # what wakes it is written over: it must have left its old group first
             item.reasons, item.note = frozenset((why.reason,)), why.text
             item.helped_by = helped_by_of(self._gates, item.placed, item.reasons)
+            item.kind = self._gates.kind_of(item.placed, item.reasons)
             self._move(item, _GATED, cause)
             self.incoming[_GATED, cause] -= was_gated  # it stays where it was
         else:
-            self._move(item, _ACTIVE if item.ready_at <= now else _BACKOFF, cause)
+            self._try(item, now, cause)
+
+    def _try(self, item: QueuedPod, now: float, cause: str) -> None:
+        """Make it active, or let it wait until it may be."""
+        if not item.attempts:
+            self._move(item, _ACTIVE, cause)
+        elif self._retried.may_be_tried(item, now):
+            self._leave(item)
+            item.state, item.order = _POPPED, order_of(self._sort, item.pod_id, item.placed, item.queued_at, now)
+            self._move(item, _ACTIVE, cause)
+            self._retried.active += 1
+        else:
+            self._move(item, _BACKOFF, cause)
 
     def _leave(self, item: QueuedPod) -> None:
         if item.state is not _POPPED:
             self._counts[item.state] -= 1
         if item.group is not None:
             self._active.leave(item)
+            self._retried.active -= item.attempts > 0
         elif item.state in _PARKED:
             self._parked.leave(item)
 
@@ -385,16 +387,12 @@ class SchedulingQueue:
         if state is _ACTIVE:
             self._active.add(item)
         elif state is _BACKOFF:
-            heapq.heappush(self._backoff, (item.ready_at, item.order, item.ticket, item))
+            self._retried.back_off(item)
         elif state in _PARKED:
             if item.line is not None:
                 self._left.append(item.line)
             item.line = self._parked.line_of(item, None)
             item.line[item.pod_id] = item
             if state is _UNSCHEDULABLE:
-                self._unflushed.append((item.since, item.ticket, item))
-                self._drop_flushed()
-
-    def _drop_flushed(self) -> None:
-        if len(self._unflushed) > 2 * len(self._pods) + 64:
-            self._unflushed = deque(entry for entry in self._unflushed if entry[1] == entry[2].ticket)
+                self._unflushed.add(item)
+                self._unflushed.forget_void(len(self._pods))

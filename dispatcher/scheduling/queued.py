@@ -15,13 +15,13 @@ import msgspec
 from dispatcher.model.backoff import Backoff
 from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason, Why
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import Placed, QueueSort
 from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.framework.hints import HELPED_BY, NEVER, NODES, ClusterEvent, WakeEvent
 
 AT_A_TIME = 64  # pods of a line
 QUOTA = frozenset((Reason.QUOTA,))
-_order_of = attrgetter("order")
+_age_of = attrgetter("queued_at", "pod_id")
 _NO_REASON: frozenset[Reason] = frozenset()
 
 
@@ -34,6 +34,14 @@ class Gates(Protocol):
 
     def helped_by(self, placed: Placed, reason: Reason) -> WakeEvent:
         """Which events may help a pod refused for this reason."""
+        ...
+
+    def kind_of(self, placed: Placed, reasons: frozenset[Reason]) -> Hashable:
+        """What pods that wait for the same events have in common; equal for equal class keys and reasons."""
+        ...
+
+    def worth_any(self, event: ClusterEvent, kind: Hashable) -> bool:
+        """Whether an event may really help any pod of this kind: asked once for all of them, before `worth`."""
         ...
 
     def worth(self, event: ClusterEvent, placed: Placed, reasons: frozenset[Reason]) -> bool:
@@ -57,6 +65,18 @@ def helped_by_of(gates: Gates, placed: Placed, reasons: frozenset[Reason]) -> Wa
     return helped_by
 
 
+def order_of(
+    sort: QueueSort, pod_id: PodId, placed: Placed, queued_at: float, back_at: float | None = None
+) -> tuple[Any, ...]:
+    """Where a pod stands among active ones. `back_at`: when one that failed before comes back to be tried."""
+    sorted_by = queued_at if back_at is None else back_at
+    try:
+        key = (0, *sort.sort_key(placed, sorted_by))
+    except Exception:  # a broken policy must not stop the queue: such pods come last, oldest first
+        key = (1, sorted_by)
+    return (key, queued_at, pod_id)
+
+
 class NoPlugins:
     """Nobody gates, and the table of `hints` says what helps."""
 
@@ -69,6 +89,14 @@ class NoPlugins:
         return HELPED_BY[reason]
 
     def worth(self, event: ClusterEvent, placed: Placed, reasons: frozenset[Reason]) -> bool:
+        """Always."""
+        return True
+
+    def kind_of(self, placed: Placed, reasons: frozenset[Reason]) -> Hashable:
+        """The reasons alone."""
+        return reasons
+
+    def worth_any(self, event: ClusterEvent, kind: Hashable) -> bool:
         """Always."""
         return True
 
@@ -127,6 +155,7 @@ class QueuedPod(msgspec.Struct, eq=False):
     since: float = float("-inf")
     helped_by: WakeEvent = NEVER
     reasons: frozenset[Reason] = _NO_REASON
+    kind: Hashable = None  # of what it waits for: `Gates.kind_of`
     note: str = ""
     state: State = State.POPPED
     ticket: int = 0
@@ -176,7 +205,7 @@ class Line(dict[PodId, QueuedPod]):
         else:
             self.width = 1
         found = (
-            heapq.nsmallest(self.width, self.values(), key=_order_of)  # the oldest pods get what quota there is
+            heapq.nsmallest(self.width, self.values(), key=_age_of)  # the oldest pods get what quota there is
             if isinstance(self.alike, _OfQuota)
             else list(itertools.islice(self.values(), self.width))
         )

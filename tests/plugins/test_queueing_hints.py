@@ -61,3 +61,24 @@ def test_what_plugins_wait_for_is_no_less_than_the_table_says(spec: object) -> N
     for reason, events in spec.plugin.EVENTS.items():  # type: ignore[attr-defined]
         assert isinstance(reason, Reason)
         assert HELPED_BY[reason] & ~events == WakeEvent(0)
+
+
+SAME: dict[str, tuple[str, NodeBuilder, NodeBuilder, bool]] = {
+    "as much room": ("NodeResourcesFit", node().cpu(4), node().cpu(4).labels(zone="x"), False),
+    "less room": ("NodeResourcesFit", node().cpu(4), node().cpu(3), False),
+    "more room": ("NodeResourcesFit", node().cpu(4), node().cpu(5), True),
+    "the same labels": ("NodeAffinity", node().labels(a="b"), node().labels(a="b").taint("x"), False),
+    "other labels": ("NodeAffinity", node().labels(a="b"), node().labels(a="c"), True),
+    "the same taints": ("TaintToleration", node().taint("a"), node().taint("a").labels(a="b"), False),
+    "a taint less": ("TaintToleration", node().taint("a"), node(), True),
+}
+
+
+@pytest.mark.parametrize(("plugin", "before", "after", "want"), SAME.values(), ids=SAME)
+def test_a_change_of_a_node_that_helps_nobody_is_asked_about_once_for_all_pods(
+    plugin: str, before: NodeBuilder, after: NodeBuilder, want: bool
+) -> None:
+    one = make(plugin)
+    assert one.hint_any(ClusterEvent(WakeEvent.NODE_CHANGED, "a", before.build(), after.build()), None) is want
+    assert one.hint_any(ClusterEvent(WakeEvent.NODE_ADDED, "a", None, after.build()), None)
+    assert one.hint_any(ClusterEvent(WakeEvent.CLUSTER_CHANGED), None)

@@ -126,8 +126,10 @@ def test_quota_is_worth_a_try_for_a_node_that_makes_the_share_larger(
     share: Share, before: Any, after: Any, want: bool
 ) -> None:
     event = ClusterEvent(WakeEvent.NODE_CHANGED, "a", before and before.build(), after.build())
-    assert quota(team(cpu=share)).hint(event, ours().cpu(1).placed()) is want
-    assert quota(team(cpu=share)).hint(ClusterEvent(WakeEvent.CLUSTER_CHANGED), ours().cpu(1).placed())
+    plugin = quota(team(cpu=share))
+    key = plugin.hint_key(ours().cpu(1).placed())
+    assert plugin.hint_any(event, key) is want
+    assert plugin.hint_any(ClusterEvent(WakeEvent.CLUSTER_CHANGED), key)
 
 
 TEAMS = st.builds(

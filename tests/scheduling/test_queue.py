@@ -10,7 +10,7 @@ from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.queue import HELPED_BY, QueuedPod, SchedulingQueue, WakeEvent
-from dispatcher.scheduling.queued import AT_A_TIME, Cause, State
+from dispatcher.scheduling.queued import AT_A_TIME, Cause, NoPlugins, State
 from tests.builders import PodBuilder, pod
 from tests.scheduling.tiny_plugins import ByPriority
 
@@ -174,7 +174,7 @@ def test_a_pod_that_changes_for_ever_does_not_fill_the_queue() -> None:
     assert popped(queue).placed.pod.labels == {"turn": "999"}
 
 
-class OnlyOfCluster:
+class OnlyOfCluster(NoPlugins):
     """Hints: an event helps pods that are labelled with its cluster."""
 
     def __init__(self) -> None:
@@ -182,15 +182,6 @@ class OnlyOfCluster:
 
     def gate(self, placed: Placed) -> Why | None:
         return Why(Reason.GATED, "x") if placed.pod.labels.get("gate") else None
-
-    def helped_by(self, placed: Placed, reason: Reason) -> WakeEvent:
-        return HELPED_BY[reason]
-
-    def refused_alike(self, placed: Placed) -> bool:
-        return False
-
-    def quota_alike(self, placed: Placed) -> bool:
-        return True
 
     def worth(self, event: ClusterEvent, placed: Placed, reasons: frozenset[Reason]) -> bool:
         self.asked.append(placed.pod.name)

@@ -12,11 +12,14 @@ from dispatcher.scheduling.cycle.batches import Result
 from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.fleet.nominations import Nominee
+from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.framework.points import PluginError
 from dispatcher.scheduling.queue import QueuedPod, WakeEvent
 from dispatcher.scheduling.queued import State
 from dispatcher.scheduling.quota import without_figures
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
+
+_MOST_TOLD = 32  # templates of pods that were placed together, of each of which plugins are asked whom it helps
 
 
 class Deciding:
@@ -54,12 +57,27 @@ class Deciding:
             if decided := sum(1 for result in results if isinstance(result, Decision)):
                 state.counters["scheduled", state.profiles.name_of(batch[0].placed)] += decided
                 told = zip(ready, results, strict=True)
-                state.queue.go_on([item for item, result in told if isinstance(result, Decision)], now)
-                state.queue.wake(WakeEvent.POD_PLACED, now)  # a fuller domain may make room for spread in another
+                placed = [item for item, result in told if isinstance(result, Decision)]
+                state.queue.go_on(placed, now)
+                self._tell_placed(placed, now)
             self._taken_back(promised, now)
             if enough():
                 break
         self.binding.settle(now)
+
+    def _tell_placed(self, items: Sequence[QueuedPod], now: float) -> None:
+        """Affinity may draw others to these, or a fuller domain make room for spread in another: one pod of each
+        template is named, none where these are many.
+        """
+        queue = self._state.queue
+        if not queue.listens(WakeEvent.POD_PLACED):
+            return
+        of_template = {id(item.class_key): item for item in items}  # the very same key: see `ClassKey`
+        if len(of_template) > _MOST_TOLD:
+            queue.wake(WakeEvent.POD_PLACED, now)
+            return
+        for item in of_template.values():
+            queue.wake(ClusterEvent(WakeEvent.POD_PLACED, item.pod_id[0], after=item.placed.pod), now)
 
     def _results(self, items: Sequence[QueuedPod], now: float) -> list[Result]:
         """Of each, in order. Should that fail, these are tried again later: no pod is lost by a fault of ours."""

@@ -99,9 +99,9 @@ class CoreState:
         """Give a pod's place back, and wake those whom the room or the quota may help."""
         known = self.fleet.occupant(pod_id)
         self.profiles.forget(pod_id)
-        self.queue.wake(WakeEvent.POD_REMOVED, now)
         home, pod = (known.placed.home, known.placed.pod) if known is not None else (pod_id[0], None)
-        self.queue.wake(ClusterEvent(WakeEvent.QUOTA_FREED, home, pod), now)
+        for kind in (WakeEvent.POD_REMOVED, WakeEvent.QUOTA_FREED):
+            self.queue.wake(ClusterEvent(kind, home, pod), now)
 
     def seen(self, tracked: Tracked) -> None:
         """A report has shown something else of it: it is due."""

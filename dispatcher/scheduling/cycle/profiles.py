@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import reduce
 from operator import or_
+from typing import cast
 
 from dispatcher.model import names
 from dispatcher.model.pod import Pod, PodId
@@ -11,13 +12,14 @@ from dispatcher.scheduling.cycle.canaries import Canaries
 from dispatcher.scheduling.cycle.cycle import Result, Scheduler
 from dispatcher.scheduling.framework import Placed, Plugin
 from dispatcher.scheduling.framework.derived import joined
-from dispatcher.scheduling.framework.hints import HELPED_BY, ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.hints import HELPED_BY, NEVER, ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.points import Plan, PluginError, guarded
 from dispatcher.scheduling.framework.stopwatch import STOPWATCH
 
 # Annotations of users that must not be ignored in silence, and the plugin that follows each: a profile without it
 # decides no pod that has one.
 FOLLOWED_BY = {names.REQUIRE_DATA: "DataLocality"}
+_Kind = tuple[str, frozenset[Reason], tuple[Hashable, ...]]
 
 
 class Profiles:
@@ -97,13 +99,30 @@ class Profiles:
             found = self._helped_by[plan.profile, reason] = reduce(or_, said) if said else HELPED_BY[reason]
         return found
 
+    def kind_of(self, placed: Placed, reasons: frozenset[Reason]) -> Hashable:
+        """The profile, the reasons, and the `hint_key` of each plugin that looks closer at events."""
+        plan = self.of(placed).plan
+        asked = self._hints(plan, reasons, ~NEVER)
+        return plan.profile, reasons, tuple([None if one is None else _hint_key(one, placed) for one in asked])
+
+    def worth_any(self, event: ClusterEvent, kind: Hashable) -> bool:
+        """Whether for any reason that such an event may help with, no plugin says that it helps nobody of the kind."""
+        profile, reasons, keys = cast(_Kind, kind)
+        plan = self._by_name[profile].plan
+        known = dict(zip(map(id, self._hints(plan, reasons, ~NEVER)), keys, strict=True))  # need not be hashable
+        asked = self._hints(plan, reasons, event.kind)
+        return not reasons or any(one is None or _hints_any(one, event, known[id(one)]) for one in asked)
+
     def worth(self, event: ClusterEvent, placed: Placed, reasons: frozenset[Reason]) -> bool:
         """Whether for any reason that such an event may help with, no plugin's hint says that this one does not."""
-        plan = self.of(placed).plan
-        asked = self._hinting.get((plan.profile, reasons, event.kind))
-        if asked is None:
-            asked = self._hinting[plan.profile, reasons, event.kind] = _hinting(plan, reasons, event.kind)
+        asked = self._hints(self.of(placed).plan, reasons, event.kind)
         return not reasons or any(plugin is None or _hinted(plugin, event, placed) for plugin in asked)
+
+    def _hints(self, plan: Plan, reasons: frozenset[Reason], kind: WakeEvent) -> tuple[Plugin | None, ...]:
+        asked = self._hinting.get((plan.profile, reasons, kind))
+        if asked is None:
+            asked = self._hinting[plan.profile, reasons, kind] = _hinting(plan, reasons, kind)
+        return asked
 
     def refused_alike(self, placed: Placed) -> bool:
         """Whether all that its profile asks of a pod is the same for pods with the very same class key."""
@@ -168,6 +187,22 @@ def _hinting(plan: Plan, reasons: frozenset[Reason], kind: WakeEvent) -> tuple[P
         found += [one for one in asked if kind & one.EVENTS[reason]]
         found += [None] * (not asked and bool(kind & HELPED_BY[reason]))
     return tuple({id(one): one for one in found}.values())  # plugins need not be hashable
+
+
+def _hint_key(plugin: Plugin, placed: Placed) -> Hashable:
+    try:
+        key = plugin.hint_key(placed)
+        hash(key)
+    except Exception:
+        return None  # of no use: `hint_any` is asked of a pod that it knows nothing of
+    return key
+
+
+def _hints_any(plugin: Plugin, event: ClusterEvent, key: Hashable) -> bool:
+    try:
+        return plugin.hint_any(event, key)
+    except Exception:
+        return True
 
 
 def _hinted(plugin: Plugin, event: ClusterEvent, placed: Placed) -> bool:

@@ -94,6 +94,14 @@ class Plugin(ABC, Generic[S]):
         """Whether an event of EVENTS is worth a new try of a pod refused by this plugin; asked once a class."""
         return True
 
+    def hint_key(self, placed: Placed) -> Hashable:
+        """What `hint_any` is to know of a pod that waits: a tenant, a namespace. Equal for equal class keys."""
+        return None
+
+    def hint_any(self, event: ClusterEvent, key: Hashable) -> bool:
+        """Whether an event of EVENTS may help any pod of this `hint_key`: asked once for all of them, before `hint`."""
+        return True
+
     @abstractmethod
     def class_key(self, placed: Placed) -> Hashable:
         """Everything of the pod that this plugin looks at: equal keys must mean equal answers."""

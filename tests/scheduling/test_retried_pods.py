@@ -1,0 +1,62 @@
+"""Pods that failed before: when they come back, and that others do not wait for all of them."""
+
+from dispatcher.model.reasons import Reason
+from dispatcher.plugins.priority_sort import PrioritySort
+from dispatcher.scheduling.queue import QueuedPod, SchedulingQueue, WakeEvent
+from dispatcher.scheduling.retried import RETRIED
+from tests.builders import pod
+
+WHY = frozenset((Reason.INSUFFICIENT,))
+
+
+def refused(count: int) -> SchedulingQueue:
+    """So many pods, each of a class of its own, that were refused at second 0."""
+    queue = SchedulingQueue(PrioritySort(), lambda placed: placed.pod.name)
+    for at in range(count):
+        queue.add(("c", f"u{at:05}"), pod(f"p{at}").placed(), 0.0)
+    for item in popped(queue, 0.0):
+        queue.unschedulable(item, WHY, 0.0)
+    return queue
+
+
+def popped(queue: SchedulingQueue, now: float) -> list[QueuedPod]:
+    found = []
+    while (item := queue.pop(now)) is not None:
+        found.append(item)
+    return found
+
+
+def test_only_some_are_active_at_a_time_and_all_are_tried() -> None:
+    queue = refused(3 * RETRIED)
+    queue.wake(WakeEvent.POD_REMOVED, 10.0)
+    assert queue.counts()["active"] == RETRIED
+    assert queue.counts()["backoff"] == 2 * RETRIED
+    assert len(popped(queue, 10.0)) == 3 * RETRIED
+
+
+def test_a_pod_that_comes_is_decided_after_a_turn_of_those_that_come_back_again_and_again() -> None:
+    queue, now = refused(10 * RETRIED), 10.0
+    queue.wake(WakeEvent.POD_REMOVED, now)
+    queue.add(("c", "new"), pod("new").placed(), now + 0.5)
+    while (item := queue.pop(now)) is not None and item.pod_id[1] != "new":
+        queue.unschedulable(item, WHY, now)
+        now += 0.002
+    assert item is not None, "no pod is left out"
+    assert now < 11.0 + 0.002 * (RETRIED + 2), "those that come back from second 11 on are behind it"
+
+
+def test_of_pods_that_come_back_together_the_oldest_is_tried_first() -> None:
+    queue = refused(5)
+    queue.wake(WakeEvent.POD_REMOVED, 10.0)
+    assert [item.pod_id[1] for item in popped(queue, 10.0)] == [f"u{at:05}" for at in range(5)]
+
+
+def test_pods_that_leave_or_change_while_they_are_tried_make_room_for_others() -> None:
+    queue = refused(2 * RETRIED)
+    queue.wake(WakeEvent.POD_REMOVED, 10.0)
+    for at in range(RETRIED):
+        queue.remove(("c", f"u{at:05}"))
+    assert len(popped(queue, 10.0)) == RETRIED
+    assert set(queue.counts().values()) == {0}
+    queue.add(("c", "last"), pod("last").placed(), 11.0)
+    assert [item.pod_id[1] for item in popped(queue, 11.0)] == ["last"]
