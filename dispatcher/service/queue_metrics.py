@@ -16,6 +16,7 @@ _EVENTS = {
     "NODE_ADDED": "NodeAdd",
     "NODE_CHANGED": "NodeUpdate",
     "POD_REMOVED": "AssignedPodDelete",
+    "NODE_REMOVED": "NodeDelete",
     "POD_PLACED": "AssignedPodAdd",
     "NAMESPACE": "NamespaceUpdate",
     "CLAIM": "PersistentVolumeClaimUpdate",

@@ -1,9 +1,10 @@
 """No pod waits for long while there is room for it, though of those that are refused alike one is tried for all."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dispatcher.model.messages import DONE, OF_CLUSTER, OF_NODE, REFUSED, AnyIntent, Bind, Evict
@@ -54,6 +55,7 @@ STEP = st.one_of(
     st.tuples(st.just("end"), st.integers(0, 99)),
     st.tuples(st.just("wait"), st.integers(0, 30)),
     st.tuples(st.just("refuse"), st.integers(0, 3)),
+    st.tuples(st.sampled_from(("relabel", "shrink", "begin to end")), st.integers(0, 99)),
 )
 
 
@@ -96,6 +98,13 @@ class World(OneCluster):
             gone = self.pods.pop(there[number % len(there)])
             self.report(pods_gone=(gone.uid,))
 
+    def change(self, number: int, **what: Any) -> None:
+        """One of the pods that have a node."""
+        if there := sorted(name for name, one in self.pods.items() if one.node):
+            name = there[number % len(there)]
+            self.pods[name] = msgspec.structs.replace(self.pods[name], **what)
+            self.report(pods=(self.pods[name],))
+
     def lose(self, name: str) -> None:
         if self.nodes.pop(name, None) is not None:
             gone = tuple(one.uid for one in self.pods.values() if one.node == name)
@@ -112,6 +121,9 @@ class World(OneCluster):
         elif isinstance(which, int):
             steps: dict[str, Callable[[int], None]] = {"end": self.end, "wait": self.tick, "refuse": self.refuse}
             steps["node gone"] = lambda at: self.lose(f"n{at}")
+            steps["relabel"] = lambda at: self.change(at, labels={"app": ("host", "alone", "other")[at % 3]})
+            steps["shrink"] = lambda at: self.change(at, requests={"cpu": 10})
+            steps["begin to end"] = lambda at: self.change(at, terminating=True)
             steps[what](which)
         self.tick(0.1)
 
@@ -135,8 +147,15 @@ class World(OneCluster):
             return profiles.of(placed).would_choose(item.pod_id, placed) is not None
 
 
+TWO_NODES: Sequence[tuple[str, object]] = (("node", nodes(0, zone=0)), ("node", nodes(1, zone=1)))
+
+
 @settings(max_examples=examples(300), deadline=None)
 @given(steps=st.lists(STEP, min_size=10, max_size=30))
+@example(steps=[*TWO_NODES, ("node", nodes(2, zone=2, cordoned=True)), ("come", (4, 3, True)), ("node gone", 2)])
+@example(steps=[*TWO_NODES, ("come", (0, 1, True)), ("wait", 3), ("come", (5, 1, True)), ("wait", 3), ("relabel", 0)])
+@example(steps=[*TWO_NODES, ("come", (3, 3, True)), ("wait", 3), ("relabel", 2)])
+@example(steps=[*TWO_NODES, ("come", (1, 3, True)), ("wait", 3), ("shrink", 0)])
 def test_no_pod_waits_while_there_is_room_for_it(steps: list[tuple[str, object]]) -> None:
     world = World()
     for what, which in steps:

@@ -24,7 +24,7 @@ from dispatcher.scheduling.core.telling import Telling
 from dispatcher.scheduling.delegation.peers import closed_proxy
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.framework import Placed
-from dispatcher.scheduling.framework.hints import OBJECT_EVENTS, ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.hints import OBJECT_EVENTS, ClusterEvent, WakeEvent, placed_pod_changed
 
 _NODES_A_POD = 4  # so many nodes take as long as one pod
 _NODE_PUT = WakeEvent.NODE_ADDED | WakeEvent.NODE_CHANGED
@@ -284,6 +284,7 @@ class Reports:
             self._state.queue.wake(ClusterEvent(WakeEvent.NODE_CHANGED, cluster, was, after), now)
         elif before is not None and not before.proxy_for:
             self._state.fleet.remove_node(cluster, before.name)
+            self._state.queue.wake(ClusterEvent(WakeEvent.NODE_REMOVED, cluster, before), now)  # its domain may be gone
 
     def _proxy_changed(self, home: str, change: views.Change[Node], now: float) -> None:
         """What an operator says of another cluster, on its proxy node: take no pods there, or that nothing runs."""
@@ -302,6 +303,8 @@ class Reports:
 
     def _pod_changed(self, view: ClusterView, change: views.Change[Pod], now: float) -> None:
         before, after = change.before, change.after
+        if before is not None and after is not None and (kind := placed_pod_changed(before, after)):
+            self._state.queue.wake(ClusterEvent(kind, view.name, before, after), now)
         if after is not None and _is_own(before, after):  # nearly all that is reported
             self._own_shown(view.name, after)
             return
@@ -379,7 +382,7 @@ class Reports:
                 placed = self._state.fleet.with_use(placed)
             self._state.fleet.place(pod_id, placed, cluster, pod.node, assumed=False)
             before = change.before
-            if before is None or (before.node, before.labels) != (pod.node, pod.labels):
+            if before is None or before.node != pod.node:
                 gone = before if before is not None and before.node else None
                 kind = WakeEvent.POD_PLACED | WakeEvent.POD_REMOVED if gone else WakeEvent.POD_PLACED
                 self._state.queue.wake(ClusterEvent(kind, cluster, gone, pod), now)

@@ -6,7 +6,10 @@ look closer with `Plugin.hint`. Both only say which pods are worth a new try, ne
 
 import enum
 from dataclasses import dataclass
+from functools import reduce
+from operator import attrgetter, or_
 
+from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason
 
 
@@ -28,6 +31,7 @@ class WakeEvent(enum.Flag):
     BUDGET = enum.auto()  # a PodDisruptionBudget
     POD_ADDED = enum.auto()  # a pod came into the queue (for gangs)
     COOLED = enum.auto()  # a node is hot no more by some rule
+    NODE_REMOVED = enum.auto()
 
 
 NODES = WakeEvent.NODE_ADDED | WakeEvent.NODE_CHANGED | WakeEvent.CLUSTER_CHANGED
@@ -51,6 +55,21 @@ OBJECT_EVENTS: dict[str, WakeEvent] = {
     "StatefulSet": NEVER,
     "ReplicationController": NEVER,
 }
+
+
+# What of a pod that has a node others may wait for to change: whom affinity and spread mean, room, quota.
+_CHANGED = (
+    (attrgetter("labels"), WakeEvent.POD_PLACED | WakeEvent.POD_REMOVED),
+    (attrgetter("terminating"), WakeEvent.POD_REMOVED),
+    (attrgetter("requests"), WakeEvent.POD_REMOVED | WakeEvent.QUOTA_FREED),
+)
+
+
+def placed_pod_changed(before: Pod, after: Pod) -> WakeEvent:
+    """What the change of a pod that has a node is called; NEVER for one that helps nobody."""
+    if not before.node or not after.node:
+        return NEVER
+    return reduce(or_, (told for field, told in _CHANGED if field(before) != field(after)), NEVER)
 
 
 @dataclass(frozen=True)
@@ -81,7 +100,7 @@ HELPED_BY: dict[Reason, WakeEvent] = {
     Reason.TAINT_ABROAD: NODES | WakeEvent.CLUSTER_CHANGED,
     Reason.HOT: NODES | WakeEvent.COOLED,
     Reason.PORTS: NODES | WakeEvent.POD_REMOVED,
-    Reason.SPREAD: NODES | WakeEvent.POD_REMOVED | WakeEvent.POD_PLACED,
+    Reason.SPREAD: NODES | WakeEvent.NODE_REMOVED | WakeEvent.POD_REMOVED | WakeEvent.POD_PLACED,
     Reason.SPREAD_LABEL: NODES,
     Reason.DISK_CONFLICT: NODES | WakeEvent.POD_REMOVED,
     Reason.CLAIM_IN_USE: WakeEvent.POD_REMOVED | WakeEvent.CLAIM,
