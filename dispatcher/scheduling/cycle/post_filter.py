@@ -12,7 +12,7 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.least_pods import LeastPods
 from dispatcher.scheduling.fleet.nominations import Nominations, Nominee
 from dispatcher.scheduling.fleet.occupants import Occupant
-from dispatcher.scheduling.fleet.trial import KEPT_S, FleetTrial, Known, Promised
+from dispatcher.scheduling.fleet.trial import KEPT_S, FleetTrial, Known, Promised, standing_of
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Codes, CycleState
 from dispatcher.scheduling.framework.class_keys import ClassKey
@@ -20,7 +20,6 @@ from dispatcher.scheduling.framework.lifecycle import NoHelp, Nomination
 from dispatcher.scheduling.framework.points import Plan, PluginError, guarded
 from dispatcher.scheduling.records.decision import Unschedulable
 
-_BUDGETS = "PodDisruptionBudget"
 _MOST_TOLD = 1024  # kinds of pods of which it is kept that nothing helps them
 _KINDS = 16  # classes of pods and priorities for which it is kept what evictions would bring
 
@@ -76,8 +75,7 @@ class PostFilters:
 
     def _world(self, nominee: Nominee | None) -> tuple[object, ...]:
         """All that an answer for pods of one kind rests on: in equal worlds they need not be asked for twice."""
-        fleet = self._fleet
-        return fleet.loads.position, fleet.changes.position, fleet.kept.versions[_BUDGETS], nominee
+        return (*standing_of(self._fleet), tuple(self._fleet.closed.items()), nominee)
 
     def _ask(
         self, cycle: CycleState, refused: Unschedulable, key: ClassKey, nominee: Nominee | None, first: Codes

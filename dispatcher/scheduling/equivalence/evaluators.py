@@ -59,6 +59,11 @@ class PluginEvaluator:
         """It has nothing to say about this kind of pod."""
         return isinstance(self.state, Skip)
 
+    @property
+    def rests_on_more(self) -> bool:
+        """Whether its answers rest on more than nodes: the clock, counts of pods, or objects."""
+        return self.observed.now or bool(self.observed.kinds) or bool(self.versions)
+
     def is_stale(self, *, changed: bool, touched: bool) -> bool:
         """Whether its answers for all rows are due, not just those of the rows that changed."""
         fleet = self.fleet

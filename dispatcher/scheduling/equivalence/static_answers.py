@@ -221,7 +221,7 @@ class StaticAnswers:
         if self.static_filters.columns != leading:
             self.static_filters = self._shared.filters(leading)
         self.static_filters.refresh(self._fleet)
-        volatile = [one for one in self._columns if one.evaluator.observed.now or one.evaluator.observed.kinds]
+        volatile = [one for one in self._columns if one.evaluator.rests_on_more]
         self._volatile = [(one, one.version) for one in volatile]
         self._group_scores = self._uniform = None
         seen = (self.static_filters, self.static_filters.version, *((one, one.version) for one in self.active))

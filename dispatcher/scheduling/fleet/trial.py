@@ -22,13 +22,17 @@ from dispatcher.scheduling.framework.bounds import RoomFilter
 from dispatcher.scheduling.framework.lifecycle import LeastVictims, RowList, Victim
 from dispatcher.scheduling.framework.points import Plan, guarded
 
-_BUDGETS = "PodDisruptionBudget"
 KEPT_S = 5.0
 _BEYOND, _MANY = 2**31, 2**29  # a priority above all (they are int32), and more victims than any row has
 MayEvict = Callable[[Occupant, str], bool]  # (pod, home of the pod that wants its room)
 
 
 _Asked = tuple[Filter, object, bool, FleetView]  # a filter, its PreFilter answer, whether that rests on more than rows
+
+
+def standing_of(fleet: FleetState) -> tuple[int, int, int]:
+    """What an answer about evictions rests on but for the clock: pods, nodes, and objects of all kinds."""
+    return fleet.loads.position, fleet.changes.position, sum(fleet.kept.versions.values())
 
 
 class Known:
@@ -63,16 +67,12 @@ class Known:
         """What that plugin knows still."""
         return self._rows.setdefault(plugin, {})
 
-    def _now(self) -> tuple[int, int, int]:
-        fleet = self._fleet
-        return fleet.loads.position, fleet.changes.position, fleet.kept.versions[_BUDGETS]
-
     def forget(self) -> None:
         """Forget what does not hold any more."""
-        fleet, (loads, changes, budgets) = self._fleet, self._at
+        fleet, (loads, changes, objects) = self._fleet, self._at
         touched, changed = fleet.loads.since(loads), fleet.changes.since(changes)
         late = fleet.now - self._since > KEPT_S
-        if loads < 0 or late or touched is None or changed is None or budgets != fleet.kept.versions[_BUDGETS]:
+        if loads < 0 or late or touched is None or changed is None or objects != standing_of(fleet)[2]:
             self._rows, self._since = {}, fleet.now
         else:
             for rows in self._rows.values():
@@ -81,7 +81,7 @@ class Known:
 
     def note(self) -> None:
         """All that is known holds for the fleet as it is now."""
-        self._at = self._now()
+        self._at = standing_of(self._fleet)
 
 
 class Promised(NamedTuple):
