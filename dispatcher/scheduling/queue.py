@@ -132,9 +132,8 @@ class SchedulingQueue:
 
     def remove_all(self, pod_ids: Collection[PodId]) -> None:
         """`remove` each."""
-        if not self._pods.keys().isdisjoint(pod_ids):
-            for pod_id in pod_ids:
-                self.remove(pod_id)
+        for pod_id in () if self._pods.keys().isdisjoint(pod_ids) else pod_ids:
+            self.remove(pod_id)
 
     def _note_left(self, item: QueuedPod) -> None:
         """The pod is not tried for its line any more: the others must not wait for it."""
@@ -189,17 +188,22 @@ class SchedulingQueue:
             if item.line is not None:
                 self._parked.popped(item)
         self._counts[_ACTIVE] -= len(taken)
-        if self._retried.active:
-            self._retried.active -= sum(1 for item in taken if item.attempts)
+        self._retried.active -= sum(1 for item in taken if item.attempts) if self._retried.active else 0
         return taken
 
-    def _first(self, now: float) -> QueuedPod | None:
-        self._end_backoffs(now)
-        return self._active.first()
+    def put_back(self, items: Sequence[QueuedPod]) -> None:
+        """Popped pods, of which none was decided, are active again where they were."""
+        for item in items:
+            self._pods[item.pod_id] = item
+            item.state, item.ticket = _ACTIVE, next(self._tickets)
+            self._active.add(item)
+            self._retried.active += item.attempts > 0
+        self._counts[_ACTIVE] += len(items)
 
-    def _end_backoffs(self, now: float) -> None:
+    def _first(self, now: float) -> QueuedPod | None:
         while (item := self._retried.next(now)) is not None:
             self._try(item, now, Cause.BACKOFF_ENDED)
+        return self._active.first()
 
     def unschedulable(self, item: QueuedPod, reasons: frozenset[Reason], now: float) -> None:
         """A popped pod found no place for `reasons`, which say nothing of other pods: it waits for an event."""
@@ -227,8 +231,7 @@ class SchedulingQueue:
                 continue
             parked += 1
             pod_id = item.pod_id
-            if pod_id in pods:
-                self._drop(pod_id)
+            self._drop(pod_id)
             if line is None or item.class_key is not class_key:
                 alike = None if alone else alike_by(self._gates, item)
                 line, class_key = self._parked.line_of(item, alike), item.class_key
@@ -320,7 +323,7 @@ class SchedulingQueue:
 
     def flush(self, now: float) -> None:
         """Time passed: back-offs end; what waits for `flush_s`, or for a first in line that is gone, is tried again."""
-        self._end_backoffs(now)
+        self._first(now)
         left, self._left = self._left, []
         for line in left:
             self._wake_line(line, now, Cause.ALIKE, more=True)
@@ -378,8 +381,7 @@ class SchedulingQueue:
             self._parked.leave(item)
 
     def _move(self, item: QueuedPod, state: State, cause: str) -> None:
-        if item.state is not _POPPED:
-            self._leave(item)
+        self._leave(item)
         item.state = state
         item.ticket = next(self._tickets)
         self._counts[state] += 1

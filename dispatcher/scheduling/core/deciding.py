@@ -51,7 +51,9 @@ class Deciding:
             all_ready = all(state.clusters[home].ready for home in homes)
             ready = heeded if all_ready else [item for item in heeded if self._home_ready(item, now)]
             promised = self._promised_to(ready)
-            results = self._results(ready, now)
+            results = self._results(ready, now, enough)
+            state.queue.put_back(ready[len(results) :])
+            ready = ready[: len(results)]
             self._follow_up(ready, results, now)
             self.binding.follow(now)
             if decided := sum(1 for result in results if isinstance(result, Decision)):
@@ -79,11 +81,12 @@ class Deciding:
         for item in of_template.values():
             queue.wake(ClusterEvent(WakeEvent.POD_PLACED, item.pod_id[0], after=item.placed.pod), now)
 
-    def _results(self, items: Sequence[QueuedPod], now: float) -> list[Result]:
-        """Of each, in order. Should that fail, these are tried again later: no pod is lost by a fault of ours."""
+    def _results(self, items: Sequence[QueuedPod], now: float, enough: Callable[[], bool]) -> list[Result]:
+        """Of the first, in order. Should that fail, these are tried again later: no pod is lost by a fault of ours."""
         try:
             alike = bool(items) and all(item.class_key is items[0].class_key for item in items)
-            return self._state.profiles.schedule_class([(item.pod_id, item.placed) for item in items], alike=alike)
+            pods = [(item.pod_id, item.placed) for item in items]
+            return self._state.profiles.schedule_class(pods, alike=alike, enough=enough)
         except Exception:
             self._put_back(items, now)
             raise

@@ -4,7 +4,7 @@ Where nobody looks at the fleet or at single pods meanwhile, the fleet hears of 
 has anything to do with booking them, either, nothing is done pod by pod but the choice of a row and the record of it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from dispatcher.model.pod import PodId
@@ -23,7 +23,8 @@ from dispatcher.scheduling.records.decision import Decision, Unschedulable
 from dispatcher.scheduling.selector import BatchSelector, Selector
 
 Result = Decision | Unschedulable
-_Item = tuple[PodId, Placed]
+Item = tuple[PodId, Placed]
+Enough = Callable[[], bool]
 _WORTH_IT = 4  # pods; looking ahead costs about two decisions
 
 
@@ -48,7 +49,7 @@ class Batches:
         self._classes, self._ask = classes, ask
         self._booking = (*self._plan.gates, *self._plan.reserves)
 
-    def ahead(self, key: ClassKey, items: Sequence[_Item], *, alike: bool = False) -> list[Result]:
+    def ahead(self, key: ClassKey, items: Sequence[Item], *, alike: bool = False) -> list[Result]:
         """As many of the first pods as looking ahead gives exactly; none where it does not pay or cannot be exact.
 
         `alike`: all are known to be of one template and home.
@@ -75,7 +76,7 @@ class Batches:
         return self._by_active(eq_class, key, standing, items, kinds)
 
     def _by_active(
-        self, eq_class: EquivalenceClass, key: ClassKey, standing: ClassKey, items: Sequence[_Item], kinds: Kinds
+        self, eq_class: EquivalenceClass, key: ClassKey, standing: ClassKey, items: Sequence[Item], kinds: Kinds
     ) -> list[Result]:
         """Decide pods whose keys are `key` and, with what the fleet holds, `standing`, by the plugins active now."""
         deferred, selector = self._selector(eq_class, items, kinds)
@@ -94,7 +95,7 @@ class Batches:
         return results
 
     def _selector(
-        self, eq_class: EquivalenceClass, items: Sequence[_Item], kinds: Kinds
+        self, eq_class: EquivalenceClass, items: Sequence[Item], kinds: Kinds
     ) -> tuple[bool, BatchSelector | None]:
         """Whether the fleet may hear of the pods at the end, and what knows their places."""
         merge = count_merge_of(eq_class, kinds.pods, len(items))
@@ -113,7 +114,7 @@ class Batches:
         except PluginError:
             return False  # decided alone, it meets the error again
 
-    def _alike(self, items: Sequence[_Item], kinds: Kinds) -> tuple[Sequence[_Item], Kinds]:
+    def _alike(self, items: Sequence[Item], kinds: Kinds) -> tuple[Sequence[Item], Kinds]:
         """The first of these pods, those that what the fleet holds does not tell apart, and their kinds.
 
         Who says that it goes by the template is asked of each kind, all others of each pod.
@@ -135,7 +136,7 @@ class Batches:
         skipped = [one for one in eq_class.evaluators if one.versions and one.skipped]
         return [one for one in skipped if any(self._fleet.moves(count, placed) for count, _ in one.versions)]
 
-    def _may_defer(self, eq_class: EquivalenceClass, items: Sequence[_Item], kinds: Kinds, *, counted: bool) -> bool:
+    def _may_defer(self, eq_class: EquivalenceClass, items: Sequence[Item], kinds: Kinds, *, counted: bool) -> bool:
         """Whether nobody looks at the fleet before all of `items` are decided, so that it may be written once.
 
         `counted`: what these pods add to counts is known to those who look at counts.
@@ -195,7 +196,7 @@ class Batches:
         self,
         eq_class: EquivalenceClass,
         key: ClassKey,
-        items: Sequence[_Item],
+        items: Sequence[Item],
         kinds: Kinds,
         skipped: Sequence[PluginEvaluator],
     ) -> list[Result]:
@@ -222,14 +223,14 @@ class Batches:
         return found
 
     def _all(
-        self, eq_class: EquivalenceClass, key: ClassKey, items: Sequence[_Item], kinds: Kinds, selector: BatchSelector
+        self, eq_class: EquivalenceClass, key: ClassKey, items: Sequence[Item], kinds: Kinds, selector: BatchSelector
     ) -> list[Result]:
         """Decide pods of which the fleet may hear at the end."""
         found = self._at_once(items, kinds, selector) if selector.selects_all() and self._plain(eq_class, kinds) else []
         return found if found or self._loud(eq_class) else self._deferred(key, items, selector)
 
     def _at_once(
-        self, items: Sequence[_Item], kinds: Kinds, selector: BatchSelector, first: Decision | None = None
+        self, items: Sequence[Item], kinds: Kinds, selector: BatchSelector, first: Decision | None = None
     ) -> list[Result]:
         """Book what `selector` decides for all. `first`: the first pod's decision, if that is known already; [] if
         `selector` puts it on another row.
@@ -244,7 +245,7 @@ class Batches:
             return []  # decided alone, the pods meet the error again
         return list(decisions)
 
-    def _deferred(self, key: ClassKey, items: Sequence[_Item], selector: BatchSelector) -> list[Result]:
+    def _deferred(self, key: ClassKey, items: Sequence[Item], selector: BatchSelector) -> list[Result]:
         """Decide pod by pod; the fleet hears of all pods at the end."""
         results: list[Result] = []
         rows: list[int] = []
@@ -267,3 +268,18 @@ def unfit(placed: Placed) -> Why | None:
     if pod.problems:
         return Why(Reason.INVALID, "; ".join(pod.problems))
     return Why(Reason.GATED, ", ".join(pod.gates)) if pod.gated else None
+
+
+def never() -> bool:
+    """All are decided."""
+    return False
+
+
+def each(decide: Callable[[PodId, Placed], Result], items: Sequence[Item], enough: Enough) -> list[Result]:
+    """Of the first pod, and of others until it is enough."""
+    results = list[Result]()
+    for item in items:
+        if results and enough():
+            break
+        results.append(decide(*item))
+    return results

@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from zlib import crc32
 
-from dispatcher.model.pod import PodId
-from dispatcher.scheduling.cycle.batches import Result
+from dispatcher.scheduling.cycle.batches import Enough, Item, Result
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.records.decision import Decision
@@ -59,14 +58,14 @@ class Canaries:
         return canary if crc32(placed.pod.uid.encode()) % _PARTS < parts else base
 
     def schedule_class(
-        self, scheduler: Scheduler, items: Sequence[tuple[PodId, Placed]], *, alike: bool
+        self, scheduler: Scheduler, items: Sequence[Item], *, alike: bool, enough: Enough
     ) -> list[Result]:
-        """Decide pods that are all of one class of `scheduler`; a canary's first one is compared."""
+        """`Scheduler.schedule_class`; a canary's first pod is compared."""
         base = self._base.get(scheduler.plan.profile)
         if base is None:
-            return scheduler.schedule_class(items, alike=alike)
+            return scheduler.schedule_class(items, alike=alike, enough=enough)
         expected = base.would_choose(*items[0])
-        results = scheduler.schedule_class(items, alike=alike)
+        results = scheduler.schedule_class(items, alike=alike, enough=enough)
         if (what := _compare(results[0], expected)) is not None:
             self.compared[scheduler.plan.profile, base.plan.profile, what] += 1
         return results

@@ -16,7 +16,7 @@ import numpy as np
 from dispatcher.model.pod import PENDING, PodId, template_of
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.model.refusal import Refusal
-from dispatcher.scheduling.cycle.batches import Batches, Result, unfit
+from dispatcher.scheduling.cycle.batches import Batches, Enough, Item, Result, each, never, unfit
 from dispatcher.scheduling.cycle.booking import Booking
 from dispatcher.scheduling.cycle.post_filter import PostFilters
 from dispatcher.scheduling.cycle.second_pass import SecondPass, leans_on_pods
@@ -95,17 +95,25 @@ class Scheduler(Booking):
         """Decide one pod and assume it on its node, or say why there is none."""
         return self.schedule_class([(pod_id, placed)])[0]
 
-    def schedule_class(self, items: Sequence[tuple[PodId, Placed]], *, alike: bool = False) -> list[Result]:
-        """Decide pods that are all of one class, in order; `alike`: of one template and home, too."""
+    def schedule_class(self, items: Sequence[Item], *, alike: bool = False, enough: Enough = never) -> list[Result]:
+        """Decide pods that are all of one class, in order; `alike`: of one template and home, too. `enough` is asked
+        after each pod that is decided alone: once it says so, the others get no result.
+        """
         if not items:
             return []
         if items[0][1].sizes:
-            return [self._decide_sized(*item) for item in items]
+            return each(self._decide_sized, items, enough)
         if alike:
-            return self._schedule_run(self._key_or_error(items[0][1]), items, alike=True)
+            return self._schedule_run(self._key_or_error(items[0][1]), items, alike=True, enough=enough)
         # They were of one class when they were queued; a node that came since may tell their homes apart.
-        runs = groupby(items, lambda item: self._key_or_error(item[1]))
-        return [result for key, run in runs for result in self._schedule_run(key, list(run), alike=False)]
+        results, at = list[Result](), 0
+        for key, run in groupby(items, lambda item: self._key_or_error(item[1])):
+            some = list(run)
+            results += self._schedule_run(key, some, alike=False, enough=enough)
+            at += len(some)
+            if len(results) < at:
+                break
+        return results
 
     def _key_or_error(self, placed: Placed) -> ClassKey | PluginError:
         try:
@@ -114,7 +122,7 @@ class Scheduler(Booking):
             return error
 
     def _schedule_run(
-        self, key: ClassKey | PluginError, items: Sequence[tuple[PodId, Placed]], *, alike: bool
+        self, key: ClassKey | PluginError, items: Sequence[Item], *, alike: bool, enough: Enough
     ) -> list[Result]:
         """Decide pods of one key, in order."""
         if isinstance(key, PluginError):
@@ -124,10 +132,13 @@ class Scheduler(Booking):
         while len(results) < len(items):
             rest = items[len(results) :]
             ahead = [] if self._yielding(rest) else self._batches.ahead(key, rest, alike=alike)
-            results += ahead or [self._decide(key, *item) for item in rest[:alone]]
-            alone = 1 if ahead else min(2 * alone, _MOST_ALONE)
+            decided = ahead or each(partial(self._decide, key), rest[:alone], enough)
+            results += decided
             if not ahead and results[-1] is self._nowhere:
                 results += self._nowhere_either(key, self._nowhere, items[len(results) :])
+            if not ahead and len(decided) < len(rest[:alone]):
+                break
+            alone = 1 if ahead else min(2 * alone, _MOST_ALONE)
         return results
 
     def _nowhere_either(

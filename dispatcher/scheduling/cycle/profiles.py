@@ -8,6 +8,7 @@ from typing import cast
 from dispatcher.model import names
 from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.reasons import Reason, Why
+from dispatcher.scheduling.cycle.batches import Enough, Item, never
 from dispatcher.scheduling.cycle.canaries import Canaries
 from dispatcher.scheduling.cycle.cycle import Result, Scheduler
 from dispatcher.scheduling.framework import Placed, Plugin
@@ -61,14 +62,14 @@ class Profiles:
         """The name of the pod's class, for the queue; pods of two profiles are never of one class."""
         return self.of(placed).classify(placed)
 
-    def schedule_class(self, items: Sequence[tuple[PodId, Placed]], *, alike: bool = False) -> list[Result]:
-        """Decide pods that are all of one class, in order; `alike`: of one template and home, too."""
+    def schedule_class(self, items: Sequence[Item], *, alike: bool = False, enough: Enough = never) -> list[Result]:
+        """Decide pods that are all of one class by their profile: `Scheduler.schedule_class`."""
         if not items:
             return []
         scheduler = self.of(items[0][1])
         if (watch := STOPWATCH.get()) is not None:
             watch.begin(scheduler.plan.profile)
-        return self.canaries.schedule_class(scheduler, items, alike=alike)
+        return self.canaries.schedule_class(scheduler, items, alike=alike, enough=enough)
 
     # --- what the queue asks (queued.Gates) ---------------------------------------------------------------------------
 

@@ -57,7 +57,7 @@ def test_pods_on_whose_batch_the_cycle_fails_are_decided_later(monkeypatch: pyte
     core = make_core(("east",))
     report(core, pod("a"), pod("b"))
 
-    def fails(profiles: Profiles, items: Sequence[tuple[tuple[str, str], Placed]], *, alike: bool) -> None:
+    def fails(profiles: Profiles, items: Sequence[tuple[tuple[str, str], Placed]], **how: object) -> None:
         decide(profiles, items[:1])
         raise IndexError("a fault of the cycle")
 
