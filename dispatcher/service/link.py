@@ -25,10 +25,10 @@ from dispatcher.model.pod import Record
 T = TypeVar("T")
 M = TypeVar("M", bound=Record)
 Word = bytes | str | float | int | bool  # that may cross to an actor
-Arrived = Callable[[], Awaitable[object]]
+Arrived = Callable[[int], Awaitable[object]]  # so many bytes
 
 
-async def at_once() -> None:
+async def at_once(size: int) -> None:
     """Nothing is waited for."""
 
 
@@ -149,7 +149,7 @@ class LocalLink:
         """What changed after `since`."""
         answer = await self._call(self._agent.changes(incarnation, since, wait_s), timeout_s, "changes")
         told = encode(answer)
-        await arrived()
+        await arrived(len(told))
         return read(Changes, told, self.cluster)
 
     async def execute(self, batch: IntentBatch, *, timeout_s: float) -> OutcomeBatch:

@@ -5,7 +5,6 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from functools import partial
 
 import structlog
 
@@ -15,13 +14,14 @@ from dispatcher.model.token_buckets import Allowance, TokenBuckets
 from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, Event
 from dispatcher.service.clock import Clock
 from dispatcher.service.greeting import Greeting
-from dispatcher.service.link import AgentDistrusted, AgentLink, AgentTimeout, LinkError, at_once, through
+from dispatcher.service.link import AgentDistrusted, AgentLink, AgentTimeout, LinkError, through
 from dispatcher.service.term import Deposed, Term
 from dispatcher.service.timing import ServiceTiming
 
 Deliver = Callable[[Event], Awaitable[bool]]  # False: the core could not take it
 _LATE_FACTOR, LONGEST_REPORT_S = 4.0, 600.0
 _LINES = 20  # of a kind in the log, a minute
+_LARGE = 2**18  # bytes of a report, as 1,000 nodes or 800 pods take
 # Pods, nodes and other objects of one cluster that are taken in at once, and a second: beyond, it is asked less often,
 # so that one that tells everything anew each time has a tenth of a core and no more. A report, also one that tells
 # nothing, costs as much as so many objects.
@@ -44,7 +44,7 @@ class Poller:
         turns: asyncio.Semaphore,
         distrust: Callable[[str], str],
     ) -> None:
-        """`turns`: of those whose first report is read and taken in at once. `distrust` says why a cluster is in
+        """`turns`: of those whose large report is read and taken in at once. `distrust` says why a cluster is in
         quarantine, '' if it is not.
         """
         self.cluster = link.cluster
@@ -103,8 +103,13 @@ class Poller:
         wait_s = timing.poll_wait_s if self._asked else 0.0
         asked = self._incarnation, self._since, wait_s
         async with AsyncExitStack() as turn:
-            # All of a cluster is large once it is read: it waits as bytes while a few others are taken in.
-            arrived = at_once if self._incarnation else partial(turn.enter_async_context, self._turns)
+
+            async def arrived(size: int) -> None:
+                if (
+                    size > _LARGE
+                ):  # and several times as large once it is read: it waits while a few others are taken in
+                    await turn.enter_async_context(self._turns)
+
             try:
                 changes = await self._link.changes(*asked, timeout_s=self._patience(), arrived=arrived)
             except AgentTimeout:

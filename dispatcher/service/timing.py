@@ -23,7 +23,7 @@ class ServiceTiming:
     `backoff_s` doubles to `backoff_max_s` between attempts to reach an agent.
     `delegate_lease_s`: delegates of failover mode `lease` are stopped when their agent was not renewed for that long.
     `batch`: intents in a call, and `in_flight`: calls at once, per cluster.
-    `full_reports`: of so many clusters at once everything is read and taken in; what others told waits as bytes.
+    `full_reports`: large reports of so many clusters are read and taken in at once; those of others wait as bytes.
     """
 
     poll_wait_s: float = 3.0

@@ -109,7 +109,7 @@ class ScriptedLink:
         self, incarnation: str, since: int, wait_s: float, *, timeout_s: float, arrived: Arrived = at_once
     ) -> Changes:
         answer: Changes = await self._call("changes", incarnation, since)
-        await arrived()
+        await arrived(0)
         return answer
 
     async def execute(self, batch: IntentBatch, *, timeout_s: float) -> OutcomeBatch:

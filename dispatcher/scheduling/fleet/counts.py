@@ -7,11 +7,13 @@ import numpy as np
 
 from dispatcher.scheduling.fleet.columns import RowList, grown, read_only
 from dispatcher.scheduling.framework import Ints, Placed, SmallInts
-from dispatcher.scheduling.framework.pod_sets import LabelsOf, PodSet, PodSetIndex
+from dispatcher.scheduling.framework.pod_sets import LabelsOf, PodSet, PodSetIndex, places_of
 
 DomainOf = Callable[[str, int], int]  # (level, row) -> domain code, -1 unknown
 DomainsOf = Callable[[str, RowList], SmallInts]  # the same of many rows
 Build = Callable[[PodSet, str], Iterable[tuple[Placed, int]]]  # (set, level) -> placed that may be in it, domain
+# To list a pod while counting afresh costs a 32nd of looking at a pod that comes or goes.
+_LEAST_WORTH, _LISTED_PER_LOOK = 16, 32
 
 
 @dataclass(eq=False)
@@ -53,10 +55,16 @@ class DomainCount:
 
 @dataclass(eq=False)
 class MatchCount(DomainCount):
-    """Members of `pods` in each domain. `namespaces_at`: the version of the namespaces' labels it was counted with."""
+    """Members of `pods` in each domain. `namespaces_at`: the version of the namespaces' labels it was counted with.
+
+    `unasked`: how many pods have been looked at for it since it was last asked for; `worth`: for how many that is
+    worth it, None where only pods with a label of the set are looked at.
+    """
 
     pods: PodSet = field(kw_only=True)
     namespaces_at: int = field(kw_only=True)
+    unasked: int = 0
+    worth: int | None = None
 
     def has(self, placed: Placed, labels_of: LabelsOf) -> bool:
         """Whether a placed pod counts."""
@@ -68,7 +76,11 @@ class MatchCounts:
     """Every count somebody asked for, by (set of pods, topology key).
 
     At most `limit` counts are kept; the one unused for longest is dropped and counted afresh if asked for again. So is
-    a count for which labels of namespaces have a say, once any of these has changed.
+    a count for which labels of namespaces have a say, once any of these has changed; and one for which every pod has
+    to be looked at, once that has cost more than to count afresh.
+
+    Example: a pod prefers to be near pods that NotIn means, by 4,000 terms. Its counts would be looked at with every
+    pod of anybody that comes or goes, 12 ms each time. In a fleet of 3,200 pods they are dropped after 116 of these.
     """
 
     def __init__(self, labels_of: LabelsOf, limit: int = 4096) -> None:
@@ -88,6 +100,7 @@ class MatchCounts:
             count = None
         if count is None:
             count = self._build(pods, key, build, namespaces_at)
+        count.unasked = 0
         self._counts[name] = count  # dicts keep order: the first is the one unused for longest
         return count
 
@@ -97,15 +110,17 @@ class MatchCounts:
         count = MatchCount(key, pods=pods, namespaces_at=namespaces_at)
         self._index.put(count, pods)
         # Pods of a template share their labels (`SharedDicts`), and nothing else tells whether one is a member.
-        known, members = dict[tuple[str, str, int, bool], bool](), list[int]()
+        known, members, listed = dict[tuple[str, str, int, bool], bool](), list[int](), 0
         for placed, domain in build(pods, key):
-            pod = placed.pod
+            pod, listed = placed.pod, listed + 1
             like = (placed.home, pod.namespace, id(pod.labels), pod.terminating)
             if (has := known.get(like)) is None:
                 has = known[like] = count.has(placed, self._labels_of)
             if has:
                 members.append(domain)
         count.add_all(np.asarray(members, dtype=np.int32), 1)
+        if any(clue is None for _, clue in places_of(pods)):
+            count.worth = _LEAST_WORTH + listed // _LISTED_PER_LOOK
         return count
 
     def _drop(self, count: MatchCount) -> None:
@@ -115,7 +130,7 @@ class MatchCounts:
     def shift(self, placed: Placed, row: int, domain_of: DomainOf, amount: int) -> None:
         """A pod came to (`amount` 1) or left (-1) a row."""
         known = dict[Hashable, bool]()  # by set of pods: each is asked once, however many keys it is counted by
-        for count in self._index.near(placed.pod):
+        for count in self._worth_it(placed):
             name = count.pods.name
             if (has := known.get(name)) is None:
                 has = known[name] = count.has(placed, self._labels_of)
@@ -124,9 +139,22 @@ class MatchCounts:
 
     def shift_all(self, like: Placed, rows: RowList, domains_of: DomainsOf, amount: int) -> None:
         """The same of many pods that are `like` this one to every set of pods, one on each of `rows`."""
-        for count in self._index.near(like.pod):
+        for count in self._worth_it(like):
             if count.has(like, self._labels_of):
                 count.add_all(domains_of(count.key, rows), amount)
+
+    def _worth_it(self, placed: Placed) -> list[MatchCount]:
+        """The counts that a pod may be part of, without those that are dropped now."""
+        near, kept = list(self._index.near(placed.pod)), list[MatchCount]()
+        for count in near:
+            if count.worth is not None:
+                count.unasked += 1
+                if count.unasked > count.worth:
+                    del self._counts[count.pods.name, count.key]
+                    self._drop(count)
+                    continue
+            kept.append(count)
+        return kept
 
     def dump(self) -> Mapping[Hashable, Sequence[int]]:
         """Every count as plain numbers, zeros at the end left out."""
