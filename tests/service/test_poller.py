@@ -128,6 +128,18 @@ async def test_large_reports_are_read_for_a_few_clusters_at_once(monkeypatch: py
     """
     monkeypatch.setattr(poller, "_LARGE", 0)
     core, names, read, most = FakeCore(), [f"c{at}" for at in range(20)], 0, 0
+    followed, all_followed = set[str](), asyncio.Event()
+
+    class Together(FakeAgent):
+        """Once all are followed, all tell something at once."""
+
+        async def changes(self, incarnation: str, since: int, wait_s: float) -> Changes:
+            if incarnation:
+                followed.add(self.cluster)
+                if len(followed) == len(names):
+                    all_followed.set()
+                await all_followed.wait()
+            return await super().changes(incarnation, since, wait_s)
 
     class Counted(LocalLink):
         async def changes(self, *asked: Any, **more: Any) -> Changes:
@@ -137,7 +149,7 @@ async def test_large_reports_are_read_for_a_few_clusters_at_once(monkeypatch: py
             most = max(most, read - len(core.of(ClusterChanged)))
             return told
 
-    async with running(service(core, *(Counted(name, FakeAgent(name)) for name in names))):
+    async with running(service(core, *(Counted(name, Together(name)) for name in names))):
         await core.until(lambda: len(core.of(ClusterChanged)) > 5 * len(names))
     assert 1 < most <= FAST.full_reports
 
