@@ -134,12 +134,13 @@ async def test_large_reports_are_read_for_a_few_clusters_at_once(monkeypatch: py
         """Once all are followed, all tell something at once."""
 
         async def changes(self, incarnation: str, since: int, wait_s: float) -> Changes:
+            told = await super().changes(incarnation, since, wait_s)
             if incarnation:
                 followed.add(self.cluster)
                 if len(followed) == len(names):
                     all_followed.set()
                 await all_followed.wait()
-            return await super().changes(incarnation, since, wait_s)
+            return told
 
     class Counted(LocalLink):
         async def changes(self, *asked: Any, **more: Any) -> Changes:
