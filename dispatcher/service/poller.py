@@ -105,9 +105,7 @@ class Poller:
         async with AsyncExitStack() as turn:
 
             async def arrived(size: int) -> None:
-                if (
-                    size > _LARGE
-                ):  # and several times as large once it is read: it waits while a few others are taken in
+                if size > _LARGE:  # several times as large once it is read: it waits for its turn
                     await turn.enter_async_context(self._turns)
 
             try:
