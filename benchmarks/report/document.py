@@ -16,7 +16,7 @@ from benchmarks.report.table import heading
 from benchmarks.workloads.cases import CASES, Case, case
 
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
-_BEGIN, _END = "<!-- figures: python -m benchmarks table --write -->", "<!-- end of figures -->"
+_BEGIN, _END = "<!-- figures: .venv/bin/python -m benchmarks table --write -->", "<!-- end of figures -->"
 _MIXED = ("decide_small", "mixed_", "fleet_", "fail_over_")
 _KINDS = "bound", "bound_cpu", "bound_tries"
 _ALL = f"{THEM}, all nodes scored"

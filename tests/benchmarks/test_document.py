@@ -16,7 +16,7 @@ from tests.benchmarks.results import LOADED, QUIET, RATE, result
 
 def test_the_page_holds_the_tables_of_the_committed_results() -> None:
     page = PAGE.read_text()
-    assert put(page, tables(read())) == page, "run: python -m benchmarks table --write"
+    assert put(page, tables(read())) == page, "run: .venv/bin/python -m benchmarks table --write"
 
 
 def test_without_results_every_goal_is_not_measured() -> None:
