@@ -36,7 +36,7 @@ def _parser() -> ArgumentParser:
 
 
 def _limits(of: Mapping[str, Any]) -> str:
-    return f"{of['least']:g} to {of['most']:g}, " if math.isfinite(of.get("most", math.inf)) else ""
+    return f"{of['least']:,} to {of['most']:,}, " if math.isfinite(of.get("most", math.inf)) else ""
 
 
 def _option(name: str) -> str:
