@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.catalogue import ALL
+from benchmarks.catalogue import ALL, minutes
 from benchmarks.end_to_end.contestants import THEM
 from benchmarks.report import document
 from benchmarks.report.anchors import ANCHORS
@@ -19,6 +19,11 @@ from tests.benchmarks.results import LOADED, QUIET, RATE, result
 def test_the_page_holds_the_tables_of_the_committed_results() -> None:
     page = PAGE.read_text()
     assert put(page, tables(read())) == page, "run: .venv/bin/python -m benchmarks table --write"
+
+
+def test_the_page_says_how_long_all_of_them_take() -> None:
+    (told,) = re.findall(r"# all: about (\d+) minutes", PAGE.read_text())
+    assert int(told) == pytest.approx(minutes(list(ALL), share=1), rel=0.1)
 
 
 def test_without_results_every_goal_is_not_measured() -> None:
