@@ -35,7 +35,8 @@ def bound_rate(mix: Mix, *, recorded: bool = False, burst: int | None = None) ->
         seconds = process_time() - start
     if left := stage.left():
         bound = len(arrivals) - len(left)
-        text = f"{bound} of {len(arrivals)} pods are bound, {left[0]} is not: {stage.why(left[0])}"
+        one = next(filter(stage.why, left), left[0])  # records of the first may be dropped already
+        text = f"{bound} of {len(arrivals)} pods are bound, {one} is not: {stage.why(one)}"
         raise TooSmallError(f"the benchmark's fleet is too small: {text}")
     return len(arrivals) / seconds
 
