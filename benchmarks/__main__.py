@@ -67,7 +67,9 @@ def main(  # noqa: PLR0913 - the options of a command
     *,
     command: Annotated[Command, typer.Argument()] = Command.RUN,
     word: Annotated[str, typer.Argument(help="For history: a part of a figure's name.")] = "",
-    only: Annotated[str, typer.Option(help="The benchmarks whose name holds this word, or one of a,b,c.")] = "",
+    only: Annotated[
+        str, typer.Option(help="Benchmarks, or figures, whose name holds this word, or one of a,b,c.")
+    ] = "",
     quick: Annotated[bool, typer.Option("--quick", help="A tenth of the work: to see that it runs, not kept.")] = False,
     no_keep: Annotated[bool, typer.Option("--no-keep", help="Neither in the results file nor in the page.")] = False,
     pods: Annotated[
@@ -90,7 +92,7 @@ def _run(options: Options) -> int:
     machine = this_machine()
     share, benches = (10 if options.quick else 1), chosen(options.only)
     if not benches:
-        _say(f"--only {options.only}: no benchmark's name holds it; `python -m benchmarks list` names them")
+        _say(f"--only {options.only}: no benchmark's or figure's name holds it; `python -m benchmarks list` names them")
         return 2
     if options.pods:
         try:
