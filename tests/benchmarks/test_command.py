@@ -11,4 +11,4 @@ def test_a_word_that_no_benchmark_has_is_an_error_and_leaves_the_page_alone(monk
     monkeypatch.setattr(command, "_write_page", lambda: written.append("the page"))
     done = CliRunner().invoke(command.app, ["run", "--only", "nonsense"])
     assert (done.exit_code, written) == (2, [])
-    assert "--only nonsense: no benchmark's name holds it" in done.stderr
+    assert "--only nonsense: no benchmark's or figure's name holds it" in done.stderr
