@@ -93,15 +93,19 @@ def with_pods(file: Path) -> Bench:
     return Bench("fragmentation", partial(fragmentation.fragmentation_of, file), _SECONDS["fragmentation"])
 
 
-def chosen(words: str) -> list[Bench]:
+def chosen(words: str | None) -> list[Bench]:
     """Those whose name holds one of the words, which commas divide; of a word that none holds, those that make a figure
-    whose name does.
+    whose name does. None: all.
     """
+    if words is None:
+        return list(ALL)
     found = {name for word in words.split(",") for name in _named(word)}
     return [bench for bench in ALL if bench.name in found]
 
 
 def _named(word: str) -> list[str]:
+    if not word:
+        return []
     by_name = [bench.name for bench in ALL if word in bench.name]
     return by_name or [name for name, figures in OF_BENCHMARKS.items() if any(word in figure for figure in figures)]
 
