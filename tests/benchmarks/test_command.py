@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 from benchmarks import __main__ as command
 from benchmarks.catalogue import Bench
 from benchmarks.report import results
+from benchmarks.report.rows import Row
 
 
 def told(*words: str) -> tuple[int, str]:
@@ -19,9 +20,14 @@ def told(*words: str) -> tuple[int, str]:
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What would be measured or written: nothing is here."""
     found: list[str] = []
+
+    def one(share: int) -> list[Row]:
+        found.append(f"a part of {share}")
+        return []
+
     monkeypatch.setattr(command, "_write_page", lambda: found.append("the page"))
     monkeypatch.setattr(command, "append", lambda *_: found.append("rows"))
-    monkeypatch.setattr("benchmarks.catalogue.ALL", (Bench("one", lambda _: found.append("one") or [], 1),))
+    monkeypatch.setattr("benchmarks.catalogue.ALL", (Bench("one", one, 1),))
     return found
 
 
