@@ -70,7 +70,7 @@ GOALS = (
         ),
     ),
     Goal(
-        "the same: longest time without decisions, while pods change / a cluster is new / an agent tells all anew",
+        "the same: longest time without decisions, CPU, while pods change / a cluster is new / an agent tells all anew",
         "<= 50 ms each",
         "-",
         tuple((f"fleet_{name}_stall", 500_000, _REST) for name in ("changes", "first_report", "return")),

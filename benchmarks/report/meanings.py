@@ -5,8 +5,8 @@ the page shows them.
 _THROUGH = "200 templates mixed, 50 tenants with quotas"
 _SPREAD = "templates that prefer to spread by zone and host"
 _WAIT = "30,000 pods of 200 templates wait for room: CPU of a pod that ends"
-_STALL = "longest time without decisions"
-_ALONE = "pods one by one, each until it is bound"
+_STALL = "longest time without decisions, CPU,"
+_ALONE = "wall-clock time of pods one by one, each until it is bound"
 _NEXT = "the leader is killed: until the next one binds"
 
 OF_BENCHMARKS: dict[str, dict[str, str]] = {
