@@ -110,7 +110,8 @@ class KubeletEndpoint:
         if "container" in asked and not run.uses:
             return web.Response(status=500, text=f'container not found ("{asked["container"]}")')
         why = _WITHOUT[request.path.split("/")[1]]
-        text = f"pod {run.namespace}/{run.name} is simulated by an embedded cluster: no container really runs, so {why}"
+        # No colon in it: kubectl 1.32 reads "a: b" as a Status in YAML, and shows nothing.
+        text = f"pod {run.namespace}/{run.name} is simulated by an embedded cluster, where no container really runs, so {why}"
         return web.Response(status=500, text=text)
 
     def _node(self, request: web.Request) -> SimulatedNode:
