@@ -44,7 +44,7 @@ _SECONDS = {
     "fleet_of_agents": 240,
     "fleet_of_a_million": 180,
     "fleet_of_many_templates": 150,
-    "fleet_memory": 60,
+    "fleet_memory": 100,
     "fleet_through_gateways": 130,
     "fleet_through_gateway_actors": 160,
     "fail_over": 600,

@@ -12,7 +12,7 @@ from subprocess import DEVNULL, PIPE, Popen
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.fleet import phases
+from benchmarks.fleet import memory, phases
 from benchmarks.fleet.__main__ import app
 from benchmarks.fleet.cluster import FakeCluster
 from benchmarks.fleet.load import Load, node_of, pod_of
@@ -106,6 +106,7 @@ def test_bursts_of_many_templates_stand_beside_bursts_of_one(monkeypatch: pytest
 @pytest.mark.timeout(180)
 def test_memory_is_told_for_nodes_pods_of_others_and_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(phases, "LOOK_S", 0.2)
+    monkeypatch.setattr(memory, "GIVEN_BACK_S", 0.0)
     rows = fleet_memory(100)
     assert [(row.name, row.nodes, row.pods, row.unit, row.target) for row in rows] == [
         ("fleet_memory_node", 1000, 0, "KiB", 1.2),
