@@ -57,12 +57,13 @@ def hopeless(mix: Mix) -> Mix:
 
 
 def refusal_rate(mix: Mix) -> tuple[float, float]:
-    """(first refusals, refusals when all are tried again after five minutes) a second, of pods that fit nowhere.
-    RuntimeError: some were not refused each time.
+    """(first refusals, the report of the pods among it; refusals when all are tried again after five minutes) a second,
+    of pods that fit nowhere. RuntimeError: some were not refused each time.
     """
     stage = Stage(hopeless(mix))
-    stage.arrive(stage.mix.arrivals())
+    arrivals = stage.mix.arrivals()
     start = process_time()
+    stage.arrive(arrivals)
     stage.decide_all()
     first, before = process_time() - start, stage.refused()
     stage.now += 301.0
