@@ -68,6 +68,7 @@ def test_one_cluster_without_changes_gives_no_figure_of_these(monkeypatch: pytes
     monkeypatch.setattr(phases, "LOOK_S", 0.2)
     done = CliRunner().invoke(app, (*ARGUMENTS, "--clusters", "1", "--churn", "0"))
     assert done.exit_code == 0, done.output
+    assert "there is no other cluster" in done.stderr
     rows = {row["name"].removeprefix("fleet_") for row in json.loads(done.stdout)}
     of_others, of_changes = {"remote_pod_cpu", "remote_later"}, {name for name in FIGURES if name.startswith("change")}
     assert rows == FIGURES - of_others - of_changes
@@ -77,9 +78,15 @@ def test_one_cluster_without_changes_gives_no_figure_of_these(monkeypatch: pytes
 def test_pods_that_the_fleet_has_no_room_for_are_told_of_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in (("LATE_S", 0.3), ("LOOK_S", 0.2), ("_PATIENCE_S", 4.0)):
         monkeypatch.setattr(phases, name, seconds)
-    done = CliRunner().invoke(app, (*ARGUMENTS, "--nodes", "1", "--burst", "2000"))
+    done = CliRunner().invoke(app, (*ARGUMENTS, "--nodes", "1", "--remote", "600"))
     assert (done.exit_code, done.stdout) == (1, "")
-    assert "pods are not bound after 4 s: is there room?" in done.stderr
+    assert "pods are not running after 4 s: is there room?" in done.stderr
+
+
+def test_more_pods_than_all_nodes_take_are_refused_before_anything_starts() -> None:
+    done = CliRunner().invoke(app, (*ARGUMENTS, "--nodes", "1", "--burst", "2000"))
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "4,040 pods are 12 in each cluster, --burst twice and --remote; all nodes take 750 at most" in done.stderr
 
 
 @pytest.mark.timeout(180)
