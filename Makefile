@@ -29,7 +29,7 @@ $(VENV)/dev.stamp: requirements-dev.lock $(VENV)/runtime.stamp
 demo: $(VENV)/runtime.stamp ## Start three embedded clusters and watch pods spread over them (ARGS="--once", "--keep", ...)
 	@$(BIN)/global-dispatcher demo $(ARGS)
 
-test: $(VENV)/dev.stamp ## Run the fast tests (no cluster needed, under 4 minutes on two cores)
+test: $(VENV)/dev.stamp ## Run the fast tests (no cluster needed, about 4 minutes on two cores)
 	@$(BIN)/python -m pytest -n 3 --dist worksteal -m "not system and not real" $(ARGS)
 
 laws: $(VENV)/dev.stamp ## Run the laws with all their examples (make test takes a fifth)

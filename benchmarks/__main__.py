@@ -23,7 +23,7 @@ from rich.console import Console
 from benchmarks.report import document
 from benchmarks.report.history import show_history
 from benchmarks.report.machine import Machine, this_machine
-from benchmarks.report.results import append, read
+from benchmarks.report.results import ResultsError, append, check, read
 from benchmarks.report.rows import Row
 from benchmarks.report.table import heading, show
 
@@ -51,7 +51,7 @@ class Options:
     """What was asked for."""
 
     word: str
-    only: str
+    only: str | None
     quick: bool
     no_keep: bool
     pods: Path | None
@@ -67,7 +67,9 @@ def main(  # noqa: PLR0913 - the options of a command
     *,
     command: Annotated[Command, typer.Argument()] = Command.RUN,
     word: Annotated[str, typer.Argument(help="For history: a part of a figure's name.")] = "",
-    only: Annotated[str, typer.Option(help="The benchmarks whose name holds this word, or one of a,b,c.")] = "",
+    only: Annotated[
+        str | None, typer.Option(help="Benchmarks, or figures, whose name holds this word, or one of a,b,c.")
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A tenth of the work: to see that it runs, not kept.")] = False,
     no_keep: Annotated[bool, typer.Option("--no-keep", help="Neither in the results file nor in the page.")] = False,
     pods: Annotated[
@@ -78,7 +80,15 @@ def main(  # noqa: PLR0913 - the options of a command
     output: Annotated[Output, typer.Option("-o", "--output", help="How to print.")] = Output.TABLE,
 ) -> None:
     """One command; the exit code."""
-    raise typer.Exit(_COMMANDS[command](Options(word, only, quick, no_keep, pods, write, output)))
+    if word and command is not Command.HISTORY:
+        _say(f"{word}: a word is for history; --only {word} chooses benchmarks")
+        raise typer.Exit(2)
+    try:
+        code = _COMMANDS[command](Options(word, only, quick, no_keep, pods, write, output))
+    except ResultsError as error:
+        _say(str(error))
+        code = 2
+    raise typer.Exit(code)
 
 
 def _run(options: Options) -> int:
@@ -90,7 +100,7 @@ def _run(options: Options) -> int:
     machine = this_machine()
     share, benches = (10 if options.quick else 1), chosen(options.only)
     if not benches:
-        _say(f"--only {options.only}: no benchmark's name holds it; `python -m benchmarks list` names them")
+        _say(f"--only {options.only}: no benchmark's or figure's name holds it; `python -m benchmarks list` names them")
         return 2
     if options.pods:
         try:
@@ -100,6 +110,8 @@ def _run(options: Options) -> int:
             return 2
         benches = [with_pods(options.pods)]
     keeps = not (options.quick or options.no_keep or options.pods)
+    if keeps:
+        check()
     _say(heading(machine))
     _say(f"{len(benches)} benchmarks, about {minutes(benches, share):.0f} minutes on two quiet cores")
     rows: list[Row] = []

@@ -10,11 +10,12 @@ from benchmarks.closed_loop import case as closed_loop
 from benchmarks.end_to_end import cases as end_to_end
 from benchmarks.fail_over import case as fail_over
 from benchmarks.fail_over import take_over
-from benchmarks.fleet import beside_actors, gateways
+from benchmarks.fleet import beside_actors, gateways, many_templates
 from benchmarks.fleet import case as fleet
 from benchmarks.fleet import memory as fleet_memory
 from benchmarks.mixed import case as mixed
 from benchmarks.prometheus import case as prometheus
+from benchmarks.report.meanings import OF_BENCHMARKS
 from benchmarks.report.rows import Row
 
 _OWN = (
@@ -23,6 +24,7 @@ _OWN = (
     *fragmentation.CASES,
     *closed_loop.CASES,
     *fleet.CASES,
+    *many_templates.CASES,
     *fleet_memory.CASES,
     *gateways.CASES,
     *beside_actors.CASES,
@@ -41,7 +43,8 @@ _SECONDS = {
     "closed_loop": 40,
     "fleet_of_agents": 240,
     "fleet_of_a_million": 180,
-    "fleet_memory": 60,
+    "fleet_of_many_templates": 150,
+    "fleet_memory": 100,
     "fleet_through_gateways": 130,
     "fleet_through_gateway_actors": 160,
     "fail_over": 600,
@@ -90,9 +93,21 @@ def with_pods(file: Path) -> Bench:
     return Bench("fragmentation", partial(fragmentation.fragmentation_of, file), _SECONDS["fragmentation"])
 
 
-def chosen(words: str) -> list[Bench]:
-    """Those whose name holds one of the words, which commas divide."""
-    return [bench for bench in ALL if any(word in bench.name for word in words.split(","))]
+def chosen(words: str | None) -> list[Bench]:
+    """Those whose name holds one of the words, which commas divide; of a word that none holds, those that make a figure
+    whose name does. None: all.
+    """
+    if words is None:
+        return list(ALL)
+    found = {name for word in words.split(",") for name in _named(word)}
+    return [bench for bench in ALL if bench.name in found]
+
+
+def _named(word: str) -> list[str]:
+    if not word:
+        return []
+    by_name = [bench.name for bench in ALL if word in bench.name]
+    return by_name or [name for name, figures in OF_BENCHMARKS.items() if any(word in figure for figure in figures)]
 
 
 def minutes(benches: list[Bench], share: int) -> float:

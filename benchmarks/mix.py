@@ -19,6 +19,11 @@ _FIELDS = fields(Mix)
 _ABOUT = """Bind pods of many templates in one cluster, through reports, queue, quota, decisions, records and answers.
 Printed as JSON are the work, how many pods a second of CPU time are bound, and how many of the smallest template
 without quota and rules. The usual work takes some seconds."""
+_HOPELESS = "pods that no node takes, of twice --node-cpu whatever --cpu is: print refusals a second"
+_HELPS = (
+    "more --nodes, --node-cpu or --ratio make room, fewer or smaller pods need less;"
+    " where anti-affinity keeps pods apart, more --nodes or more --classes"
+)
 
 
 def _parser() -> ArgumentParser:
@@ -31,12 +36,12 @@ def _parser() -> ArgumentParser:
             parser.add_argument(name, type=type(one.default), default=one.default, metavar="N", help=meaning)
     parser.add_argument("--burst", type=int, metavar="N", help="pods that are submitted at once (default all)")
     parser.add_argument("--recorded", action="store_true", help="journal the record of every decision")
-    parser.add_argument("--nothing-fits", action="store_true", help="pods that no node takes: print refusals a second")
+    parser.add_argument("--nothing-fits", action="store_true", help=_HOPELESS)
     return parser
 
 
 def _limits(of: Mapping[str, Any]) -> str:
-    return f"{of['least']:g} to {of['most']:g}, " if math.isfinite(of.get("most", math.inf)) else ""
+    return f"{of['least']:,} to {of['most']:,}, " if math.isfinite(of.get("most", math.inf)) else ""
 
 
 def _option(name: str) -> str:
@@ -65,8 +70,11 @@ def main(words: Sequence[str] | None = None) -> None:
         figures = measure(mix)
         beside = measure(replace(mix, classes=1, tenants=0, anti_affinity=0, soft_spread=0))  # the smallest template
     except TooSmallError as error:
-        parser.exit(1, f"{error}\nmore --nodes, --node-cpu or --ratio make room, fewer or smaller pods need less\n")
-    print(json.dumps({"work": asdict(mix), "CPU time": figures, "one template in the same run": beside}))
+        parser.exit(1, f"{error}\n{_HELPS}\n")
+    except KeyboardInterrupt:
+        parser.exit(130, "interrupted\n")
+    work = asdict(mix) | {"burst": burst, "recorded": recorded, "nothing_fits": nothing_fits}
+    print(json.dumps({"work": work, "CPU time": figures, "one template in the same run": beside}))
 
 
 def _bound(mix: Mix, *, recorded: bool, burst: int | None) -> dict[str, float]:

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from benchmarks.fleet.case import measure
-from benchmarks.fleet.load import Load
+from benchmarks.fleet.load import NODE, Load
 from benchmarks.fleet.phases import TooSlow
 from benchmarks.report.machine import this_machine
 from benchmarks.report.table import heading, show
@@ -73,6 +73,11 @@ def main(  # noqa: PLR0913 - the options of a command
         start_s,
         seed,
     )
+    if (wanted := load.all_pods + 2 * burst + remote) > (room := load.all_nodes * NODE["pods"]):
+        _say(f"{wanted:,} pods are {pods} in each cluster, --burst twice and --remote; all nodes take {room:,} at most")
+        raise typer.Exit(2)
+    if clusters == 1 and remote:
+        _say("there is no other cluster: no figures of remote pods")
     machine = this_machine()
     try:
         rows = asyncio.run(measure(load, profile=profile, say=_say))

@@ -110,7 +110,8 @@ async def _measured(parent: Connection, dispatcher: Dispatcher, profile: bool) -
     service = dispatcher.service
     watched = service.core = Watched(service.core)
     parent.send({})
-    await asyncio.to_thread(parent.recv)
+    if await asyncio.to_thread(parent.recv) == "stop":
+        return
     profiler = cProfile.Profile() if profile else None
     if profiler:
         profiler.enable()

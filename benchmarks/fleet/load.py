@@ -1,6 +1,6 @@
 """How large the fleet is and what happens in it; and its nodes and pods, made from these numbers alone."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from dispatcher.model.names import HOSTNAME, REGION, SCHEDULER_NAME, ZONE
@@ -54,6 +54,11 @@ class Load:
         return tuple(
             Tenant(f"tenant-{number}", tuple(f"{name}/*" for name in names), nominal) for number, names in owned.items()
         )
+
+    @property
+    def usual(self) -> bool:
+        """Whether it is the load that targets are for, with whatever seed."""
+        return replace(self, seed=Load.seed) == Load()
 
     @property
     def all_nodes(self) -> int:

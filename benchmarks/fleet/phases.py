@@ -2,9 +2,10 @@
 
 import asyncio
 import multiprocessing
+import signal
 import tempfile
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -99,7 +100,8 @@ class Fleet:
             self._pipe, theirs = context.Pipe()
             settings = (theirs, way, self.load, LATE_S, profile)
             process = context.Process(target=dispatcher.run, args=settings, daemon=True)
-            process.start()
+            with _without_interrupts():  # Ctrl-C reaches it, too: it is told to stop instead
+                process.start()
             theirs.close()
             try:
                 await asyncio.to_thread(self._pipe.recv)
@@ -190,6 +192,16 @@ class Fleet:
             taken.deciding = figures["deciding"]
             taken.probes = self.latencies("bound", uids)
             taken.plain = _decoding(self._reports)
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Ignored, and also by processes that are started within, for good."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _decoding(reports: list[bytes]) -> float:

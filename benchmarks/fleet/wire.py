@@ -48,7 +48,7 @@ async def serve(path: str, answer: Answer) -> asyncio.Server:
                 task = asyncio.create_task(one(number, what, await reader.readexactly(size)))
                 under_way.add(task)
                 task.add_done_callback(under_way.discard)
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             for task in under_way:
                 task.cancel()
             writer.close()

@@ -56,16 +56,16 @@ def mixed_small_pods(share: int) -> list[Row]:
 
 
 def mixed_rules(share: int) -> list[Row]:
-    """Templates that shun themselves by host, or spread softly over zones and hosts: all pods at once, then in bursts
-    of about one pod a template, so that each is decided alone.
+    """Templates with anti-affinity by hostname, or that prefer to spread over zones and hosts: all pods at once, then
+    in bursts of about one pod a template, so that each is decided by itself.
     """
     mix, one = _one(share)
     soft, few = replace(mix, soft_spread=100, classes=1000), mix.pods // 4
     return [
-        _bound_row("mixed_500_classes_20_shun", replace(mix, classes=500, anti_affinity=20), 5000, one),
+        _bound_row("mixed_500_classes_20_anti_affinity", replace(mix, classes=500, anti_affinity=20), 5000, one),
         _bound_row("mixed_200_soft_spread", replace(soft, classes=200), 8000, one),
         _bound_row("mixed_1000_soft_spread", soft, 4000, one),
-        _bound_row("mixed_1000_soft_spread_alone", replace(soft, pods=few), None, one, burst=few // 5),
+        _bound_row("mixed_1000_soft_spread_bursts", replace(soft, pods=few), None, one, burst=few // 5),
     ]
 
 

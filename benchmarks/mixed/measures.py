@@ -35,7 +35,8 @@ def bound_rate(mix: Mix, *, recorded: bool = False, burst: int | None = None) ->
         seconds = process_time() - start
     if left := stage.left():
         bound = len(arrivals) - len(left)
-        text = f"{bound} of {len(arrivals)} pods are bound, {left[0]} is not: {stage.why(left[0])}"
+        one = next(filter(stage.why, left), left[0])  # records of the first may be dropped already
+        text = f"{bound} of {len(arrivals)} pods are bound, {one} is not: {stage.why(one)}"
         raise TooSmallError(f"the benchmark's fleet is too small: {text}")
     return len(arrivals) / seconds
 
@@ -56,12 +57,13 @@ def hopeless(mix: Mix) -> Mix:
 
 
 def refusal_rate(mix: Mix) -> tuple[float, float]:
-    """(first refusals, refusals when all are tried again after five minutes) a second, of pods that fit nowhere.
-    RuntimeError: some were not refused each time.
+    """(first refusals, the report of the pods among it; refusals when all are tried again after five minutes) a second,
+    of pods that fit nowhere. RuntimeError: some were not refused each time.
     """
     stage = Stage(hopeless(mix))
-    stage.arrive(stage.mix.arrivals())
+    arrivals = stage.mix.arrivals()
     start = process_time()
+    stage.arrive(arrivals)
     stage.decide_all()
     first, before = process_time() - start, stage.refused()
     stage.now += 301.0

@@ -12,10 +12,10 @@ def amount(value: float | None, unit: str = "") -> str:
 
 
 def short(count: int) -> str:
-    """5k, 10.8k, 500k; 1,213 stays: a count that is a size, not a result. Empty for none."""
+    """5k, 10.8k, 500k, 1M; 1,213 stays: a count that is a size, not a result. Empty for none."""
     if (count % 100 and count < 10_000) or count < 1000:
         return f"{count:,}" if count else ""
-    return f"{count / 1000:.3g}k"
+    return f"{count / 1000:.3g}k" if count < 999_500 else f"{count / 1_000_000:.3g}M"
 
 
 def times(ratio: float | None) -> str:

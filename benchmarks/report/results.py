@@ -13,6 +13,10 @@ RESULTS = Path(__file__).parents[1] / "results.jsonl"
 Key = tuple[str, int, str]
 
 
+class ResultsError(Exception):
+    """The file of results cannot be read or written; the text says where and why."""
+
+
 @dataclass(frozen=True)
 class Result:
     """A figure and where it comes from."""
@@ -35,8 +39,11 @@ def append(rows: Iterable[Row], machine: Machine, path: Path = RESULTS) -> None:
 
 
 def read(path: Path = RESULTS) -> list[Result]:
-    """All figures, oldest first. ValueError names the line that is none."""
-    lines = path.read_bytes().splitlines() if path.exists() else []
+    """All figures, oldest first. ResultsError names the line that is none."""
+    try:
+        lines = path.read_bytes().splitlines() if path.exists() else []
+    except OSError as error:
+        raise ResultsError(f"{path}: {error.strerror}") from error
     return [_result(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
 
 
@@ -44,7 +51,16 @@ def _result(path: Path, number: int, line: bytes) -> Result:
     try:
         return Result(msgspec.json.decode(line, type=Row), msgspec.json.decode(line, type=Machine))
     except msgspec.DecodeError as error:
-        raise ValueError(f"{path}: line {number}: {error}") from error
+        raise ResultsError(f"{path}: line {number}: {error}: mend it, or take it out") from error
+
+
+def check(path: Path = RESULTS) -> None:
+    """ResultsError, where what is measured could not be kept: better before than after."""
+    read(path)
+    try:
+        path.open("ab").close()
+    except OSError as error:
+        raise ResultsError(f"{path}: {error.strerror}; --no-keep measures without it") from error
 
 
 def latest(results: Sequence[Result]) -> dict[Key, Result]:

@@ -38,7 +38,11 @@ def show(rows: Sequence[Row], console: Console) -> None:
         console.print(_table(cells, wide), "", sep="\n")
     if not wide:
         _list(console, "What is counted", _grouped(rows))
-    _list(console, "Baselines, in the same run", ((mark, whose or _LOOP) for whose, mark in marks.items()))
+    _list(
+        console,
+        "Baselines, in the same run (x: how many times better)",
+        ((mark, whose or _LOOP) for whose, mark in marks.items()),
+    )
     _list(console, "Anchors, each on its own machine", _anchors(rows))
 
 

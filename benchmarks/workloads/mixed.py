@@ -48,14 +48,16 @@ class Mix:
     pods: int = _number(20_000, 1, 10**7, "pods that arrive")
     classes: int = _number(1, 1, 10**6, "templates, each of which is a class of its own")
     tenants: int = _number(0, 0, 10**5, "tenants, each with a quota of --ratio of the fleet's CPU and memory")
-    ratio: float = _number(0.5, 0, 1, "what of the fleet a tenant's quota is")
+    ratio: float = _number(0.5, 0, 1, "share of the fleet that a tenant's quota is")
     cpu: int = _number(500, 0, _MANY, "milli-CPU that the smallest template requests")
     memory: int = _number(512 * _MI, 0, _MANY, "bytes that the smallest template requests")
     sizes: int = _number(1, 1, 1000, "templates request 1, 2 ... so many times as much as the smallest, in turn")
     interleaved: bool = _flag(True, "the pods of all templates arrive mixed, else one template after the other")
     churn: int = _number(0, 0, 1000, "pods that end for each hundred that are bound")
-    anti_affinity: int = _number(0, 0, 100, "percent of the templates, rounded up, whose pods shun each other by host")
-    soft_spread: int = _number(0, 0, 100, "percent of the templates, rounded up, that spread softly by zone and host")
+    anti_affinity: int = _number(0, 0, 100, "percent of the templates, rounded up, with anti-affinity by hostname")
+    soft_spread: int = _number(
+        0, 0, 100, "percent of the templates, rounded up, that prefer to spread by zone and host"
+    )
     readings: int = _number(0, 0, 10**5, "readings of nodes that come in for each hundred pods that are bound")
     claims: bool = _flag(False, "each pod has a claim of its own, which waits for its first consumer")
     node_cpu: int = _number(32_000, 1, _MANY // 2, "milli-CPU of each node")
@@ -82,7 +84,7 @@ class Mix:
     def _template(self, kind: int) -> Pod:
         times, app = 1 + kind % self.sizes, {"app": f"app-{kind}"}
         selector = LabelSelector(app)
-        shuns = kind * 100 < self.anti_affinity * self.classes
+        apart = kind * 100 < self.anti_affinity * self.classes
         spreads = kind * 100 < self.soft_spread * self.classes
         namespace = self.namespace(kind)
         own = PodAffinityTerm(HOSTNAME, selector, (namespace,))
@@ -93,7 +95,7 @@ class Mix:
             labels=app,
             requests={"cpu": self.cpu * times, "memory": self.memory * times + kind * 4096},
             scheduler_name=SCHEDULER_NAME,
-            pod_anti_affinity=PodAffinity((own,)) if shuns else None,
+            pod_anti_affinity=PodAffinity((own,)) if apart else None,
             spread=tuple(SpreadConstraint(key, 1, False, selector) for key in ("zone", "host")) if spreads else (),
         )
 

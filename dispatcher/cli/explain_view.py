@@ -263,7 +263,7 @@ def _plain(value: object) -> str:
 
 
 def in_short(decision: Record | None) -> str:
-    """One line of why: score, margin, and the plugins that made the lead over the runner-up; empty if not placed."""
+    """One line of why: score, margin, and the two plugins that tell it from the runner-up most; empty if not placed."""
     if not decision or not decision.get("decision"):
         return ""
     rows = [{"plugin": plugin, **numbers} for plugin, numbers in (decision.get("scores") or {}).items()]
@@ -271,8 +271,8 @@ def in_short(decision: Record | None) -> str:
     rival = decision.get("runner_up")
     if not rival:
         return f"{text}, the only node that fits"
-    leads = sorted(rows, key=lambda row: -(_difference(row) or 0.0))[:2]
-    terms = [f"{row['plugin']} {_lead(row)}" for row in leads if (_difference(row) or 0.0) >= 0.05]
+    leads = sorted(rows, key=lambda row: -abs(_difference(row) or 0.0))[:2]
+    terms = [f"{row['plugin']} {_lead(row)}" for row in leads if abs(_difference(row) or 0.0) >= 0.05]
     because = f": {', '.join(terms)}" if terms and decision["margin"] else ""
     return f"{text}, {_beside(decision['margin'])} {rival['cluster']}/{rival['node']}{because}"
 

@@ -1,6 +1,6 @@
 """Among equal places the cluster of submission is the better one: no delegate is needed, and its data is near.
 
-score = 100 on nodes of the home cluster, else 0. Keep its weight small (0.1 by default, so 10 points of a total of
+score = 100 on nodes of the home cluster, else 0. Keep its weight small (0.01 by default, so 1 point of a total of
 several hundred): it is meant to break ties, not to hold pods at home while the rest of the fleet idles.
 """
 

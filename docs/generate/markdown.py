@@ -21,5 +21,5 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 def page(title: str, *parts: str) -> str:
     """A page; it says that it is generated."""
-    made = "<!-- Generated from the code by `python -m docs.generate`: change that. -->"
+    made = "<!-- Generated from the code by `.venv/bin/python -m docs.generate`: change that. -->"
     return "\n\n".join([f"# {title}", made, *parts]) + "\n"

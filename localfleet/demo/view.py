@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 SETTLED = frozenset(("Running", "Succeeded"))
+_ENDED = frozenset(("Succeeded", "Failed"))
 _BAR = 16
 _SIGNALS = ("cpu", "memory", "network")
 
@@ -81,8 +82,8 @@ def _headline(picture: Picture) -> "RenderableType":
 
 
 def cluster_table(picture: Picture) -> "RenderableType":
-    """Readiness, pods, requests and live load, one line a cluster."""
-    running = Counter(row["cluster"] for row in picture.pods if row["cluster"])
+    """Readiness, pods that have not ended (as `clusters` counts them), requests and live load, one line a cluster."""
+    running = Counter(row["cluster"] for row in picture.pods if row["cluster"] and row["phase"] not in _ENDED)
     rows = [_cluster(row, picture, running) for row in picture.clusters]
     columns = (
         Column("CLUSTER", lambda row: row["name"], lambda row: "bold"),

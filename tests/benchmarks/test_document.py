@@ -1,14 +1,16 @@
 """docs/benchmarks.md and the results file do not drift apart."""
 
+import re
 from dataclasses import replace
 
 import pytest
 
-from benchmarks.catalogue import ALL
+from benchmarks.catalogue import ALL, minutes
 from benchmarks.end_to_end.contestants import THEM
 from benchmarks.report import document
 from benchmarks.report.anchors import ANCHORS
 from benchmarks.report.document import GOALS, PAGE, put, tables
+from benchmarks.report.meanings import MEANINGS, OF_BENCHMARKS
 from benchmarks.report.results import Result, read
 from benchmarks.workloads.cases import CASES
 from tests.benchmarks.results import LOADED, QUIET, RATE, result
@@ -16,7 +18,12 @@ from tests.benchmarks.results import LOADED, QUIET, RATE, result
 
 def test_the_page_holds_the_tables_of_the_committed_results() -> None:
     page = PAGE.read_text()
-    assert put(page, tables(read())) == page, "run: python -m benchmarks table --write"
+    assert put(page, tables(read())) == page, "run: .venv/bin/python -m benchmarks table --write"
+
+
+def test_the_page_says_how_long_all_of_them_take() -> None:
+    (told,) = re.findall(r"# all: about (\d+) minutes", PAGE.read_text())
+    assert int(told) == pytest.approx(minutes(list(ALL), share=1), rel=0.1)
 
 
 def test_without_results_every_goal_is_not_measured() -> None:
@@ -58,9 +65,18 @@ def test_every_goal_and_anchor_names_a_figure_that_a_benchmark_makes() -> None:
     assert document.PAGE.name == "benchmarks.md"
 
 
+def test_every_figure_of_mixed_work_is_shown_with_what_it_is() -> None:
+    shown = re.findall(r"^\| ((?:mixed|fleet|fail_over|decide_small)_\w+) \| ", PAGE.read_text(), re.MULTILINE)
+    assert shown == [name for name in MEANINGS if name in shown]
+    assert OF_BENCHMARKS.keys() <= {bench.name for bench in ALL}
+
+
 def test_mixed_work_is_shown_with_its_target_and_what_it_was_measured_beside() -> None:
     row = replace(RATE, name="mixed_x", unit="bound/s", value=9000.0, target=20_000, baseline=18_000, beside="one")
     text = tables([Result(row, QUIET)])
-    assert f"| mixed_x | 5k | {row.pods // 1000}k | 9,000/s (**not met**) | >= 20,000/s | 18,000/s (one) |" in text
+    assert (
+        f"| mixed_x | {row.counts} | 5k | {row.pods // 1000}k | 9,000/s (**not met**) | >= 20,000/s | 18,000/s (one) |"
+        in text
+    )
     low = replace(row, name="fleet_x", unit="ms", value=3.0, target=10, baseline=None, beside="")
     assert "| 3 ms (met) | <= 10 ms | - |" in tables([Result(low, QUIET)])

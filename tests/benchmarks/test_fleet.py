@@ -2,17 +2,23 @@
 
 import json
 import math
+import os
+import signal
+import sys
 from dataclasses import replace
 from random import Random
+from subprocess import DEVNULL, PIPE, Popen
 
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.fleet import phases
+from benchmarks.fleet import memory, phases
 from benchmarks.fleet.__main__ import app
 from benchmarks.fleet.cluster import FakeCluster
 from benchmarks.fleet.load import Load, node_of, pod_of
+from benchmarks.fleet.many_templates import fleet_of_many_templates
 from benchmarks.fleet.memory import fleet_memory
+from benchmarks.report.meanings import OF_BENCHMARKS
 from dispatcher.model.messages import BOUND, Bind, IntentBatch, PodRef, encode
 
 SMALL = Load(clusters=3, nodes=20, pods=12, templates=5, namespaces=2)
@@ -21,7 +27,16 @@ ARGUMENTS = (
     *("--last-s", "0.5", "--sweep-s", "0.5", "--templates", "5", "-o", "json"),
 )
 FIGURES = {
-    *("until_it_decides", "rss", "rss_peak", "idle_cpu", "reading_cpu", "readings_core", "change_cpu"),
+    *(
+        "until_it_decides",
+        "rss",
+        "rss_peak",
+        "rss_peak_at_end",
+        "idle_cpu",
+        "reading_cpu",
+        "readings_core",
+        "change_cpu",
+    ),
     *("readings_p50", "readings_p99", "readings_stall", "changes_p50", "changes_p99", "changes_stall"),
     *("burst_bound", "burst_pod_cpu", "burst_stall", "local_pod_cpu", "remote_pod_cpu", "remote_later"),
     *("first_report_stall", "return_stall", "return_changed_stall"),
@@ -40,7 +55,9 @@ def test_a_small_fleet_gives_every_figure(monkeypatch: pytest.MonkeyPatch) -> No
     assert rows["burst_bound"]["pods"] == 12
     assert rows["reading_cpu"]["pods"] >= 60
     assert rows["burst_bound"]["value"] > 0
-    assert math.isfinite(rows["remote_later"]["value"])  # a difference: of few pods it may be any number
+    assert rows["remote_later"]["value"] > 0  # its agent is asked once more than a local pod's
+    assert rows["rss_peak_at_end"]["value"] >= rows["rss_peak"]["value"]
+    assert {row["target"] for row in rows.values()} == {None}
     alone = {name for name, row in rows.items() if row["baseline"] is None}
     assert alone == {"idle_cpu", "remote_later"}
     assert all(row["beside"] for name, row in rows.items() if name not in alone)
@@ -51,6 +68,7 @@ def test_one_cluster_without_changes_gives_no_figure_of_these(monkeypatch: pytes
     monkeypatch.setattr(phases, "LOOK_S", 0.2)
     done = CliRunner().invoke(app, (*ARGUMENTS, "--clusters", "1", "--churn", "0"))
     assert done.exit_code == 0, done.output
+    assert "there is no other cluster" in done.stderr
     rows = {row["name"].removeprefix("fleet_") for row in json.loads(done.stdout)}
     of_others, of_changes = {"remote_pod_cpu", "remote_later"}, {name for name in FIGURES if name.startswith("change")}
     assert rows == FIGURES - of_others - of_changes
@@ -60,14 +78,42 @@ def test_one_cluster_without_changes_gives_no_figure_of_these(monkeypatch: pytes
 def test_pods_that_the_fleet_has_no_room_for_are_told_of_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in (("LATE_S", 0.3), ("LOOK_S", 0.2), ("_PATIENCE_S", 4.0)):
         monkeypatch.setattr(phases, name, seconds)
-    done = CliRunner().invoke(app, (*ARGUMENTS, "--nodes", "1", "--burst", "2000"))
+    done = CliRunner().invoke(app, (*ARGUMENTS, "--nodes", "1", "--remote", "600"))
     assert (done.exit_code, done.stdout) == (1, "")
-    assert "pods are not bound after 4 s: is there room?" in done.stderr
+    assert "pods are not running after 4 s: is there room?" in done.stderr
+
+
+def test_more_pods_than_all_nodes_take_are_refused_before_anything_starts() -> None:
+    done = CliRunner().invoke(app, (*ARGUMENTS, "--nodes", "1", "--burst", "2000"))
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "4,040 pods are 12 in each cluster, --burst twice and --remote; all nodes take 750 at most" in done.stderr
+
+
+@pytest.mark.timeout(180)
+def test_an_interrupt_ends_all_processes_without_a_traceback() -> None:
+    command = [sys.executable, "-m", "benchmarks.fleet", *ARGUMENTS]
+    with Popen(command, stdout=DEVNULL, stderr=PIPE, text=True, process_group=0) as run:
+        assert run.stderr is not None
+        first = run.stderr.readline()
+        os.killpg(run.pid, signal.SIGINT)
+        rest = run.stderr.read()  # until the last process has closed it
+    assert "Traceback" not in first + rest
+    assert (run.returncode, first.partition(":")[0]) == (130, "until_it_decides")
+
+
+@pytest.mark.timeout(180)
+def test_bursts_of_many_templates_stand_beside_bursts_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(phases, "LOOK_S", 0.2)
+    rows = fleet_of_many_templates(100)
+    assert [row.name for row in rows] == list(OF_BENCHMARKS["fleet_of_many_templates"])
+    assert all(row.value > 0 for row in rows)
+    assert [row.baseline is None for row in rows] == [False] * 4 + [True]
 
 
 @pytest.mark.timeout(180)
 def test_memory_is_told_for_nodes_pods_of_others_and_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(phases, "LOOK_S", 0.2)
+    monkeypatch.setattr(memory, "GIVEN_BACK_S", 0.0)
     rows = fleet_memory(100)
     assert [(row.name, row.nodes, row.pods, row.unit, row.target) for row in rows] == [
         ("fleet_memory_node", 1000, 0, "KiB", 1.2),
@@ -90,6 +136,14 @@ def test_clusters_belong_to_tenants_in_turn_whose_quota_is_enough(tenants: int, 
     found = replace(SMALL, tenants=tenants).owners
     assert [[at for at, name in enumerate(SMALL.names) if one.owns(name, "team-1")] for one in found] == owned
     assert all(share.absolute or share.ratio for one in found for share in one.nominal.values())
+
+
+def test_the_page_says_of_every_figure_what_it_is() -> None:
+    assert {f"fleet_{name}" for name in FIGURES} == OF_BENCHMARKS["fleet_of_agents"].keys()
+
+
+def test_targets_are_for_the_usual_load_with_any_seed() -> None:
+    assert [Load().usual, Load(seed=9).usual, Load(clusters=10).usual, SMALL.usual] == [True, True, False, False]
 
 
 def _told(load: Load) -> bytes:

@@ -5,6 +5,7 @@ from dataclasses import fields
 
 import pytest
 
+from benchmarks import mix as mix_command
 from benchmarks.mix import main
 from benchmarks.workloads.mixed import Mix
 
@@ -19,7 +20,7 @@ def told(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, dict[str,
 
 def test_every_argument_of_the_generator_is_an_option_and_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     found = told(capsys, "--tenants", "2", "--churn", "20", "--no-interleaved")
-    assert found["work"].keys() == {one.name for one in fields(Mix)}
+    assert found["work"].keys() == {one.name for one in fields(Mix)} | {"burst", "recorded", "nothing_fits"}
     assert (found["work"]["tenants"], found["work"]["churn"], found["work"]["interleaved"]) == (2, 20, False)
     assert found["CPU time"]["bound/s"] > 0
 
@@ -30,6 +31,16 @@ def test_the_same_work_of_one_template_stands_beside_it(capsys: pytest.CaptureFi
     beside = found["one template in the same run"]
     assert beside.keys() == found["CPU time"].keys()
     assert all(rate > 0 for rate in beside.values())
+
+
+@pytest.mark.parametrize(
+    ("words", "work"),
+    [("--burst 7", {"burst": 7}), ("--recorded", {"recorded": True}), ("--nothing-fits", {"nothing_fits": True})],
+)
+def test_what_was_measured_can_be_told_from_the_output_alone(
+    capsys: pytest.CaptureFixture[str], words: str, work: dict[str, int]
+) -> None:
+    assert told(capsys, *words.split())["work"].items() >= work.items()
 
 
 def test_pods_that_fit_nowhere_are_refused_at_first_and_after_an_event(capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,3 +118,23 @@ def test_work_that_the_fleet_has_no_room_for_is_an_error_that_says_why(
     with pytest.raises(SystemExit):
         main((*SMALL, *words.split()))
     assert why in capsys.readouterr().err
+
+
+def test_the_reason_is_told_also_where_more_pods_are_left_than_records_are_kept(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["--nodes", "2", "--pods", "10100", "--anti-affinity", "1"])
+    said = capsys.readouterr().err
+    assert "didn't match pod anti-affinity rules" in said
+    assert "more --classes" in said
+
+
+def test_an_interrupt_ends_it_with_a_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(mix: Mix, **_: object) -> float:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(mix_command, "bound_rate", interrupted)
+    with pytest.raises(SystemExit) as end:
+        main(SMALL)
+    assert (end.value.code, capsys.readouterr().err) == (130, "interrupted\n")

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from benchmarks.report.history import show_history
 from benchmarks.report.machine import Machine, this_machine
-from benchmarks.report.results import RESULTS, Result, append, latest, read
+from benchmarks.report.results import RESULTS, Result, ResultsError, append, latest, read
 from tests.benchmarks.results import LOADED, QUIET, RATE, TIME, result
 
 
@@ -39,7 +39,7 @@ def test_a_line_that_is_no_figure_is_named(tmp_path: Path) -> None:
     append([RATE], QUIET, path)
     with path.open("a") as file:
         file.write('{"name": "half"}\n')
-    with pytest.raises(ValueError, match=r"results\.jsonl: line 2: .*`nodes`"):
+    with pytest.raises(ResultsError, match=r"results\.jsonl: line 2: .*`nodes`"):
         read(path)
 
 

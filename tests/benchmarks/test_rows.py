@@ -42,6 +42,8 @@ def test_rows_of_different_sizes_or_rivals_are_different_figures() -> None:
         (amount(60), "60"),
         (amount(None), ""),
         (short(500_000), "500k"),
+        (short(999_600), "1M"),
+        (short(1_000_000), "1M"),
         (short(10_800), "10.8k"),
         (short(1213), "1,213"),
         (short(0), ""),

@@ -93,8 +93,13 @@ def test_a_row_says_how_its_python_was_built(configured: str | None, prefix: str
     assert python_build(configured, prefix) == build
 
 
+def test_a_benchmark_is_chosen_by_a_figure_that_it_makes_where_none_is_named_so() -> None:
+    assert [bench.name for bench in chosen("mixed_50_tenants_churn,fleet_rss")] == ["fleet_of_agents", "mixed_tenants"]
+    assert [bench.name for bench in chosen("one_template")] == ["one_template"]
+
+
 def test_benchmarks_are_chosen_by_a_part_of_their_name_and_add_up_to_an_estimate() -> None:
     assert len({bench.name for bench in ALL}) == len(ALL)
     few = chosen("perf_Scheduling")
     assert {bench.name for bench in few} == {f"perf_{case.name}" for case in CASES if case.name.startswith("Sched")}
-    assert minutes(few, 10) < minutes(few, 1) < minutes(chosen(""), 1)
+    assert minutes(few, 10) < minutes(few, 1) < minutes(chosen(None), 1)

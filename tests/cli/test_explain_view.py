@@ -205,8 +205,8 @@ def test_what_would_steer_a_terminal_is_shown_and_not_sent() -> None:
     assert "fleet x\\x9by" in lines
 
 
-def test_in_short_names_the_plugins_that_made_the_lead() -> None:
-    assert in_short(DECISION) == "score 162.4, 2.4 ahead of east/e1: LiveCPU +12.4"
+def test_in_short_names_the_plugins_that_made_the_lead_and_that_took_from_it() -> None:
+    assert in_short(DECISION) == "score 162.4, 2.4 ahead of east/e1: LiveCPU +12.4, HomeCluster -10.0"
     assert in_short({**DECISION, "runner_up": None}) == "score 162.4, the only node that fits"
     assert in_short({**DECISION, "margin": 0.0}) == "score 162.4, level with east/e1"
     assert in_short(None) == ""

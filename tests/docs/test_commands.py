@@ -12,6 +12,7 @@ from dispatcher.cli.main import app
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "helm").rglob("*.md")]
 _CODE = re.compile(r"^ *```\w*\n(?P<block>.*?)^ *```|`(?P<span>[^`\n]+)`", re.MULTILINE | re.DOTALL)
+_MODULE = re.compile(r"(?<!\.venv/bin/)python -m (?:benchmarks|docs|pytest -|tests)[^`\n]*")
 _OURS = re.compile(r"^ *(?:\.venv/bin/)?(?:global-dispatcher|kubectl dispatch) ([^|#;&>\n]*)", re.MULTILINE)
 
 
@@ -37,6 +38,12 @@ def test_a_page_names_only_options_that_our_commands_have(page: Path) -> None:
 def test_a_page_names_the_deployments_that_the_chart_of_an_agent_makes_by_default(page: Path) -> None:
     """There are two, agent-observer and agent-executor, and none of the release's name alone."""
     assert not re.findall(r"deploy(?:ment)?/agent\b(?!-).*", page.read_text())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_runs_modules_with_the_python_that_has_what_they_need(page: Path) -> None:
+    """`make` installs into .venv, and nothing activates it."""
+    assert not _MODULE.findall(page.read_text())
 
 
 def test_an_option_that_is_not_there_is_found() -> None:

@@ -2,6 +2,8 @@
 
 import io
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +140,19 @@ def test_the_live_view_shows_loads_placements_and_reasons() -> None:
     Console(file=out, width=140).print(demo_view.live(now, demo_view.latest_placements(now)))
     for text in ("34%", "unknown", "web-1", "west-1", "score 71.3", "Insufficient cpu", "1 Running", "1 Pending"):
         assert text in out.getvalue()
+
+
+def test_pods_that_have_ended_are_none_of_a_cluster_as_in_the_list_of_clusters() -> None:
+    now = picture()
+    running = next(row for row in now.pods if row["cluster"])
+    ended = [{**running, "name": phase, "phase": phase} for phase in ("Succeeded", "Failed")]
+
+    def shown(pods: Sequence[Mapping[str, Any]]) -> str:
+        out = io.StringIO()
+        Console(file=out, width=140).print(demo_view.cluster_table(replace(now, pods=pods)))
+        return out.getvalue()
+
+    assert shown([running, *ended]) == shown([running])
 
 
 def test_the_live_view_says_what_to_know_of_scores_and_what_to_do_next() -> None:

@@ -7,7 +7,7 @@ from dispatcher.model.backoff import Backoff
 
 @dataclass(frozen=True)
 class CoreTiming:
-    """All in seconds, but for `fenced_per_s`.
+    """In seconds, but for counts of pods (`fold_at_once`, `fold_ready_at_once`, `fenced_per_s`), `retry` and `refused`.
 
     `confirm_s`: how long a delegate must be missing in a Ready cluster before that cluster's API server is asked.
     `absence_grace_s`: the same for a source of delegates, and for a claim that marks speak of; more than an agent
