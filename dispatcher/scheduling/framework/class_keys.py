@@ -9,7 +9,8 @@ from dispatcher.model.pod import template_of
 from dispatcher.scheduling.framework.placed import Placed
 from dispatcher.scheduling.framework.plugin import Plugin
 
-_MOST_KNOWN = 8192  # controllers
+_MOST_KNOWN = 8192  # templates
+_TEMPLATES = 16  # of each controller, or of the pods of a namespace that have none
 _Looked = tuple[Any, ...]  # all that a key rests on, but for the home
 
 
@@ -45,8 +46,9 @@ class ClassKeys:
 
     def __init__(self, looks: Sequence[Plugin]) -> None:
         self._asked = tuple(one.class_key for one in looks if not keyed_by_template(one))
-        # The last pod of each controller: by home, namespace and owner what was looked at, and its key.
-        self._known: dict[tuple[str, str, str], tuple[_Looked, ClassKey]] = {}
+        # The last templates of each controller: by home, namespace and owner what was looked at, and its key.
+        self._known: dict[tuple[str, str, str], list[tuple[_Looked, ClassKey]]] = {}
+        self._templates = 0  # in all
 
     def of(self, placed: Placed, make: Callable[[Placed], ClassKey]) -> ClassKey:
         """The key that `make` makes of the pod, or has made of another one from its home, equal in all that was looked
@@ -57,13 +59,15 @@ class ClassKeys:
         if self._asked:
             looked += tuple([ask(placed) for ask in self._asked])
         whose = (placed.home, pod.namespace, pod.owner)
-        known = self._known.get(whose)
-        if known is not None and known[0] == looked:
-            return known[1]
+        known = self._known.get(whose, [])
+        for was, key in known:
+            if was == looked:
+                return key
         key = make(placed)
-        if len(self._known) >= _MOST_KNOWN:
-            self._known.clear()
-        self._known[whose] = looked, key
+        if self._templates >= _MOST_KNOWN:
+            self._known, self._templates, known = {}, 0, []
+        self._known[whose] = [(looked, key), *known[: _TEMPLATES - 1]]
+        self._templates += len(self._known[whose]) - len(known)
         return key
 
 

@@ -14,7 +14,7 @@ from dispatcher.model.pod import OWN_FIELDS, Pod, Toleration, Volume, template_o
 from dispatcher.model.refusal import Refusal
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.batch.kinds import kinds_of
-from dispatcher.scheduling.framework import Placed, Plugin
+from dispatcher.scheduling.framework import Placed, Plugin, class_keys
 from dispatcher.scheduling.framework.class_keys import keyed_by_template
 from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
@@ -111,7 +111,22 @@ def test_plugins_are_asked_once_for_a_template(monkeypatch: pytest.MonkeyPatch) 
     plan = Plan.of(profile(Fit=1), [ByName()])
     for name in ("one", "two", "three"):
         plan.class_key(pod(name).placed())
-    assert asked == ["one"]
+        plan.class_key(pod(f"{name}-b").labels(app="b").placed())
+    assert asked == ["one", "one-b"], "also of pods without a controller that come by turns"
+
+
+def test_of_templates_that_come_by_turns_pods_of_each_have_the_very_same_key() -> None:
+    plan = Plan.of(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()))
+    keys = [plan.class_key(pod(f"p{at}").labels(app="abc"[at % 3]).placed()) for at in range(30)]
+    assert len({id(key) for key in keys}) == 3
+
+
+def test_never_more_than_some_templates_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(class_keys, "_MOST_KNOWN", 50)
+    plan = Plan.of(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()))
+    for at in range(1000):
+        plan.class_key(pod(f"p{at}").labels(app=f"a{at}").set(owner=f"o{at % 7}").placed())
+        assert sum(map(len, plan._keys._known.values())) <= 51
 
 
 def test_what_is_a_pods_own_is_no_part_of_its_template() -> None:
