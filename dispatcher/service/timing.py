@@ -18,7 +18,7 @@ class ServiceTiming:
     `deadline_s`: an agent begins no intent of a batch later than that.
     `execute_s`: a batch without an answer for that long is unanswered.
     `tick_s`: time between two Ticks. `slice_s`: how long one round of the loop works, as `Round` divides it; an
-    event or a class of pods that has begun is finished, and then what arrived is read, so a round may take three times
+    event or a batch of pods that has begun is finished, and then what arrived is read, so a round may take three times
     as long.
     `backoff_s` doubles to `backoff_max_s` between attempts to reach an agent.
     `delegate_lease_s`: delegates of failover mode `lease` are stopped when their agent was not renewed for that long.
