@@ -99,7 +99,8 @@ def _never() -> bool:
 class Decide:
     """Run scheduling cycles, of at most `budget` pods: what a Tick does besides, so that each can be timed alone.
 
-    `enough` is asked after each class of pods whether to leave the rest for the next Decide.
+    `enough` is asked after each class of pods, and between pods that are decided one by one, whether to leave the rest
+    for the next Decide.
     """
 
     budget: int = 1000
