@@ -18,6 +18,7 @@ from dispatcher.config.listeners import listener_problems
 from dispatcher.config.plugin_files import with_plugin_files
 from dispatcher.config.problems import UNKNOWN_PLUGIN, ConfigError, Problem
 from dispatcher.config.profile_files import Named, ProfilesRead, read_profile_files
+from dispatcher.config.quota import quota_notes, quota_problems
 from dispatcher.config.sections import (
     ENV_NESTING,
     ENV_PREFIX,
@@ -50,6 +51,7 @@ from dispatcher.scheduling.framework.plugin_args import did_you_mean
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 
 T = TypeVar("T")
+_AS_GIVEN = ("tracing", "cluster_profiles", "rebalancing", "links", "log")
 
 
 @dataclass(frozen=True)
@@ -95,18 +97,19 @@ def load_config(
     registry: Mapping[str, PluginSpec] = REGISTRY,
     reach: bool = False,
     expired_too: bool = False,
+    in_force: Sequence[Tenant] = (),
 ) -> DispatcherConfig:
     """Read everything; ConfigError lists all that is wrong, in all files. None: defaults and environment alone.
 
     `reach`: the clusters are to be reached from here, so their kubeconfigs and certificates are looked at, too.
     `expired_too`: a certificate that is not of this time is no error (the other clusters can be served).
+    `in_force`: tenants whose quota a running dispatcher holds, whatever their file says by now.
     """
     document = read_document(FilePath(path)) if path is not None else Document("defaults")
     config, problems = _shaped(document)
     misread = _misread(problems)
     problems += _section_problems(config, document)
     clusters = tuple(_placed(cluster, document) for cluster in config.clusters)
-    nobody, names = tuple[Tenant, ...](), [cluster.name for cluster in clusters]
     election, gateway, signing, http, written = _files_placed(config, document)
     problems += gateway_problems(gateway, config.clusters, document, reach=reach, expired_too=expired_too)
     problems += signing_problems(signing, document, reach=reach, expired_too=expired_too)
@@ -122,10 +125,13 @@ def load_config(
     problems += unusable + [one for one in of_profiles if not (doubtful and one.text.startswith(UNKNOWN_PLUGIN))]
     timing = _with_backoffs(config.timing, read)
     problems += _timing_problems(timing, document)
-    tenants = _referred(document, config, "tenants", problems, lambda file: read_tenants(file, names), nobody)
+    tenants = _tenants(document, config, problems)
+    of_quota = (read, (*tenants, *in_force), config.quota, known, document)
+    problems += quota_problems(*of_quota) if not (of_profiles or doubtful) else []
     if problems:
         raise ConfigError(_in_order(problems))
     of_files = [*_file_notes(gateway, signing, clusters, document), *written_notes(*written, document)] if reach else []
+    signals = _signal_notes(document, named, clusters)
     return DispatcherConfig(
         clusters=clusters,
         profiles=read.profiles,
@@ -135,17 +141,13 @@ def load_config(
         signing=signing,
         http=http,
         journal=config.journal.model_copy(update={"path": written[0]}),
-        tracing=config.tracing,
         quota=config.quota.model_copy(update={"ledger": written[1]}),
         leader_election=election,
-        cluster_profiles=config.cluster_profiles,
-        rebalancing=config.rebalancing,
-        links=config.links,
         timing=timing,
-        log=config.log,
+        **{section: getattr(config, section) for section in _AS_GIVEN},
         file=FilePath(path) if path is not None else None,
         registry=known,
-        notes=(*http_notes(http, document), *of_files, *read.notes, *_signal_notes(document, named, clusters)),
+        notes=(*http_notes(http, document), *of_files, *read.notes, *quota_notes(*of_quota), *signals),
         policy_files=(*plugin_files, *(file for _, _, file in named)),
         start_files=_start_files(path, document, config),
     )
@@ -241,21 +243,14 @@ def _collected(problems: list[Problem], read: Callable[[], T], fallback: T) -> T
         return fallback
 
 
-def _referred(
-    document: Document,
-    config: ConfigFile,
-    key: str,
-    problems: list[Problem],
-    read: Callable[[FilePath], T],
-    default: T,
-) -> T:
-    """What the file named by `key` holds, also when the file that names it has problems of its own."""
-    name = getattr(config, key)
-    raw = document.data.get(key) if isinstance(document.data, dict) else None
+def _tenants(document: Document, config: ConfigFile, problems: list[Problem]) -> tuple[Tenant, ...]:
+    """What the file of tenants holds, also when the file that names it has problems of its own."""
+    name, clusters = config.tenants, [cluster.name for cluster in config.clusters]
+    raw = document.data.get("tenants") if isinstance(document.data, dict) else None
     if not name and problems and isinstance(raw, str):
         name = raw
-    found = _there([((key,), name, _beside(document, name))] if name else [], document, problems)
-    return _collected(problems, lambda: read(found[0][2]), default) if found else default
+    found = _there([(("tenants",), name, _beside(document, name))] if name else [], document, problems)
+    return _collected(problems, lambda: read_tenants(found[0][2], clusters), ()) if found else ()
 
 
 def _plugin_files(document: Document, config: ConfigFile, problems: list[Problem]) -> list[FilePath]:
@@ -347,9 +342,8 @@ def _election_problems(section: LeaderElectionSection, document: Document) -> li
 
 
 def _rebalancing_problems(section: RebalancingSection, document: Document) -> list[Problem]:
-    if section.cool < section.hot:
-        return []
-    return [document.problem(("rebalancing", "cool"), f"must be less than hot ({section.hot:g})")]
+    text = f"must be less than hot ({section.hot:g})"
+    return [document.problem(("rebalancing", "cool"), text)] if section.cool >= section.hot else []
 
 
 def _environment_problems() -> list[Problem]:

@@ -1,7 +1,7 @@
 """The profiles of a configuration: from our own profile files, or from kube-scheduler's configuration files."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 
 from dispatcher.config.document import Document, read_document
@@ -18,12 +18,16 @@ Named = tuple[Path, str, FilePath]  # the key that names a file, the name as it 
 
 @dataclass(frozen=True)
 class ProfilesRead:
-    """What profile files say. `notes`: what has no meaning here. Back-offs in seconds, None: not given."""
+    """What profile files say. `notes`: what has no meaning here. Back-offs in seconds, None: not given.
+
+    `named_by`: the key by which each profile's file is named, by scheduler_name.
+    """
 
     profiles: tuple[Profile, ...] = (DEFAULT_PROFILE,)
     notes: tuple[Problem, ...] = ()
     backoff_first_s: float | None = None
     backoff_longest_s: float | None = None
+    named_by: Mapping[str, Path] = field(default_factory=dict)
 
 
 def read_profile_file(path: FilePath, registry: Mapping[str, PluginSpec]) -> ProfilesRead:
@@ -51,7 +55,7 @@ def read_profile_files(
             text = f"{name}: another profile has the scheduler_name {twice} already"
             problems.append(document.problem(key, text))
         seen |= {one.scheduler_name for one in read.profiles}
-        reads.append(read)
+        reads.append(replace(read, named_by={one.scheduler_name: key for one in read.profiles}))
     if not reads:
         return ProfilesRead()
     together = _together(reads)
@@ -68,6 +72,7 @@ def _together(reads: Sequence[ProfilesRead]) -> ProfilesRead:
         tuple(note for read in reads for note in read.notes),
         firsts[0] if firsts else None,
         longests[0] if longests else None,
+        {name: key for read in reads for name, key in read.named_by.items()},
     )
 
 

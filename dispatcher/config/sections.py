@@ -187,6 +187,10 @@ class QuotaSection(Section):
             "a quota wait for it, or it is ignored",
         ),
     ] = "wait"
+    unlimited_profiles: Annotated[
+        tuple[str, ...],
+        Field(description="scheduler_name of profiles without TenantQuota: their pods pass the quota of tenants"),
+    ] = ()
 
 
 class LeaderElectionSection(Section):

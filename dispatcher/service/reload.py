@@ -28,6 +28,7 @@ class Reloader:
         self, config: DispatcherConfig, registry: Mapping[str, PluginSpec], take: Callable[[DispatcherConfig], None]
     ) -> None:
         self._config, self._registry, self._take = config, registry, take
+        self._tenants = config.tenants  # as read at the start: their quota holds
         self._marks = marks(config.policy_files)
         self.start_files = config.start_files
         self._at_start = self._seen = marks(tuple(self.start_files.values()))
@@ -56,7 +57,9 @@ class Reloader:
         self._marks = found
         changed = [str(path) for path in self._config.policy_files]
         try:
-            config = await asyncio.to_thread(load_config, self._config.file, registry=self._registry)
+            config = await asyncio.to_thread(
+                load_config, self._config.file, registry=self._registry, in_force=self._tenants
+            )
             self._take(config)
         except ConfigError as error:
             self._refuse([str(problem) for problem in error.problems])

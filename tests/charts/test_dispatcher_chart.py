@@ -35,7 +35,10 @@ DIFFERS: dict[str, Any] = {
     "http": {"host": "0.0.0.0", "port": 7480, "login": {"token_file": "", "user_header": "", "proxies": []}},
     "leader_election": {"enabled": True, "lease_s": 15, "renew_deadline_s": 10, "retry_s": 2, "warm": True},
 }
-OWN_PROFILE = {"mine": {"plugins": [{"name": "PrioritySort"}, {"name": "NodeResourcesFit"}]}, "packing": None}
+OWN_PROFILE = {
+    "mine": {"plugins": [{"name": "PrioritySort"}, {"name": "TenantQuota"}, {"name": "NodeResourcesFit"}]},
+    "packing": None,
+}
 KUBE = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
     "kind": "KubeSchedulerConfiguration",
@@ -105,7 +108,7 @@ def test_an_own_profile_and_quota_arrive(helm: Helm, tmp_path: Path) -> None:
     values = {"profiles": OWN_PROFILE, "config": {"profile": "profiles/mine.yaml"}, "tenants": QUOTA}
     folder = write_mounted(helm.template("dispatcher", values), tmp_path)
     config = load_config(folder / "dispatcher.yaml")
-    assert [use.name for use in config.profile.plugins] == ["PrioritySort", "NodeResourcesFit"]
+    assert [use.name for use in config.profile.plugins] == ["PrioritySort", "TenantQuota", "NodeResourcesFit"]
     assert [tenant.name for tenant in config.tenants] == ["team"]
     assert not (folder / "profiles" / "packing.yaml").exists()
 

@@ -69,3 +69,75 @@ def test_a_plugin_file_that_cannot_be_used_is_told_once_and_the_others_stay_know
 def test_without_its_file_a_plugin_is_unknown(tmp_path: Path) -> None:
     path = write(tmp_path, c_dot_yaml="{profile: p.yaml}", p_dot_yaml=PROFILE)
     assert any("unknown plugin 'QuietZone'" in one.text for one in check_config(path))
+
+
+TENANTS = "tenants: [{name: shop, namespaces: [shop], nominal: {pods: 5}}]"
+LIMITED = "{profile: p.yaml, tenants: t.yaml}"
+NO_QUOTA = (
+    "profile global-dispatcher has no TenantQuota, so its pods would pass the quota of tenants and not count in it: "
+    "add TenantQuota to its plugins, or take it out of `disabled`, or list global-dispatcher in "
+    "quota.unlimited_profiles if that is meant"
+)
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        "{extends: default, disabled: [TenantQuota]}",
+        "extends: kube-scheduler",
+        "plugins: [{name: PrioritySort}, {name: NodeResourcesFit}]",
+        KUBE + "profiles: [{plugins: {multiPoint: {disabled: [{name: TenantQuota}]}}}]",
+    ],
+    ids=["left out", "of kube-scheduler's kind", "not listed", "kube-scheduler's file"],
+)
+def test_a_profile_without_quota_beside_tenants_that_have_one_is_refused(tmp_path: Path, profile: str) -> None:
+    path = write(tmp_path, c_dot_yaml=LIMITED, t_dot_yaml=TENANTS, p_dot_yaml=profile)
+    (problem,) = check_config(path)
+    assert (problem.key, problem.text) == ("profile", NO_QUOTA)
+
+
+def test_of_several_profiles_the_one_without_quota_is_named_by_its_key(tmp_path: Path) -> None:
+    other = "{scheduler_name: global-dispatcher-b, extends: kube-scheduler}"
+    text = "{profiles: [p.yaml, q.yaml], tenants: t.yaml}"
+    path = write(tmp_path, c_dot_yaml=text, t_dot_yaml=TENANTS, p_dot_yaml="extends: default", q_dot_yaml=other)
+    (problem,) = check_config(path)
+    assert (problem.key, problem.text[:27]) == ("profiles[1]", "profile global-dispatcher-b")
+
+
+def test_a_profile_that_is_said_to_be_without_quota_is_taken_with_a_note(tmp_path: Path) -> None:
+    text = "{profile: p.yaml, tenants: t.yaml, quota: {unlimited_profiles: [global-dispatcher]}}"
+    path = write(tmp_path, c_dot_yaml=text, t_dot_yaml=TENANTS, p_dot_yaml="extends: kube-scheduler")
+    (note,) = load_config(path).notes
+    assert note.key == "quota.unlimited_profiles[0]"
+    assert note.text == "pods of this profile pass the quota of tenants, and do not count in it"
+
+
+def test_a_profile_with_quota_that_is_said_to_be_without_is_noted(tmp_path: Path) -> None:
+    text = "{tenants: t.yaml, quota: {unlimited_profiles: [global-dispatcher]}}"
+    (note,) = load_config(write(tmp_path, c_dot_yaml=text, t_dot_yaml=TENANTS)).notes
+    assert note.text == "has no meaning: this profile has TenantQuota, and holds its pods to the quota of tenants"
+
+
+def test_a_name_of_no_profile_cannot_be_without_quota(tmp_path: Path) -> None:
+    (problem,) = check_config(write(tmp_path, c_dot_yaml="quota: {unlimited_profiles: [global-dispatcher-x]}"))
+    assert problem.key == "quota.unlimited_profiles[0]"
+    assert problem.text == "'global-dispatcher-x' is no profile's scheduler_name; did you mean global-dispatcher?"
+
+
+@pytest.mark.parametrize("tenants", ["tenants: []", "tenants: [{name: shop, namespaces: [shop]}]"])
+def test_without_any_quota_a_profile_needs_no_plugin_for_it(tmp_path: Path, tenants: str) -> None:
+    path = write(tmp_path, c_dot_yaml=LIMITED, t_dot_yaml=tenants, p_dot_yaml="extends: kube-scheduler")
+    assert check_config(path) == []
+
+
+def test_a_plugin_that_is_made_of_tenant_quota_holds_quota_too(tmp_path: Path) -> None:
+    plugin = (
+        "from dispatcher.plugins.registry import PluginSpec\n"
+        "from dispatcher.plugins.tenant_quota import TenantQuota\n"
+        "class OurQuota(TenantQuota):\n    name = 'OurQuota'\n"
+        "PLUGIN = PluginSpec(OurQuota, factory=lambda args, context: OurQuota(context.quota))\n"
+    )
+    profile = "{extends: kube-scheduler, plugins: [{name: OurQuota}]}"
+    text = "{profile: p.yaml, tenants: t.yaml, plugin_files: [o.py]}"
+    path = write(tmp_path, c_dot_yaml=text, t_dot_yaml=TENANTS, p_dot_yaml=profile, o_dot_py=plugin)
+    assert check_config(path) == []

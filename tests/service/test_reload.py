@@ -162,3 +162,36 @@ async def test_a_dispatcher_that_cannot_take_it_goes_on(folder: Path) -> None:
     (folder / "p.yaml").write_text(PROFILE + "\n")
     await reloader.look()
     assert reloader.outcomes == {"taken": 0, "refused": 1}
+
+
+LIMITED = "{profile: p.yaml, tenants: t.yaml}"
+
+
+@pytest.fixture
+def limited(tmp_path: Path) -> Path:
+    (tmp_path / "c.yaml").write_text(LIMITED)
+    (tmp_path / "p.yaml").write_text("extends: default")
+    (tmp_path / "t.yaml").write_text("tenants: [{name: shop, namespaces: [shop], nominal: {pods: 5}}]")
+    return tmp_path
+
+
+@pytest.mark.parametrize("tenants", ["", "tenants: []"], ids=["their file stands", "their file is empty by now"])
+async def test_a_profile_that_drops_the_quota_in_force_is_refused(limited: Path, tenants: str) -> None:
+    stage = TermRunner(limited)
+    (limited / "p.yaml").write_text("extends: kube-scheduler")
+    if tenants:
+        (limited / "t.yaml").write_text(tenants)
+    with capture_logs() as logs:
+        await stage.reloader.look()
+    assert (stage.taken, stage.reloader.refused) == ([], True)
+    (told_of,) = next(log["problems"] for log in logs if "problems" in log)
+    assert "profile: profile global-dispatcher has no TenantQuota" in told_of
+
+
+async def test_it_is_taken_over_once_dispatcher_yaml_says_that_it_is_without_quota(limited: Path) -> None:
+    stage = TermRunner(limited)
+    (limited / "p.yaml").write_text("extends: kube-scheduler")
+    await stage.reloader.look()
+    (limited / "c.yaml").write_text(LIMITED.replace("}", ", quota: {unlimited_profiles: [global-dispatcher]}}"))
+    await stage.reloader.look()
+    assert (len(stage.taken), stage.reloader.refused) == (1, False)
