@@ -76,6 +76,15 @@ def test_quota_follows_what_ready_clusters_can_allocate() -> None:
     assert "limit 1" in refused(plugin, ours().cpu(2), state)
 
 
+def test_quota_lets_none_of_many_pass_while_nobody_knows_what_a_cluster_charges() -> None:
+    plugin, state = quota(team(cpu=Share(absolute=100_000))), fleet(a=[node("n1").cpu(64)])
+    pods = [ours(f"p{at}").cpu(1).placed() for at in range(8)]
+    state.set_cluster("b", ready=False, synced=False)
+    assert plugin.fits(pods, view_of(state)) == 0
+    state.set_cluster("b", ready=True, synced=True)
+    assert plugin.fits(pods, view_of(state)) == len(pods)
+
+
 def test_quota_leaves_namespaces_of_no_tenant_alone() -> None:
     plugin, stranger = quota(team(cpu=Share(absolute=0))), pod().cpu(1000).placed()
     assert refused(plugin, stranger, FLEET) == ""

@@ -13,6 +13,7 @@ from tests.builders import pod
 from tests.scheduling.tiny_plugins import ByPriority
 
 FULL, TAINTED = frozenset((Reason.INSUFFICIENT,)), frozenset((Reason.TAINT,))
+QUOTA = frozenset((Reason.QUOTA,))
 ROOM = WakeEvent.POD_REMOVED | WakeEvent.NODE_ADDED
 CLASSES = {app: (app,) for app in "uvw"}  # the very same object for all pods of a class
 
@@ -111,6 +112,45 @@ def test_events_while_the_first_is_tried_try_no_others() -> None:
     assert queue.counts()["active"] == 1
 
 
+def test_events_while_several_are_tried_try_no_others() -> None:
+    queue = full(200)
+    queue.wake(ROOM, 60)
+    assert [len(place(queue, 60)) for _ in range(4)] == [1, 2, 4, 8]
+    for _ in range(5):
+        queue.wake(ROOM, 60)
+    assert queue.counts()["active"] == 16
+
+
+def waiting_while_one_backs_off(pods: int) -> SchedulingQueue:
+    """Of so many pods the first is to be tried at 1: until then no event looks at their line."""
+    queue = full(pods)
+    for _ in range(2):
+        queue.wake(ROOM, 0.5)
+    assert queue.counts()["backoff"] == 1
+    return queue
+
+
+def test_pods_that_are_refused_while_one_is_tried_for_all_stand_in_line_with_the_others() -> None:
+    queue = waiting_while_one_backs_off(3)
+    for name in ("q", "r"):
+        queue.add(("a", name), pod(name).labels(app="u").placed(), 0.6)
+    assert refuse(queue, 0.6) == ["q", "r"]
+    for now in (1, 2):
+        queue.wake(ROOM, now)
+        assert len(refuse(queue, now)) == 1
+    seen = list[str]()
+    for now in (20, 40, 60, 80):
+        queue.wake(ROOM, now)
+        while some := place(queue, now):
+            seen += some
+    assert sorted(seen) == ["p0000", "p0001", "p0002", "q", "r"]
+
+
+def test_pods_that_wait_while_one_is_tried_for_them_are_counted() -> None:
+    queue = waiting_while_one_backs_off(3)
+    assert [(first.reasons, count) for first, count in queue.parked()] == [(FULL, 2)]
+
+
 def test_a_line_whose_first_is_refused_again_and_again_is_tried_less_often() -> None:
     queue, now, times = full(1000), 60.0, list[float]()
     while len(times) < 7:
@@ -173,7 +213,9 @@ def test_one_that_is_promised_room_is_tried_with_each_event_though_others_of_its
         queue.unschedulable_all(list(items.values()), FULL, now)
 
 
-@pytest.mark.parametrize("what", ["removed", "changed", "gated", "gated anew", "refused for something else"])
+@pytest.mark.parametrize(
+    "what", ["removed", "changed", "gated", "gated anew", "refused for something else", "refused alone"]
+)
 def test_the_others_are_tried_though_the_first_does_not_tell_whether_there_is_room(what: str) -> None:
     gates = Alike()
     queue = full(10, gates=gates)
@@ -191,8 +233,19 @@ def test_the_others_are_tried_though_the_first_does_not_tell_whether_there_is_ro
         queue.anew(item, item.placed, 60)
     elif what == "refused for something else":
         refuse(queue, 60, TAINTED)
+    elif what == "refused alone":
+        queue.unschedulable_all(tried(queue, 60), FULL, 60, alone=True)
     queue.flush(61)
     assert set(names(tried(queue, 61))) - {"p0000"} == {"p0001", "p0002"}
+
+
+def test_who_is_tried_in_place_of_a_first_that_is_gone_is_tried_alone() -> None:
+    queue = full(10)
+    queue.wake(ROOM, 60)
+    queue.remove(("a", "p0000"))
+    queue.wake(ROOM, 60)
+    queue.flush(61)
+    assert names(tried(queue, 61)) == ["p0001"]
 
 
 def test_the_first_goes_on_for_the_others_after_a_failure_of_its_own() -> None:
@@ -247,17 +300,17 @@ def test_events_while_all_lines_are_tried_look_at_none(monkeypatch: pytest.Monke
 
 
 def test_who_waits_for_quota_waits_for_no_pod_of_lower_priority() -> None:
-    queue, quota = SchedulingQueue(ByPriority(), by_app), frozenset((Reason.QUOTA,))
+    queue = SchedulingQueue(ByPriority(), by_app)
     for at in (0, 1, 3, 7):
         queue.add(("a", "low"), pod("low").labels(app="u").placed(), at)
         queue.wake(WakeEvent.QUOTA_FREED, at)
-        refuse(queue, at, quota)
+        refuse(queue, at, QUOTA)
     queue.add(("a", "low-2"), pod("low-2").labels(app="u").placed(), 7)
-    refuse(queue, 7, quota)
+    refuse(queue, 7, QUOTA)
     queue.wake(WakeEvent.QUOTA_FREED, 7)
     assert queue.counts()["backoff"] == 1, "low, until 15"
     queue.add(("a", "high"), pod("high").labels(app="u").priority(9).placed(), 7)
-    refuse(queue, 7, quota)
+    refuse(queue, 7, QUOTA)
     queue.wake(WakeEvent.QUOTA_FREED, 8)
     assert names(tried(queue, 8)) == ["high"]
 
@@ -265,9 +318,28 @@ def test_who_waits_for_quota_waits_for_no_pod_of_lower_priority() -> None:
 def test_quota_that_is_asked_of_each_pod_says_nothing_of_others() -> None:
     gates = Alike()
     gates.by_class = False
-    queue, quota = SchedulingQueue(ByPriority(), by_app, gates=gates), frozenset((Reason.QUOTA,))
+    queue = SchedulingQueue(ByPriority(), by_app, gates=gates)
     for number in range(9):
         queue.add(("a", f"p{number}"), pod(f"p{number}").labels(app="u").placed(), 0)
-    refuse(queue, 0, quota)
+    refuse(queue, 0, QUOTA)
+    queue.wake(WakeEvent.QUOTA_FREED, 60)
+    assert queue.counts()["active"] == 9
+
+
+def test_of_those_that_wait_for_quota_the_oldest_is_tried_though_it_was_tried_before() -> None:
+    queue = SchedulingQueue(ByPriority(), by_app)
+    for at in range(3):
+        queue.add(("a", f"p{at}"), pod(f"p{at}").labels(app="u").placed(), at)
+    refuse(queue, 3, QUOTA)
+    for now in (60, 120, 180):
+        queue.wake(WakeEvent.QUOTA_FREED, now)
+        assert refuse(queue, now, QUOTA) == ["p0"]
+
+
+def test_quota_that_is_one_of_several_reasons_says_nothing_of_others() -> None:
+    queue = SchedulingQueue(ByPriority(), by_app)
+    for number in range(9):
+        queue.add(("a", f"p{number}"), pod(f"p{number}").labels(app="u").placed(), 0)
+    refuse(queue, 0, QUOTA | FULL)
     queue.wake(WakeEvent.QUOTA_FREED, 60)
     assert queue.counts()["active"] == 9

@@ -174,6 +174,17 @@ def test_a_pod_that_changes_for_ever_does_not_fill_the_queue() -> None:
     assert popped(queue).placed.pod.labels == {"turn": "999"}
 
 
+def test_a_pod_that_changes_for_ever_does_not_fill_the_group_in_which_another_waits() -> None:
+    queue = a_queue()
+    stays = queue.get(add(queue, pod("stays")))
+    for turn in range(1000):
+        add(queue, pod("p").labels(turn=str(turn)))
+    assert stays is not None
+    assert stays.group is not None
+    assert len(stays.group._entries) < 100
+    assert names(queue.pop_class(0, 9)) == ["p", "stays"]
+
+
 class OnlyOfCluster(NoPlugins):
     """Hints: an event helps pods that are labelled with its cluster."""
 

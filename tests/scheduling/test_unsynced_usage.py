@@ -86,6 +86,7 @@ def test_the_next_life_remembers_the_heard_as_they_are_the_silent_as_they_were_a
 # --- the law ---------------------------------------------------------------------------------------------------------
 
 HOMES = ("east", "north", "west")
+Submission = tuple[str, int, bool]  # home, milli-CPU, whether it is booked as batches are
 
 
 @dataclass
@@ -108,11 +109,20 @@ class Life:
             if where == home:
                 self.plugin.restore(_placed(uid, where, cpu), -1, view_of(self.fleet))
 
-    def submit(self, uid: str, home: str, cpu: int) -> None:
+    def submit(self, uid: str, home: str, cpu: int, *, in_batch: bool = False) -> None:
         if next(info for info in self.fleet.clusters if info.name == home).synced:
-            placed = _placed(uid, home, cpu)
-            if self.plugin.reserve(CycleState(), placed, 0, view_of(self.fleet)) is None:
+            placed, reserve = _placed(uid, home, cpu), self._reserve_in_batch if in_batch else self._reserve
+            if reserve(placed):
                 self.pods[uid] = (home, cpu)
+
+    def _reserve(self, placed: Placed) -> bool:
+        return self.plugin.reserve(CycleState(), placed, 0, view_of(self.fleet)) is None
+
+    def _reserve_in_batch(self, placed: Placed) -> bool:
+        fits: bool = self.plugin.fits([placed], view_of(self.fleet)) == 1
+        if fits:
+            self.plugin.reserve_all([placed], view_of(self.fleet))
+        return fits
 
     def end(self, uid: str) -> None:
         home, cpu = self.pods.pop(uid)
@@ -123,7 +133,7 @@ def _placed(uid: str, home: str, cpu: int) -> Placed:
     return Placed(Pod(uid, "shop", uid, requests={"cpu": cpu}), home)
 
 
-submissions = st.lists(st.tuples(st.sampled_from(HOMES), st.integers(1, LIMIT)), max_size=3)
+submissions = st.lists(st.tuples(st.sampled_from(HOMES), st.integers(1, LIMIT), st.booleans()), max_size=3)
 # A life hears some clusters one after the other; after each, pods are submitted, and some that it knows end.
 lives = st.lists(st.lists(st.tuples(st.sampled_from(HOMES), submissions, st.booleans()), max_size=4), max_size=5)
 
@@ -131,14 +141,14 @@ lives = st.lists(st.lists(st.tuples(st.sampled_from(HOMES), submissions, st.bool
 @pytest.mark.parametrize("keeps", [True, False], ids=["a ledger is kept", "nothing is remembered"])
 @given(submissions, lives)
 def test_in_whatever_order_clusters_are_heard_after_a_start_no_quota_is_given_out_twice(
-    keeps: bool, first: list[tuple[str, int]], later: list[list[tuple[str, list[tuple[str, int]], bool]]]
+    keeps: bool, first: list[Submission], later: list[list[tuple[str, list[Submission], bool]]]
 ) -> None:
     life, serial = Life({}, {} if keeps else None), itertools.count()
     for steps in ([(home, first, False) for home in HOMES], *later):
         for home, submitted, ends in steps:
             life.hear(home)
-            for where, cpu in submitted:
-                life.submit(f"u{next(serial)}", where, cpu)
+            for where, cpu, in_batch in submitted:
+                life.submit(f"u{next(serial)}", where, cpu, in_batch=in_batch)
             known = [uid for uid, (where, _) in life.pods.items() if life.ledger.charged((where, uid))]
             if ends and known:
                 life.end(known[0])
