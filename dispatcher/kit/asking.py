@@ -43,3 +43,16 @@ def prepared_for_score(plugin: Plugin, state: object, placed: Placed, fleet: Fle
     if not isinstance(plugin, PreScore):
         return state
     return plugin.pre_score(state, placed, fleet, np.flatnonzero(fleet.nodes.live))
+
+
+def answer_in_words(plugin: Plugin, placed: Placed, fleet: FleetView) -> str:
+    """What it says, as text: no number is unequal to itself there."""
+    state = plugin.pre_filter(placed, fleet)
+    if isinstance(state, Refuse | Skip):
+        return repr(state)
+    rows = slice(0, fleet.n)
+    codes = plugin.filter(state, fleet, rows).tolist() if isinstance(plugin, Filter) else []
+    prepared = prepared_for_score(plugin, state, placed, fleet)
+    if not isinstance(plugin, Score) or isinstance(prepared, Skip):
+        return repr(codes)
+    return repr([codes, plugin.score(prepared, fleet, rows).tolist()])

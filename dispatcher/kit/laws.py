@@ -2,7 +2,7 @@
 
 it answers for all rows as it does row by row, in the types and lengths that the framework says;
 scores are finite, and 0..100 once normalised; reasons are codes of the fleet's table;
-a placement changes no more of its answers than `depends` says;
+a placement changes no more of its answers than `depends` says, and other clusters none while both its keys stay;
 pods with equal class keys get equal answers, and nodes of a cluster if it says `by_cluster`;
 a key can be hashed, and is as `keyed_by_template` says;
 what is reserved and given back leaves no trace: the next pod is answered as before;
@@ -17,6 +17,7 @@ What labels and metrics of nodes a plugin asks for is found out first, so that s
 import json
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import partial
 from traceback import extract_tb
 from types import FunctionType
 from typing import Any, cast
@@ -24,11 +25,12 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.kit.asking import prepared_for_score
+from dispatcher.kit.asking import answer_in_words, prepared_for_score
 from dispatcher.kit.bounds import bound_laws
 from dispatcher.kit.odd import Asked, another_of_its_template, odd_fleet, odd_pods
 from dispatcher.kit.room import Room
 from dispatcher.kit.stale import stale_law
+from dispatcher.kit.standing import standing_law
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
@@ -65,8 +67,9 @@ def broken_laws(plugin: Plugin) -> list[str]:
     for law in (_keys, _answers, _classes, _reserves, _later_points, bound_laws):
         broken += _said(law, plugin, view_of(cast(FleetState, asked)))
         broken += _said(law, plugin, view_of(_fleet_for(plugin, asked.labels, asked.metrics)))
-    touched = _fleet_for(plugin, asked.labels, asked.metrics)
-    broken += _said(lambda one, _: stale_law(one, touched), plugin, view_of(touched))
+    for moving_law in (stale_law, standing_law):
+        touched = _fleet_for(plugin, asked.labels, asked.metrics)
+        broken += _said(partial(_on, moving_law, touched), plugin, view_of(touched))
     return list(dict.fromkeys(broken))
 
 
@@ -77,6 +80,12 @@ def _fleet_for(plugin: Plugin, labels: Iterable[str] = (), metrics: Iterable[str
 
 
 Law = Callable[[Plugin, FleetView], Iterator[str]]
+
+
+def _on(
+    law: Callable[[Plugin, FleetState], Iterator[str]], fleet: FleetState, plugin: Plugin, _: FleetView
+) -> Iterator[str]:
+    return law(plugin, fleet)
 
 
 def _said(law: Law, plugin: Plugin, fleet: FleetView) -> list[str]:
@@ -203,32 +212,19 @@ def _normalize_laws(plugin: Score, raw: Floats) -> Iterator[str]:
 def _classes(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
     known: dict[Hashable, str] = {}
     for placed in odd_pods():
-        key, answer = plugin.class_key(placed), _answer(plugin, placed, fleet)
+        key, answer = plugin.class_key(placed), answer_in_words(plugin, placed, fleet)
         if known.setdefault(key, answer) != answer:
             yield f"pod {placed.pod.name} has the class key of another pod but another answer: put what differs into it"
-
-
-def _answer(plugin: Plugin, placed: Placed, fleet: FleetView) -> str:
-    """What it says, as text: no number is unequal to itself there."""
-    state = plugin.pre_filter(placed, fleet)
-    if isinstance(state, Refuse | Skip):
-        return repr(state)
-    rows = slice(0, fleet.n)
-    codes = plugin.filter(state, fleet, rows).tolist() if isinstance(plugin, Filter) else []
-    prepared = prepared_for_score(plugin, state, placed, fleet)
-    if not isinstance(plugin, Score) or isinstance(prepared, Skip):
-        return repr(codes)
-    return repr([codes, plugin.score(prepared, fleet, rows).tolist()])
 
 
 def _reserves(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
     if not isinstance(plugin, Reserve):
         return
     for placed in odd_pods():
-        before = _answer(plugin, placed, fleet)
+        before = answer_in_words(plugin, placed, fleet)
         if plugin.reserve(_cycle(plugin, placed, fleet), placed, 0, fleet) is None:
             plugin.unreserve(placed, 0, fleet)
-        if _answer(plugin, placed, fleet) != before:
+        if answer_in_words(plugin, placed, fleet) != before:
             yield "unreserve does not undo reserve: the next pod is answered differently"
 
 

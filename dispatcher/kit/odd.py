@@ -25,6 +25,7 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Floats, Placed, SmallInts
 
 _METRICS = (-3.5, 0.0, 1e12)
+NO_NODES = "void"  # a cluster of the odd fleet
 
 
 def odd_fleet(labels: Iterable[str] = (), metrics: Iterable[str] = ()) -> FleetState:
@@ -46,7 +47,7 @@ def odd_fleet(labels: Iterable[str] = (), metrics: Iterable[str] = ()) -> FleetS
         a_node("w3"),
     ]
     readings = {name: Reading(name, cpu=share, memory=share, net=share) for name, share in (("e1", 0.9), ("w3", 0.1))}
-    fleet = a_fleet({"east": east, "west": west, "void": []}, readings=readings)
+    fleet = a_fleet({"east": east, "west": west, NO_NODES: []}, readings=readings)
     for at, (cluster, node) in enumerate((("east", "e1"), ("east", "e1"), ("west", "w3"))):
         seat(fleet, a_pod(f"old-{at}", wants={"cpu": "500m"}), cluster, node)
     return fleet
@@ -64,7 +65,7 @@ def odd_pods() -> list[Placed]:
         a_pod("huge", wants={"cpu": "4000000"}),
         a_pod("choosy", affinity=Affinity((term,), (PreferredTerm(10, term),)), node_selector={"disk": "ssd"}),
         a_pod("tolerant", tolerations=(Toleration(operator="Exists"),), priority=1000),
-        a_pod("port", ports=(HostPort(80),), home="void"),
+        a_pod("port", ports=(HostPort(80),), home=NO_NODES),
         msgspec.structs.replace(a_pod("known", wants={"cpu": "2", "memory": "1Gi"}), counts_as=(300, 2**31)),
         a_pod(
             "claims", volumes=(Volume(CLAIM, "data"), Volume(CLAIM, "own", ephemeral=True), Volume(GCE_DISK, "disk"))

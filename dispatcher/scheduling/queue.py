@@ -286,16 +286,16 @@ class SchedulingQueue:
 
     # --- waking ------------------------------------------------------------------------------------------------------
 
-    def wake(self, kind: WakeEvent | ClusterEvent, now: float) -> None:
-        """Something happened: pods that it may help are decided again, after what is left of their back-off."""
+    def wake(self, kind: WakeEvent | ClusterEvent, now: float, *, but: QueuedPod | None = None) -> None:
+        """Pods that it may help, `but` the one that did it, are decided again, after what is left of their back-off."""
         event = kind if isinstance(kind, ClusterEvent) else ClusterEvent(kind)
         for one, lines in self._parked.helped_by(event.kind, partial(self._gates.worth_any, event)):
             if self._gates.worth(event, one.placed, one.reasons):
                 for line in lines:
-                    self._wake_line(line, now, event.kind.name or "")
+                    self._wake_line(line, now, event.kind.name or "", but=but)
 
-    def _wake_line(self, line: Line, now: float, cause: str, *, more: bool = False) -> None:
-        due = line.due(more=more)
+    def _wake_line(self, line: Line, now: float, cause: str, *, more: bool = False, but: object = None) -> None:
+        due = [item for item in line.due(more=more) if item is not but]
         for item in due:
             self._ready(item, now, cause)
         if due and line.alike is not None:

@@ -13,6 +13,7 @@ from operator import itemgetter
 from dispatcher.model.pod import TERMINAL, Pod, PodId
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.core.deciding import Deciding
+from dispatcher.scheduling.core.newcomers import Newcomers
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation.common_cases import is_at_rest, step_of_mirrored
 from dispatcher.scheduling.delegation.in_flight import ENDED_WITH_SOURCE, PLACING, InFlightIntent, IntentKind, settled
@@ -57,6 +58,7 @@ class Reconciler:
         self._binding, self._evictions = deciding.binding, deciding.evictions
         self._reach: Reach | None = None  # while nothing but pods changes
         self._answering: dict[str, bool] = {}  # which clusters take orders, as long
+        self._newcomers = Newcomers(state.queue)
 
     def look(self, now: float) -> None:
         """Look at every pod that is due, until none is: what one needs may make another due."""
@@ -65,6 +67,7 @@ class Reconciler:
             due, state.due = _in_order(state.due), set()
             for look, run in groupby(state.tracked.get_all(due), partial(self._way_of, now)):
                 look(self, list(run), now)
+        self._newcomers.tell(now)
 
     def _way_of(self, now: float, tracked: Tracked) -> "_Look":
         """How to look at a pod beside others: nearly all are in one of two states, of which little need be known."""
@@ -169,6 +172,7 @@ class Reconciler:
         try:
             placed = self._retries.placed_all([(tracked, tracked.source) for tracked in run if tracked.source], now)
             items = self._state.queue.add_all(zip([tracked.pod_id for tracked in run], placed, strict=True), now)
+            self._newcomers.entered += items
             for tracked, item in zip(run, items, strict=True):
                 tracked.queued = True
                 if item.state is _GATED:
@@ -368,6 +372,7 @@ class Reconciler:
         if pod.nominated_node:
             self._recall_promise(tracked, pod)
         item = self._state.queue.add(tracked.pod_id, placed, now)
+        self._newcomers.entered.append(item)
         if item.state is _GATED:
             self._tell_gated(tracked, item, now)
 

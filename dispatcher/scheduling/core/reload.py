@@ -3,6 +3,7 @@
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.framework import QueueSort
+from dispatcher.scheduling.framework.hints import WakeEvent
 
 
 def take_profiles(core: SchedulerCore, profiles: Profiles, sort: QueueSort, now: float) -> None:
@@ -11,3 +12,4 @@ def take_profiles(core: SchedulerCore, profiles: Profiles, sort: QueueSort, now:
     profiles.take_over(core.profiles)
     core.use(profiles)
     core.queue.take_policies(sort, profiles.classify, now, gates=profiles)
+    core.queue.wake(WakeEvent.POD_ADDED, now)  # each was asked before all others had come to the new plugins

@@ -6,9 +6,10 @@ links between clusters.
 What belongs to no facet (the clock, tables of names) is on the view itself.
 
 A view notes what is read through it besides rows: the clock, counts, kinds of objects. An answer that rests on these is
-asked for again when they move; nobody else's is. So a plugin reads through the view that it was handed for this call,
-and keeps neither it nor a facet. Arrays are read-only, of n rows, some of them `live`. Quantities are int64 in internal
-units (milli-CPU, bytes, counts); readings are float32 shares 0..1, NaN unknown.
+asked for again when they move; nobody else's is. What is not noted says so, and is for a `standing_key`. So a plugin
+reads through the view that it was handed for this call, and keeps neither it nor a facet. Arrays are read-only, of n
+rows, some of them `live`. Quantities are int64 in internal units (milli-CPU, bytes, counts); readings are float32
+shares 0..1, NaN unknown.
 """
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
@@ -344,12 +345,16 @@ class FleetView(Protocol):
 
     @property
     def clusters(self) -> Sequence[ClusterInfo]:
-        """The clusters, in the order of `nodes.cluster`'s codes."""
+        """The clusters, in the order of `nodes.cluster`'s codes. Nothing is noted: who reads more than names of
+        other clusters than the row's own has a `standing_key` that says what it makes of it.
+        """
         ...
 
     @property
     def closed(self) -> Mapping[str, frozenset[str]]:
-        """Cluster of submission -> clusters whose proxy node there is cordoned."""
+        """Cluster of submission -> clusters whose proxy node there is cordoned. Nothing is noted: who reads it has a
+        `standing_key` that says what it makes of it.
+        """
         ...
 
     @property

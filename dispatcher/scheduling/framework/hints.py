@@ -29,7 +29,7 @@ class WakeEvent(enum.Flag):
     STORAGE_CLASS = enum.auto()
     CSI = enum.auto()  # a CSINode, CSIDriver, CSIStorageCapacity or VolumeAttachment
     BUDGET = enum.auto()  # a PodDisruptionBudget
-    POD_ADDED = enum.auto()  # a pod came into the queue (for gangs)
+    POD_ADDED = enum.auto()  # another pod came into the queue (for gangs)
     COOLED = enum.auto()  # a node is hot no more by some rule
     NODE_REMOVED = enum.auto()
 
@@ -131,7 +131,7 @@ HELPED_BY: dict[Reason, WakeEvent] = {
     Reason.NAMESPACE_ABSENT: WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED,
     Reason.NAMESPACE_CLOSED: WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED,
     Reason.VOLUMES_ELSEWHERE: WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
-    Reason.POLICY: ~NEVER,
+    Reason.POLICY: ~WakeEvent.POD_ADDED,  # who waits for pods to come says so: else each would have all refused tried
     Reason.REFUSED: NODES | WakeEvent.POD_REMOVED,
     Reason.PLUGIN_ERROR: NODES,
     Reason.QUOTA: WakeEvent.QUOTA_FREED | NODES,
