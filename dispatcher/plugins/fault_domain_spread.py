@@ -48,10 +48,10 @@ from dispatcher.scheduling.framework.value_columns import fields
 from dispatcher.scheduling.rules.eligibility import (
     ClusterChoiceError,
     LabelMasks,
+    TaintMasks,
     allowed_clusters,
     clusters_key,
     selection_key,
-    tolerated,
     tolerations_key,
     topology_key,
 )
@@ -144,7 +144,7 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         self._defaults, self._defaulting = APP_DEFAULTS if defaulting == APP else defaults, defaulting
         self._system = defaulting == SYSTEM
         self._by_app = bool(self._defaults) and all(one.selector is None for one in self._defaults)
-        self._masks, self._known = LabelMasks(), KnownAreas()
+        self._masks, self._taints, self._known = LabelMasks(), TaintMasks(), KnownAreas()
 
     def _rules(self, placed: Placed, fleet: FleetView) -> tuple[SpreadConstraint, ...]:
         if placed.pod.spread or not self._system:
@@ -217,7 +217,7 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
             if selects:
                 eligible = eligible & selected()
             if rule.honor_taints:
-                eligible = eligible & tolerated(placed, fleet)
+                eligible = eligible & self._taints.tolerated(placed, fleet)
             found.append(area_of(rule, pod, fleet, eligible))
         return tuple(found)
 

@@ -29,6 +29,7 @@ from dispatcher.scheduling.framework import (
     Score,
     Skip,
 )
+from dispatcher.scheduling.framework.coded_values import ByCode
 from dispatcher.scheduling.framework.plugin_args import LABEL_KEY, Args, number, read_by, shown
 from dispatcher.scheduling.rules.requests import nonzero_request
 
@@ -76,11 +77,10 @@ class PriceArgs(Args):
 
 @dataclass(frozen=True)
 class _Asked:
-    """`prices`: [label values + 1], NaN unknown, the last that of nodes without the label. `factors`: [clusters]."""
+    """`factors`: [clusters]."""
 
     cpu: int
     memory: int
-    prices: Floats
     factors: Floats
 
 
@@ -94,23 +94,24 @@ class NodePrice(Score[_Asked]):
 
     def __init__(self, label: str, prices: Table, clusters: Table) -> None:
         self._label, self._prices, self._factors = label, dict(prices), dict(clusters)
+        self._by_code = ByCode[str](lambda value: self._prices.get(value, np.nan), np.float64, np.nan)
 
     def class_key(self, placed: Placed) -> Hashable:
         """What the pod is taken to use."""
         return nonzero_request(placed.pod) if self._prices else None
 
     def pre_filter(self, placed: Placed, fleet: FleetView) -> _Asked | Refuse | Skip:
-        """The tables by code; SKIP where nothing has a price."""
+        """What it is taken to use, and factors; SKIP where nothing has a price."""
         if not self._prices:
             return SKIP
-        known = [self._prices.get(value, np.nan) for value in fleet.nodes.label_values(self._label)]
         factors = [self._factors.get(info.name, 1.0) for info in fleet.clusters]
-        return _Asked(*nonzero_request(placed.pod), np.array([*known, np.nan]), np.array(factors))
+        return _Asked(*nonzero_request(placed.pod), np.array(factors))
 
     def score(self, state: _Asked, fleet: FleetView, rows: Rows) -> Floats:
         """Minus the cost; _UNPRICED where it is unknown."""
         nodes = fleet.nodes
-        price = state.prices[nodes.label(self._label)[rows]] * state.factors[nodes.cluster[rows]]
+        prices = self._by_code.of(nodes.label_values(self._label))
+        price = prices[nodes.label(self._label)[rows]] * state.factors[nodes.cluster[rows]]
         cost = price * np.maximum(_share(CPU, state.cpu, fleet, rows), _share(MEMORY, state.memory, fleet, rows))
         raw: Floats = np.where(np.isnan(cost), _UNPRICED, -cost)
         return raw

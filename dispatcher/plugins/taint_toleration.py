@@ -6,7 +6,6 @@ In another cluster the tolerations count that the pod keeps there (`dispatcher.m
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,38 +27,48 @@ from dispatcher.scheduling.framework import (
     Score,
     Skip,
 )
+from dispatcher.scheduling.framework.coded_values import ByCode
 from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
 from dispatcher.scheduling.rules.eligibility import Tolerance, tolerations_key, untolerated
 
+Taints = tuple[Taint, ...]
 
-@dataclass
+
 class _Verdicts:
     """What a pod class thinks of each taint set, by kind of tolerance: a reason code, and soft taints not tolerated."""
 
-    tolerance: Tolerance
-    codes: list[list[int]] = field(default_factory=list)  # [sets][kinds]
-    soft: list[list[int]] = field(default_factory=list)
+    def __init__(self, tolerance: Tolerance, fleet: FleetView) -> None:
+        self.tolerance, self._reasons = tolerance, fleet.reasons
+        kinds = (len(tolerance.kinds),)
+        self._codes = ByCode[Taints](self._judge, np.uint16, 0, kinds)
+        self._soft = ByCode[Taints](self._count_soft, np.float64, 0.0, kinds)
 
-    def catch_up(self, fleet: FleetView) -> None:
-        """Judge the taint sets that are new; a set never changes once it has its number."""
-        kinds = self.tolerance.kinds
-        for taints in fleet.nodes.taint_sets[len(self.codes) :]:
-            self.codes.append([self._code(kind, taints, fleet) for kind in kinds])
-            self.soft.append([sum(not _tolerates(kind, one) for one in _soft(taints)) for kind in kinds])
+    def _judge(self, taints: Taints) -> list[int]:
+        return [self._code(kind, taints) for kind in self.tolerance.kinds]
 
-    def _code(self, kind: Sequence[Toleration], taints: Sequence[Taint], fleet: FleetView) -> int:
+    def _count_soft(self, taints: Taints) -> list[int]:
+        return [sum(not _tolerates(kind, one) for one in _soft(taints)) for kind in self.tolerance.kinds]
+
+    def _code(self, kind: Sequence[Toleration], taints: Taints) -> int:
         hard = untolerated(kind, taints)
         if hard is None:
             return 0
         abroad = _tolerates(self.tolerance.kinds[0], hard)
-        return fleet.reasons.code(Reason.TAINT_ABROAD if abroad else Reason.TAINT, str(hard))
+        return self._reasons.code(Reason.TAINT_ABROAD if abroad else Reason.TAINT, str(hard))
 
-    def at(self, table: list[list[int]], dtype: "type[np.generic]", fleet: FleetView, rows: Rows) -> NDArray[Any]:
-        """[rows] the entry of the node's taint set and of the cluster's kind."""
-        answers: NDArray[Any] = np.asarray(table, dtype=dtype)
-        if len(self.tolerance.kinds) == 1:
-            return answers[:, 0][fleet.nodes.taint_set[rows]]
-        found: NDArray[Any] = answers[fleet.nodes.taint_set[rows], self.tolerance.of[fleet.nodes.cluster[rows]]]
+    def codes(self, fleet: FleetView, rows: Rows) -> Codes:
+        """[rows] 0, or why not."""
+        return self._at(self._codes, fleet, rows)
+
+    def soft(self, fleet: FleetView, rows: Rows) -> Floats:
+        """[rows] how many soft taints are not tolerated."""
+        return self._at(self._soft, fleet, rows)
+
+    def _at(self, verdicts: ByCode[Taints], fleet: FleetView, rows: Rows) -> NDArray[Any]:
+        """The verdict on the node's taint set of the cluster's kind."""
+        nodes, answers = fleet.nodes, verdicts.of(fleet.nodes.taint_sets)
+        kinds = 0 if len(self.tolerance.kinds) == 1 else self.tolerance.of[nodes.cluster[rows]]
+        found: NDArray[Any] = answers[nodes.taint_set[rows], kinds]
         return found
 
 
@@ -94,19 +103,15 @@ class TaintToleration(Filter[_Verdicts], Score[_Verdicts]):
 
     def pre_filter(self, placed: Placed, fleet: FleetView) -> _Verdicts | Refuse | Skip:
         """What the pod thinks of each taint set."""
-        return _Verdicts(Tolerance.read(placed, fleet))
+        return _Verdicts(Tolerance.read(placed, fleet), fleet)
 
     def filter(self, state: _Verdicts, fleet: FleetView, rows: Rows) -> Codes:
         """TAINT with the first hard taint that is not tolerated; TAINT_ABROAD if it would be at home."""
-        verdicts = state
-        verdicts.catch_up(fleet)
-        return verdicts.at(verdicts.codes, np.uint16, fleet, rows)
+        return state.codes(fleet, rows)
 
     def score(self, state: _Verdicts, fleet: FleetView, rows: Rows) -> Floats:
         """Minus the number of soft taints that are not tolerated."""
-        verdicts = state
-        verdicts.catch_up(fleet)
-        return -verdicts.at(verdicts.soft, np.float64, fleet, rows)
+        return -state.soft(fleet, rows)
 
     def normalize(self, raw: Floats) -> Floats:
         """100 without soft taints, 0 for the most; 100 everywhere if there are none."""

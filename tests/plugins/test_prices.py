@@ -92,6 +92,16 @@ def test_where_nothing_has_a_price_all_are_alike_and_the_cost_is_unknown() -> No
     assert plugin.explain(asked, as_placed(pod()), view_of(state), 0) == {"cost_per_hour": "unknown"}
 
 
+def test_a_decision_of_long_ago_is_explained_by_the_prices_of_the_labels_as_they_are() -> None:
+    state, plugin = fleet(a=[node("n").cpu(1).label({TYPE: "small"})]), priced()
+    asked = state_of(plugin, pod().cpu(1), state)
+    for at in range(500):  # of a code that came later, or that meant something else
+        state.put_node("a", node("n").cpu(1).label({TYPE: f"x{at}"}).build())
+    for kind, price in (("large", 0.3), ("spot", 0.05)):
+        state.put_node("a", node("n").cpu(1).label({TYPE: kind}).build())
+        assert plugin.explain(asked, as_placed(pod()), view_of(state), 0) == {"cost_per_hour": price}
+
+
 @given(raw=st.lists(st.one_of(st.just(1.0), st.floats(-1e6, -1e-9)), min_size=1))
 def test_no_price_is_neither_cheap_nor_dear(raw: list[float]) -> None:
     found = priced().normalize(np.array(raw))

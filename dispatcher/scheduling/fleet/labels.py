@@ -12,7 +12,9 @@ import numpy as np
 from dispatcher.model.names import REGION, ZONE
 from dispatcher.model.node import Node
 from dispatcher.scheduling.fleet.columns import RowList, grown, read_only
+from dispatcher.scheduling.fleet.interned import Interned
 from dispatcher.scheduling.framework import Bools, SmallInts
+from dispatcher.scheduling.framework.coded_values import CodedValues
 
 ABSENT = -1
 _KEPT = (REGION, ZONE)  # from the first node on: made later, a column of 500,000 nodes holds a decision up for 70 ms
@@ -22,8 +24,7 @@ ClusterOf = Callable[[int], str]  # row -> name of its cluster
 @dataclass
 class _Column:
     codes: SmallInts
-    values: list[str] = field(default_factory=list)
-    index: dict[str | None, int] = field(default_factory=dict)
+    values: Interned[str] = field(default_factory=lambda: Interned(""))
     sorted: tuple[RowList, RowList] | None = None  # rows by code, and where those of each code begin; None: not known
 
     def rows(self, value: str) -> RowList:
@@ -33,7 +34,7 @@ class _Column:
             order = np.argsort(codes, kind="stable")
             self.sorted = order, np.searchsorted(codes[order], np.arange(len(self.values) + 1))
         order, starts = self.sorted
-        code = self.index.get(value)
+        code = self.values.find(value)
         return order[:0] if code is None else order[starts[code] : starts[code + 1]]
 
     def codes_of(self, texts: Sequence[str | None]) -> SmallInts:
@@ -42,13 +43,11 @@ class _Column:
         return np.fromiter(map(known.__getitem__, texts), dtype=np.int32, count=len(texts))
 
     def code(self, value: str | None) -> int:
-        if value is None:
-            return ABSENT
-        found = self.index.get(value)
-        if found is None:
-            found = self.index[value] = len(self.values)
-            self.values.append(value)
-        return found
+        return ABSENT if value is None else self.values.code(value)
+
+    def make_room(self) -> None:
+        """Forget values that no node has, if it is time; before any that is new gets a code."""
+        self.values.make_room(self.codes)
 
 
 @dataclass
@@ -64,7 +63,7 @@ class Relabelling:
 
 
 class LabelColumns:
-    """key -> [rows] code of the label's value, -1 where absent. Codes of a key never change their meaning.
+    """key -> [rows] code of the label's value, -1 where absent. A code means the same as long as a node has it.
 
     `scoped` columns tell equal values of two clusters apart: their texts are 'cluster/value'.
     Keys that no node has cost nothing, so pods cannot make the fleet grow by asking for odd labels.
@@ -75,6 +74,7 @@ class LabelColumns:
         self._columns = {(key, False): _Column(np.full(0, ABSENT, dtype=np.int32)) for key in _KEPT}
         self._nodes_with: Counter[str] = Counter()
         self._absent: SmallInts = np.full(0, ABSENT, dtype=np.int32)
+        self._none = Interned("")
 
     def codes(self, key: str, nodes: Sequence[Node | None], *, scoped: bool = False) -> SmallInts:
         """[len(nodes)] codes of `key`, read-only; `nodes` are the rows, None where a row is dead."""
@@ -84,10 +84,10 @@ class LabelColumns:
         window: SmallInts = read_only((self._absent if column is None else column.codes)[: len(nodes)])
         return window
 
-    def values(self, key: str, nodes: Sequence[Node | None], *, scoped: bool = False) -> Sequence[str]:
+    def values(self, key: str, nodes: Sequence[Node | None], *, scoped: bool = False) -> CodedValues[str]:
         """The texts behind the codes of `key`."""
         column = self._column(key, nodes, scoped)
-        return () if column is None else column.values
+        return self._none if column is None else column.values
 
     def rows(self, key: str, value: str, nodes: Sequence[Node | None]) -> RowList:
         """The rows whose label has this value, ascending, read-only."""
@@ -133,6 +133,7 @@ class LabelColumns:
         for (key, scoped), column in self._columns.items():
             texts = [labels.get(key) for labels in after]
             if texts != [labels.get(key) for labels in before]:
+                column.make_room()
                 codes = column.codes_of(self._texts(rows.tolist(), texts, scoped))
                 found.moving |= codes != column.codes[rows]
                 found.columns.append((column, codes))
@@ -153,11 +154,13 @@ class LabelColumns:
         most = max(rows, default=-1) + 1
         for (key, scoped), column in self._columns.items():
             told = [node.labels.get(key) for node in nodes]
+            column.make_room()
             column.codes, column.sorted = grown(column.codes, most, ABSENT), None
             column.codes[rows] = column.codes_of(self._texts(rows, told, scoped))
 
     def _write(self, row: int, after: Mapping[str, str]) -> None:
         for (key, scoped), column in self._columns.items():
+            column.make_room()
             column.codes = grown(column.codes, row + 1, ABSENT)
             code = column.code(self._text(row, after.get(key), scoped))
             if column.codes[row] != code:

@@ -14,6 +14,7 @@ from dispatcher.model.signals import SignalAxis
 from dispatcher.model.topology import CLUSTER_LEVEL, HOST_LEVEL, label_of, level_of
 from dispatcher.scheduling.fleet.columns import NodeColumns, RowList, RowStore, exact_sums
 from dispatcher.scheduling.fleet.images import ImageColumns
+from dispatcher.scheduling.fleet.interned import Interned
 from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.fleet.labels import LabelColumns, Relabelling
 from dispatcher.scheduling.fleet.links import LinkTable
@@ -21,6 +22,7 @@ from dispatcher.scheduling.fleet.metrics import MetricColumns
 from dispatcher.scheduling.fleet.objects import ClusterObjects
 from dispatcher.scheduling.fleet.signals import SignalColumns, SignalView
 from dispatcher.scheduling.framework import ClusterInfo, Floats, Ints, SmallInts
+from dispatcher.scheduling.framework.coded_values import CodedValues
 
 _MOST_BROUGHT = 256  # resources beside the basic ones that nodes of one cluster are the first to offer
 
@@ -45,8 +47,7 @@ class NodeTable(NodeColumns):
         self.clusters: Sequence[ClusterInfo] = self._infos
         self._closed: dict[str, frozenset[str]] = {}
         self.closed: Mapping[str, frozenset[str]] = self._closed
-        self._taint_sets: list[tuple[Taint, ...]] = [()]
-        self.taint_sets: Sequence[tuple[Taint, ...]] = self._taint_sets
+        self.taint_sets = Interned[tuple[Taint, ...]]((), ())  # none has code 0, as rows without a node have
         self.changes = Journal()  # rows whose node or cluster changed
         self._store = RowStore(len(self.axis), len(self.signal_axis))
         self._nodes: list[Node | None] = []
@@ -54,7 +55,6 @@ class NodeTable(NodeColumns):
         self._by_name: Ints | None = None  # known until a row gets another node
         self._free: list[int] = []
         self._clusters: dict[str, _Cluster] = {}
-        self._taint_index: dict[tuple[Taint, ...], int] = {(): 0}
         self._labels = LabelColumns(self._cluster_name)
         self.kept = ClusterObjects()
         self._images = ImageColumns(self.kept.versions)
@@ -134,7 +134,7 @@ class NodeTable(NodeColumns):
         store.rank[at] = [rank_of(cluster, node.name) for node in nodes]
         store.ready[at] = [node.ready for node in nodes]
         store.unschedulable[at] = [node.unschedulable for node in nodes]
-        store.taint_set[at] = [self._taints(node.taints) for node in nodes]
+        store.taint_set[at] = self._taints(nodes)
         for column, resource in enumerate(self.axis.names):
             store.allocatable[column, at] = [node.allocatable.get(resource, 0) for node in nodes]
         self._labels.add(rows, nodes)
@@ -151,7 +151,7 @@ class NodeTable(NodeColumns):
         store.live[row] = True
         store.ready[row] = node.ready
         store.unschedulable[row] = node.unschedulable
-        store.taint_set[row] = self._taints(node.taints)
+        store.taint_set[row] = self._taints((node,))[0]
         self._offer(self._clusters[self._places[row][0]], (node,))
         store.allocatable[:, row] = [node.allocatable.get(resource, 0) for resource in self.axis.names]
         self._labels.replace(row, before.labels if before else {}, node.labels)
@@ -165,7 +165,7 @@ class NodeTable(NodeColumns):
         store, listed = self._store, rows.tolist()
         store.ready[rows] = [node.ready for node in nodes]
         store.unschedulable[rows] = [node.unschedulable for node in nodes]
-        store.taint_set[rows] = [self._taints(node.taints) for node in nodes]
+        store.taint_set[rows] = self._taints(nodes)
         self._labels.relabel(labels)
         self._offer(self._clusters[self._places[listed[0]][0]], nodes)
         for row, node in zip(listed, nodes, strict=True):
@@ -181,12 +181,9 @@ class NodeTable(NodeColumns):
         self._total = self._clusters[self._cluster_name(listed[0])].total = None
         self.changes.extend(listed)
 
-    def _taints(self, taints: tuple[Taint, ...]) -> int:
-        found = self._taint_index.get(taints)
-        if found is None:
-            found = self._taint_index[taints] = len(self.taint_sets)
-            self._taint_sets.append(taints)
-        return found
+    def _taints(self, nodes: Iterable[Node]) -> list[int]:
+        self.taint_sets.make_room(self._store.taint_set)
+        return [self.taint_sets.code(node.taints) for node in nodes]
 
     def _offer(self, home: _Cluster, nodes: Iterable[Node]) -> None:
         """A column for each resource that these nodes are the first to offer.
@@ -319,7 +316,7 @@ class NodeTable(NodeColumns):
         """[n] code of a node label, -1 where absent."""
         return self._labels.codes(key, self._nodes)
 
-    def label_values(self, key: str) -> Sequence[str]:
+    def label_values(self, key: str) -> CodedValues[str]:
         """The texts behind the codes of `label(key)`."""
         return self._labels.values(key, self._nodes)
 

@@ -15,6 +15,7 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.signals import SignalColumns, SignalView
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import FleetView, Floats, Ints, Placed, Readings, Rows, SmallInts
+from dispatcher.scheduling.framework.coded_values import CodedValues
 from dispatcher.scheduling.framework.derived import Derived
 from dispatcher.scheduling.rules.requests import expected_request, nonzero_request, requested
 
@@ -175,7 +176,7 @@ class _PastNodes:
     def label(self, key: str) -> SmallInts:
         return self._fleet.label(key)[self._at]
 
-    def label_values(self, key: str) -> Sequence[str]:
+    def label_values(self, key: str) -> CodedValues[str]:
         return self._fleet.label_values(key)
 
     def label_rows(self, key: str, value: str) -> RowList:

@@ -22,6 +22,7 @@ from dispatcher.scheduling.fleet.links import LINKS
 from dispatcher.scheduling.fleet.objects import Watched
 from dispatcher.scheduling.fleet.volumes import USERS, UsedVolume
 from dispatcher.scheduling.framework import Bools, ClusterInfo, Floats, Ints, K, Link, Placed, Rows, Signals, SmallInts
+from dispatcher.scheduling.framework.coded_values import CodedValues
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, pods_beside
 from dispatcher.scheduling.rules.volumes import CsiVolume
 
@@ -149,7 +150,7 @@ class ObservedNodes(_Facet):
     settling: Ints = _column("settling")
     rank: Ints = _column("rank")
     taint_set: SmallInts = _column("taint_set")
-    taint_sets: Sequence[tuple[Taint, ...]] = _column("taint_sets")
+    taint_sets: CodedValues[tuple[Taint, ...]] = _column("taint_sets")
 
     def name_of(self, row: int) -> tuple[str, str]:
         """(cluster, node) of a row."""
@@ -171,7 +172,7 @@ class ObservedNodes(_Facet):
         """[n] code of a node label, -1 where absent."""
         return self._fleet.label(key)
 
-    def label_values(self, key: str) -> Sequence[str]:
+    def label_values(self, key: str) -> CodedValues[str]:
         """The texts behind the codes."""
         return self._fleet.label_values(key)
 

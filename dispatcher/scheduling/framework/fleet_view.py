@@ -26,6 +26,7 @@ from dispatcher.model.node import Taint
 from dispatcher.model.pod import Pod, Volume
 from dispatcher.model.reasons import ReasonTable
 from dispatcher.model.resources import ResourceAxis
+from dispatcher.scheduling.framework.coded_values import CodedValues
 from dispatcher.scheduling.framework.derived import HotRule
 from dispatcher.scheduling.framework.placed import Placed
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm
@@ -87,8 +88,8 @@ class Nodes(Protocol):
     rank: Ints  # [n] a stable hash of (cluster, node): lowest first among equals, and a source of seeded chance
 
     @property
-    def taint_sets(self) -> Sequence[tuple[Taint, ...]]:
-        """Every set of taints that some node has or had."""
+    def taint_sets(self) -> CodedValues[tuple[Taint, ...]]:
+        """Every set of taints that some node has, or had a while ago."""
         ...
 
     def name_of(self, row: int) -> tuple[str, str]:
@@ -111,8 +112,8 @@ class Nodes(Protocol):
         """[n] interned value of a node label, -1 where absent. `label_values(key)[code]` is the text."""
         ...
 
-    def label_values(self, key: str) -> Sequence[str]:
-        """The texts behind the codes of `label(key)`."""
+    def label_values(self, key: str) -> CodedValues[str]:
+        """The texts behind the codes of `label(key)`; a code may come to mean another one when a node changes."""
         ...
 
     def label_rows(self, key: str, value: str) -> NDArray[np.intp]:
@@ -148,7 +149,7 @@ class Topology(Protocol):
         ...
 
     def domain_values(self, key: str) -> Sequence[str]:
-        """The texts behind the codes of `domain(key)`."""
+        """The texts behind the codes of `domain(key)`, which hold until a node changes; "" where no node is."""
         ...
 
     def count_matching(self, pod: Pod, selector: Any, key: str) -> Ints:

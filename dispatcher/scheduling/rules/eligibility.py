@@ -5,7 +5,7 @@ Shared by the filters that enforce this and by fault-domain spread, which counts
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from difflib import get_close_matches
-from functools import reduce
+from functools import partial, reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +16,8 @@ from dispatcher.model.labels import GT, IN, LT, NOT_IN, NodeSelectorTerm, Requir
 from dispatcher.model.node import NO_EXECUTE, NO_SCHEDULE, Taint
 from dispatcher.model.pod import Pod, Toleration
 from dispatcher.model.topology import level_of, within_cluster
-from dispatcher.scheduling.framework import Bools, FleetView, Ints, Placed, Rows, SmallInts
+from dispatcher.scheduling.framework import Bools, FleetView, Placed, Rows, SmallInts
+from dispatcher.scheduling.framework.coded_values import ByCode, CodedValues
 from dispatcher.scheduling.framework.lifecycle import RowList
 
 NAME_FIELD = "metadata.name"  # the only node field that Kubernetes matches
@@ -25,13 +26,37 @@ _FEW = 8  # up to one row in so many, to gather those costs less than to go thro
 _ONE_CLUSTER, _WHOLE_FLEET = "cluster", "fleet"  # what annotation domain-scope may say
 
 
+class _Compared:
+    """Gt and Lt, by code of a label's value: the values are read once for all clauses on its key."""
+
+    def __init__(self, clause: Requirement, numbers: ByCode[str]) -> None:
+        self._numbers, self._above = numbers, clause.operator == GT
+        self._bound = integer(clause.values[0]) if len(clause.values) == 1 else None
+        self._of: tuple[object, int] = None, 0
+        self._table: Bools = np.zeros(0, dtype=np.bool_)
+
+    @property
+    def nbytes(self) -> int:
+        return self._table.nbytes
+
+    def of(self, values: CodedValues[str]) -> Bools:
+        if self._of != (values, values.position):
+            number, known = self._numbers.of(values).T
+            self._of = values, values.position
+            if self._bound is None:
+                self._table = np.zeros(len(known), dtype=np.bool_)
+            else:
+                self._table = (known == 1) & (number > self._bound if self._above else number < self._bound)
+        return self._table
+
+
 class LabelMasks:
     """Row masks for label clauses. Each distinct value of a label is compared once, then looked up by its code."""
 
     def __init__(self) -> None:
-        self._tables: dict[Requirement, Bools] = {}
+        self._tables: dict[Requirement, ByCode[str] | _Compared] = {}
         self._bytes = 0
-        self._numbers: dict[str, tuple[Ints, Bools]] = {}  # by label key, its values as numbers, and which are some
+        self._numbers: dict[str, ByCode[str]] = {}  # by label key, its values as numbers, and 1 for those which are
 
     def clause(self, clause: Requirement, fleet: FleetView, rows: Rows) -> Bools:
         """[rows] whether the node's label satisfies the clause."""
@@ -43,38 +68,22 @@ class LabelMasks:
         return mask
 
     def _table(self, clause: Requirement, fleet: FleetView) -> Bools:
-        values = fleet.nodes.label_values(clause.key)
         found = self._tables.get(clause)
-        # Codes never change their meaning and only append, so a table is stale exactly when it is too short.
-        if found is not None and len(found) == len(values) + 1:
-            return found
-        if len(self._tables) >= _MEMO_LIMIT or self._bytes > _MEMO_BYTES:
-            self._tables, self._numbers, self._bytes = {}, {}, 0
-        if clause.operator in (GT, LT):
-            table = self._compared(clause, values)
-        else:
-            test = _value_test(clause)
-            table = np.fromiter((*map(test, values), clause.matches_value(None)), dtype=np.bool_, count=len(values) + 1)
-        self._tables[clause] = table
-        self._bytes += len(table)
+        if found is None:
+            if len(self._tables) >= _MEMO_LIMIT or self._bytes > _MEMO_BYTES:
+                self._tables, self._numbers, self._bytes = {}, {}, 0
+            found = self._tables[clause] = self._made(clause)
+        before = found.nbytes
+        table: Bools = found.of(fleet.nodes.label_values(clause.key))
+        self._bytes += found.nbytes - before
         return table
 
-    def _compared(self, clause: Requirement, values: Sequence[str]) -> Bools:
-        """The table of Gt and Lt: each value is read once for all clauses on its key."""
-        bound = integer(clause.values[0]) if len(clause.values) == 1 else None
-        table = np.zeros(len(values) + 1, dtype=np.bool_)
-        if bound is not None:
-            numbers, known = self._read(clause.key, values)
-            table[:-1] = known & (numbers > bound if clause.operator == GT else numbers < bound)
-        return table
-
-    def _read(self, key: str, values: Sequence[str]) -> tuple[Ints, Bools]:
-        found = self._numbers.get(key)
-        if found is None or len(found[0]) != len(values):
-            read = [integer(value) for value in values]
-            numbers = np.asarray([one or 0 for one in read], dtype=np.int64)
-            found = self._numbers[key] = numbers, np.asarray([one is not None for one in read], dtype=np.bool_)
-        return found
+    def _made(self, clause: Requirement) -> "ByCode[str] | _Compared":
+        if clause.operator not in (GT, LT):
+            return ByCode(_value_test(clause), np.bool_, clause.matches_value(None))
+        if clause.key not in self._numbers:
+            self._numbers[clause.key] = ByCode(_number_of, np.int64, 0, (2,))
+        return _Compared(clause, self._numbers[clause.key])
 
     def term(self, term: NodeSelectorTerm, fleet: FleetView, rows: Rows) -> Bools:
         """[rows] whether the node satisfies all clauses; an empty term matches no node."""
@@ -114,6 +123,11 @@ class LabelMasks:
         for term in terms:
             mask |= self.term(term, fleet, rows)
         return mask
+
+
+def _number_of(value: str) -> tuple[int, bool]:
+    found = integer(value)
+    return found or 0, found is not None
 
 
 def _value_test(clause: Requirement) -> Callable[[str], bool]:
@@ -180,12 +194,27 @@ def untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> T
     return next((one for one in hard if not any(one.tolerated_by(each) for each in tolerations)), None)
 
 
-def tolerated(placed: Placed, fleet: FleetView) -> Bools:
-    """[n] whether the pod tolerates all taints of the node that keep new pods away."""
-    kinds, of = Tolerance.read(placed, fleet)
-    verdicts = np.array([[untolerated(kind, taints) is None for taints in fleet.nodes.taint_sets] for kind in kinds])
-    mask: Bools = verdicts[of[fleet.nodes.cluster], fleet.nodes.taint_set]
-    return mask
+class TaintMasks:
+    """Row masks for tolerations: each set of taints is judged once for all pods that have the same."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[tuple[Toleration, ...], ...], ByCode[tuple[Taint, ...]]] = {}
+
+    def tolerated(self, placed: Placed, fleet: FleetView) -> Bools:
+        """[n] whether the pod tolerates all taints of the node that keep new pods away."""
+        kinds, of = Tolerance.read(placed, fleet)
+        known = self._known.get(kinds)
+        if known is None:
+            if len(self._known) >= _MEMO_LIMIT:
+                self._known.clear()
+            known = self._known[kinds] = ByCode(partial(_tolerating, kinds), np.bool_, True, (len(kinds),))
+        verdicts, nodes = known.of(fleet.nodes.taint_sets), fleet.nodes
+        mask: Bools = verdicts[nodes.taint_set, 0 if len(kinds) == 1 else of[nodes.cluster]]
+        return mask
+
+
+def _tolerating(kinds: Sequence[Sequence[Toleration]], taints: tuple[Taint, ...]) -> list[bool]:
+    return [untolerated(kind, taints) is None for kind in kinds]
 
 
 def clusters_key(placed: Placed) -> Hashable:
