@@ -6,6 +6,7 @@ stand for several reasons that a node is refused for at once.
 """
 
 import enum
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -163,19 +164,24 @@ class Why(NamedTuple):
 class ReasonTable:
     """Interns reasons to codes 1, 2, ...; code 0 means 'fits'. Codes never change while the process lives.
 
-    Above `limit` codes, new arguments are left out: whatever pods ask for, codes stay 16 bit wide.
+    Above `limit` codes, new arguments are left out: whatever pods ask for, codes stay 16 bit wide. So they are for a
+    reason that has a quarter of these, as taints of autoscalers, which have the time as value, would take all of them.
     """
 
     def __init__(self, limit: int = 60_000) -> None:
         self._limit = limit
+        self._of: Counter[Reason] = Counter()
         self._code: dict[tuple[Why, ...], int] = {}
         self._whys: list[tuple[Why, ...]] = [()]
 
     def code(self, reason: Reason, argument: str = "", *, lasting: bool = False) -> int:
         """The code of this reason (1 or more)."""
         whys = (Why(reason, argument, lasting),)
-        if len(self._whys) >= self._limit and whys not in self._code:
-            whys = (Why(reason, "others" if argument else "", lasting),)
+        if whys not in self._code:
+            if len(self._whys) >= self._limit or self._of[reason] >= max(self._limit // 4, 1):
+                whys = (Why(reason, "others" if argument else "", lasting),)
+            else:
+                self._of[reason] += 1
         return self._intern(whys)
 
     def joint(self, codes: Sequence[int]) -> int:

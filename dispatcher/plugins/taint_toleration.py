@@ -6,14 +6,14 @@ In another cluster the tolerations count that the pod keeps there (`dispatcher.m
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dispatcher.model.node import PREFER_NO_SCHEDULE, Node, Taint
 from dispatcher.model.pod import Toleration
-from dispatcher.model.reasons import Reason
+from dispatcher.model.reasons import Reason, ReasonTable
 from dispatcher.scheduling.framework import (
     MAX_SCORE,
     Codes,
@@ -32,40 +32,41 @@ from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
 from dispatcher.scheduling.rules.eligibility import Tolerance, tolerations_key, untolerated
 
 Taints = tuple[Taint, ...]
+_MOST_JUDGES = 1024
 
 
-class _Verdicts:
-    """What a pod class thinks of each taint set, by kind of tolerance: a reason code, and soft taints not tolerated."""
+class _Judge:
+    """What pods with such tolerations think of each taint set, by kind of tolerance: a reason code, and soft taints
+    not tolerated.
+    """
 
-    def __init__(self, tolerance: Tolerance, fleet: FleetView) -> None:
-        self.tolerance, self._reasons = tolerance, fleet.reasons
-        kinds = (len(tolerance.kinds),)
-        self._codes = ByCode[Taints](self._judge, np.uint16, 0, kinds)
-        self._soft = ByCode[Taints](self._count_soft, np.float64, 0.0, kinds)
+    def __init__(self, kinds: Sequence[Sequence[Toleration]], reasons: ReasonTable) -> None:
+        self._kinds, self.reasons = kinds, reasons
+        self.codes = ByCode[Taints](self._codes, np.uint16, 0, (len(kinds),))
+        self.soft = ByCode[Taints](self._soft, np.float64, 0.0, (len(kinds),))
 
-    def _judge(self, taints: Taints) -> list[int]:
-        return [self._code(kind, taints) for kind in self.tolerance.kinds]
+    def _codes(self, taints: Taints) -> list[int]:
+        return [self._code(kind, taints) for kind in self._kinds]
 
-    def _count_soft(self, taints: Taints) -> list[int]:
-        return [sum(not _tolerates(kind, one) for one in _soft(taints)) for kind in self.tolerance.kinds]
+    def _soft(self, taints: Taints) -> list[int]:
+        return [sum(not _tolerates(kind, one) for one in _soft(taints)) for kind in self._kinds]
 
     def _code(self, kind: Sequence[Toleration], taints: Taints) -> int:
         hard = untolerated(kind, taints)
         if hard is None:
             return 0
-        abroad = _tolerates(self.tolerance.kinds[0], hard)
-        return self._reasons.code(Reason.TAINT_ABROAD if abroad else Reason.TAINT, str(hard))
+        abroad = _tolerates(self._kinds[0], hard)
+        return self.reasons.code(Reason.TAINT_ABROAD if abroad else Reason.TAINT, str(hard))
 
-    def codes(self, fleet: FleetView, rows: Rows) -> Codes:
-        """[rows] 0, or why not."""
-        return self._at(self._codes, fleet, rows)
 
-    def soft(self, fleet: FleetView, rows: Rows) -> Floats:
-        """[rows] how many soft taints are not tolerated."""
-        return self._at(self._soft, fleet, rows)
+class _Verdicts(NamedTuple):
+    """A pod class: which kind of tolerance it has in each cluster, and what each thinks of taints."""
 
-    def _at(self, verdicts: ByCode[Taints], fleet: FleetView, rows: Rows) -> NDArray[Any]:
-        """The verdict on the node's taint set of the cluster's kind."""
+    tolerance: Tolerance
+    judge: _Judge
+
+    def at(self, verdicts: ByCode[Taints], fleet: FleetView, rows: Rows) -> NDArray[Any]:
+        """[rows] the verdict on the node's taint set of the cluster's kind."""
         nodes, answers = fleet.nodes, verdicts.of(fleet.nodes.taint_sets)
         kinds = 0 if len(self.tolerance.kinds) == 1 else self.tolerance.of[nodes.cluster[rows]]
         found: NDArray[Any] = answers[nodes.taint_set[rows], kinds]
@@ -83,6 +84,9 @@ class TaintToleration(Filter[_Verdicts], Score[_Verdicts]):
         Reason.TAINT_ABROAD: NODES | WakeEvent.CLUSTER_CHANGED,
     }
     normalizes: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        self._judges: dict[Hashable, _Judge] = {}  # by kinds of tolerance: they outlast a change of a node
 
     def hint_any(self, event: ClusterEvent, key: Hashable) -> bool:
         """A node that changed helps nobody if its taints are the same."""
@@ -103,15 +107,21 @@ class TaintToleration(Filter[_Verdicts], Score[_Verdicts]):
 
     def pre_filter(self, placed: Placed, fleet: FleetView) -> _Verdicts | Refuse | Skip:
         """What the pod thinks of each taint set."""
-        return _Verdicts(Tolerance.read(placed, fleet), fleet)
+        tolerance = Tolerance.read(placed, fleet)
+        judge = self._judges.get(tolerance.kinds)
+        if judge is None or judge.reasons is not fleet.reasons:
+            if len(self._judges) >= _MOST_JUDGES:
+                self._judges.clear()
+            judge = self._judges[tolerance.kinds] = _Judge(tolerance.kinds, fleet.reasons)
+        return _Verdicts(tolerance, judge)
 
     def filter(self, state: _Verdicts, fleet: FleetView, rows: Rows) -> Codes:
         """TAINT with the first hard taint that is not tolerated; TAINT_ABROAD if it would be at home."""
-        return state.codes(fleet, rows)
+        return state.at(state.judge.codes, fleet, rows)
 
     def score(self, state: _Verdicts, fleet: FleetView, rows: Rows) -> Floats:
         """Minus the number of soft taints that are not tolerated."""
-        return -state.soft(fleet, rows)
+        return -state.at(state.judge.soft, fleet, rows)
 
     def normalize(self, raw: Floats) -> Floats:
         """100 without soft taints, 0 for the most; 100 everywhere if there are none."""

@@ -102,3 +102,12 @@ def test_reason_codes_stay_few_whatever_pods_ask_for() -> None:
     assert table.why(codes[0]).argument == "example.com/0"
     assert {table.why(code).text for code in codes[2:]} == {"Insufficient others"}
     assert table.joint(codes[:3]) == codes[0]
+
+
+def test_taints_that_never_come_again_leave_other_reasons_their_arguments() -> None:
+    table = ReasonTable(limit=40)
+    told = [f"ToBeDeleted={at}:NoSchedule" for at in range(100)]
+    codes = [table.code(Reason.TAINT, one) for one in told]
+    assert [table.why(code).argument for code in codes[8:12]] == [*told[8:10], "others", "others"]
+    assert table.code(Reason.TAINT, told[3]) == codes[3]
+    assert table.why(table.code(Reason.INSUFFICIENT, "example.com/gpu")).argument == "example.com/gpu"

@@ -1,11 +1,20 @@
+from collections.abc import Sequence
+
 import pytest
 
 from dispatcher.model.crossing import Opening
-from dispatcher.model.node import NO_EXECUTE, PREFER_NO_SCHEDULE
+from dispatcher.model.node import NO_EXECUTE, PREFER_NO_SCHEDULE, Taint
+from dispatcher.model.pod import Toleration
 from dispatcher.model.reasons import Reason, Why
+from dispatcher.plugins import taint_toleration
+from dispatcher.plugins.taint_toleration import TaintToleration
+from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.records.decision import Decision
+from dispatcher.scheduling.rules.eligibility import untolerated
 from tests.builders import NodeBuilder, PodBuilder, fleet, node, pod
 from tests.plugins.asking import make, scores, whys
+from tests.scheduling.tiny_plugins import profile as tiny_profile
 
 
 def gpu(effect: str = "NoSchedule") -> NodeBuilder:
@@ -122,3 +131,22 @@ def test_pods_of_two_clusters_are_one_class_unless_they_would_leave_tolerations_
     harmless, blanket = pod().tolerates("gpu", operator="Exists"), pod().tolerates(operator="Exists")
     assert plugin.class_key(harmless.placed(home="a")) == plugin.class_key(harmless.placed(home="b"))
     assert plugin.class_key(blanket.placed(home="a")) != plugin.class_key(blanket.placed(home="b"))
+
+
+def test_a_node_that_changes_costs_no_look_at_the_taints_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = fleet(a=[node(f"n{at}").taint("until", str(at)) for at in range(300)])
+    judged, plugin = list[object](), TaintToleration()
+
+    def judge(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> Taint | None:
+        judged.append(taints)
+        return untolerated(tolerations, taints)
+
+    monkeypatch.setattr(taint_toleration, "untolerated", judge)
+    one = Scheduler(tiny_profile(TaintToleration=1), [plugin], state)
+    for at in range(4):
+        placed = pod("p").tolerates("until", "7").placed("a")
+        [found] = one.schedule_class([(("a", f"u{at}"), placed)])
+        assert isinstance(found, Decision)
+        assert found.node == "n7"
+        state.put_node("a", node("n3").taint("until", f"later than {at}").build())
+    assert len(judged) == 1 + 300 + 3  # no taints, those at the start, and each new one

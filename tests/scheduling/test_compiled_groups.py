@@ -1,6 +1,7 @@
 """The compiled forms of rows by groups and by reason say what the NumPy forms say."""
 
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import cast
 
@@ -68,6 +69,22 @@ def test_compiled_counts_of_reasons_by_cluster_are_those_of_numpy(reasons: list[
     assert kernels.compile_all()
     assert count_codes(first, state) == want
     assert sum(want.values()) == sum(one not in (0, NO_NODE) for one in reasons)
+
+
+@pytest.mark.parametrize("use", [kernels.use_numpy, kernels.compile_all], ids=["NumPy", "compiled"])
+def test_counts_of_reasons_take_room_for_those_that_there_are(use: Callable[[], object]) -> None:
+    state, highest = fleet(), NO_NODE - 1
+    for at in range(200):
+        state.put_node(f"c{at}", node("n").build())
+    first = np.full(200, highest, dtype=np.uint16)
+    first[:3] = 0, 7, NO_NODE
+    use()
+    tracemalloc.start()
+    found = count_codes(first, state)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found == {(7, 1): 1} | {(highest, at): 1 for at in range(3, 200)}
+    assert most < 2**21  # all codes by all clusters would be a hundred MB
 
 
 @settings(max_examples=30, deadline=None)

@@ -1,6 +1,9 @@
 """What a plugin says of nodes alone is kept as the number that it is, whatever type of array it comes in."""
 
+from itertools import cycle
+
 import numpy as np
+import pytest
 
 from dispatcher.plugins.home_cluster import HomeCluster
 from dispatcher.scheduling.equivalence.static_answers import StaticAnswersCache
@@ -57,6 +60,19 @@ def test_a_node_may_be_scored_otherwise_than_all_were_before() -> None:
     state.put_node("a", node("n1").labels(rank="2").build())
     assert column.refresh(one, state) is None
     assert [column.values[at] for at in column.value.tolist()] == column.raw_of(slice(0, 3)).tolist() == [0.0, 2.0, 0.0]
+
+
+@pytest.mark.parametrize("plugin", [WholeAtFirst(), Uniform()], ids=["each", "one for all"])
+def test_scores_that_no_node_has_any_more_are_forgotten(plugin: WholeAtFirst) -> None:
+    state, nodes = fleet(a=["n0", "n1", "n2"]), cycle((0, 1, 2))
+    [role] = roles_of(Plan.of(Profile("p", (PluginUse(plugin.name),)), [plugin]))
+    column, one = StaticColumn(role, state), pod("p").placed("a")
+    for at in range(2000):
+        state.put_node("a", node(f"n{next(nodes)}").labels(rank=f"{at / 4}").build())
+        assert column.refresh(one, state) is None
+        told = [0.0 if code < 0 else float(state.label_values("rank")[code]) for code in state.label("rank").tolist()]
+        assert [column.values[at] for at in column.value.tolist()] == told
+    assert len(column.values) <= 300
 
 
 def test_what_is_said_of_clusters_is_kept_for_pods_of_many_homes() -> None:

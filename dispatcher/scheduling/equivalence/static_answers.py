@@ -152,23 +152,33 @@ def _count_codes(first, cluster, clusters, counts):  # type: ignore[no-untyped-d
     return highest
 
 
-def _counted(first: Codes, fleet: FleetState, clusters: int, codes: int = _USUAL_CODES) -> Ints:
-    counts = np.zeros(codes * clusters, dtype=np.int64)
-    highest = _count_codes.fast(first, fleet.cluster, clusters, counts)
-    return counts if highest < codes else _counted(first, fleet, clusters, highest + 1)
+def _numbered(first: Codes) -> tuple[Ints, Codes]:
+    """The codes in `first`, 0 and up; and by code, its place among them. There may be 60,000, and few of them here."""
+    found = np.flatnonzero(np.bincount(first, minlength=NO_NODE + 1)[1:NO_NODE]) + 1
+    told, places = np.append(0, found), np.zeros(NO_NODE + 1, dtype=np.uint16)
+    places[told], places[NO_NODE] = np.arange(len(told)), NO_NODE
+    return told, places
 
 
 def count_codes(first: Codes, fleet: FleetState, rows: RowList | None = None) -> dict[tuple[int, int], int]:
     """(reason code, cluster index) -> rows refused for it; `first` is about `rows`, None: all."""
-    clusters = max(len(fleet.clusters), 1)
+    clusters, told = max(len(fleet.clusters), 1), np.arange(_USUAL_CODES)
     if rows is None and _count_codes.fast is not None:
-        counts = _counted(first, fleet, clusters)
-        return {divmod(key, clusters): int(counts[key]) for key in np.flatnonzero(counts).tolist()}
-    no = np.flatnonzero((first != 0) & (first != NO_NODE))
-    if not len(no):
-        return {}
-    counts = np.bincount(first[no].astype(np.int64) * clusters + fleet.cluster[no if rows is None else rows[no]])
-    return {divmod(key, clusters): int(counts[key]) for key in np.flatnonzero(counts).tolist()}
+        counts = np.zeros(len(told) * clusters, dtype=np.int64)
+        if _count_codes.fast(first, fleet.cluster, clusters, counts) >= len(told):
+            told, places = _numbered(first)
+            counts = np.zeros(len(told) * clusters, dtype=np.int64)
+            _count_codes.fast(places[first], fleet.cluster, clusters, counts)
+    else:
+        no = np.flatnonzero((first != 0) & (first != NO_NODE))
+        codes = first[no]
+        if codes.max(initial=0) >= len(told):
+            told, places = _numbered(codes)
+            codes = places[codes]
+        counts = np.bincount(codes.astype(np.int64) * clusters + fleet.cluster[no if rows is None else rows[no]])
+    keys = np.flatnonzero(counts)
+    whys, where, count = told[keys // clusters].tolist(), (keys % clusters).tolist(), counts[keys].tolist()
+    return dict(zip(zip(whys, where, strict=True), count, strict=True))
 
 
 class StaticAnswers:

@@ -11,6 +11,7 @@ from dispatcher.scheduling.framework import Codes, Floats, Placed, Rows, SmallIn
 from dispatcher.scheduling.framework.roles import Role
 
 _NEVER = -1
+_MOST_VALUES = 256  # or twice as many as there were when it was looked last; then those that no row has are forgotten
 
 
 class StaticColumn:
@@ -33,6 +34,7 @@ class StaticColumn:
         self.value: SmallInts = np.zeros(0, dtype=np.int32)
         self.values: list[float] = []
         self._index: dict[float, int] = {}
+        self._most_values = _MOST_VALUES
         self._at = _NEVER
 
     @property
@@ -80,6 +82,8 @@ class StaticColumn:
             self._filter(rows, n)
         if self.role.score_at is not None:
             self._score(fleet, rows, everything=changed is None)
+            if len(self.values) > self._most_values:
+                self._forget_values(fleet.n)
 
     def _filter(self, rows: Rows, n: int) -> None:
         before, self.open_rows = self.open_rows, self.evaluator.open_rows()
@@ -114,6 +118,13 @@ class StaticColumn:
             self.value = np.append(self.value[: fleet.n], np.zeros(max(fleet.n - len(self.value), 0), dtype=np.int32))
         found, where = distinct_values(raw)
         self.value[rows] = np.asarray([self._value(one) for one in found.tolist()], dtype=np.int32)[where]
+
+    def _forget_values(self, n: int) -> None:
+        found, where = distinct_values(self.raw[:n])
+        self.values = found.tolist()
+        self._index = {one: at for at, one in enumerate(self.values)}
+        self.value = where.astype(np.int32)  # another array: what was made of the old one is void
+        self._most_values = max(_MOST_VALUES, 2 * len(self.values))
 
     def _value(self, raw: float) -> int:
         found = self._index.get(raw)

@@ -19,17 +19,17 @@ LEAST, GROWTH = 64, 2  # values, and times as many as were in use: before that i
 
 
 class Interned(CodedValues[V]):
-    """The values by code, `blank` where a code is free. The codes of the values that it begins with are never taken
-    back.
+    """The values by code, each once. Codes that no node has are free: such a value stays until a new one takes its
+    place. Those of the values that it begins with are never free.
 
-    Codes are taken back in one go, once there are twice as many values as were in use the last time.
+    Which are free is looked up once there are twice as many values as were in use the last time.
     """
 
-    def __init__(self, blank: V, *kept: V) -> None:
-        self._blank, self._kept = blank, len(kept)
+    def __init__(self, *kept: V) -> None:
+        self._kept = len(kept)
         self._values = list(kept)
         self._codes = {value: code for code, value in enumerate(kept)}
-        self._free: list[int] = []  # the lowest last
+        self._free: dict[int, None] = {}  # the lowest last
         self._given = Journal()
         self._given.extend(range(len(kept)))
         self._due = LEAST
@@ -66,9 +66,11 @@ class Interned(CodedValues[V]):
         """The code of a value; it gets one if it has none."""
         found = self._codes.get(value)
         if found is not None:
+            self._free.pop(found, None)
             return found
         if self._free:
-            found = self._free.pop()
+            found, _ = self._free.popitem()
+            del self._codes[self._values[found]]
             self._values[found] = value
         else:
             found = len(self._values)
@@ -78,16 +80,12 @@ class Interned(CodedValues[V]):
         return found
 
     def make_room(self, column: SmallInts) -> None:
-        """Take back, if it is time, the codes that are not in `column`. No code may be on its way there: to be called
-        before the first `code` of a change.
+        """Find, if it is time, the codes that are not in `column`: they are free. No code may be on its way there: to
+        be called before the first `code` of a change.
         """
-        if len(self._codes) < self._due:
+        if len(self._values) - len(self._free) < self._due:
             return
         used = np.zeros(len(self._values) + 1, dtype=np.bool_)  # code -1 is the last
-        used[column] = used[: self._kept] = used[self._free] = True
-        for code in np.flatnonzero(~used[:-1])[::-1].tolist():
-            del self._codes[self._values[code]]
-            self._values[code] = self._blank
-            self._free.append(code)
-        self._free.sort(reverse=True)
-        self._due = max(LEAST, GROWTH * len(self._codes))
+        used[column] = used[: self._kept] = True
+        self._free = dict.fromkeys(np.flatnonzero(~used[:-1])[::-1].tolist())
+        self._due = max(LEAST, GROWTH * (len(self._values) - len(self._free)))

@@ -18,13 +18,14 @@ from dispatcher.scheduling.framework.coded_values import CodedValues
 
 ABSENT = -1
 _KEPT = (REGION, ZONE)  # from the first node on: made later, a column of 500,000 nodes holds a decision up for 70 ms
+_MANY = 256  # columns; before there are more, those of keys that no node has any more are dropped
 ClusterOf = Callable[[int], str]  # row -> name of its cluster
 
 
 @dataclass
 class _Column:
     codes: SmallInts
-    values: Interned[str] = field(default_factory=lambda: Interned(""))
+    values: Interned[str] = field(default_factory=Interned)
     sorted: tuple[RowList, RowList] | None = None  # rows by code, and where those of each code begin; None: not known
 
     def rows(self, value: str) -> RowList:
@@ -74,7 +75,7 @@ class LabelColumns:
         self._columns = {(key, False): _Column(np.full(0, ABSENT, dtype=np.int32)) for key in _KEPT}
         self._nodes_with: Counter[str] = Counter()
         self._absent: SmallInts = np.full(0, ABSENT, dtype=np.int32)
-        self._none = Interned("")
+        self._none = Interned[str]()
 
     def codes(self, key: str, nodes: Sequence[Node | None], *, scoped: bool = False) -> SmallInts:
         """[len(nodes)] codes of `key`, read-only; `nodes` are the rows, None where a row is dead."""
@@ -98,6 +99,9 @@ class LabelColumns:
         found = self._columns.get((key, scoped))
         if found is not None or not self._nodes_with[key]:
             return found
+        if len(self._columns) >= _MANY:
+            kept = {*_KEPT, *self._nodes_with}
+            self._columns = {name: one for name, one in self._columns.items() if name[0] in kept}
         told = [None if node is None else node.labels.get(key) for node in nodes]
         made = _Column(np.full(0, ABSENT, dtype=np.int32))
         made.codes = made.codes_of(self._texts(range(len(nodes)), told, scoped))

@@ -47,7 +47,7 @@ class NodeTable(NodeColumns):
         self.clusters: Sequence[ClusterInfo] = self._infos
         self._closed: dict[str, frozenset[str]] = {}
         self.closed: Mapping[str, frozenset[str]] = self._closed
-        self.taint_sets = Interned[tuple[Taint, ...]]((), ())  # none has code 0, as rows without a node have
+        self.taint_sets = Interned[tuple[Taint, ...]](())  # none has code 0, as rows without a node have
         self.changes = Journal()  # rows whose node or cluster changed
         self._store = RowStore(len(self.axis), len(self.signal_axis))
         self._nodes: list[Node | None] = []

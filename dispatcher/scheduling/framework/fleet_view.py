@@ -149,7 +149,7 @@ class Topology(Protocol):
         ...
 
     def domain_values(self, key: str) -> Sequence[str]:
-        """The texts behind the codes of `domain(key)`, which hold until a node changes; "" where no node is."""
+        """The texts behind the codes of `domain(key)`, which hold until a node changes."""
         ...
 
     def count_matching(self, pod: Pod, selector: Any, key: str) -> Ints:
