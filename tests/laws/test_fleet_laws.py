@@ -23,7 +23,17 @@ from tests.builders import PodBuilder, node, pod, selector
 from tests.laws.examples import examples
 
 LEVELS = ("zone", "cluster", "host", "rack")
-SELECTORS = (None, selector(app="u"), selector())
+SELECTORS = (None, selector(app="u"), selector(), selector(app="u", part="1"))
+LOOKS: tuple[dict[str, str], ...] = (  # labels of pods; the first three tell one app
+    {"app": "u"},
+    {"app": "u", "pod-template-hash": "7"},
+    {"app": "u", "job-name": "j"},
+    {"app": "v"},
+    {"app": "u", "part": "1"},
+    {"app": "u", "part": "2"},
+    {"job-name": "j"},
+    {},
+)
 SPACES: tuple[LabelSelector | None, ...] = (None, selector(team="t"), selector())
 
 
@@ -40,7 +50,7 @@ def tied(draw: st.DrawFn, one: PodBuilder) -> PodBuilder:
 
 @st.composite
 def pods(draw: st.DrawFn) -> Placed:
-    one = pod("p").labels(app=draw(st.sampled_from("uv"))).namespace(draw(st.sampled_from("mn")))
+    one = pod("p").labels(**draw(st.sampled_from(LOOKS))).namespace(draw(st.sampled_from("mn")))
     one = one.cpu(draw(st.integers(0, 5))).request("memory", draw(st.sampled_from((0, 7, MAX_QUANTITY))))
     one = one.set(terminating=draw(st.booleans()))
     if draw(st.booleans()):
@@ -125,7 +135,7 @@ def image(fleet: FleetState) -> dict[str, object]:
 
 
 def counts(fleet: FleetState) -> dict[object, dict[str, int]]:
-    asked = [pod("q").labels(app=app).namespace(namespace).build() for app in "uv" for namespace in "mn"]
+    asked = [pod("q").labels(**labels).namespace(namespace).build() for labels in LOOKS for namespace in "mn"]
     found: dict[object, dict[str, int]] = {}
     for which, one in enumerate(asked):
         for number, chosen in enumerate(SELECTORS):

@@ -11,7 +11,7 @@ from dispatcher.model.names import DOMAIN_SCOPE, is_app_label
 from dispatcher.model.node import Node
 from dispatcher.model.pod import RUNNING, Pod, PodId
 from dispatcher.scheduling.framework import Placed
-from dispatcher.scheduling.framework.pod_sets import AppName, Label, PodSet, app_name
+from dispatcher.scheduling.framework.pod_sets import AppName, AppNames, Label, PodSet
 from dispatcher.scheduling.rules.requests import nonzero_request
 
 
@@ -100,7 +100,7 @@ class Apps:
     def __init__(self) -> None:
         self._pods: dict[AppName, dict[PodId, Occupant]] = {}
         self._with_label: dict[Label, dict[AppName, None]] = {}
-        self._last: tuple[Mapping[str, str], AppName] = ({}, ("", frozenset()))  # mostly the next pod's, too
+        self._name = AppNames().of
 
     def put(self, occupant: Occupant) -> None:
         """A pod is somewhere."""
@@ -135,20 +135,15 @@ class Apps:
 
     def holding(self, pods: PodSet) -> Iterable[Occupant] | None:
         """Pods among which all members of a set are; None if no label that tells an app says which these are."""
-        if pods.app is not None:
+        if pods.app is not None and pods.app[1]:
             return self._pods.get(pods.app, {}).values()
-        if not pods.clues or not all(is_app_label(key) for key, _ in pods.clues):
+        clues = [clue for clue in pods.clues if all(is_app_label(key) for key, _ in clue)]
+        if not clues:
             return None
-        found = dict.fromkeys(name for clue in pods.clues for name in self._with_label.get(clue, ()))
+        rarest = min(clues, key=lambda clue: sum([len(self._with_label.get(label, ())) for label in clue]))
+        found = dict.fromkeys(name for label in rarest for name in self._with_label.get(label, ()))
         named = (name for name in found if pods.namespaces is None or name[0] in pods.namespaces)
         return (occupant for name in named for occupant in self._pods[name].values())
-
-    def _name(self, pod: Pod) -> AppName:
-        labels, name = self._last
-        if name[0] != pod.namespace or labels != pod.labels:
-            name = app_name(pod)
-            self._last = pod.labels, name
-        return name
 
 
 class PodsByNode:

@@ -13,7 +13,7 @@ from dispatcher.scheduling.fleet.counts import DomainCount, DomainOf, DomainsOf
 from dispatcher.scheduling.fleet.crowded_terms import LiveSums, SummedTerm, TermCrowd
 from dispatcher.scheduling.fleet.held_term import HeldTerm
 from dispatcher.scheduling.framework import Placed
-from dispatcher.scheduling.framework.pod_sets import LabelsOf, Place, PodSetIndex, StandingTerm, TermKind, places_of
+from dispatcher.scheduling.framework.pod_sets import LabelsOf, Place, PodSetIndex, StandingTerm, TermKind
 from dispatcher.scheduling.rules.affinity import AffinityBook, AffinityRule
 
 
@@ -86,14 +86,14 @@ class TermCounts:
             self._changed += 1
             del self._held[oldest.name], self._by_number[oldest.term.number]
             self._spread_out.pop(oldest.term.number, None)
-            self._index.drop(oldest, oldest.pods)
             for place in self._crowded_by(oldest):
                 self._crowds[place].drop(oldest)
                 if len(self._crowds[place]) <= self._crowded:
                     del self._crowds[place]
+            self._index.drop(oldest, oldest.pods)
 
     def _crowded_by(self, held: HeldTerm) -> list[Place]:
-        return [place for place in places_of(held.pods) if place in self._crowds] if self._crowds else []
+        return [place for place in self._index.places(held) if place in self._crowds] if self._crowds else []
 
     def brought_by(self, placed: Placed) -> dict[int, int] | None:
         """Number of each term of a pod -> what it adds where it goes; None if one of them is not known yet."""

@@ -8,6 +8,7 @@ import enum
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from typing import Generic, TypeVar
 
 from dispatcher.model.labels import IN, LabelSelector
@@ -20,7 +21,7 @@ _MOST_APPS = 64  # whose sets are kept
 LabelsOf = Callable[[str, str], Mapping[str, str]]  # (cluster, namespace) -> labels of that namespace
 Label = tuple[str, str]
 AppName = tuple[str, frozenset[Label]]  # namespace, app labels
-Place = tuple[str | None, Label | None]  # see `PodSetIndex`
+Place = tuple[str | None, Label | frozenset[Label] | None]  # see `PodSetIndex`
 
 
 @dataclass(frozen=True)
@@ -37,16 +38,16 @@ class PodSet:
     """Pods wherever they are: equal names mean equal sets.
 
     `matches(pod, cluster of submission, labels_of)` tells members. `namespaces`: where all of them are, None: anywhere.
-    `clues`: labels of which every member has at least one; none if that cannot be told.
+    `clues`: each is some labels, of which every member has at least one; none if nothing of the kind can be told.
     """
 
     name: Hashable
     matches: Callable[[Pod, str, LabelsOf], bool]
     namespaces: frozenset[str] | None
-    clues: tuple[Label, ...] = ()
+    clues: tuple[tuple[Label, ...], ...] = ()
     asks_namespaces: bool = False  # whether labels of namespaces have a say
     terminating: bool = True  # whether a terminating pod may be a member
-    app: "AppName | None" = None  # of which app all members are
+    app: "AppName | None" = None  # whose live pods it is
     looks: "Callable[[], Looks]" = Looks  # of a set that terms mean: read when asked for, as few are
 
 
@@ -76,6 +77,21 @@ def app_name(pod: Pod) -> AppName:
     return pod.namespace, frozenset(pod.app_labels.items())
 
 
+class AppNames:
+    """The names of pods' apps; mostly the next pod is of the app of the last one."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Mapping[str, str], AppName] = ({}, ("", frozenset()))
+
+    def of(self, pod: Pod) -> AppName:
+        """The same as `app_name`."""
+        labels, name = self._last
+        if name[0] != pod.namespace or (labels is not pod.labels and labels != pod.labels):
+            name = app_name(pod)
+            self._last = pod.labels, name
+        return name
+
+
 def selector_key(pod: Pod, selector: LabelSelector | None) -> Hashable:
     """A hashable name for what `selector` matches; None stands for the pods of the same app as `pod`."""
     if selector is None:
@@ -98,14 +114,13 @@ def pods_beside(pod: Pod, selector: LabelSelector | None) -> PodSet:
 def _of_app(name: AppName) -> PodSet:
     """The live pods of an app: the same set for all who ask, one after the other, for pods of it."""
     namespace, labels = name
-    app, clue = dict(labels), tuple(sorted(labels)[:1])
+    app = dict(labels)
     return PodSet(
         ("beside", namespace, ("app", labels)),
         lambda one, *_: one.app_labels == app,
         frozenset((namespace,)),
-        clue,
         terminating=False,
-        app=name if labels else None,
+        app=name,
     )
 
 
@@ -124,7 +139,7 @@ def pods_of_terms(terms: Sequence[PodAffinityTerm]) -> PodSet:
         name=("terms", frozenset(target.name for target in targets)),
         matches=targets[0].matches if len(targets) == 1 else _all_of([target.matches for target in targets]),
         namespaces=next((target.namespaces for target in targets if target.namespace_selector is None), None),
-        clues=next((found for target in targets if (found := _clues(target.selector))), ()),
+        clues=tuple(dict.fromkeys(clue for target in targets for clue in _clues(target.selector))),
         asks_namespaces=any(target.asks_namespaces for target in targets),
         looks=lambda: _looks(targets),
     )
@@ -181,36 +196,50 @@ def _name_of(selector: LabelSelector | None) -> Hashable:
     return None if selector is None else (frozenset(selector.match_labels.items()), selector.match_expressions)
 
 
-def _clues(selector: LabelSelector | None) -> tuple[Label, ...]:
+def _clues(selector: LabelSelector | None) -> tuple[tuple[Label, ...], ...]:
     if selector is None:
         return ()
-    if selector.match_labels:
-        return (min(selector.match_labels.items()),)
-    listed = next((clause for clause in selector.match_expressions if clause.operator == IN), None)
-    return tuple((listed.key, value) for value in listed.values) if listed else ()
+    listed = [clause for clause in selector.match_expressions if clause.operator == IN]
+    return (
+        *[(label,) for label in sorted(selector.match_labels.items())],
+        *[tuple([(clause.key, value) for value in clause.values]) for clause in listed],
+    )
 
 
 class PodSetIndex(Generic[T]):
     """Things by the set of pods they are about: for one pod, few of many have to be tried.
 
-    A thing stands under each of its namespaces (or under "any") and each clue (or under "none").
+    A thing about an app stands under the app's name. Any other stands under each of its namespaces (or under "any") and
+    each label of a clue (or under "none"); of several clues, under that where fewest stood when it came.
     """
 
     def __init__(self) -> None:
-        self._things: dict[tuple[str | None, Label | None], dict[T, None]] = {}
+        self._things: dict[Place, dict[T, None]] = {}
+        self._places: dict[T, tuple[Place, ...]] = {}
+        self._names, self._of_apps = AppNames(), 0  # how many things are about an app
 
     def put(self, thing: T, pods: PodSet) -> None:
         """Enter a thing."""
-        for place in places_of(pods):
+        self._places[thing] = places = min(ways_to(pods), key=self._crowd)
+        self._of_apps += pods.app is not None
+        for place in places:
             self._things.setdefault(place, {})[thing] = None
+
+    def _crowd(self, places: tuple[Place, ...]) -> int:
+        return sum([len(self._things.get(place, ())) for place in places])
 
     def drop(self, thing: T, pods: PodSet) -> None:
         """Take it out again."""
-        for place in places_of(pods):
+        self._of_apps -= pods.app is not None
+        for place in self._places.pop(thing):
             things = self._things[place]
             del things[thing]
             if not things:
                 del self._things[place]
+
+    def places(self, thing: T) -> tuple[Place, ...]:
+        """Where a thing stands."""
+        return self._places[thing]
 
     def near(self, pod: Pod) -> Iterator[T]:
         """The things whose set may hold `pod`, each once."""
@@ -219,15 +248,20 @@ class PodSetIndex(Generic[T]):
 
     def places_near(self, pod: Pod) -> Iterator[tuple[Place, Mapping[T, None]]]:
         """The same, by the place at which they stand."""
+        if self._of_apps and (things := self._things.get(app := self._names.of(pod))):
+            yield app, things
         for namespace in (pod.namespace, None):
             for clue in (None, *pod.labels.items()):
                 if things := self._things.get((namespace, clue)):
                     yield (namespace, clue), things
 
 
-def places_of(pods: PodSet) -> Iterator[Place]:
-    """Never more than _MOST_NAMED ** 2: who names more namespaces or labels stands under "any" and "none"."""
-    namespaces, clues = pods.namespaces, dict.fromkeys(pods.clues)
-    for namespace in (None,) if namespaces is None or len(namespaces) > _MOST_NAMED else namespaces:
-        for clue in clues if 0 < len(clues) <= _MOST_NAMED else (None,):
-            yield namespace, clue
+def ways_to(pods: PodSet) -> list[tuple[Place, ...]]:
+    """The places of a set in an index, by the clue one goes by. Never more than _MOST_NAMED ** 2 for one: who names
+    more namespaces or labels stands under "any" and "none".
+    """
+    if pods.app is not None:
+        return [(pods.app,)]
+    named, clues = pods.namespaces, [clue for clue in pods.clues if len(set(clue)) <= _MOST_NAMED]
+    namespaces = (None,) if named is None or len(named) > _MOST_NAMED else tuple(named)
+    return [tuple(product(namespaces, dict.fromkeys(clue))) for clue in clues] or [tuple(product(namespaces, (None,)))]

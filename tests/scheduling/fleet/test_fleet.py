@@ -226,13 +226,15 @@ def test_matching_pods_are_counted_per_domain_over_all_clusters() -> None:
     [
         pytest.param(selector(app="web"), ["p1"], id="a label that tells an app"),
         pytest.param(LabelSelector({}, (Requirement("app", IN, ("web", "db")),)), ["p1", "p2"], id="one of several"),
+        pytest.param(selector(a="x", app="db"), ["p2"], id="a label of many apps and one of few"),
+        pytest.param(selector(part="1", **{"job-name": "1"}), ["p1"], id="a label that does not, and one that does"),
         pytest.param(selector(**{"pod-template-hash": "1"}), ["p1", "p2"], id="a label that does not"),
     ],
 )
 def test_pods_of_other_apps_are_not_asked_whether_they_are_of_a_set(wanted: LabelSelector, asked: list[str]) -> None:
     state = fleet(a=[node("n1").labels(zone="x")])
-    put(state, pod("p1").labels(app="web", **{"pod-template-hash": "1"}), "a", "n1")
-    put(state, pod("p2").labels(app="db"), "a", "n1")
+    put(state, pod("p1").labels(a="x", app="web", part="1", **{"pod-template-hash": "1"}), "a", "n1")
+    put(state, pod("p2").labels(a="x", app="db"), "a", "n1")
     put(state, pod("p3").labels(app="web").namespace("elsewhere"), "a", "n1")
     found, seen = pods_in("default", wanted), list[str]()
 

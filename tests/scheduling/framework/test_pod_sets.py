@@ -1,5 +1,6 @@
 """Sets of pods: names, members, and an index that never misses a member."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dispatcher.model.labels import LabelSelector, Requirement
-from dispatcher.model.pod import PodAffinityTerm
+from dispatcher.model.pod import Pod, PodAffinityTerm
 from dispatcher.scheduling.framework.pod_sets import PodSet, PodSetIndex, pods_beside, pods_of_terms
 from tests.builders import pod, selector
 
@@ -43,7 +44,7 @@ terms = st.builds(
 )
 pods = st.builds(
     lambda labels, namespace: pod("p").labels(**labels).namespace(namespace).build(),
-    st.dictionaries(st.sampled_from(KEYS), st.sampled_from(VALUES), max_size=2),
+    st.dictionaries(st.sampled_from((*KEYS, "job-name")), st.sampled_from(VALUES), max_size=3),
     st.sampled_from("tunm"),
 )
 
@@ -69,6 +70,36 @@ def test_an_index_leads_to_every_set_that_holds_a_pod(groups: list[list[PodAffin
     for number, found in enumerate(sets):
         index.drop(number, found)
     assert list(index.near(one)) == []
+
+
+def _beside(asking: Any, selected: LabelSelector | None, one: Any) -> bool:
+    """The documented rule, once more."""
+    if asking.namespace != one.namespace:
+        return False
+    return selected.matches(one.labels) if selected is not None else asking.app_labels == one.app_labels
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(pods, st.one_of(st.none(), st.none(), selectors)), max_size=8), pods, st.data())
+def test_an_index_leads_to_every_set_of_pods_beside_another_while_sets_come_and_go(
+    asking: list[tuple[Any, LabelSelector | None]], one: Any, data: st.DataObject
+) -> None:
+    index: PodSetIndex[int] = PodSetIndex()
+    sets = [pods_beside(*asked) for asked in asking]
+    for number, found in enumerate(sets):
+        index.put(number, found)
+    gone = set[int]()
+    for number in data.draw(st.permutations(range(len(sets)))):
+        index.drop(number, sets[number])
+        if data.draw(st.booleans()):
+            index.put(number, sets[number])
+        else:
+            gone.add(number)
+    near = list(index.near(one))
+    assert len(near) == len(set(near))
+    members = [number for number in near if sets[number].matches(one, "a", labels_of)]
+    meant = [number for number, asked in enumerate(asking) if _beside(*asked, one)]
+    assert sorted(members) == [number for number in meant if number not in gone]
 
 
 def term(one: LabelSelector | None = None, *namespaces: str, where: LabelSelector | None = None) -> PodAffinityTerm:
@@ -129,3 +160,49 @@ def test_a_set_that_names_very_many_namespaces_and_labels_is_still_found() -> No
     assert list(index.near(pod("p").labels(a="v7").namespace("v8").build())) == ["wide"]
     index.drop("wide", wide)
     assert list(index.near(pod("p").labels(a="v7").namespace("v8").build())) == []
+
+
+ONE_OF_MANY = {
+    "its own app": lambda one: pods_beside(one, None),
+    "labels": lambda one: pods_beside(one, LabelSelector(dict(one.labels))),
+    "a label and an expression": lambda one: pods_beside(
+        one, selector_with(Requirement("idx", "In", (one.labels["idx"],)))
+    ),
+    "a term": lambda one: pods_of_terms([term(LabelSelector(dict(one.labels)), "default")]),
+    "a term for all namespaces": lambda one: pods_of_terms([term(LabelSelector(dict(one.labels)), where=selector())]),
+    "two terms": lambda one: pods_of_terms([term(A, "default"), term(selector(idx=one.labels["idx"]), "default")]),
+}
+
+
+def selector_with(*clauses: Requirement) -> LabelSelector:
+    return LabelSelector({"a": "x"}, clauses)
+
+
+@pytest.mark.parametrize("meant_by", ONE_OF_MANY.values(), ids=ONE_OF_MANY)
+def test_of_sets_that_share_a_label_and_differ_in_another_few_are_tried(meant_by: Callable[[Pod], PodSet]) -> None:
+    pods_of_all = [pod(f"p{at}").labels(a="x", idx=str(at)).build() for at in range(100)]
+    index: PodSetIndex[int] = PodSetIndex()
+    sets = [meant_by(one) for one in pods_of_all]
+    for number, found in enumerate(sets):
+        index.put(number, found)
+    for number, one in enumerate(pods_of_all):
+        near = list(index.near(one))
+        assert number in near
+        assert len(near) <= 2, "its own set, and the one that came first"
+
+
+def test_a_pod_finds_its_app_by_one_look_up_however_common_each_label_is() -> None:
+    grid = [pod("p").labels(a=str(at % 10), b=str(at // 10)).build() for at in range(100)]
+    index: PodSetIndex[int] = PodSetIndex()
+    for number, one in enumerate(grid):
+        index.put(number, pods_beside(one, None))
+    assert [list(index.near(one)) for one in grid] == [[number] for number in range(100)]
+
+
+def test_pods_without_labels_that_tell_an_app_are_of_one_app_in_each_namespace() -> None:
+    index: PodSetIndex[str] = PodSetIndex()
+    for namespace in "tu":
+        index.put(namespace, pods_beside(pod("p").namespace(namespace).build(), None))
+    generated = pod("q").labels(**{"job-name": "1"}).namespace("t").build()
+    assert list(index.near(generated)) == ["t"]
+    assert list(index.near(pod("r").labels(a="x").namespace("t").build())) == []
