@@ -85,7 +85,7 @@ def test_a_pod_of_a_fake_kubelet_has_no_container_to_enter(kubectl: Kubectl, wor
     kubectl("apply", "-f", "-", manifest={"apiVersion": "v1", "kind": "Pod", **on_node(pod("played"), 3)})
     kubectl("wait", "--for=condition=Ready", "pod/played", "--timeout=180s")
     told = kubectl(*words.replace("NAME", "played").split(), fails=True)
-    assert f"pod default/played is simulated by an embedded cluster: no container really runs, so {why}" in told
+    assert f"pod default/played is simulated by an embedded cluster, where no container really runs, so {why}" in told
 
 
 def test_a_container_that_does_not_run_cannot_be_entered(kubectl: Kubectl) -> None:

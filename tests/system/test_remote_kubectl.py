@@ -122,7 +122,7 @@ def test_the_log_is_that_of_the_kubelet_there(world: World) -> None:
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
 def test_a_kubelet_that_runs_nothing_says_so(world: World, words: list[str], why: str) -> None:
-    told = f"pod default/web is simulated by an embedded cluster: no container really runs, so {why}"
+    told = f"pod default/web is simulated by an embedded cluster, where no container really runs, so {why}"
     assert told in world.kubectl(*words, code=1)
 
 

@@ -110,8 +110,8 @@ class KubeletEndpoint:
         if "container" in asked and not run.uses:
             return web.Response(status=500, text=f'container not found ("{asked["container"]}")')
         why = _WITHOUT[request.path.split("/")[1]]
-        text = f"pod {run.namespace}/{run.name} is simulated by an embedded cluster: no container really runs, so {why}"
-        return web.Response(status=500, text=text)
+        where = "an embedded cluster, where no container really runs"  # older kubectl says nothing of a text with ": "
+        return web.Response(status=500, text=f"pod {run.namespace}/{run.name} is simulated by {where}, so {why}")
 
     def _node(self, request: web.Request) -> SimulatedNode:
         """Whose address this is. A lost node does not answer at all."""
