@@ -17,8 +17,10 @@ from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import load_incluster_config, load_kube_config
 
 from agents.kube.exchange import Exchanges
+from agents.kube.memory import files_in_memory
 from agents.kube.pipe import Pipe, TlsPipe
 from agents.kube.rendering import USER_AGENT, Rendering
+from agents.kube.trust import Trust
 
 MAX_CONNECTIONS = 64
 FRESH_S = 1.0  # how long a token is used before it is asked for again
@@ -54,7 +56,8 @@ class ApiSession:
         self.host: str = configuration.host.rstrip("/")
         self.proxy: str | None = configuration.proxy
         self.server_hostname: str | None = configuration.tls_server_name
-        context = tls_context(configuration)
+        self.trust = Trust.read(configuration)
+        context = self.trust.context()
         self.http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS, ssl=context),
             headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
@@ -74,8 +77,9 @@ class ApiSession:
         """Load the configuration and make the pool; AccessError says what is wrong with it."""
         configuration = Configuration()
         try:
-            await _load(access, configuration)
-            return cls(configuration, connect_s)
+            with files_in_memory():
+                await _load(access, configuration)
+                return cls(configuration, connect_s)
         except Exception as error:  # whatever the loaders raise, it means no access
             raise AccessError(f"cannot use {access.describe()}: {type(error).__name__}: {error}") from error
 
@@ -112,13 +116,7 @@ class ApiSession:
 
     def kubelet_tls(self, ca_file: str, insecure: bool) -> ssl.SSLContext:
         """The context for kubelets: the cluster's CA unless another is given, and the same client certificate."""
-        return tls_context(self._configuration, ca_file=ca_file, insecure=insecure)
-
-    @property
-    def trust(self) -> tuple[str, ...]:
-        """What TLS is built from: equal for two sessions that differ in nothing but their connections."""
-        one = self._configuration
-        return tuple(str(part) for part in (one.ssl_ca_cert, one.cert_file, one.key_file, one.verify_ssl))
+        return self.trust.context(ca_file=ca_file, insecure=insecure)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -139,16 +137,3 @@ async def _load(access: Access, configuration: Any) -> None:
         client_configuration=configuration,
         persist_config=False,
     )
-
-
-def tls_context(configuration: Any, *, ca_file: str = "", insecure: bool = False) -> ssl.SSLContext:
-    """TLS as the configuration says: its CA and client certificate, verified unless told otherwise."""
-    context = ssl.create_default_context(
-        cafile=ca_file or configuration.ssl_ca_cert or None, cadata=None if ca_file else configuration.ca_cert_data
-    )
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
-    if insecure or not (ca_file or configuration.verify_ssl):
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context

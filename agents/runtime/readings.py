@@ -15,6 +15,7 @@ import structlog
 from agents.executor.http import Request
 from agents.kube.client import KubeClient, describe
 from agents.kube.session import AccessError
+from agents.kube.trust import Trust
 from agents.observer.loads import DEFAULT_SOURCE, Loads, Sample
 from agents.observer.seen import NodeTarget
 from agents.observer.signals import LINK_SPEED
@@ -53,7 +54,7 @@ class ClusterKubelets:
         self._client = client
         self._settings = settings
         self._kubelets: Kubelets | None = None
-        self._trust: tuple[str, ...] = ()
+        self._trust: Trust | None = None
         self._opening = asyncio.Lock()
 
     async def sample(self, target: NodeTarget) -> Sample:

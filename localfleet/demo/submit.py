@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import ssl
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import httpx
 import yaml
 
+from agents.kube.memory import memory_file
 from dispatcher.service.errors import CommandError
 from localfleet.demo.workloads import Submission
 
@@ -90,12 +90,9 @@ class Submitter:
 def _tls(cluster: dict[str, Any], identity: dict[str, Any]) -> ssl.SSLContext:
     context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
     if "client-key-data" in identity:
-        # OpenSSL takes a certificate and its key from files alone.
-        with tempfile.NamedTemporaryFile() as pair:
-            for part in ("client-certificate-data", "client-key-data"):
-                pair.write(base64.b64decode(identity[part]))
-            pair.flush()
-            context.load_cert_chain(pair.name)
+        parts = (base64.b64decode(identity[part]) for part in ("client-certificate-data", "client-key-data"))
+        with memory_file(b"\n".join(parts)) as pair:
+            context.load_cert_chain(pair)
     return context
 
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import aiohttp
 import pytest
 import pytest_asyncio
+import yaml
 from typer.testing import CliRunner
 
 from localfleet.embedded import kubeconfig
@@ -146,6 +148,21 @@ def _cpu(summary: Any) -> list[float]:
     """Core-seconds of pod measured, and of its node."""
     (there,) = (one for one in summary["pods"] if one["podRef"]["name"] == "measured")
     return [part["cpu"]["usageCoreNanoSeconds"] / 1e9 for part in (there, summary["node"])]
+
+
+@pytest.mark.parametrize(
+    "path", ["exec/default/entered/main", "attach/default/entered/main", "portForward/default/entered"]
+)
+async def test_why_a_pod_cannot_be_entered_is_no_mapping_of_yaml(east: Remote, path: str) -> None:
+    """Older kubectl takes a mapping for a Status, and then says nothing but "Error from server: "."""
+    with suppress(aiohttp.ClientResponseError):
+        await east.run_pod(pod("entered", node="east-node-001"))
+    url = await kubelet_url(east, "east-node-001")
+    headers = {"Authorization": f"Bearer {east.token}"}
+    async with east.session.get(f"{url}/{path}", headers=headers, ssl=east.trust) as answer:
+        told = await answer.text()
+    assert "where no container really runs" in told
+    assert yaml.safe_load(told) == told
 
 
 async def test_the_kubelet_wants_the_token_for_all_but_its_health(east: Remote) -> None:

@@ -60,4 +60,5 @@ def test_a_demo_on_real_control_planes_with_a_new_plugin_places_all_pods_and_lea
     assert {pod["phase"] for pod in result["pods"]} <= {"Running", "Succeeded"}
     assert running_from(folder) == []
     assert not list(Path(folder).glob("global-dispatcher-*/*/etcd"))
+    assert not list(Path(folder).glob("tmp*"))  # certificates and keys of its kubeconfig
     say(f"{len(result['pods'])} pods in {result['seconds']:.1f} s")

@@ -1,5 +1,6 @@
 """Who gets nothing: callers that are not the API server, and clusters that ask for what is not theirs."""
 
+import json
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -113,6 +114,16 @@ async def test_logs_alone_are_no_exec(fleet: World) -> None:
     answer = await fleet.ask(EXEC, upgrade="SPDY/3.1")
     assert (answer.status, b"exec into their pods" in await answer.rest()) == (403, True)
     assert not fleet.target.api.asked
+
+
+async def test_older_kubectl_is_told_in_a_status_why_it_may_not_exec(fleet: World) -> None:
+    """It reads a text with ": " in it as YAML, and says nothing but "Error from server: "."""
+    fleet.home.api.allowed.clear()
+    answer = await fleet.ask(EXEC, upgrade="SPDY/3.1")
+    told = json.loads(await answer.rest())
+    assert (answer.status, answer.headers["content-type"]) == (403, "application/json")
+    assert (told["apiVersion"], told["kind"], told["status"], told["code"]) == ("v1", "Status", "Failure", 403)
+    assert "may not create nodes/proxy" in told["message"]
 
 
 def _none() -> Any:

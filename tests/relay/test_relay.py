@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -232,9 +233,11 @@ async def test_what_the_target_refuses_is_told_with_the_pods_own_name(fleet: Wor
         await asked.refuse(status, f'container "main" in pod "{DELEGATE}" is waiting')
 
     fleet.target.api.script = script
-    for path, upgrade in ((LOGS, ""), (EXEC, "SPDY/3.1")):
-        answer = await fleet.ask(path, upgrade=upgrade)
-        assert (answer.status, await answer.rest()) == (shown, b'container "main" in pod "web" is waiting')
+    text = 'container "main" in pod "web" is waiting'
+    answer = await fleet.ask(LOGS)
+    assert (answer.status, (await answer.rest()).decode()) == (shown, text)
+    answer = await fleet.ask(EXEC, upgrade="SPDY/3.1")
+    assert (answer.status, json.loads(await answer.rest())["message"]) == (shown, text)
 
 
 async def test_more_streams_than_two_clusters_have_are_refused_in_words(fleet: World) -> None:

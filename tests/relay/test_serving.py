@@ -4,6 +4,7 @@ import asyncio
 import base64
 import datetime as dt
 import ipaddress
+import tempfile
 from pathlib import Path
 from typing import Any, cast
 
@@ -251,6 +252,10 @@ async def test_authorities_with_words_between_them_are_read(tmp_path: Path) -> N
     file.write_bytes("# Autorité du cluster\n".encode() + trustme.CA().cert_pem.bytes())
     settings = RelaySettings(address=ADDRESS, host="127.0.0.1", port=0, client_ca_file=str(file))
     endpoint = Endpoint(settings, Callers(cast(KubeClient, None), settings).authorities, nothing)
+    await listens(endpoint)
+
+
+async def listens(endpoint: Endpoint) -> None:
     listening = asyncio.Event()
     running = asyncio.create_task(endpoint.run(lambda port: listening.set()))
     waiting = asyncio.create_task(listening.wait())
@@ -258,6 +263,15 @@ async def test_authorities_with_words_between_them_are_read(tmp_path: Path) -> N
     assert listening.is_set()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_its_key_is_in_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def authorities() -> str:
+        return authority
+
+    authority = trustme.CA().cert_pem.bytes().decode()
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    await listens(Endpoint(RelaySettings(address=ADDRESS, host="127.0.0.1", port=0), authorities, nothing))
 
 
 @pytest.mark.parametrize("odd", [TypeError("not text"), KeyError("data"), ValueError("no PEM")])

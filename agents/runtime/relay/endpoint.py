@@ -7,7 +7,6 @@ import ipaddress
 import re
 import socket
 import ssl
-import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from agents.executor.relay import Refusal
+from agents.kube.memory import memory_file
 from agents.runtime.relay.callers import caller_of
 from agents.runtime.relay.serving import ServingCertificate
 from agents.runtime.relay.settings import RelaySettings
@@ -185,10 +185,8 @@ def _context(material: _Material) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata="\n".join(trusted))
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_mode = ssl.CERT_OPTIONAL  # without one the answer is 401; one of others ends the handshake
-    with tempfile.NamedTemporaryFile() as file:  # ssl reads files alone; mode 0600
-        file.write(material.key + b"\n" + material.certificate)
-        file.flush()
-        context.load_cert_chain(file.name)
+    with memory_file(material.key + b"\n" + material.certificate) as pair:
+        context.load_cert_chain(pair)
     return context
 
 

@@ -31,6 +31,12 @@ OpenStreams = Callable[[bytes], Iterator[Stream]]  # over one gateway after the 
 Check = Callable[[Caller, str], Awaitable[None]]  # may this caller ask this node? Refusal
 
 
+def _status(code: int, text: str) -> str:
+    """For an upgrade. Kubectl of Kubernetes 1.32 takes a text with ": " for YAML, so for a Status without a message."""
+    told = {"apiVersion": "v1", "kind": "Status", "status": "Failure", "message": text, "code": code}
+    return msgspec.json.encode(told).decode()
+
+
 class NearEnd:
     """Serves connections of the API server, one request each."""
 
@@ -50,6 +56,7 @@ class NearEnd:
             writer.close()
 
     async def _answer(self, wire: Wire) -> None:
+        upgrade = False
         try:
             async with asyncio.timeout(ASKED_S):
                 request = await wire.next()
@@ -57,14 +64,17 @@ class NearEnd:
                     return
                 while not isinstance(await wire.next(), h11.EndOfMessage):
                     pass
+            upgrade = any(name == b"upgrade" for name, _ in request.headers)
             if self.serve_metrics is not None and await self.serve_metrics(request, wire):
                 return
             wanted, pod, cluster = await self._judged(request, wire)
             await self._relayed(wanted, pod, cluster, wire)
+            return
         except Refusal as refusal:
-            await wire.answer(refusal.status, refusal.text)
+            status, text = refusal.status, refusal.text
         except ValueError as error:  # of what the caller, the API server or the other cluster has said
-            await wire.answer(relay.FAILED, f"the agent cannot read what it was told: {error}")
+            status, text = relay.FAILED, f"the agent cannot read what it was told: {error}"
+        await (wire.answer(status, _status(status, text), "application/json") if upgrade else wire.answer(status, text))
 
     async def _judged(self, request: h11.Request, wire: Wire) -> tuple[Wanted, Pod, str]:
         """What is asked about which pod, once the caller may ask it. Refusal."""
