@@ -185,7 +185,7 @@ def test_pods_refused_beside_them_for_another_tenants_quota_do_not_say_what_a_po
     world.come("blue", 100.1, "blue-1")
     world.come("red", 100.1, "red-1")
     world.tick(100.1)
-    assert [sorted(one.reasons) for one, _ in world.core.queue.parked()] == [[Reason.QUOTA], [Reason.INSUFFICIENT]]
+    assert [set(one.reasons) for one, _ in world.core.queue.parked()] == [{Reason.QUOTA}, {Reason.INSUFFICIENT}]
     world.node("n2", 160.0, 1)
     world.tick(160.0)
     assert world.waiting() == {"blue"}
