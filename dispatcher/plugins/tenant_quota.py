@@ -71,10 +71,8 @@ class TenantQuota(Reserve[None]):
         return (tenant, frozenset(charge_of(placed.pod).items())) if tenant else None
 
     def batch_key(self, key: Hashable) -> Hashable:
-        """What a tenant would be charged, whichever it is, unless others are charged with it; None for nobody."""
-        if not isinstance(key, tuple):
-            return None
-        return key if self.ledger.nodes[key[0]].parent else key[1]
+        """What a tenant would be charged, whichever it is; None for nobody."""
+        return key[1] if isinstance(key, tuple) else None
 
     def pre_filter(self, placed: Placed, fleet: FleetView) -> Refuse | Skip | None:
         """SKIP for a pod that nobody is charged for; QUOTA with the numbers for one that does not fit."""

@@ -12,7 +12,7 @@ What is promised of the order of pods that are active:
        then the pod that is the oldest now, with others of its class, and so on. So between two looks at the oldest pod
        fewer than `IN_A_ROW` younger ones pass it, and these are of its own turn.
     4. Of pods that failed before at most `RETRIED` are active; others back off until then.
-Here pods that differ in their tenants alone are of one class; what waits for quota waits by tenant.
+Pods of two tenants that can go to another cluster alone may be of one class here; for quota they wait by tenant.
 """
 
 import itertools

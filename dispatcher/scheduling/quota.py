@@ -1,7 +1,7 @@
-"""Tenant quota as short arithmetic on one node type; the ledger remembers who was charged what.
+"""Tenant quota as short arithmetic; the ledger remembers who was charged what.
 
-All amounts are int64 internal units (milli-CPU, bytes, counts), limits round down. A tenant's node may have a parent,
-and a pod must fit every node up to the root. Nothing is lent or borrowed: what is free is nominal minus usage.
+All amounts are int64 internal units (milli-CPU, bytes, counts), limits round down. Nothing is lent or borrowed: what is
+free is nominal minus usage.
 """
 
 import re
@@ -36,11 +36,10 @@ def _part(ratio: float, total: int) -> int:
 
 @dataclass
 class QuotaNode:
-    """One tenant (or group of tenants): what it may use and what it uses."""
+    """One tenant: what it may use and what it uses."""
 
     name: str
     nominal: Mapping[str, Share]
-    parent: "QuotaNode | None" = None
     usage: Resources = field(default_factory=dict)
 
     def limit(self, resource: str, totals: Mapping[str, int]) -> int | None:
@@ -51,7 +50,7 @@ class QuotaNode:
     def exceeded(
         self, asked: Mapping[str, int], totals: Mapping[str, int], beside: Mapping[str, int] = _NOTHING
     ) -> "Exceeded | None":
-        """The first limit, from this node to the root and by name of resource, that `asked` would break.
+        """The first limit, by name of resource, that `asked` would break.
 
         `beside`: what is used beside what is charged here.
         """
@@ -60,7 +59,7 @@ class QuotaNode:
             used = self.usage.get(resource, 0) + unseen
             if limit is not None and asked[resource] > 0 and used + asked[resource] > limit:
                 return Exceeded(self.name, resource, asked[resource], used, limit, unseen)
-        return self.parent.exceeded(asked, totals, beside) if self.parent else None
+        return None
 
     def times(self, asked: Mapping[str, int], totals: Mapping[str, int], beside: Mapping[str, int], most: int) -> int:
         """How often `asked` can be charged before a limit breaks, `most` at most."""
@@ -68,25 +67,21 @@ class QuotaNode:
             limit = self.limit(resource, totals)
             if limit is not None and amount > 0:
                 most = min(most, (limit - self.usage.get(resource, 0) - beside.get(resource, 0)) // amount)
-        most = max(most, 0)
-        return self.parent.times(asked, totals, beside, most) if self.parent else most
+        return max(most, 0)
 
     def grows(self, before: Mapping[str, int], after: Mapping[str, int]) -> bool:
         """Whether a limit is larger when a node of the fleet can allocate `after`, no more `before`."""
         ratios = [name for name, share in self.nominal.items() if share.absolute is None]
-        more = any(after.get(name, 0) > before.get(name, 0) for name in ratios)
-        return more or (self.parent is not None and self.parent.grows(before, after))
+        return any(after.get(name, 0) > before.get(name, 0) for name in ratios)
 
     def add(self, amounts: Mapping[str, int], sign: int = 1) -> None:
-        """Charge `amounts` here and up to the root; `sign` -1 gives them back. Zero entries are not kept."""
+        """Charge `amounts`; `sign` -1 gives them back. Zero entries are not kept."""
         for resource, amount in amounts.items():
             left = self.usage.get(resource, 0) + sign * amount
             if left:
                 self.usage[resource] = left
             else:
                 self.usage.pop(resource, None)
-        if self.parent:
-            self.parent.add(amounts, sign)
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.labels import LabelSelector
+from dispatcher.model.labels import LabelSelector, Requirement
 from dispatcher.model.objects import PodDisruptionBudget
 from dispatcher.model.pod import Pod, PodId
 from dispatcher.plugins.registry import PluginContext, build
@@ -68,8 +69,7 @@ def violating(case: Case, pods: list[PodId]) -> list[PodId]:
     for pod_id in pods:
         one, violated = case.world.seats[pod_id].placed.pod, False
         for index, (cluster, budget) in enumerate(case.budgets):
-            labels = budget.selector.match_labels if budget.selector else {}
-            covers = bool(labels) and all(one.labels.get(key) == value for key, value in labels.items())
+            covers = budget.selector is not None and budget.selector.matches(one.labels)
             here = cluster in (pod_id[0], case.world.seats[pod_id].cluster)
             if here and covers and budget.namespace == one.namespace and one.name not in budget.disrupted:
                 left[index] -= 1
@@ -147,7 +147,9 @@ def cases(draw: st.DrawFn) -> Case:
     asking = asking.port(80) if kind == "port" else asking.spread(kind) if kind in ("zone", "host") else asking
     case = Case(world, asking.placed("a"))
     for number, app in enumerate(draw(st.lists(APPS, max_size=2))):
-        budget = PodDisruptionBudget("default", f"b{number}", LabelSelector({"app": app}), draw(st.integers(0, 2)))
+        named, listed = LabelSelector({"app": app}), LabelSelector({}, (Requirement("app", "In", (app,)),))
+        guarded = draw(st.sampled_from((named, listed)))
+        budget = PodDisruptionBudget("default", f"b{number}", guarded, draw(st.integers(0, 2)))
         case.budgets.append((draw(st.sampled_from("ab")), budget))
     return case
 
@@ -209,3 +211,13 @@ def test_one_after_the_other_finds_what_is_found_out_anew(case: Case, ends: list
         asked.promise(asked.ask(number))
         if index >= 0:
             asked.end(index)
+
+
+@settings(max_examples=examples(120), deadline=None)
+@given(case=cases(), priorities=st.lists(st.sampled_from((-5, 5, 100)), min_size=2, max_size=4))
+def test_pods_that_differ_in_importance_alone_find_what_each_finds_alone(case: Case, priorities: list[int]) -> None:
+    asked = Asked(case)
+    for number, priority in enumerate(priorities):
+        more = msgspec.structs.replace(case.asking.pod, priority=priority)
+        case.asking = msgspec.structs.replace(case.asking, pod=more)
+        asked.ask(number)

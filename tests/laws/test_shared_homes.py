@@ -18,7 +18,7 @@ from dispatcher.plugins.tenant_quota import TenantQuota
 from dispatcher.scheduling.framework import Placed, kernels
 from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
-from dispatcher.scheduling.quota import QuotaLedger, QuotaNode
+from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.rules import eligibility
 from tests.builders import node, pod
 from tests.laws.examples import examples
@@ -132,15 +132,6 @@ def test_pods_of_several_tenants_are_decided_together_and_wait_for_quota_apart()
     assert batch_key(b) == batch_key(c)
     larger = one.scheduler.classify(remote.cpu("400m").placed("b"))
     assert batch_key(larger) != batch_key(b)
-
-
-def test_pods_of_tenants_that_have_a_limit_in_common_are_decided_apart() -> None:
-    quota = TenantQuota(QuotaLedger(TENANTS["one a cluster"]))
-    keys = [quota.class_key(pod().placed(home)) for home in "bc"]
-    assert quota.batch_key(keys[0]) == quota.batch_key(keys[1])
-    for name in ("of-b", "of-c"):
-        quota.ledger.nodes[name].parent = QuotaNode("all", {})
-    assert [quota.batch_key(key) for key in keys] == keys
 
 
 class OfAnother(TenantQuota):

@@ -2,19 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from dispatcher.model.objects import Namespace, PersistentVolumeClaim, PodDisruptionBudget
+from dispatcher.model.labels import LabelSelector, Requirement
+from dispatcher.model.objects import PersistentVolumeClaim, PodDisruptionBudget
 from dispatcher.model.pod import CLAIM, Volume
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.cycle.cycle import Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.fleet.trial import FleetTrial
-from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, Placed, Plugin, Rows
+from dispatcher.scheduling.framework import Codes, FleetView, Plugin, Rows
 from dispatcher.scheduling.framework.lifecycle import Victim
 from dispatcher.scheduling.rules import budgets as budgets_module
 from tests.builders import NodeBuilder, PodBuilder, fleet, node, pod, put, selector
@@ -123,9 +122,10 @@ def test_as_many_as_possible_stay_from_the_highest_priority_down() -> None:
     assert names(refused(scheduler(state), urgent().cpu(2)).victims) == ["young", "low"]
 
 
-def test_who_is_guarded_by_a_budget_is_spared_before_others() -> None:
+@pytest.mark.parametrize("of", [selector(app="db"), LabelSelector({}, (Requirement("app", "In", ("db",)),))])
+def test_who_is_guarded_by_a_budget_is_spared_before_others(of: LabelSelector) -> None:
     state = full(n1=[Low("guarded", 1, app="db", cpu=2), Low("free", 5, cpu=2)])
-    budget(state, "db", 0)
+    state.kept.put("a", PodDisruptionBudget("default", "guard", of, 0))
     assert names(refused(scheduler(state), urgent().cpu(2)).victims) == ["free"]
 
 
@@ -359,46 +359,6 @@ def test_nodes_where_all_lower_pods_are_too_few_are_not_tried(monkeypatch: pytes
 def test_pods_of_several_priorities_make_room_together() -> None:
     state = full(n1=[Low("a", 0), Low("b", 5, cpu=3)], n2=[Low("c", 6, cpu=4)])
     assert names(refused(by_room(state), urgent()).victims) == ["b", "a"]
-
-
-class OfNamespace(Filter[bool]):
-    """Refuses every node while the namespace has no label."""
-
-    name: ClassVar[str] = "OfNamespace"
-    depends: ClassVar[Depends] = Depends.NODE
-
-    def __init__(self) -> None:
-        self.asked = 0
-
-    def class_key(self, placed: Placed) -> None:
-        return None
-
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> bool:
-        self.asked += 1
-        return bool(fleet.objects.of("a", Namespace)["default"].labels)
-
-    def filter(self, state: bool, fleet: FleetView, rows: Rows) -> Codes:
-        code = 0 if state else fleet.reasons.code(Reason.INSUFFICIENT, "kindness")
-        return np.full(len(fleet.nodes.live[rows]), code, dtype=np.uint16)
-
-
-def test_what_a_filter_looked_at_is_kept_for_the_next_trial_until_it_changes() -> None:
-    fussy, state = OfNamespace(), full(n1=[Low("a", cpu=4)], n2=[Low("b", cpu=4)], n3=[Low("c", cpu=4)])
-    state.kept.put("a", Namespace("default", {"kind": "yes"}))
-    one = by_room(state, fussy)
-
-    def ask(number: int) -> tuple[list[str], int]:
-        before, what = fussy.asked, pod(f"urgent{number}").cpu(4).priority(100)
-        return names(refused(one, what).victims), fussy.asked - before
-
-    assert ask(1)[0] == ["a"]
-    assert ask(2) == (["b"], 0)
-    state.kept.put("a", Namespace("default", {}))
-    state.now += 10.0
-    assert ask(3)[0] == []
-    state.kept.put("a", Namespace("default", {"kind": "again"}))
-    state.now += 10.0
-    assert ask(4)[0] == ["c"]
 
 
 def test_budgets_that_all_want_one_label_are_not_all_asked_about_every_pod(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.model.tenant import Share, Tenant
-from dispatcher.scheduling.quota import Charge, QuotaLedger, QuotaNode, charge_of, limit_of, without_figures
+from dispatcher.scheduling.quota import Charge, QuotaLedger, charge_of, limit_of, without_figures
 from tests.builders import pod
 
 TOTALS = {"cpu": 100_000, "memory": 1000, "pods": 110}
@@ -69,19 +69,6 @@ def test_a_pod_that_asks_nothing_fits_a_tenant_that_is_over_its_limit() -> None:
     ledger.charge(("a", "1"), "t", {"cpu": 50, "pods": 1})
     assert ledger.exceeded("t", {"pods": 1, "cpu": 0}, TOTALS) is None
     assert ledger.exceeded("t", {"cpu": 1}, TOTALS) is not None
-
-
-def test_quota_holds_up_to_the_root() -> None:
-    root = QuotaNode("all", {"cpu": Share(absolute=10)})
-    one, two = (QuotaNode(name, {"cpu": Share(absolute=8)}, parent=root) for name in ("one", "two"))
-    one.add({"cpu": 8})
-    assert root.usage == {"cpu": 8}
-    short = two.exceeded({"cpu": 3}, TOTALS)
-    assert short is not None
-    assert (short.tenant, short.used, short.limit) == ("all", 8, 10)
-    one.add({"cpu": 8}, -1)
-    assert (one.usage, root.usage) == ({}, {})
-    assert two.exceeded({"cpu": 3}, TOTALS) is None
 
 
 def test_release_is_exact_and_only_once() -> None:
@@ -156,11 +143,11 @@ amounts = st.dictionaries(st.sampled_from("cm"), st.integers(0, 60))
 
 @given(amounts, amounts, st.integers(0, 300), st.integers(0, 300), st.integers(0, 9))
 def test_many_are_charged_as_one_by_one(
-    there: dict[str, int], asked: dict[str, int], own: int, of_all: int, wanted: int
+    there: dict[str, int], asked: dict[str, int], most_c: int, most_m: int, wanted: int
 ) -> None:
-    ledgers = [QuotaLedger([Tenant("t", ("t",), {"c": Share(absolute=own)})]) for _ in range(2)]
+    limits = {"c": Share(absolute=most_c), "m": Share(absolute=most_m)}
+    ledgers = [QuotaLedger([Tenant("t", ("t",), limits)]) for _ in range(2)]
     for ledger in ledgers:
-        ledger.nodes["t"].parent = QuotaNode("all", {"m": Share(absolute=of_all)})
         ledger.charge(("a", "there"), "t", there)
     many, one_by_one = ledgers
     pod_ids = [("ab"[at % 2], str(at)) for at in range(wanted)]

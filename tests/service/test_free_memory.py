@@ -39,6 +39,15 @@ def test_what_comes_soon_after_waits_for_the_next_time() -> None:
     assert held.times == [100.0, 105.0]
 
 
+def test_nothing_is_given_back_however_long_nothing_comes_in() -> None:
+    held = Held()
+    held.memory.used()
+    for now in (100.0, 110.0, 1000.0):
+        held.now = now
+        held.memory.quiet()
+    assert held.times == [100.0]
+
+
 async def test_a_service_gives_back_once_what_came_in_is_taken_in_and_not_for_ticks_alone() -> None:
     core, held = FakeCore(), Held()
     subject = service(core)

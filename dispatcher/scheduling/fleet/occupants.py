@@ -76,17 +76,6 @@ def runs_alike(pods: Sequence[Placed]) -> Iterator[tuple[Placed, slice]]:
         first = end
 
 
-def _counts_alike(one: Pod, other: Pod) -> bool:
-    return (
-        one.labels == other.labels
-        and one.namespace == other.namespace
-        and one.terminating == other.terminating
-        and one.pod_affinity == other.pod_affinity
-        and one.pod_anti_affinity == other.pod_anti_affinity
-        and one.annotations.get(DOMAIN_SCOPE) == other.annotations.get(DOMAIN_SCOPE)
-    )
-
-
 def is_unseen(placed: Placed) -> bool:
     """Whether a pod that is met for the first time still has its load before it: not if it already runs."""
     return placed.pod.phase != RUNNING

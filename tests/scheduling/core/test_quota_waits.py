@@ -5,6 +5,7 @@ import pytest
 from dispatcher.model.messages import AnyIntent, Changes, ReportUnschedulable
 from dispatcher.model.owner_use import OwnerUse
 from dispatcher.model.pod import RUNNING
+from dispatcher.model.reasons import Reason
 from dispatcher.model.tenant import Share, Tenant
 from dispatcher.scheduling import events
 from dispatcher.scheduling.queued import AT_A_TIME
@@ -124,29 +125,67 @@ def test_a_pod_is_told_of_its_quota_once_whatever_others_use_meanwhile() -> None
     assert world.told == []
 
 
+class Beside:
+    """Pods of clusters red and blue, of tenants of these names, that can go to cluster a alone: so they are decided
+    together.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(eligibility, "_FEW", 1)
+        self.ledger = QuotaLedger(
+            [Tenant(name, (f"{name}/*",), {"pods": Share(absolute=1)}) for name in ("red", "blue")]
+        )
+        names = ["a", "red", "blue"]
+        self.core, self.said = make_core(names, ledger=self.ledger), dict.fromkeys(names, 0)
+
+    def report(self, cluster: str, now: float, **what: object) -> None:
+        self.said[cluster] += 1
+        told = (f"uid-{cluster}", "life", self.said[cluster] - 1, self.said[cluster], self.said[cluster] == 1)
+        self.core.handle(events.ClusterChanged(Changes(cluster, *told, **what)), now)  # type: ignore[arg-type]
+
+    def node(self, name: str, now: float, cpu: int) -> None:
+        built = node(name).cpu(cpu).memory("900Gi").pods(900).label({"in": "a"}).build()
+        self.report("a", now, nodes=(built,))
+
+    def come(self, cluster: str, now: float, *names: str) -> None:
+        self.report(cluster, now, pods=tuple(pod(name).cpu(1).node_selector({"in": "a"}).build() for name in names))
+
+    def tick(self, now: float) -> None:
+        self.core.handle(events.Tick(), now)
+
+    def waiting(self) -> set[str]:
+        """Of which clusters."""
+        return {one.placed.home for one, _ in self.core.queue.parked()}
+
+
 def test_pods_refused_beside_them_for_another_tenants_quota_keep_nobody_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Pods of two clusters that can go to a third one alone are decided together."""
-    monkeypatch.setattr(eligibility, "_FEW", 1)
-    ledger = QuotaLedger([Tenant(name, (f"{name}/*",), {"pods": Share(absolute=1)}) for name in ("red", "blue")])
-    core, said = make_core(["a", "red", "blue"], ledger=ledger), dict.fromkeys(("a", "red", "blue"), 0)
-
-    def report(cluster: str, now: float, **what: object) -> None:
-        said[cluster] += 1
-        told = (f"uid-{cluster}", "life", said[cluster] - 1, said[cluster], said[cluster] == 1)
-        core.handle(events.ClusterChanged(Changes(cluster, *told, **what)), now)  # type: ignore[arg-type]
-
-    def come(cluster: str, now: float, *names: str) -> None:
-        report(cluster, now, pods=tuple(pod(name).cpu(1).node_selector({"in": "a"}).build() for name in names))
-
-    report("a", 100.0, nodes=(node("n1").cpu(900).memory("900Gi").pods(900).label({"in": "a"}).build(),))
-    come("blue", 100.0, "blue-0")
-    come("red", 100.0, *(f"red-{number}" for number in range(3 * AT_A_TIME)))
-    core.handle(events.Tick(), 100.0)
-    ledger.nodes["red"].nominal = {"pods": Share(absolute=900)}
-    report("red", 160.0, pods_gone=("uid-red-0",))
+    world = Beside(monkeypatch)
+    world.node("n1", 100.0, 900)
+    world.come("blue", 100.0, "blue-0")
+    world.come("red", 100.0, *(f"red-{number}" for number in range(3 * AT_A_TIME)))
+    world.tick(100.0)
+    world.ledger.nodes["red"].nominal = {"pods": Share(absolute=900)}
+    world.report("red", 160.0, pods_gone=("uid-red-0",))
     for tick in range(10):
-        come("blue", 160.0 + tick / 10, f"blue-{tick + 1}")
-        core.handle(events.Tick(), 160.0 + tick / 10)
-    assert {one.placed.home for one, _ in core.queue.parked()} == {"blue"}
+        world.come("blue", 160.0 + tick / 10, f"blue-{tick + 1}")
+        world.tick(160.0 + tick / 10)
+    assert world.waiting() == {"blue"}
+
+
+def test_pods_refused_beside_them_for_another_tenants_quota_do_not_say_what_a_pod_waits_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = Beside(monkeypatch)
+    world.node("n1", 100.0, 1)
+    world.come("blue", 100.0, "blue-0")
+    world.come("red", 100.0)
+    world.tick(100.0)
+    world.come("blue", 100.1, "blue-1")
+    world.come("red", 100.1, "red-1")
+    world.tick(100.1)
+    assert [set(one.reasons) for one, _ in world.core.queue.parked()] == [{Reason.QUOTA}, {Reason.INSUFFICIENT}]
+    world.node("n2", 160.0, 1)
+    world.tick(160.0)
+    assert world.waiting() == {"blue"}

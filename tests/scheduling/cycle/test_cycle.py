@@ -26,7 +26,6 @@ from dispatcher.scheduling.framework import (
     Score,
     refuse,
 )
-from dispatcher.scheduling.records.log import DecisionLog
 from tests.builders import PodBuilder, fleet, node, pod, put, reading
 from tests.plugins.asking import make
 from tests.scheduling.tiny_plugins import Fit, Live, Quota, Ready, Selector, Spread, length, profile
@@ -335,20 +334,6 @@ def test_the_record_of_a_batch_shows_each_pod_what_it_met() -> None:
     assert feasible == sorted(feasible, reverse=True)
     assert (feasible[0], feasible[-1]) == (2, 0)
     assert results[-1].record()["message"] == "0/2 nodes are available: 2 Insufficient cpu."
-
-
-def test_the_log_keeps_the_latest_result_of_the_latest_pods() -> None:
-    state, log = fleet(a=["n1"]), DecisionLog(limit=2)
-    one = scheduler(state)
-    for name in ("p1", "p2", "p2", "p3"):
-        log.add(schedule(one, pod(name)))
-    assert log.find(("a", "uid-p1")) is None
-    assert log.find(("a", "uid-p2")) is not None
-    assert log.find(("b", "uid-p3")) is None
-    found = log.find(("a", "uid-p3"))
-    assert found is not None
-    assert found.record()["outcome"] == "scheduled"
-    assert log.summary(("a", "uid-p3")).startswith("a/n1 score ")
 
 
 class Standing(Fit):

@@ -52,6 +52,14 @@ def test_a_pod_that_starts_changes_no_room_and_yet_counts() -> None:
     assert kept.refresh().starts[0].tolist() == [9.0] + [0.0] * 7
 
 
+def test_the_second_least_priority_may_be_just_above_the_least() -> None:
+    state = fleet(a=[node("n0").cpu(4)])
+    for number, priority in enumerate((9, 4, 3)):
+        put(state, number, "n0", priority, 0.0)
+    kept = LeastPods(state).refresh()
+    assert (kept.priority[0], kept.second[0]) == (3, 4)
+
+
 def test_nodes_that_come_later_are_known_too() -> None:
     state = fleet(a=[node("n0").cpu(4)])
     kept = LeastPods(state).refresh()

@@ -8,6 +8,7 @@ import pytest
 
 from dispatcher.model.labels import LabelSelector, Requirement
 from dispatcher.model.pod import PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
+from dispatcher.scheduling.fleet.crowded_terms import LiveSums, TermSum
 from dispatcher.scheduling.fleet.terms import TermCounts
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.pod_sets import TermKind
@@ -116,6 +117,13 @@ def _namespace_labels(cluster: str, namespace: str) -> dict[str, str]:
     return {"kubernetes.io/metadata.name": namespace, "team": f"{cluster}-{namespace}"}
 
 
+def _both(one: Placed, other: Placed) -> Placed:
+    """A pod with the preferred terms of two."""
+    terms = (one.pod.pod_anti_affinity, other.pod.pod_anti_affinity)
+    preferred = tuple(term for each in terms if each is not None for term in each.preferred)
+    return Placed(msgspec.structs.replace(one.pod, pod_anti_affinity=PodAffinity(preferred=preferred)), "a")
+
+
 def _meaning_nearly_all(at: int) -> Placed:
     wanted = LabelSelector({}, (Requirement(f"k{at}", "NotIn", ("x",)),))
     teams = LabelSelector({}, (Requirement("team", "NotIn", ("a-two",)),)) if at % 3 == 0 else LabelSelector()
@@ -182,3 +190,21 @@ def test_a_pod_brings_to_terms_that_are_counted_as_one_what_it_brings_to_each() 
     brings = found.brought_by(one)
     assert brings
     assert [term.brought(brings) for term in found.about(one) if term.key == "host"] == [-2]
+
+
+def test_a_pod_brings_to_terms_that_are_counted_as_one_nothing_of_what_it_brings_to_others() -> None:
+    found = TermCounts(_namespace_labels, crowded=5)
+    for at in (*range(1, 60, 4), *range(2, 60, 4)):
+        found.shift(_meaning_nearly_all(at), 0, domain_of, 1)
+    one = _both(_meaning_nearly_all(1), _meaning_nearly_all(2))
+    brings = found.brought_by(one)
+    assert brings
+    assert {term.key: term.brought(brings) for term in found.about(one)} == {"host": -2, "zone": -3}
+
+
+def test_who_looked_at_a_sum_that_is_kept_up_to_date_no_more_looks_again() -> None:
+    sums, first, second = LiveSums(limit=1), TermSum("zone", terms={}), TermSum("host", terms={})
+    seen = sums.use(first).version
+    assert sums.use(first).version == seen
+    sums.use(second)
+    assert first.version != seen

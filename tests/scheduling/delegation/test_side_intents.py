@@ -1,0 +1,25 @@
+"""Side intents: which answers are heeded when one was sent again."""
+
+from dispatcher.model.backoff import Backoff
+from dispatcher.model.messages import DONE, UNKNOWN, Evict, Outcome, PodRef
+from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.scheduling.delegation.outbox import Outbox
+from dispatcher.scheduling.delegation.side_intents import SideIntents
+
+
+def test_an_answer_to_an_earlier_attempt_ends_nothing() -> None:
+    backoff, told = Backoff(1.0, 10.0), list[str]()
+    side_intents = SideIntents(Outbox(1, backoff), backoff)
+    pod = PodRef("default", "p", "uid-p")
+    intent = Evict("", pod, 0, "n1", priority=5)
+    name = side_intents.send("a", "evict", intent, lambda verdict, message, now: told.append(verdict))
+
+    def answered(attempt: int, verdict: str) -> bool:
+        return side_intents.answered(Outcome(f"{name}.{attempt}", pod.uid, 1, verdict), 0.0)
+
+    assert answered(1, UNKNOWN)
+    side_intents.resend({"a": ClusterView("a", silent=False)}, 60.0)
+    assert not answered(1, DONE)
+    assert told == []
+    assert answered(2, DONE)
+    assert told == [DONE]
