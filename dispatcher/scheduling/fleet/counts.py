@@ -7,7 +7,7 @@ import numpy as np
 
 from dispatcher.scheduling.fleet.columns import RowList, grown, read_only
 from dispatcher.scheduling.framework import Ints, Placed, SmallInts
-from dispatcher.scheduling.framework.pod_sets import LabelsOf, PodSet, PodSetIndex, places_of
+from dispatcher.scheduling.framework.pod_sets import LabelsOf, PodSet, PodSetIndex, any_label
 
 DomainOf = Callable[[str, int], int]  # (level, row) -> domain code, -1 unknown
 DomainsOf = Callable[[str, RowList], SmallInts]  # the same of many rows
@@ -119,7 +119,7 @@ class MatchCounts:
             if has:
                 members.append(domain)
         count.add_all(np.asarray(members, dtype=np.int32), 1)
-        if any(clue is None for _, clue in places_of(pods)):
+        if any_label(pods):
             count.worth = _LEAST_WORTH + listed // _LISTED_PER_LOOK
         return count
 

@@ -265,3 +265,8 @@ def ways_to(pods: PodSet) -> list[tuple[Place, ...]]:
     named, clues = pods.namespaces, [clue for clue in pods.clues if len(set(clue)) <= _MOST_NAMED]
     namespaces = (None,) if named is None or len(named) > _MOST_NAMED else tuple(named)
     return [tuple(product(namespaces, dict.fromkeys(clue))) for clue in clues] or [tuple(product(namespaces, (None,)))]
+
+
+def any_label(pods: PodSet) -> bool:
+    """Whether an index names a set to every pod of some namespace, whatever its labels are."""
+    return pods.app is None and any(clue is None for places in ways_to(pods) for _, clue in places)
