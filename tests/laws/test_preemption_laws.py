@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.labels import LabelSelector
+from dispatcher.model.labels import EXISTS, NOT_IN, LabelSelector, Requirement
 from dispatcher.model.objects import PodDisruptionBudget
 from dispatcher.model.pod import Pod, PodId
 from dispatcher.plugins.registry import PluginContext, build
@@ -68,8 +68,7 @@ def violating(case: Case, pods: list[PodId]) -> list[PodId]:
     for pod_id in pods:
         one, violated = case.world.seats[pod_id].placed.pod, False
         for index, (cluster, budget) in enumerate(case.budgets):
-            labels = budget.selector.match_labels if budget.selector else {}
-            covers = bool(labels) and all(one.labels.get(key) == value for key, value in labels.items())
+            covers = budget.selector is not None and budget.selector.matches(one.labels)
             here = cluster in (pod_id[0], case.world.seats[pod_id].cluster)
             if here and covers and budget.namespace == one.namespace and one.name not in budget.disrupted:
                 left[index] -= 1
@@ -119,6 +118,13 @@ def choice(case: Case) -> tuple[Where, list[PodId]] | None:
 
 PRIORITIES = st.sampled_from((-10, 0, 0, 5, 10))
 APPS = st.sampled_from(("u", "v"))
+COVERING = st.sampled_from(
+    (
+        *(LabelSelector({"app": app}) for app in ("u", "u", "v", "v")),
+        *(LabelSelector({}, (Requirement("app", NOT_IN, (app,)),)) for app in ("u", "none")),
+        LabelSelector({}, (Requirement("app", EXISTS),)),
+    )
+)
 
 
 @st.composite
@@ -146,8 +152,8 @@ def cases(draw: st.DrawFn) -> Case:
     kind = draw(st.sampled_from(("plain", "plain", "port", "zone", "host")))
     asking = asking.port(80) if kind == "port" else asking.spread(kind) if kind in ("zone", "host") else asking
     case = Case(world, asking.placed("a"))
-    for number, app in enumerate(draw(st.lists(APPS, max_size=2))):
-        budget = PodDisruptionBudget("default", f"b{number}", LabelSelector({"app": app}), draw(st.integers(0, 2)))
+    for number, covering in enumerate(draw(st.lists(COVERING, max_size=3))):
+        budget = PodDisruptionBudget("default", f"b{number}", covering, draw(st.integers(0, 2)))
         case.budgets.append((draw(st.sampled_from("ab")), budget))
     return case
 
