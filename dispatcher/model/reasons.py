@@ -131,6 +131,9 @@ UNRESOLVABLE: frozenset[Reason] = frozenset(
 )
 
 
+OTHERS = "others"  # the argument that stands for all that have no code of their own
+
+
 class Why(NamedTuple):
     """One concrete reason: the entry of the closed list and its argument.
 
@@ -163,7 +166,8 @@ class Why(NamedTuple):
 class ReasonTable:
     """Interns reasons to codes 1, 2, ...; code 0 means 'fits'. Codes never change while the process lives.
 
-    Above `limit` codes, new arguments are left out: whatever pods ask for, codes stay 16 bit wide.
+    Above `limit` codes, new arguments are left out: whatever pods ask for, codes stay 16 bit wide. Resources that no
+    node has get none in the upper half: their names are those of the pod (`DecisionContext.whys`).
     """
 
     def __init__(self, limit: int = 60_000) -> None:
@@ -171,11 +175,16 @@ class ReasonTable:
         self._code: dict[tuple[Why, ...], int] = {}
         self._whys: list[tuple[Why, ...]] = [()]
 
+    @property
+    def is_scarce(self) -> bool:
+        """Whether the codes that are left are for what nodes have: whatever users make up gets none any more."""
+        return len(self._whys) >= self._limit // 2
+
     def code(self, reason: Reason, argument: str = "", *, lasting: bool = False) -> int:
         """The code of this reason (1 or more)."""
         whys = (Why(reason, argument, lasting),)
         if len(self._whys) >= self._limit and whys not in self._code:
-            whys = (Why(reason, "others" if argument else "", lasting),)
+            whys = (Why(reason, OTHERS if argument else "", lasting),)
         return self._intern(whys)
 
     def joint(self, codes: Sequence[int]) -> int:
