@@ -132,6 +132,9 @@ UNRESOLVABLE: frozenset[Reason] = frozenset(
 )
 
 
+OTHERS = "others"  # the argument that stands for all that have no code of their own
+
+
 class Why(NamedTuple):
     """One concrete reason: the entry of the closed list and its argument.
 
@@ -166,6 +169,7 @@ class ReasonTable:
 
     Above `limit` codes, new arguments are left out: whatever pods ask for, codes stay 16 bit wide. So they are for a
     reason that has a quarter of these, as taints of autoscalers, which have the time as value, would take all of them.
+    Resources that no node has get none in the upper half: their names are those of the pod (`DecisionContext.whys`).
     """
 
     def __init__(self, limit: int = 60_000) -> None:
@@ -174,12 +178,17 @@ class ReasonTable:
         self._code: dict[tuple[Why, ...], int] = {}
         self._whys: list[tuple[Why, ...]] = [()]
 
+    @property
+    def is_scarce(self) -> bool:
+        """Whether the codes that are left are for what nodes have: whatever users make up gets none any more."""
+        return len(self._whys) >= self._limit // 2
+
     def code(self, reason: Reason, argument: str = "", *, lasting: bool = False) -> int:
         """The code of this reason (1 or more)."""
         whys = (Why(reason, argument, lasting),)
         if whys not in self._code:
             if len(self._whys) >= self._limit or self._of[reason] >= max(self._limit // 4, 1):
-                whys = (Why(reason, "others" if argument else "", lasting),)
+                whys = (Why(reason, OTHERS if argument else "", lasting),)
             else:
                 self._of[reason] += 1
         return self._intern(whys)

@@ -22,7 +22,7 @@ from msgspec import Meta
 from dispatcher.scheduling.framework import CycleState, Depends, FleetView, Placed
 from dispatcher.scheduling.framework.lifecycle import NoHelp, Nomination, PostFilter, RowList, Trial, Victim
 from dispatcher.scheduling.framework.plugin_args import Args
-from dispatcher.scheduling.rules.budgets import Budgets
+from dispatcher.scheduling.rules.budgets import Budgets, Left
 
 _NOBODY = ("No preemption victims found for incoming pod",)
 _SHIFT = 2**31  # kube-scheduler's MaxInt32 + 1: a few pods of negative priority are not better than one
@@ -189,7 +189,7 @@ class _Tried:
 
     def _by_budgets(self, pods: list[Victim]) -> list[tuple[Victim, bool]]:
         """(pod, whether a budget forbids its eviction), the forbidden first, else in the order given."""
-        left: dict[tuple[str, str], int] = {}
+        left = Left()
         marked = [(pod, bool(self._budgets.take(pod, left))) for pod in pods]
         return [one for one in marked if one[1]] + [one for one in marked if not one[1]]
 

@@ -11,7 +11,7 @@ What is promised of the order of pods that are active:
     3. In a turn, the oldest pod is decided first, together with at most `IN_A_ROW` - 1 of the next pods of its class;
        then the pod that is the oldest now, with others of its class, and so on. So between two looks at the oldest pod
        fewer than `IN_A_ROW` younger ones pass it, and these are of its own turn.
-    4. Of pods that failed before at most `RETRIED` are active; others back off until then.
+    4. Of pods that failed before those of at most `RETRIED` classes are active; others back off until then.
 Pods of two tenants that can go to another cluster alone may be of one class here; for quota they wait by tenant.
 """
 
@@ -188,7 +188,7 @@ class SchedulingQueue:
             if item.line is not None:
                 self._parked.popped(item)
         self._counts[_ACTIVE] -= len(taken)
-        self._retried.active -= sum(1 for item in taken if item.attempts) if self._retried.active else 0
+        self._retried.leave(taken)
         return taken
 
     def put_back(self, items: Sequence[QueuedPod]) -> None:
@@ -197,11 +197,11 @@ class SchedulingQueue:
             self._pods[item.pod_id] = item
             item.state, item.ticket = _ACTIVE, next(self._tickets)
             self._active.add(item)
-            self._retried.active += item.attempts > 0
+            self._retried.enter(item)
         self._counts[_ACTIVE] += len(items)
 
     def _first(self, now: float) -> QueuedPod | None:
-        while (item := self._retried.next(now)) is not None:
+        for item in self._retried.due(now):
             self._try(item, now, Cause.BACKOFF_ENDED)
         return self._active.first()
 
@@ -367,7 +367,7 @@ class SchedulingQueue:
             self._leave(item)
             item.state, item.order = _POPPED, order_of(self._sort, item.pod_id, item.placed, item.queued_at, now)
             self._move(item, _ACTIVE, cause)
-            self._retried.active += 1
+            self._retried.enter(item)
         else:
             self._move(item, _BACKOFF, cause)
 
@@ -376,7 +376,7 @@ class SchedulingQueue:
             self._counts[item.state] -= 1
         if item.group is not None:
             self._active.leave(item)
-            self._retried.active -= item.attempts > 0
+            self._retried.leave((item,))
         elif item.state in _PARKED:
             self._parked.leave(item)
 

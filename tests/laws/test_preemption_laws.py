@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.labels import LabelSelector, Requirement
+from dispatcher.model.labels import EXISTS, IN, NOT_IN, LabelSelector, Requirement
 from dispatcher.model.objects import PodDisruptionBudget
 from dispatcher.model.pod import Pod, PodId
 from dispatcher.plugins.registry import PluginContext, build
@@ -119,6 +119,14 @@ def choice(case: Case) -> tuple[Where, list[PodId]] | None:
 
 PRIORITIES = st.sampled_from((-10, 0, 0, 5, 10))
 APPS = st.sampled_from(("u", "v"))
+COVERING = st.sampled_from(
+    (
+        *(LabelSelector({"app": app}) for app in ("u", "u", "v", "v")),
+        *(LabelSelector({}, (Requirement("app", NOT_IN, (app,)),)) for app in ("u", "none")),
+        LabelSelector({}, (Requirement("app", EXISTS),)),
+        *(LabelSelector({}, (Requirement("app", IN, (app,)),)) for app in ("u", "v")),
+    )
+)
 
 
 @st.composite
@@ -146,10 +154,8 @@ def cases(draw: st.DrawFn) -> Case:
     kind = draw(st.sampled_from(("plain", "plain", "port", "zone", "host")))
     asking = asking.port(80) if kind == "port" else asking.spread(kind) if kind in ("zone", "host") else asking
     case = Case(world, asking.placed("a"))
-    for number, app in enumerate(draw(st.lists(APPS, max_size=2))):
-        named, listed = LabelSelector({"app": app}), LabelSelector({}, (Requirement("app", "In", (app,)),))
-        guarded = draw(st.sampled_from((named, listed)))
-        budget = PodDisruptionBudget("default", f"b{number}", guarded, draw(st.integers(0, 2)))
+    for number, covering in enumerate(draw(st.lists(COVERING, max_size=3))):
+        budget = PodDisruptionBudget("default", f"b{number}", covering, draw(st.integers(0, 2)))
         case.budgets.append((draw(st.sampled_from("ab")), budget))
     return case
 

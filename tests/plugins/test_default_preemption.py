@@ -1,21 +1,23 @@
 """DefaultPreemption: who is evicted, on which node, and what is said where nobody is; kube-scheduler's own cases."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from dispatcher.model.labels import LabelSelector, Requirement
+from dispatcher.model.labels import NOT_IN, LabelSelector, Requirement
 from dispatcher.model.objects import PersistentVolumeClaim, PodDisruptionBudget
 from dispatcher.model.pod import CLAIM, Volume
 from dispatcher.scheduling.cycle.cycle import Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.fleet.trial import FleetTrial
-from dispatcher.scheduling.framework import Codes, FleetView, Plugin, Rows
+from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, Placed, Plugin, Rows
 from dispatcher.scheduling.framework.lifecycle import Victim
 from dispatcher.scheduling.rules import budgets as budgets_module
+from dispatcher.scheduling.rules import selector_index
 from tests.builders import NodeBuilder, PodBuilder, fleet, node, pod, put, selector
 from tests.plugins.asking import make
 from tests.scheduling.tiny_plugins import Fit, Ready, Spread, profile
@@ -361,20 +363,67 @@ def test_pods_of_several_priorities_make_room_together() -> None:
     assert names(refused(by_room(state), urgent()).victims) == ["b", "a"]
 
 
-def test_budgets_that_all_want_one_label_are_not_all_asked_about_every_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["own label", "own label of one app", "all others"])
+def test_what_budgets_cost_does_not_rest_on_how_many_there_are(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many want the label that a pod has, or cover every pod that there is: none is asked about a pod."""
     state = full(n1=[])
     for at in range(4):
         put(state, pod(f"p{at}").cpu(1).priority(1).labels(managed="helm", app=f"app-{at}"), "a", "n1")
     for at in range(50):
-        wanted = selector(managed="helm", app=f"app-{at}")
+        wanted = {
+            "own label": selector(app=f"app-{at}"),
+            "own label of one app": selector(managed="helm", app=f"app-{at}"),
+            "all others": LabelSelector({}, (Requirement("app", NOT_IN, (f"app-{at}",)),)),
+        }[kind]
         state.kept.put("a", PodDisruptionBudget("default", f"b{at}", wanted, 0))
-    asked: list[str] = []
-    covers = budgets_module._covers
+    one = scheduler(state)
+    asked: list[Mapping[str, str]] = []
 
-    def noting(one: PodDisruptionBudget, victim: Victim) -> bool:
-        asked.append(one.name)
-        return covers(one, victim)
+    def noting(_: LabelSelector, labels: Mapping[str, str]) -> bool:
+        asked.append(labels)
+        return True
 
-    monkeypatch.setattr(budgets_module, "_covers", noting)
+    monkeypatch.setattr(LabelSelector, "matches", noting)
+    assert refused(one, urgent()).nominated == ("a", "n1")
+    assert len(asked) == 0
+
+
+def test_budgets_of_namespaces_without_victims_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = full(n1=[Low("a", app="x"), Low("b", app="x"), Low("c"), Low("d")])
+    budget(state, "x", 0)
+    for at in range(50):
+        state.kept.put("a", PodDisruptionBudget(f"other-{at % 5}", f"b{at}", selector(app="x"), 0))
+    read: list[int] = []
+
+    def noting(some: Sequence[LabelSelector]) -> selector_index.SelectorIndex:
+        read.append(len(some))
+        return selector_index.SelectorIndex(some)
+
+    monkeypatch.setattr(budgets_module, "SelectorIndex", noting)
     assert refused(scheduler(state), urgent()).nominated == ("a", "n1")
-    assert set(asked) == {f"b{at}" for at in range(4)}
+    assert read == [1]
+
+
+class Lenient(Filter):
+    """Refuses no node; notes how many it is asked about at a time."""
+
+    name: ClassVar[str] = "Lenient"
+    depends: ClassVar[Depends] = Depends.STATIC
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def class_key(self, placed: Placed) -> None:
+        return None
+
+    def filter(self, state: object, fleet: FleetView, rows: Rows) -> Codes:
+        self.asked.append(len(fleet.nodes.live[rows]))
+        return np.zeros(self.asked[-1], dtype=np.uint16)
+
+
+def test_nodes_of_which_all_have_guarded_pods_are_asked_about_together() -> None:
+    lenient, state = Lenient(), full(**{f"n{at}": [Low(f"p{at}", cpu=4, app="x")] for at in range(16)})
+    budget(state, "x", 0)
+    one = by_room(state, lenient)
+    assert refused(one, urgent()).nominated == ("a", "n0")
+    assert len([count for count in lenient.asked if count == 1]) <= 2

@@ -145,6 +145,7 @@ class CoreState:
         """Nothing is left to track of it."""
         self.tracked.drop(pod_id)
         self.abroad.discard(pod_id)
+        self.log.forget(pod_id)
 
     def trouble(self, text: str, error: Exception | None = None) -> None:
         """Something for the operator's log; with the traceback of a fault of our own."""

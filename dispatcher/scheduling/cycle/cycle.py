@@ -24,6 +24,7 @@ from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations
 from dispatcher.scheduling.framework import CycleState, Placed, Plugin, Profile, Refuse, Skip
+from dispatcher.scheduling.framework.bounds import RoomFilter
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.domain_counts import ToldAlone
 from dispatcher.scheduling.framework.domains import BatchExplained, explains_batches
@@ -375,7 +376,8 @@ class Scheduler(Booking):
         # Pods of one class that meet the same fleet are told the same: the words are made once.
         told, context = self._told.get(key), found.context
         if told is None or told.context is not context:
-            told = self._told[key] = no_place(pod_id, placed, self.fleet.now, context, self.fleet.node_counts())
+            absent = self._absent(cycle) if self.fleet.reasons.is_scarce else ()
+            told = self._told[key] = no_place(pod_id, placed, self.fleet.now, context, self.fleet.node_counts(), absent)
             self._told.move_to_end(key)
             if len(self._told) > _MOST_TOLD:
                 self._told.popitem(last=False)
@@ -384,3 +386,11 @@ class Scheduler(Booking):
             refused = self.post_filters.help(cycle, refused, key, found.codes)
         self._nowhere = refused
         return refused
+
+    def _absent(self, cycle: CycleState) -> tuple[str, ...]:
+        """Resources that the pod wants and no node has."""
+        rooms = [one for one in self.plan.filters if isinstance(one, RoomFilter)]
+        states = [(one, cycle.read(one.name)) for one in rooms]
+        wanted = [one.wants(state) or () for one, state in states if not isinstance(state, Skip)]
+        names = dict.fromkeys(name for some in wanted for name, _ in some)
+        return tuple([name for name in names if self.fleet.axis.column(name) is None])

@@ -115,6 +115,7 @@ class FleetTrial:
         self._alone = promised.alone
         self._out: dict[PodId, tuple[Occupant, int]] = {}
         self._passed: set[int] = set()  # rows that no filter refuses which rests on nodes and objects alone
+        self._looked_at: set[int] = set()  # rows of which it is not known yet whether they pass
         self._kept, self._plugin = kept, ""  # asked now
         self.evaluated = int(np.count_nonzero(fleet.live))
         self.nominated = fleet.row_of(nominee.cluster, nominee.node) if nominee else None
@@ -197,6 +198,7 @@ class FleetTrial:
         """Pods of lower priority on the row that may be evicted."""
         if self._least.priority[row] >= self._placed.pod.priority:
             return ()
+        self._looked_at.add(row)
         found = (one for one in self._on(row) if self._may_evict(one, self._placed.home))
         return [Victim(one.pod_id, one.placed, one.cluster, one.node) for one in found]
 
@@ -241,8 +243,9 @@ class FleetTrial:
         fleet, wanted = self._fleet, self._room
         if wanted is None:
             return None
-        if row not in self._passed:
-            self._asked(np.asarray([row], dtype=np.intp), still=True)
+        if row in self._looked_at and row not in self._passed:  # to ask of many rows costs little more than of one
+            self._asked(np.asarray(sorted(self._looked_at), dtype=np.intp), still=True)
+            self._looked_at.clear()
         columns = [fleet.axis.column(name) for name, _ in wanted]
         found = [fleet.occupant(one.pod_id) for one in victims]
         if row not in self._passed or None in columns or any(one is None or one.row != row for one in found):

@@ -119,6 +119,7 @@ class Unschedulable(msgspec.Struct):
     """A pod without a place: `message` for the fleet, `per_cluster` for each cluster, `reasons` without arguments.
 
     `nominated`: (cluster, node) that it is promised, once `victims` are evicted; `displaced` lost their promise to it.
+    `absent`: resources that it wants and no node has, where their reasons have no code of their own.
     """
 
     pod_id: PodId
@@ -131,12 +132,13 @@ class Unschedulable(msgspec.Struct):
     nominated: tuple[str, str] | None = None
     victims: tuple[Victim, ...] = ()
     displaced: tuple[PodId, ...] = ()
+    absent: tuple[str, ...] = ()
 
     def again(self, pod_id: PodId, placed: Placed, time: float) -> "Unschedulable":
         """The same refusal of another pod of the class."""
-        return Unschedulable(
-            pod_id, placed, self.message, self.reasons, time, self.context, self.per_cluster, self.nominated
-        )
+        told = Unschedulable(pod_id, placed, self.message, self.reasons, time, self.context, self.per_cluster)
+        told.nominated, told.absent = self.nominated, self.absent
+        return told
 
     @property
     def full_message(self) -> str:
@@ -152,7 +154,7 @@ class Unschedulable(msgspec.Struct):
             "clusters": self._clusters(),
             "nominated": dict(zip(("cluster", "node"), self.nominated, strict=True)) if self.nominated else None,
             "victims": [{"pod": one.placed.pod.key, "cluster": one.cluster, "node": one.node} for one in self.victims],
-            "rejected": self.context.rejected_rows(),
+            "rejected": self.context.rejected_rows(self.absent),
             "feasible": self.context.feasible,
             "evaluated": self.context.evaluated,
         }
@@ -363,10 +365,15 @@ def _readings(names: Sequence[str], now: float, facts: RowFacts) -> Column:
 
 
 def no_place(
-    pod_id: PodId, placed: Placed, time: float, context: DecisionContext, nodes: Mapping[str, int]
+    pod_id: PodId,
+    placed: Placed,
+    time: float,
+    context: DecisionContext,
+    nodes: Mapping[str, int],
+    absent: tuple[str, ...] = (),
 ) -> Unschedulable:
     """No node is left: why, for the fleet and for each cluster. `nodes`: live nodes per cluster."""
-    counts = context.counts()
+    counts = context.counts(absent)
     by_cluster: dict[str, Counter[str]] = {name: Counter() for name in nodes}
     whole: Counter[str] = Counter()
     for (cluster, why), count in counts.items():
@@ -380,4 +387,5 @@ def no_place(
         time,
         context,
         {name: no_place_message(nodes[name], texts) for name, texts in by_cluster.items()},
+        absent=absent,
     )

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from dispatcher.model.reasons import ReasonTable, Why
+from dispatcher.model.reasons import OTHERS, Reason, ReasonTable, Why
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import RowFacts
 from dispatcher.scheduling.framework import Floats
@@ -33,18 +33,28 @@ class DecisionContext:
     feasible: int
     evaluated: int
 
-    def counts(self) -> dict[tuple[str, Why], int]:
+    def whys(self, code: int, absent: Sequence[str] = ()) -> list[Why]:
+        """The reasons behind a code. `absent`: resources that the pod wants and no node has; they have no codes of
+        their own where these are scarce.
+        """
+        found = list[Why]()
+        for why in self.reasons.whys(code):
+            unnamed = absent and why.lasting and why[:2] == (Reason.INSUFFICIENT, OTHERS)
+            found += [Why(why.reason, name, why.lasting) for name in absent] if unnamed else [why]
+        return found
+
+    def counts(self, absent: Sequence[str] = ()) -> dict[tuple[str, Why], int]:
         """(cluster, reason) -> nodes refused for it; a node that is refused for several counts in each."""
         counts: Counter[tuple[str, Why]] = Counter()
         for (code, cluster), nodes in self.rejected.items():
-            for why in self.reasons.whys(code):
+            for why in self.whys(code, absent):
                 counts[self.clusters[cluster], why] += nodes
         return counts
 
-    def rejected_rows(self) -> list[dict[str, Any]]:
+    def rejected_rows(self, absent: Sequence[str] = ()) -> list[dict[str, Any]]:
         """Rows of {reason, cluster, count}, most nodes first."""
         codes = {code for code, _ in self.rejected}  # few; the clusters are many
-        texts = {code: [why.detail for why in self.reasons.whys(code)] for code in codes}
+        texts = {code: [why.detail for why in self.whys(code, absent)] for code in codes}
         counts: Counter[tuple[str, str]] = Counter()
         for (code, cluster), nodes in self.rejected.items():
             for text in texts[code]:

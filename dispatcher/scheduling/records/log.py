@@ -1,9 +1,16 @@
-"""The latest decision or refusal of each pod, for explain and the HTTP API."""
+"""The latest decision or refusal of each pod, for explain and the HTTP API.
+
+A record holds its pod, and a pod may be a megabyte: what is kept of pods that are gone are names.
+"""
 
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from dispatcher.model.pod import PodId
+import msgspec
+
+from dispatcher.model.pod import Pod, PodId
+from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework.lifecycle import Victim
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
 
 
@@ -17,6 +24,8 @@ class DecisionLog:
     def add(self, result: Decision | Unschedulable) -> None:
         """Keep a result, in place of an older one of the same pod."""
         by_pod, pod_id = self._by_pod, result.pod_id
+        if isinstance(result, Unschedulable) and result.victims:
+            result = msgspec.structs.replace(result, victims=tuple(map(_named, result.victims)))
         if pod_id in by_pod:
             by_pod.move_to_end(pod_id)
         by_pod[pod_id] = result
@@ -32,6 +41,10 @@ class DecisionLog:
         while len(by_pod) > self._limit:
             by_pod.popitem(last=False)
 
+    def forget(self, pod_id: PodId) -> None:
+        """The pod is gone: nobody can ask for it any more."""
+        self._by_pod.pop(pod_id, None)
+
     def find(self, pod_id: PodId) -> Decision | Unschedulable | None:
         """The latest result of a pod."""
         return self._by_pod.get(pod_id)
@@ -40,3 +53,10 @@ class DecisionLog:
         """One line of why for a pod, empty if nothing is known."""
         found = self._by_pod.get(pod_id)
         return found.summary() if found else ""
+
+
+def _named(victim: Victim) -> Victim:
+    """A victim as a record tells of it: soon it is gone."""
+    pod = victim.placed.pod
+    named = Placed(Pod(pod.uid, pod.namespace, pod.name), victim.placed.home)
+    return Victim(victim.pod_id, named, victim.cluster, victim.node)

@@ -1,14 +1,18 @@
-"""Which PodDisruptionBudgets of the fleet speak against the eviction of a pod."""
+"""Which PodDisruptionBudgets of the fleet speak against the eviction of a pod.
 
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+Whoever writes budgets may write very many, and such that cover all pods of the namespace. So what a pod costs does not
+rest on how many cover it (see `selector_index`), and only budgets of namespaces whose pods are looked at are read.
+"""
+
+from collections.abc import Mapping, Sequence
 
 from dispatcher.model.objects import PodDisruptionBudget
 from dispatcher.scheduling.framework.fleet_view import Objects
 from dispatcher.scheduling.framework.lifecycle import Victim
+from dispatcher.scheduling.rules.selector_index import Planes, SelectorIndex, bits, less, planes
 
-_Sought = tuple[str, tuple[str, str] | None]
-Left = dict[tuple[str, str], int]  # what budgets allow still, by cluster and namespace/name
+# What budgets allow still, by cluster and namespace: those that were asked for more than that, and planes of the rest.
+Left = dict[tuple[str, str], tuple[int, Planes]]
 
 
 class Budgets:
@@ -16,42 +20,91 @@ class Budgets:
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
-        self._of: dict[str, dict[_Sought, list[PodDisruptionBudget]]] = {}
+        self._of: dict[tuple[str, str], _Guard | None] = {}
 
-    def _in(self, cluster: str) -> Mapping[_Sought, Sequence[PodDisruptionBudget]]:
-        """Of a cluster by namespace and one label that its pods must have, of these the one that fewest budgets want;
-        None for those without any such label.
-        """
-        if cluster not in self._of:
-            found = self._of[cluster] = {}
-            kept = list(self._objects.of(cluster, PodDisruptionBudget).values())
-            wanting: Counter[_Sought] = Counter((one.namespace, label) for one in kept for label in _labels(one))
-            for budget in kept:
-                sought: list[_Sought] = [(budget.namespace, label) for label in _labels(budget)]
-                rarest = min(sought, key=wanting.__getitem__, default=(budget.namespace, None))
-                found.setdefault(rarest, []).append(budget)
-        return self._of[cluster]
+    def _in(self, cluster: str, namespace: str) -> "_Guard | None":
+        if (cluster, namespace) not in self._of:
+            found = self._objects.derived(cluster, _Allowing, PodDisruptionBudget).of(namespace)
+            selecting = self._objects.derived(cluster, _Selecting, (PodDisruptionBudget, "selector"))
+            self._of[cluster, namespace] = _Guard(selecting.of(namespace), found) if found is not None else None
+        return self._of[cluster, namespace]
 
     def take(self, victim: Victim, left: Left) -> str:
         """Take one more pod; a budget (namespace/name) that had nothing left, "" if all had."""
         pod, violated = victim.placed.pod, ""
-        for cluster in sorted({victim.placed.home, victim.cluster}):
-            budgets = self._in(cluster)
-            for label in (None, *pod.labels.items()) if budgets else ():
-                for budget in budgets.get((pod.namespace, label), ()):
-                    if _covers(budget, victim):
-                        key = (cluster, budget.key)
-                        left[key] = left.get(key, budget.allowed) - 1
-                        violated = violated or (budget.key if left[key] < 0 else "")
+        for cluster in sorted({victim.placed.home, victim.cluster}) if pod.labels else ():
+            guard = self._in(cluster, pod.namespace)
+            if guard is None:
+                continue
+            covering = guard.index.matching(pod.labels) & ~guard.allowance.disrupted.get(pod.name, 0)
+            if not covering:
+                continue
+            spent, rest = left.get((cluster, pod.namespace), (0, guard.allowance.allowed))
+            rest, over = less(rest, covering & ~spent)
+            left[cluster, pod.namespace] = spent | over, rest
+            against = covering & (spent | over)
+            if against and not violated:
+                violated = guard.allowance.keys[(against & -against).bit_length() - 1]
         return violated
 
 
-def _labels(budget: PodDisruptionBudget) -> Collection[tuple[str, str]]:
-    return budget.selector.match_labels.items() if budget.selector is not None else ()
+class _Allowance:
+    """What the budgets of a namespace allow, and the pods that they count as disrupted already."""
+
+    def __init__(self, budgets: Sequence[PodDisruptionBudget]) -> None:
+        self.keys = [one.key for one in budgets]
+        self.allowed = planes([max(one.allowed, 0) for one in budgets])
+        disrupted: dict[str, list[int]] = {}
+        for at, one in enumerate(budgets):
+            for name in one.disrupted:
+                disrupted.setdefault(name, []).append(at)
+        self.disrupted = {name: bits(places, len(budgets)) for name, places in disrupted.items()}
 
 
-def _covers(budget: PodDisruptionBudget, victim: Victim) -> bool:
-    pod, selector = victim.placed.pod, budget.selector
-    if not pod.labels or pod.name in budget.disrupted or selector is None:
-        return False
-    return bool(selector.match_labels or selector.match_expressions) and selector.matches(pod.labels)
+class _ByNamespace:
+    """The budgets of a cluster that cover any pods, by namespace; each in the order of their names."""
+
+    def __init__(self, found: Mapping[str, PodDisruptionBudget]) -> None:
+        self._budgets: dict[str, list[PodDisruptionBudget]] = {}
+        for one in found.values():
+            if one.selector is not None and (one.selector.match_labels or one.selector.match_expressions):
+                self._budgets.setdefault(one.namespace, []).append(one)
+
+    def _sorted(self, namespace: str) -> list[PodDisruptionBudget]:
+        return sorted(self._budgets[namespace], key=lambda one: one.name)
+
+
+class _Selecting(_ByNamespace):
+    """Which of them cover a pod; it stays as it is while only their status changes."""
+
+    def __init__(self, found: Mapping[str, PodDisruptionBudget]) -> None:
+        super().__init__(found)
+        self._known: dict[str, SelectorIndex] = {}
+
+    def of(self, namespace: str) -> SelectorIndex:
+        """Of a namespace that has budgets."""
+        if namespace not in self._known:
+            selectors = [one.selector for one in self._sorted(namespace) if one.selector is not None]
+            self._known[namespace] = SelectorIndex(selectors)
+        return self._known[namespace]
+
+
+class _Allowing(_ByNamespace):
+    """What they allow."""
+
+    def __init__(self, found: Mapping[str, PodDisruptionBudget]) -> None:
+        super().__init__(found)
+        self._known: dict[str, _Allowance] = {}
+
+    def of(self, namespace: str) -> _Allowance | None:
+        """Of a namespace; None without budgets."""
+        if namespace not in self._known and namespace in self._budgets:
+            self._known[namespace] = _Allowance(self._sorted(namespace))
+        return self._known.get(namespace)
+
+
+class _Guard:
+    """The budgets of a namespace: which cover a pod, and what they allow."""
+
+    def __init__(self, index: SelectorIndex, allowance: _Allowance) -> None:
+        self.index, self.allowance = index, allowance

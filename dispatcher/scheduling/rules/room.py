@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dispatcher.model.reasons import Reason
+from dispatcher.model.reasons import OTHERS, Reason
 from dispatcher.model.resources import PODS
 from dispatcher.scheduling.framework import Bools, Codes, FleetView, Ints, Rows
 from dispatcher.scheduling.framework.kernels import kernel
@@ -123,12 +123,17 @@ def _told(wanted: Sequence[tuple[str, int]], lacks: Sequence[Bools], fleet: Flee
 
 
 def _code(wanted: Sequence[tuple[str, int]], short: int, beyond: int, fleet: FleetView) -> int:
-    table = fleet.reasons
-    codes = [
+    table, scarce = fleet.reasons, fleet.reasons.is_scarce
+    told = dict.fromkeys(
         table.code(Reason.TOO_MANY_PODS)
         if name == PODS
-        else table.code(Reason.INSUFFICIENT, name, lasting=bool(beyond >> bit & 1))
+        else table.code(
+            Reason.INSUFFICIENT,
+            OTHERS if scarce and fleet.axis.column(name) is None else name,
+            lasting=bool(beyond >> bit & 1),
+        )
         for bit, (name, _) in enumerate(wanted)
         if short >> bit & 1
-    ]
+    )
+    codes = list(told)
     return codes[0] if len(codes) == 1 else table.joint(codes)
