@@ -82,8 +82,9 @@ def _bound(mix: Mix, *, recorded: bool, burst: int | None) -> dict[str, float]:
 
 
 def _refusals(mix: Mix) -> dict[str, float]:
-    first, again = refusal_rate(mix)
-    return {"refusals/s": round(first, 1), "refusals/s after five minutes": round(again, 1)}
+    found = refusal_rate(mix)
+    names = ("refusals/s", "refusals/s with their report", "refusals/s after five minutes")
+    return {name: round(rate, 1) for name, rate in zip(names, found, strict=True)}
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import process_time
+from typing import NamedTuple
 
 import msgspec
 
@@ -56,14 +57,22 @@ def hopeless(mix: Mix) -> Mix:
     return replace(mix, cpu=mix.node_cpu * 2)
 
 
-def refusal_rate(mix: Mix) -> tuple[float, float]:
-    """(first refusals, the report of the pods among it; refusals when all are tried again after five minutes) a second,
-    of pods that fit nowhere. RuntimeError: some were not refused each time.
-    """
+class Refusals(NamedTuple):
+    """Refusals a second: of pods that are pending; with the taking in of their report; of all after five minutes."""
+
+    pending: float
+    with_report: float
+    again: float
+
+
+def refusal_rate(mix: Mix) -> Refusals:
+    """Of pods that fit nowhere. RuntimeError: some were not refused each time."""
     stage = Stage(hopeless(mix))
     arrivals = stage.mix.arrivals()
     start = process_time()
     stage.arrive(arrivals)
+    stage.take_in()
+    reported = process_time() - start
     stage.decide_all()
     first, before = process_time() - start, stage.refused()
     stage.now += 301.0
@@ -73,7 +82,7 @@ def refusal_rate(mix: Mix) -> tuple[float, float]:
     again, more = process_time() - start, stage.refused() - before
     if min(before, more) < mix.pods:
         raise RuntimeError(f"of {mix.pods} pods {before} were refused at first, and {more} after five minutes")
-    return before / first, more / again
+    return Refusals(before / (first - reported), before / first, more / again)
 
 
 def ended_pod_ms(mix: Mix, *, pods_each: int, at_a_time: int, ended: int) -> float:

@@ -91,8 +91,7 @@ class Stage:
     def step(self, budget: int | None = None) -> None:
         """A tick, then what the watch shows of it, and what else comes in meanwhile."""
         self.now += 0.1
-        for cluster in tuple(self.core.folding):  # as the service does between rounds
-            self._take(self.core.handle(events.FoldOn(cluster), self.now))
+        self._fold_on()
         self._take(self.core.handle(events.Tick(budget or self.budget), self.now))
         shown, self._unshown = tuple(self._unshown), []
         samples = tuple(itertools.islice(self._samples, self._share(len(shown), self.mix.readings)))
@@ -103,6 +102,15 @@ class Stage:
             self._report(pods=shown, readings=samples, objects=provided)
         if leaving:
             self.end(list(itertools.islice(self.bound, leaving)))
+
+    def _fold_on(self) -> None:
+        for cluster in tuple(self.core.folding):  # as the service does between rounds
+            self._take(self.core.handle(events.FoldOn(cluster), self.now))
+
+    def take_in(self) -> None:
+        """All of the report that came last."""
+        while self.core.folding:
+            self._fold_on()
 
     def decide_all(self) -> None:
         """Steps, until no pod is to be decided now."""

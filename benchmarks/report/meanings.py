@@ -37,7 +37,8 @@ OF_BENCHMARKS: dict[str, dict[str, str]] = {
         "mixed_claims_that_wait": "pods with a claim each, which waits for its first consumer",
     },
     "mixed_refusals": {
-        "mixed_refusals": "200 templates mixed, no pod fits: taken in and refused at first",
+        "mixed_refusals": "200 templates mixed, all pending, no pod fits: refused at first",
+        "mixed_refusals_with_report": "the same, with the taking in of the report of these pods",
         "mixed_refusals_again": "the same pods, tried again after five minutes",
     },
     "mixed_full_queue": {

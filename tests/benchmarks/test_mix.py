@@ -45,7 +45,7 @@ def test_what_was_measured_can_be_told_from_the_output_alone(
 
 def test_pods_that_fit_nowhere_are_refused_at_first_and_after_an_event(capsys: pytest.CaptureFixture[str]) -> None:
     found = told(capsys, "--nothing-fits")
-    assert set(found["CPU time"]) == {"refusals/s", "refusals/s after five minutes"}
+    assert set(found["CPU time"]) == {"refusals/s", "refusals/s with their report", "refusals/s after five minutes"}
     assert all(rate > 0 for rate in found["CPU time"].values())
 
 
