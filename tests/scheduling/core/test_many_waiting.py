@@ -1,6 +1,6 @@
 """A cluster with many waiting pods that falls silent and is back: nothing is done for all of them in one piece."""
 
-from dispatcher.model.messages import Changes, ReportUnschedulable
+from dispatcher.model.messages import Bind, Changes, ReportUnschedulable
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
 from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, Effect, FoldOn, SendIntents, Tick, Unanswered
 from dispatcher.scheduling.retried import RefusedPods
@@ -85,3 +85,24 @@ def test_pods_that_were_taken_out_of_the_queue_are_not_remembered_as_refused() -
     unflushed: RefusedPods = queue._unflushed
     unflushed.forget_void(0)
     assert len(unflushed) == 0
+
+
+def test_binds_that_failed_together_are_sent_again_by_parts() -> None:
+    core = make_core(("east", "west"))
+    core.handle(report("east", nodes=0), 1.0)
+    core.handle(report("west", nodes=30, pods=1500), 1.0)
+    while core.folding:
+        core.handle(FoldOn("west"), 1.0)
+
+    def binds(effects: list[Effect]) -> list[str]:
+        sent = [intent for one in effects if isinstance(one, SendIntents) for intent in one.intents]
+        return [one.id for one in sent if isinstance(one, Bind)]
+
+    first = binds(core.handle(Tick(1500), 1.1))
+    core.handle(Unanswered("west", tuple(first), "no answer"), 1.2)
+    assert [len(first), *(len(binds(core.handle(Tick(None), 5.0 + at / 10))) for at in range(3))] == [
+        1500,
+        1000,
+        500,
+        0,
+    ]
