@@ -63,6 +63,11 @@ class RetriedPods:
         return found
 
 
+def _waits(item: QueuedPod, ticket: int) -> bool:
+    """Whether it was neither moved on nor taken out since it was refused."""
+    return item.ticket == ticket and item.state is State.UNSCHEDULABLE
+
+
 class RefusedPods:
     """Pods that wait for an event, in the order in which they were refused (`since`)."""
 
@@ -80,11 +85,11 @@ class RefusedPods:
     def forget_void(self, pods: int) -> None:
         """Never more entries than twice the `pods` that wait, about."""
         if len(self._entries) > 2 * pods + 64:
-            self._entries = deque(entry for entry in self._entries if entry[1] == entry[2].ticket)
+            self._entries = deque(entry for entry in self._entries if _waits(entry[2], entry[1]))
 
     def refused_before(self, then: float) -> Iterator[QueuedPod]:
         """Those that have waited since then or longer; they are let go."""
         while self._entries and self._entries[0][0] <= then:
             _, ticket, item = self._entries.popleft()
-            if item.state is State.UNSCHEDULABLE and item.ticket == ticket:
+            if _waits(item, ticket):
                 yield item

@@ -15,6 +15,7 @@ import structlog
 from dispatcher.scheduling.clusters import ClusterView, GapError
 from dispatcher.scheduling.events import (
     ClusterChanged,
+    ClusterSilent,
     Decide,
     Decided,
     Effect,
@@ -270,7 +271,11 @@ class Service:
         """What is still to be done for a report that was taken in only in part."""
         if isinstance(event, FoldOn):
             return event if event.cluster in self.core.folding else None
-        cluster = event.changes.cluster if isinstance(event, ClusterChanged) else ""
+        cluster = ""
+        if isinstance(event, ClusterChanged):
+            cluster = event.changes.cluster
+        elif isinstance(event, ClusterSilent):
+            cluster = event.cluster
         return FoldOn(cluster) if cluster in self.core.folding else None
 
     def _decide_some(self, *, tick: bool) -> None:

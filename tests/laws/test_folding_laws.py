@@ -30,7 +30,7 @@ def vars_of(tracked: Tracked) -> tuple[object, ...]:
 
 class InParts(Simulation):
     """Of reports one pod is folded at a time, and some seconds may pass between: of full ones of clusters that are not
-    Ready, and of all of Ready ones that say nothing new of their health.
+    Ready, and of all of Ready ones that say nothing new of their health. So are pods looked at where a cluster changes.
     """
 
     parts = parts_of_ready = rested = 0
@@ -38,7 +38,7 @@ class InParts(Simulation):
     def _boot(self) -> SchedulerCore:
         self.boots += 1
         self.mail.queue.clear()
-        timing = CoreTiming(absence_grace_s=GRACE_S, fold_at_once=1, fold_ready_at_once=1)
+        timing = CoreTiming(absence_grace_s=GRACE_S, fold_at_once=1, fold_ready_at_once=1, look_at_once=1)
         return make_core(CLUSTERS, boot_epoch=self.boots * 1_000_000, timing=timing)
 
     def _report(self, cluster: ModelCluster) -> None:
@@ -55,8 +55,10 @@ class InParts(Simulation):
         assert state.abroad == {tracked.pod_id for tracked in state.tracked.values() if tracked.abroad}
         for name in CLUSTERS:
             asked, state.due = state.due, set()
+            late, state.late, clusters, state.touched = state.late, {}, state.touched, set()
             state.touch(name)
-            state.due, touched = asked, state.due
+            touched = {*state.due, *state.late}
+            state.due, state.late, state.touched = asked, late, clusters
             at_rest = {tracked.pod_id for tracked in state.tracked.values() if is_at_rest(tracked)}
             concerned = {tracked.pod_id for tracked in state.tracked.values() if tracked.touches(name)}
             assert touched == concerned - at_rest

@@ -188,6 +188,27 @@ async def test_between_two_parts_of_a_report_pods_are_decided_and_its_agent_is_a
     assert agent.asked[:2] == [("", 0), ("one", 1)]
 
 
+class SilentInParts(InParts):
+    """What follows from the silence of a cluster takes so many parts."""
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        if isinstance(event, ClusterSilent):
+            self.folding = (event.cluster,)
+        return FakeCore.handle(self, event, now) if isinstance(event, ClusterChanged) else super().handle(event, now)
+
+
+async def test_pods_are_decided_between_the_parts_of_what_follows_from_silence() -> None:
+    core, agent = SilentInParts(), FakeAgent("east")
+    core.queue.active = 1
+    subject = service(core, LocalLink("east", agent))
+    subject.emit(ClusterSilent("west", "no answer"))
+    async with running(subject):
+        await core.until(lambda: not core.left)
+    parts = [at for at, what in enumerate(core.order) if what == "part"]
+    assert len(parts) == 5
+    assert all("decide" in core.order[one:other] for one, other in pairwise(parts))
+
+
 class Noting(FakeCore):
     """Notes in which order it was asked to decide and told that a cluster is silent."""
 

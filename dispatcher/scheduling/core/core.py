@@ -123,8 +123,10 @@ class SchedulerCore:
 
     @property
     def folding(self) -> Collection[str]:
-        """Clusters of which a part of a report is still to be taken in: a `FoldOn` goes on with it."""
-        return self._reports.folding
+        """Clusters of which a part of a report, or of what follows from it, is still to be taken in: a `FoldOn` goes on
+        with it.
+        """
+        return {*self._reports.folding, *self._state.touched}
 
     # --- events ------------------------------------------------------------------------------------------------------
 
@@ -149,6 +151,7 @@ class SchedulerCore:
         state.judge_hot(now)
         state.due |= state.waiting
         state.ring(now)
+        state.take_late()
         late = map(state.tracked.unsettled.get, state.outbox.overdue(now, state.timing.settle_s))
         state.due.update([one.pod_id for one in late if one is not None and one.in_flight is not None])
         state.outbox.resend(state.clusters, now)

@@ -93,7 +93,10 @@ class Reconciler:
 
     def occupy_due(self, now: float) -> None:
         """Make the fleet hold the pods that are due where they are, and do nothing about them: another leads."""
-        due, self._state.due = _in_order(self._state.due), set()
+        state = self._state
+        due, state.due = _in_order(state.due | state.late.keys()), set()
+        state.late.clear()
+        state.touched.clear()
         for pod_id in due:
             tracked = self._state.tracked.get(pod_id)
             if tracked is None:

@@ -127,9 +127,11 @@ class Reports:
         return self._state.timing.fold_ready_at_once if views.is_as_healthy(view, changes) else None
 
     def fold_on(self, event: events.FoldOn, now: float) -> None:
-        """The next part of a report."""
+        """The next part of a report, or of what follows from one."""
         if event.cluster in self._folds:
             self._go_on(event.cluster, self._folds[event.cluster].at_once, now)
+        else:
+            self._state.take_late()
 
     def finish_all(self) -> None:
         """What is taken in in part is taken in: who follows from here on begins with whole reports."""

@@ -69,6 +69,8 @@ class CoreState:
         self.owners: dict[tuple[str, str], PodId] = {}  # by cluster and UID of each delegate
         self.abroad: set[PodId] = set()  # tracked pods that may have to do with another cluster than their own
         self.due: set[PodId] = set()  # something about them changed: looked at before the answer
+        self.late: dict[PodId, None] = {}  # a cluster changed, and they are many: looked at by parts (`take_late`)
+        self.touched: set[str] = set()  # clusters of which there are some in `late`
         self.waiting: set[PodId] = set()  # something is missing, and time will tell: looked at each Tick
         self._alarms: list[tuple[float, PodId]] = []  # when a pod is due, soonest first; some are over
         self.fences = Fences(timing.fenced_per_s)
@@ -82,11 +84,23 @@ class CoreState:
 
     def touch(self, cluster: str) -> None:
         """All pods that have to do with the cluster are due: its own, and of the others those that go abroad; but for
-        those at rest, nearly all of its own.
+        those at rest, nearly all of its own. Where these are many, they are due by parts, as if some reports were late.
         """
         own = (self.tracked.unsettled.get((cluster, uid)) for uid in self.clusters[cluster].pods)
-        self.due.update([one.pod_id for one in own if one is not None and not is_at_rest(one)])
-        self.due.update(pod_id for pod_id in self.abroad if self.tracked[pod_id].touches(cluster))
+        found = [one.pod_id for one in own if one is not None and not is_at_rest(one)]
+        abroad = [pod_id for pod_id in self.abroad if self.tracked[pod_id].touches(cluster)]
+        if len(self.late) + len(found) + len(abroad) <= self.timing.look_at_once:
+            self.due.update(found, abroad)
+            return
+        self.late.update(dict.fromkeys([*sorted(abroad, reverse=True), *reversed(found)]))
+        self.touched.add(cluster)
+
+    def take_late(self) -> None:
+        """A part of the pods that are late is due."""
+        for _ in range(min(len(self.late), self.timing.look_at_once)):
+            self.due.add(self.late.popitem()[0])
+        if not self.late:
+            self.touched.clear()
 
     def track(self, pod_id: PodId) -> Tracked:
         """What is tracked of a pod of ours, from now on."""
@@ -143,6 +157,9 @@ class CoreState:
 
     def forget(self, pod_id: PodId) -> None:
         """Nothing is left to track of it."""
+        known = self.tracked.unsettled.get(pod_id)
+        if known is not None and known.report:
+            self.side_intents.drop(known.report)
         self.tracked.drop(pod_id)
         self.abroad.discard(pod_id)
         self.log.forget(pod_id)
@@ -163,6 +180,8 @@ class CoreState:
             return
         tracked.reported, tracked.reported_at, tracked.promised = message, now, promised
         told = ("", intents.ref(source), 0, message, reason, promised if promised != known else None)
+        if tracked.report:
+            self.side_intents.drop(tracked.report)
         wanted = partial(_waits, tracked, message)
         tracked.report = self.side_intents.send(
             tracked.pod_id[0], "report", ReportUnschedulable(*told), _said, _TOLD_AGAIN, wanted

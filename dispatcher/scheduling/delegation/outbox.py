@@ -4,7 +4,9 @@ It decides when an intent is sent again, not what follows from an answer (`in_fl
 """
 
 import heapq
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 
 import msgspec
 
@@ -12,10 +14,12 @@ from dispatcher.model.backoff import Backoff
 from dispatcher.model.messages import AnyIntent, Outcome
 from dispatcher.model.pod import PodId
 from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.scheduling.delegation.due_times import DueTimes
 from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind, Transition, transition_for
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.events import SendIntents
 
+_AT_ONCE = 1_000  # of a cluster: what failed together, with the call or the cluster, is sent again by so many a Tick
 _SETTLE, _AGAIN = Transition.SETTLE, Transition.AGAIN  # Enum attributes are slow to look up
 
 
@@ -26,7 +30,10 @@ class Outbox:
         self._epoch = boot_epoch
         self._backoff = backoff
         self._by_intent_id: dict[str, Tracked] = {}
-        self._waiting: dict[PodId, Tracked] = {}
+        self._waiting: dict[PodId, Tracked] = {}  # to be sent again
+        self._again: defaultdict[str, DueTimes[PodId]] = defaultdict(
+            DueTimes
+        )  # of these, by the cluster that they go to
         self._settling: list[tuple[float, PodId]] = []  # since when, oldest first; some are over
         self._batches: dict[str, list[AnyIntent]] = {}
 
@@ -73,7 +80,8 @@ class Outbox:
         """Stop waiting for the pod's intent; a late answer to it is ignored."""
         if tracked.in_flight is not None:
             self._by_intent_id.pop(tracked.in_flight.intent.id, None)
-            self._waiting.pop(tracked.pod_id, None)
+            if self._waiting.pop(tracked.pod_id, None) is not None:
+                self._again[tracked.in_flight.via].drop(tracked.pod_id)
             tracked.in_flight = None
 
     def drop_all(self, pods: Iterable[Tracked]) -> None:
@@ -82,8 +90,8 @@ class Outbox:
         for tracked in pods:
             if tracked.in_flight is not None:
                 by_id.pop(tracked.in_flight.intent.id, None)
-                if waiting:
-                    waiting.pop(tracked.pod_id, None)
+                if waiting and waiting.pop(tracked.pod_id, None) is not None:
+                    self._again[tracked.in_flight.via].drop(tracked.pod_id)
                 tracked.in_flight = None
         if not by_id:
             self._settling.clear()  # all are over
@@ -125,15 +133,20 @@ class Outbox:
     def _retry_later(self, tracked: Tracked, in_flight: InFlightIntent, now: float) -> None:
         in_flight.again_at = now + self._backoff.after(in_flight.attempts)
         self._waiting[tracked.pod_id] = tracked
+        self._again[in_flight.via].put(tracked.pod_id, in_flight.again_at)
 
     def resend(self, clusters: Mapping[str, ClusterView], now: float) -> None:
         """Send what is due again, where the agent answers; the id changes, the idempotency key does not."""
-        for pod_id in sorted(self._waiting):
-            tracked = self._waiting[pod_id]
+        due = [
+            (pod_id, self._waiting.pop(pod_id))
+            for cluster, again in self._again.items()
+            if len(again) and clusters[cluster].takes_orders
+            for pod_id in again.take(now, _AT_ONCE)
+        ]
+        for _, tracked in sorted(due, key=itemgetter(0)):
             in_flight = tracked.in_flight
-            if in_flight is None or in_flight.again_at > now or not clusters[in_flight.via].takes_orders:
+            if in_flight is None:
                 continue
-            del self._waiting[pod_id]
             self._by_intent_id.pop(in_flight.intent.id, None)
             in_flight.attempts += 1
             in_flight.intent = msgspec.structs.replace(

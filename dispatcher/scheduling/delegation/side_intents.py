@@ -6,6 +6,7 @@ An answer UNKNOWN, or none, means the same intent again after a pause. Any other
 the side intent, and calls back whoever sent it.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -14,10 +15,13 @@ import msgspec
 from dispatcher.model.backoff import Backoff
 from dispatcher.model.messages import UNKNOWN, AnyIntent, Outcome
 from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.scheduling.delegation.due_times import DueTimes
 from dispatcher.scheduling.delegation.outbox import Outbox
 
 Done = Callable[[str, str, float], None]  # (verdict, message, now)
 Wanted = Callable[[str], bool]  # (name)
+
+_AT_ONCE = 1_000  # of a cluster: what failed together, with the call or the cluster, is sent again by so many a Tick
 
 
 class RetryPolicy(NamedTuple):
@@ -34,7 +38,6 @@ class _SideIntent(msgspec.Struct, eq=False):
     retry_policy: RetryPolicy
     wanted: Wanted | None
     attempts: int = 1
-    again_at: float = float("inf")
 
 
 class SideIntents:
@@ -43,7 +46,9 @@ class SideIntents:
     def __init__(self, outbox: Outbox, backoff: Backoff) -> None:
         self._outbox, self._retry_policy = outbox, RetryPolicy(backoff)
         self._sent: dict[str, _SideIntent] = {}
-        self._failed: dict[str, _SideIntent] = {}  # those of them to be sent again
+        self._again: defaultdict[str, DueTimes[tuple[int, str]]] = defaultdict(
+            DueTimes
+        )  # of each cluster; (epoch, name)
 
     def __len__(self) -> int:
         return len(self._sent)
@@ -70,8 +75,9 @@ class SideIntents:
 
     def drop(self, name: str) -> None:
         """Nobody waits for it any more."""
-        self._sent.pop(name, None)
-        self._failed.pop(name, None)
+        side_intent = self._sent.pop(name, None)
+        if side_intent is not None:
+            self._drop_again(name, side_intent)
 
     def answered(self, outcome: Outcome, now: float) -> bool:
         """Whether an outcome belongs to a side intent; its sender is called back unless it is sent again."""
@@ -82,8 +88,7 @@ class SideIntents:
             self._fail(name, side_intent, now)
         else:
             del self._sent[name]
-            if self._failed:
-                self._failed.pop(name, None)
+            self._drop_again(name, side_intent)
             side_intent.done(outcome.verdict, outcome.message, now)
         return True
 
@@ -96,14 +101,17 @@ class SideIntents:
 
     def resend(self, clusters: Mapping[str, ClusterView], now: float) -> None:
         """Send again what is due, where the agent answers."""
-        for name, side_intent in list(self._failed.items()):
-            if side_intent.wanted is not None and not side_intent.wanted(name):
-                self.drop(name)
-            elif side_intent.again_at <= now and clusters[side_intent.cluster].takes_orders:
-                del self._failed[name]
+        for cluster, again in self._again.items():
+            if not (len(again) and clusters[cluster].takes_orders):
+                continue
+            for _, name in again.take(now, _AT_ONCE):
+                side_intent = self._sent[name]
+                if side_intent.wanted is not None and not side_intent.wanted(name):
+                    del self._sent[name]
+                    continue
                 side_intent.attempts += 1
                 side_intent.intent = msgspec.structs.replace(side_intent.intent, id=f"{name}.{side_intent.attempts}")
-                self._outbox.post(side_intent.cluster, side_intent.intent)
+                self._outbox.post(cluster, side_intent.intent)
 
     def _find(self, intent_id: str) -> tuple[str, _SideIntent | None]:
         """An answer to an earlier attempt is nobody's."""
@@ -112,5 +120,10 @@ class SideIntents:
         return name, side_intent if side_intent is not None and side_intent.intent.id == intent_id else None
 
     def _fail(self, name: str, side_intent: _SideIntent, now: float) -> None:
-        side_intent.again_at = now + side_intent.retry_policy.backoff.after(side_intent.attempts)
-        self._failed[name] = side_intent
+        at = now + side_intent.retry_policy.backoff.after(side_intent.attempts)
+        self._again[side_intent.cluster].put((side_intent.intent.epoch, name), at)
+
+    def _drop_again(self, name: str, side_intent: _SideIntent) -> None:
+        again = self._again.get(side_intent.cluster)
+        if again is not None:
+            again.drop((side_intent.intent.epoch, name))

@@ -25,6 +25,7 @@ class CoreTiming:
     `fold_at_once` (a count): of a report of a cluster that is not Ready so many pods are taken in before others have
     their turn, or four times as many nodes; `fold_ready_at_once`: of a cluster that is, whose pods are known for the
     most part, and where what is not taken in yet is missed when others are placed.
+    `look_at_once` (a count): so many pods are looked at before others have their turn where a cluster changes.
     """
 
     absence_grace_s: float = 100.0
@@ -41,6 +42,7 @@ class CoreTiming:
     delegate_lease_s: float = 120.0
     fold_at_once: int = 200
     fold_ready_at_once: int = 2500
+    look_at_once: int = 400
     strangers_s: float = 60.0
     retry: Backoff = field(default_factory=Backoff)
     refused: Backoff = field(default_factory=lambda: Backoff(most_s=60.0))
