@@ -169,7 +169,7 @@ class ReasonTable:
 
     Above `limit` codes, new arguments are left out: whatever pods ask for, codes stay 16 bit wide. So they are for a
     reason that has a quarter of these, as taints of autoscalers, which have the time as value, would take all of them.
-    Resources that no node has get none in the upper half: their names are those of the pod (`DecisionContext.whys`).
+    Not for resources: those that no node has get none in the upper half, as the pod names them (`DecisionContext.whys`).
     """
 
     def __init__(self, limit: int = 60_000) -> None:
@@ -187,7 +187,8 @@ class ReasonTable:
         """The code of this reason (1 or more)."""
         whys = (Why(reason, argument, lasting),)
         if whys not in self._code:
-            if len(self._whys) >= self._limit or self._of[reason] >= max(self._limit // 4, 1):
+            most = self._limit if reason is Reason.INSUFFICIENT else max(self._limit // 4, 1)
+            if len(self._whys) >= self._limit or self._of[reason] >= most:
                 whys = (Why(reason, OTHERS if argument else "", lasting),)
             else:
                 self._of[reason] += 1
