@@ -169,7 +169,8 @@ class ReasonTable:
 
     Above `limit` codes, new arguments are left out: whatever pods ask for, codes stay 16 bit wide. So they are for a
     reason that has a quarter of these, as taints of autoscalers, which have the time as value, would take all of them.
-    Not for resources: those that no node has get none in the upper half, as the pod names them (`DecisionContext.whys`).
+    Not for resources: those that no node has get none in the upper half, as the pod names them
+    (`DecisionContext.whys`).
     """
 
     def __init__(self, limit: int = 60_000) -> None:

@@ -63,6 +63,7 @@ def test_a_small_fleet_gives_every_figure(monkeypatch: pytest.MonkeyPatch) -> No
     assert all(row["beside"] for name, row in rows.items() if name not in alone)
 
 
+@pytest.mark.system
 @pytest.mark.timeout(180)
 def test_one_cluster_without_changes_gives_no_figure_of_these(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(phases, "LOOK_S", 0.2)
@@ -74,6 +75,7 @@ def test_one_cluster_without_changes_gives_no_figure_of_these(monkeypatch: pytes
     assert rows == FIGURES - of_others - of_changes
 
 
+@pytest.mark.system
 @pytest.mark.timeout(60)
 def test_pods_that_the_fleet_has_no_room_for_are_told_of_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in (("LATE_S", 0.3), ("LOOK_S", 0.2), ("_PATIENCE_S", 4.0)):
@@ -110,6 +112,7 @@ def test_bursts_of_many_templates_stand_beside_bursts_of_one(monkeypatch: pytest
     assert [row.baseline is None for row in rows] == [False] * 4 + [True]
 
 
+@pytest.mark.system
 @pytest.mark.timeout(180)
 def test_memory_is_told_for_nodes_pods_of_others_and_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(phases, "LOOK_S", 0.2)
