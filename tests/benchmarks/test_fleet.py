@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from dataclasses import replace
+from functools import partial
 from random import Random
 from subprocess import DEVNULL, PIPE, Popen
 
@@ -94,7 +95,9 @@ def test_more_pods_than_all_nodes_take_are_refused_before_anything_starts() -> N
 @pytest.mark.timeout(180)
 def test_an_interrupt_ends_all_processes_without_a_traceback() -> None:
     command = [sys.executable, "-m", "benchmarks.fleet", *ARGUMENTS]
-    with Popen(command, stdout=DEVNULL, stderr=PIPE, text=True, process_group=0) as run:
+    # Where tests run in the background of a shell, SIGINT is ignored, and would be by what they start.
+    heeded = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with Popen(command, stdout=DEVNULL, stderr=PIPE, text=True, process_group=0, preexec_fn=heeded) as run:  # noqa: PLW1509
         assert run.stderr is not None
         first = run.stderr.readline()
         os.killpg(run.pid, signal.SIGINT)
