@@ -18,7 +18,7 @@ from dispatcher.config.listeners import listener_problems
 from dispatcher.config.plugin_files import with_plugin_files
 from dispatcher.config.problems import UNKNOWN_PLUGIN, ConfigError, Problem
 from dispatcher.config.profile_files import Named, ProfilesRead, read_profile_files
-from dispatcher.config.quota import quota_notes, quota_problems
+from dispatcher.config.quota import QuotaOfProfiles
 from dispatcher.config.sections import (
     ENV_NESTING,
     ENV_PREFIX,
@@ -126,8 +126,8 @@ def load_config(
     timing = _with_backoffs(config.timing, read)
     problems += _timing_problems(timing, document)
     tenants = _tenants(document, config, problems)
-    of_quota = (read, (*tenants, *in_force), config.quota, known, document)
-    problems += quota_problems(*of_quota) if not (of_profiles or doubtful) else []
+    of_quota = QuotaOfProfiles(read, (*tenants, *in_force), config.quota, known, document)
+    problems += of_quota.problems() if not (of_profiles or doubtful) else []
     if problems:
         raise ConfigError(_in_order(problems))
     of_files = [*_file_notes(gateway, signing, clusters, document), *written_notes(*written, document)] if reach else []
@@ -147,7 +147,7 @@ def load_config(
         **{section: getattr(config, section) for section in _AS_GIVEN},
         file=FilePath(path) if path is not None else None,
         registry=known,
-        notes=(*http_notes(http, document), *of_files, *read.notes, *quota_notes(*of_quota), *signals),
+        notes=(*http_notes(http, document), *of_files, *read.notes, *of_quota.notes(), *signals),
         policy_files=(*plugin_files, *(file for _, _, file in named)),
         start_files=_start_files(path, document, config),
     )
