@@ -7,6 +7,7 @@ from dispatcher.model.pod import PodId
 
 Key = TypeVar("Key", PodId, tuple[int, str])
 
+AT_ONCE = 1_000  # of a cluster: what failed together, with the call or the cluster, is sent again by so many a Tick
 _VOID = 1_000  # entries that are over, beside as many as hold, are few
 
 

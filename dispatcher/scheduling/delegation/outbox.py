@@ -14,12 +14,11 @@ from dispatcher.model.backoff import Backoff
 from dispatcher.model.messages import AnyIntent, Outcome
 from dispatcher.model.pod import PodId
 from dispatcher.scheduling.clusters import ClusterView
-from dispatcher.scheduling.delegation.due_times import DueTimes
+from dispatcher.scheduling.delegation.due_times import AT_ONCE, DueTimes
 from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind, Transition, transition_for
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.events import SendIntents
 
-_AT_ONCE = 1_000  # of a cluster: what failed together, with the call or the cluster, is sent again by so many a Tick
 _SETTLE, _AGAIN = Transition.SETTLE, Transition.AGAIN  # Enum attributes are slow to look up
 
 
@@ -31,9 +30,8 @@ class Outbox:
         self._backoff = backoff
         self._by_intent_id: dict[str, Tracked] = {}
         self._waiting: dict[PodId, Tracked] = {}  # to be sent again
-        self._again: defaultdict[str, DueTimes[PodId]] = defaultdict(
-            DueTimes
-        )  # of these, by the cluster that they go to
+        # Those that wait, by the cluster that they go to.
+        self._again: defaultdict[str, DueTimes[PodId]] = defaultdict(DueTimes)
         self._settling: list[tuple[float, PodId]] = []  # since when, oldest first; some are over
         self._batches: dict[str, list[AnyIntent]] = {}
 
@@ -141,7 +139,7 @@ class Outbox:
             (pod_id, self._waiting.pop(pod_id))
             for cluster, again in self._again.items()
             if len(again) and clusters[cluster].takes_orders
-            for pod_id in again.take(now, _AT_ONCE)
+            for pod_id in again.take(now, AT_ONCE)
         ]
         for _, tracked in sorted(due, key=itemgetter(0)):
             in_flight = tracked.in_flight

@@ -15,13 +15,11 @@ import msgspec
 from dispatcher.model.backoff import Backoff
 from dispatcher.model.messages import UNKNOWN, AnyIntent, Outcome
 from dispatcher.scheduling.clusters import ClusterView
-from dispatcher.scheduling.delegation.due_times import DueTimes
+from dispatcher.scheduling.delegation.due_times import AT_ONCE, DueTimes
 from dispatcher.scheduling.delegation.outbox import Outbox
 
 Done = Callable[[str, str, float], None]  # (verdict, message, now)
 Wanted = Callable[[str], bool]  # (name)
-
-_AT_ONCE = 1_000  # of a cluster: what failed together, with the call or the cluster, is sent again by so many a Tick
 
 
 class RetryPolicy(NamedTuple):
@@ -46,9 +44,8 @@ class SideIntents:
     def __init__(self, outbox: Outbox, backoff: Backoff) -> None:
         self._outbox, self._retry_policy = outbox, RetryPolicy(backoff)
         self._sent: dict[str, _SideIntent] = {}
-        self._again: defaultdict[str, DueTimes[tuple[int, str]]] = defaultdict(
-            DueTimes
-        )  # of each cluster; (epoch, name)
+        # By cluster, (epoch, name) of those that are to be sent again.
+        self._again: defaultdict[str, DueTimes[tuple[int, str]]] = defaultdict(DueTimes)
 
     def __len__(self) -> int:
         return len(self._sent)
@@ -104,7 +101,7 @@ class SideIntents:
         for cluster, again in self._again.items():
             if not (len(again) and clusters[cluster].takes_orders):
                 continue
-            for _, name in again.take(now, _AT_ONCE):
+            for _, name in again.take(now, AT_ONCE):
                 side_intent = self._sent[name]
                 if side_intent.wanted is not None and not side_intent.wanted(name):
                     del self._sent[name]
