@@ -13,7 +13,7 @@ from localfleet.controlplane.credentials import Pair
 Object = dict[str, Any]
 _IN_FLIGHT = 16
 _TIMEOUT_S = 30.0
-_IDEMPOTENT = frozenset({"GET", "DELETE"})
+_MERGE_PATCH = "application/merge-patch+json"
 
 
 class Api:
@@ -37,13 +37,13 @@ class Api:
         """POST an object to its collection, or to a subresource."""
         return self._call("POST", path, json=body)
 
-    def patch(self, path: str, body: Mapping[str, Any], kind: str = "application/merge-patch+json") -> Object:
+    def patch(self, path: str, body: Mapping[str, Any], kind: str = _MERGE_PATCH) -> Object:
         """PATCH; a merge patch unless told otherwise."""
         return self._call("PATCH", path, json=body, headers={"Content-Type": kind})
 
-    def delete(self, path: str) -> Object:
+    def delete(self, path: str, **query: str) -> Object:
         """DELETE an object."""
-        return self._call("DELETE", path)
+        return self._call("DELETE", path, params=query)
 
     def create_all(self, path: str, bodies: Iterable[Mapping[str, Any]]) -> None:
         """POST many objects, a few at a time; raises the first failure."""
@@ -72,15 +72,27 @@ class Api:
     def _answer(self, method: str, path: str, **given: Any) -> httpx.Response:
         """The answer; asked once more where a kept connection ended unanswered and asking twice does no harm.
 
-        A server may end a kept connection at any time (RFC 9112, section 9.3.1). A DELETE that finds nothing then was
-        carried out the first time, so its 404 is told as the success that it is.
+        A server may end a kept connection at any time (RFC 9112, section 9.3.1), before or after it did what was asked.
+        So what the second answer says of the first is told as the success that it is: a DELETE finds nothing any more,
+        a create finds the object there.
         """
         try:
             return self.http.request(method, path, **given)
         except httpx.RemoteProtocolError:
-            if method not in _IDEMPOTENT:
+            if not _harmless_twice(method, given):
                 raise
         again = self.http.request(method, path, **given)
         if method == "DELETE" and again.status_code == httpx.codes.NOT_FOUND:
             return httpx.Response(httpx.codes.OK, json={"status": "Success"}, request=again.request)
+        if method == "POST" and again.status_code == httpx.codes.CONFLICT:
+            return self.http.get(f"{path}/{given['json']['metadata']['name']}")
         return again
+
+
+def _harmless_twice(method: str, given: Mapping[str, Any]) -> bool:
+    """Whether a request that was carried out once and is asked again changes nothing more."""
+    if method == "POST":  # of an object whose name the server makes up there would be two
+        return bool(given["json"].get("metadata", {}).get("name"))
+    if method == "PATCH":  # a JSON patch may add to a list each time
+        return bool(given["headers"]["Content-Type"] == _MERGE_PATCH)
+    return method in {"GET", "DELETE"}

@@ -195,6 +195,10 @@ class ControlPlane:
         """User and system CPU time of a running component so far."""
         return self.components[component].cpu_seconds()
 
+    def ended(self) -> str:
+        """The ends of the logs of components that were started and ended by themselves; "" if none did."""
+        return "\n".join(found for component in self.components.values() if (found := component.ended()))
+
     def tails(self, lines: int = 15) -> str:
         """The ends of all logs."""
         return "\n".join(component.tail(lines) for component in self.components.values())
@@ -263,7 +267,7 @@ def control_planes(specs: Sequence[PlaneSpec], directory: Path | None = None) ->
             list(pool.map(ControlPlane.start, planes))
         yield planes
     except BaseException as error:
-        error.add_note(f"logs of the control planes: {root}")
+        error.add_note("\n".join([f"logs of the control planes: {root}", *(plane.ended() for plane in planes)]).strip())
         raise
     finally:
         for plane in planes:

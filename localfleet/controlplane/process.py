@@ -94,6 +94,12 @@ class Component:
         text = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
         return "\n".join([f"--- {self.log} ---", *text[-lines:]])
 
+    def ended(self) -> str:
+        """How it ended, with the end of its log, if it was started and ended by itself; "" if not."""
+        if self._process is None or self._process.poll() is None:
+            return ""
+        return f"{self.name} ended with {self._code()}\n{self.tail()}"
+
     def _reap(self) -> None:
         process, self._process = self._process, None
         if process is not None:

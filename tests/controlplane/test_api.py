@@ -1,5 +1,6 @@
 """The harness's client asks again where a server ended a kept connection, and only where that does no harm."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import certifi
@@ -41,11 +42,42 @@ def test_a_delete_of_what_is_not_there_fails() -> None:
         _api([httpx.Response(404, json={})], []).delete("/api/v1/nodes/a")
 
 
-def test_a_create_whose_connection_ended_fails_since_it_may_have_been_carried_out() -> None:
+def test_a_merge_patch_whose_connection_ended_is_asked_again() -> None:
+    asked: list[str] = []
+    api = _api([None, httpx.Response(200, json={"kind": "Pod"})], asked)
+    assert api.patch("/api/v1/namespaces/a/pods/b/status", {"status": {"phase": "Running"}}) == {"kind": "Pod"}
+    assert asked == ["PATCH", "PATCH"]
+
+
+def test_a_create_that_was_carried_out_before_the_connection_ended_answers_with_the_object() -> None:
+    asked: list[str] = []
+    there = {"kind": "Node", "metadata": {"name": "a", "uid": "1"}}
+    api = _api([None, httpx.Response(409, json={}), httpx.Response(200, json=there)], asked)
+    assert api.create("/api/v1/nodes", {"metadata": {"name": "a"}}) == there
+    assert asked == ["POST", "POST", "GET"]
+
+
+def test_a_create_of_what_is_there_fails() -> None:
+    with pytest.raises(httpx.HTTPStatusError, match="POST /api/v1/nodes: 409"):
+        _api([httpx.Response(409, json={})], []).create("/api/v1/nodes", {"metadata": {"name": "a"}})
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "method"),
+    [
+        (lambda api: api.create("/api/v1/nodes", {"metadata": {"generateName": "a-"}}), "POST"),
+        (lambda api: api.create("/api/v1/nodes", {}), "POST"),
+        (lambda api: api.patch("/api/v1/nodes/a", {}, "application/json-patch+json"), "PATCH"),
+    ],
+    ids=["a name that the server makes up", "no name", "a JSON patch"],
+)
+def test_what_would_change_more_the_second_time_is_not_asked_again(
+    asked_for: Callable[[Api], object], method: str
+) -> None:
     asked: list[str] = []
     with pytest.raises(httpx.RemoteProtocolError):
-        _api([None], asked).create("/api/v1/nodes", {})
-    assert asked == ["POST"]
+        asked_for(_api([None], asked))
+    assert asked == [method]
 
 
 def test_two_ended_connections_fail() -> None:

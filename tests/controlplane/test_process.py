@@ -1,6 +1,7 @@
 """Components as processes: their end, with us and without us, and what a failed start tells."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -88,3 +89,19 @@ def test_reserved_ports_differ_and_are_kept_until_released() -> None:
     assert len(set(numbers)) == 6
     for port in (*first, *second):
         port.release()
+
+
+def test_a_component_that_ended_by_itself_is_told_with_its_log_and_one_that_runs_is_not(tmp_path: Path) -> None:
+    component = Component("broken", ["/bin/sh", "-c", "echo out of memory; read line; exit 3"], tmp_path / "log")
+    assert component.ended() == ""
+    slow = Component("slow", ["/bin/sh", "-c", "sleep 600"], tmp_path / "log2")
+    slow.start()
+    assert slow.ended() == ""
+    slow.kill()
+    assert slow.ended() == ""
+
+    component.start()
+    with pytest.raises(ComponentFailedError):
+        component.wait_until(lambda: False, "ready", timeout_s=10)
+    assert re.search(r"broken ended with code 3[\s\S]*out of memory", component.ended())
+    component.kill()

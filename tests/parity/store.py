@@ -87,9 +87,11 @@ class Store:
     def delete(self, obj: Object, grace_s: int = 0) -> None:
         """Delete it; one that is gone already is none the worse."""
         path = f"{KINDS[obj['kind']].of(obj)}/{obj['metadata']['name']}"
-        answer = self._api.http.request("DELETE", path, params={"gracePeriodSeconds": str(grace_s)})
-        if answer.status_code != httpx.codes.NOT_FOUND:
-            answer.raise_for_status()
+        try:
+            self._api.delete(path, gracePeriodSeconds=str(grace_s))
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code != httpx.codes.NOT_FOUND:
+                raise
 
     def _deleted(self, obj: Object) -> Object | None:
         """Being deleted; None if that was all it took."""
