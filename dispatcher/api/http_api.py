@@ -169,7 +169,7 @@ async def _ready(request: web.Request) -> web.Response:
 
 async def _metrics(request: web.Request) -> web.Response:
     return web.Response(
-        body=request.app[SHOWN].service.metrics.render(),
+        body=b"".join([text async for text in in_turns(request.app[SHOWN].service.metrics.pieces())]),
         headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
     )
 

@@ -1,7 +1,8 @@
 """Lists of rows as JSON, made and sent piece by piece: with decisions in between, and no list is held whole."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import TypeVar
 
 import msgspec
 import structlog
@@ -11,9 +12,10 @@ from dispatcher.scheduling.views import Pieces, Row
 
 ENCODER = msgspec.json.Encoder(enc_hook=str)
 log = structlog.get_logger("http")
+_T = TypeVar("_T")
 
 
-async def in_turns(pieces: Pieces) -> AsyncIterator[list[Row]]:
+async def in_turns(pieces: Iterator[_T]) -> AsyncIterator[_T]:
     """The pieces; before each, others have their turn."""
     for piece in pieces:
         yield piece
