@@ -53,17 +53,17 @@ def test_the_short_answer_for_a_mirrored_pod_is_the_long_one() -> None:
         ClusterView(name, f"uid-{name}", synced=True, api_ok=True, silent=False) for name in ("east", "west", "north")
     ]
     answers = set()
-    for source, copy, mirrored, until in product(SOURCES, COPIES, (b"", b"old"), (0.0, 99.0)):
+    for source, copy, mirrored, until, at in product(SOURCES, COPIES, (b"", b"old"), (0.0, 99.0), (0.0, 99.0)):
         for strays, gone, east, west in product((False, True), SAID_GONE, VIEWS, VIEWS):
             clusters = {one.name: _changed(one, how) for one, how in zip(views, (east, west, {}), strict=True)}
             delegates = {"west": changed(COPY, **copy), **({"north": COPY} if strays else {})}
             tracked = Tracked(("east", "u"), changed(SOURCE, **source), delegates, mirrored=mirrored)
-            tracked.mirrored_until, tracked.said_gone = until, gone
+            tracked.mirrored_until, tracked.mirror_at, tracked.said_gone = until, at, gone
             short = step_of_mirrored(tracked, clusters, NOW)
             if short is not None:
                 reach = Reach.of(clusters)
                 seen = observed_state(tracked, clusters, NOW, CoreTiming(), reach=reach, orphans_may_go=True)
-                assert short == next_step(seen), (source, copy, mirrored, until, east, west)
+                assert short == next_step(seen), (source, copy, mirrored, until, at, east, west)
                 assert not tracked.missing_since
                 answers.add(short.step)
     assert answers == {Step.NOTHING, Step.MIRROR}
