@@ -185,7 +185,9 @@ def test_a_dry_run_shows_all_of_it_and_changes_nothing(world: World) -> None:
     values = world.folder / "east.yaml"
     before = world.config.read_text()
     said = ("--gateway", "gw.example", "--config", str(world.config), "--values-out", str(values))
-    steps = world.joined(*said, "--dry-run")["steps"]
+    told = world.joined(*said, "--dry-run")
+    steps = told["steps"]
+    assert any("create secret generic global-dispatcher-signing" in line for line in told["next"])
     assert f"{world.fleet}/cluster-east.crt: would be made, until" in "\n".join(steps)
     assert "Secret global-dispatcher/global-dispatcher-agent-executor: would be made" in steps
     assert f"{world.config}: would have cluster east added" in steps

@@ -91,10 +91,10 @@ def test_what_is_of_another_format_is_not_guessed_at_and_hides_nothing(tmp_path:
     path, unread = tmp_path / "decisions.journal", list[Unread]()
     write(path, table(1), table(2))
     size = path.stat().st_size
-    path.write_bytes(path.read_bytes().replace(MARK + b"\x01", MARK + b"\x02"))
+    path.write_bytes(path.read_bytes().replace(MARK + b"\x01", MARK + b"\x02") + MARK)
     write(path, table(3))
     assert read(path, unread) == [3]
-    assert [(one.begin, one.end, one.form) for one in unread] == [(0, size, 2)]
+    assert [(one.begin, one.end, one.form) for one in unread] == [(0, size, 2), (size, size + len(MARK), None)]
 
 
 def test_the_file_before_is_named_where_it_is_damaged(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from dispatcher.model.messages import (
     MirrorStatus,
 )
 from dispatcher.scheduling.delegation.timing import CoreTiming
-from dispatcher.scheduling.events import Tick
+from dispatcher.scheduling.events import ClusterSilent, Tick
+from tests.laws.cores import make_core
 from tests.scheduling.core.test_refused_steps import Fleet, all_done, but, delegate, source
 
 AT_ONCE, EVERY_S = CoreTiming().mirror_at_once, CoreTiming().mirror_s
@@ -66,6 +67,22 @@ def test_the_last_status_is_told_by_time_alone() -> None:
     fleet.ticks(EVERY_S)
     assert shown(fleet) == status(AT_ONCE + 2)
     assert fleet.ordered[MirrorStatus] == AT_ONCE + 1
+
+
+@pytest.mark.parametrize("every_s", [0.4, 5.0], ids=["sooner than the watch shows it", "later"])
+@pytest.mark.parametrize("observed", [True, False], ids=["home is seen", "home is not seen"])
+def test_the_last_status_waits_no_longer_than_its_pace_asks_for(every_s: float, observed: bool) -> None:
+    fleet = Fleet(all_done)
+    fleet.core = make_core(("east", "west"), timing=CoreTiming(mirror_s=every_s))
+    fleet.tell("east", source(phase="Running"))
+    if not observed:
+        fleet.take(fleet.core.handle(ClusterSilent("east", "its observer is away", executor=True), fleet.now))
+    for number in range(AT_ONCE + 3):
+        change(fleet, number)
+    fleet.ticks(every_s - 0.5)
+    assert shown(fleet) == status(AT_ONCE - 1)
+    fleet.ticks(0.5)
+    assert shown(fleet) == status(AT_ONCE + 2)
 
 
 def test_one_that_has_rested_is_shown_at_once_again() -> None:
