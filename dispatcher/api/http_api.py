@@ -1,5 +1,6 @@
 """The read-only HTTP API: health, readiness, metrics, the fleet, explain. Loopback by default, no state of its own."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,7 +11,7 @@ from aiohttp import web
 from dispatcher.api.forward import forward
 from dispatcher.api.login import Login
 from dispatcher.api.page import MOST_PODS, render_page
-from dispatcher.api.rows import ENCODER, in_turns, send_rows
+from dispatcher.api.rows import ENCODER, ONE_AT_A_TIME, in_turns, send_rows
 from dispatcher.model import names
 from dispatcher.scheduling.views import Pieces, Row
 from dispatcher.service.fleet_views import FleetViews
@@ -70,7 +71,7 @@ def make_app(shown: Shown, login: Login | None = None, *, loopback: bool = True)
     """The application. On loopback a foreign Host header is refused, so that no web page can rebind a name to us."""
     asked = [login.middleware()] if login and login.wanted else []
     app = web.Application(middlewares=[*asked, _errors, *([_local_host] if loopback else [])])
-    app[SHOWN] = shown
+    app[SHOWN], app[ONE_AT_A_TIME] = shown, asyncio.Lock()
     app.router.add_routes(
         [
             web.get("/", _page),
@@ -141,8 +142,8 @@ async def _local_host(request: web.Request, handler: Handler) -> web.StreamRespo
 
 async def _page(request: web.Request) -> web.Response:
     views, pods = request.app[SHOWN].views, list[Row]()
-    clusters = [row async for piece in in_turns(views.clusters()) for row in piece]
-    async for piece in in_turns(views.pods()):
+    clusters = [row async for piece in in_turns(request, views.clusters()) for row in piece]
+    async for piece in in_turns(request, views.pods()):
         pods += piece
         if len(pods) >= MOST_PODS:
             break
@@ -169,7 +170,7 @@ async def _ready(request: web.Request) -> web.Response:
 
 async def _metrics(request: web.Request) -> web.Response:
     return web.Response(
-        body=b"".join([text async for text in in_turns(request.app[SHOWN].service.metrics.pieces())]),
+        body=b"".join([text async for text in in_turns(request, request.app[SHOWN].service.metrics.pieces())]),
         headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
     )
 
@@ -268,7 +269,7 @@ def _not_ours(views: FleetViews, request: web.Request, namespace: str, name: str
 
 async def _unknown_cluster(views: FleetViews, request: web.Request, keys: Sequence[str]) -> str:
     """Why nothing was found, if it is the name of a cluster that does not exist; else ''."""
-    known = [row["name"] async for piece in in_turns(views.clusters()) for row in piece]
+    known = [row["name"] async for piece in in_turns(request, views.clusters()) for row in piece]
     for key in keys:
         asked = request.query.get(key, "")
         if asked and asked not in known:
@@ -280,7 +281,7 @@ async def _empty_namespace(views: FleetViews, request: web.Request) -> str:
     asked = request.query.get("namespace", "")
     if not asked:
         return ""
-    async for piece in in_turns(views.pods()):
+    async for piece in in_turns(request, views.pods()):
         if any(row["namespace"] == asked for row in piece):
             return ""
     return f"no pods in namespace {asked}"

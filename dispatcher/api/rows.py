@@ -12,14 +12,19 @@ from dispatcher.scheduling.views import Pieces, Row
 
 ENCODER = msgspec.json.Encoder(enc_hook=str)
 log = structlog.get_logger("http")
+ONE_AT_A_TIME: web.AppKey[asyncio.Lock] = web.AppKey("one_at_a_time")
 _T = TypeVar("_T")
 
 
-async def in_turns(pieces: Iterator[_T]) -> AsyncIterator[_T]:
-    """The pieces; before each, others have their turn."""
-    for piece in pieces:
+async def in_turns(request: web.Request, pieces: Iterator[_T]) -> AsyncIterator[_T]:
+    """The pieces. All requests together make one at a time, and after each decisions have their turn."""
+    while True:
+        async with request.app[ONE_AT_A_TIME]:
+            piece = next(pieces, None)
+            await asyncio.sleep(0)
+        if piece is None:
+            return
         yield piece
-        await asyncio.sleep(0)
 
 
 async def send_rows(request: web.Request, name: str, pieces: Pieces, keys: Sequence[str]) -> web.StreamResponse | None:
@@ -28,7 +33,7 @@ async def send_rows(request: web.Request, name: str, pieces: Pieces, keys: Seque
     What fails in the middle of it ends the connection, as a status cannot be told any more.
     """
     wanted = {key: request.query[key] for key in keys if key in request.query}
-    texts = _texts(pieces, wanted)
+    texts = _texts(request, pieces, wanted)
     first = await anext(texts, None)
     if first is None:
         return None
@@ -50,9 +55,9 @@ async def send_rows(request: web.Request, name: str, pieces: Pieces, keys: Seque
     return response
 
 
-async def _texts(pieces: Pieces, wanted: Row) -> AsyncIterator[bytes]:
+async def _texts(request: web.Request, pieces: Pieces, wanted: Row) -> AsyncIterator[bytes]:
     """The wanted rows of each piece as JSON, with commas between them; nothing of a piece that has none."""
-    async for piece in in_turns(pieces):
+    async for piece in in_turns(request, pieces):
         rows = [row for row in piece if all(row.get(key) == value for key, value in wanted.items())]
         if rows:
             yield ENCODER.encode(rows)[1:-1]

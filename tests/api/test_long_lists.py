@@ -70,6 +70,15 @@ async def test_others_have_their_turn_between_two_pieces(
     assert len(set(views.noted)) == pieces
 
 
+async def test_several_lists_at_once_make_one_piece_a_turn(client: Client, views: LongViews) -> None:
+    others = asyncio.create_task(take_turns(views))
+    for answer in await asyncio.gather(*(client.get("/v1/pods") for _ in range(4))):
+        assert len((await answer.json())["pods"]) == PIECES * 100
+    others.cancel()
+    assert len(views.noted) == 4 * PIECES
+    assert len(set(views.noted)) == 4 * PIECES
+
+
 async def test_all_pieces_are_one_list(client: Client) -> None:
     rows = (await (await client.get("/v1/pods")).json())["pods"]
     assert [row["name"] for row in rows] == [f"web-{number}" for number in range(PIECES * 100)]
