@@ -67,7 +67,7 @@ class Reconciler:
             due, state.due = _in_order(state.due), set()
             for look, run in groupby(state.tracked.get_all(due), partial(self._way_of, now)):
                 look(self, list(run), now)
-        self._newcomers.tell(now)
+        self._newcomers.wake_waiting(now)
 
     def _way_of(self, now: float, tracked: Tracked) -> "_Look":
         """How to look at a pod beside others: nearly all are in one of two states, of which little need be known."""
@@ -110,12 +110,12 @@ class Reconciler:
             else:
                 self._state.tracked.rest(tracked)
 
-    def _tell_fault(self, about: str, error: Exception) -> None:
+    def _report_fault(self, about: str, error: Exception) -> None:
         self._state.counters["faults", type(error).__name__] += 1
-        self._state.trouble(f"{about}: {type(error).__name__}: {error}", error)
+        self._state.warn(f"{about}: {type(error).__name__}: {error}", error)
 
     def _look_later(self, tracked: Tracked, error: Exception, now: float) -> None:
-        self._tell_fault(f"pod {tracked.pod_id}", error)
+        self._report_fault(f"pod {tracked.pod_id}", error)
         tracked.hold_until = now + self._state.timing.retry.most_s
         self._state.look_at(tracked, tracked.hold_until)
 
@@ -179,9 +179,9 @@ class Reconciler:
             for tracked, item in zip(run, items, strict=True):
                 tracked.queued = True
                 if item.state is _GATED:
-                    self._tell_gated(tracked, item, now)
+                    self._report_gated(tracked, item, now)
         except Exception as error:  # a fault of ours, or of a plugin, about one pod must not stop the others
-            self._tell_fault("pods that are due together", error)
+            self._report_fault("pods that are due together", error)
             self._look_at_each(run, now)
 
     def _only_wants_place(self, tracked: Tracked, source: Pod) -> bool:
@@ -238,7 +238,7 @@ class Reconciler:
                 else:
                     state.tracked.rest(tracked)
         except Exception as error:  # a fault of ours about one pod must not stop the others
-            self._tell_fault("pods that show bound together", error)
+            self._report_fault("pods that show bound together", error)
             self._each(self._look_closely, state.tracked.get_all([one.pod_id for one in run]), now)
 
     def _next_step(self, tracked: Tracked, now: float) -> NextStep | None:
@@ -278,7 +278,7 @@ class Reconciler:
         )
 
     def _still_held(self, tracked: Tracked, now: float) -> bool:
-        """Whether a pod that has a place, but waits for leave to be bound, still does."""
+        """Whether a pod that waits at Permit, PreBind or Bind still does."""
         source = tracked.source
         if source is not None and source.node:
             self._binding.release(tracked.pod_id)
@@ -292,7 +292,7 @@ class Reconciler:
         if source is None or not wants_place(source):
             tracked.item = None  # never to be tried again: it would keep an old version of the pod
             if state.profiles.nominations.drop(pod_id) is not None:
-                state.queue.wake(WakeEvent.POD_REMOVED, now)  # the room that was promised to it is free
+                state.queue.wake(WakeEvent.POD_REMOVED, now)  # the room that was held for it is free
         forgotten = source is None and tracked.forgotten
         if forgotten:
             state.forget(pod_id)
@@ -373,20 +373,20 @@ class Reconciler:
         if tracked.item is not None and self._retries.again(tracked, placed, now):
             return
         if pod.nominated_node:
-            self._recall_promise(tracked, pod)
+            self._restore_nomination(tracked, pod)
         item = self._state.queue.add(tracked.pod_id, placed, now)
         self._newcomers.entered.append(item)
         if item.state is _GATED:
-            self._tell_gated(tracked, item, now)
+            self._report_gated(tracked, item, now)
 
-    def _tell_gated(self, tracked: Tracked, item: QueuedPod, now: float) -> None:
+    def _report_gated(self, tracked: Tracked, item: QueuedPod, now: float) -> None:
         reason = "SchedulingGated" if item.placed.pod.gated else "Unschedulable"
         self._state.report(tracked, item.note, now, reason)
 
-    def _recall_promise(self, tracked: Tracked, pod: Pod) -> None:
-        """status.nominatedNodeName, written in an earlier life of ours or by somebody else, is kept."""
-        if tracked.promised is None:
-            tracked.promised = pod.nominated_node
+    def _restore_nomination(self, tracked: Tracked, pod: Pod) -> None:
+        """Keep status.nominatedNodeName as an earlier dispatcher or somebody else has written it."""
+        if tracked.nominated_node is None:
+            tracked.nominated_node = pod.nominated_node
             nominee = Nominee(tracked.pod_id, Placed(pod, tracked.home), tracked.home, pod.nominated_node)
             self._state.profiles.nominations.put(nominee)
 

@@ -18,9 +18,9 @@ from dispatcher.scheduling import clusters as views
 from dispatcher.scheduling import events
 from dispatcher.scheduling.clusters import ClusterView, GapError
 from dispatcher.scheduling.core.evictions import Evictions
+from dispatcher.scheduling.core.peer_updates import PeerUpdates
 from dispatcher.scheduling.core.retries import Retries
 from dispatcher.scheduling.core.state import CoreState
-from dispatcher.scheduling.core.telling import Telling
 from dispatcher.scheduling.delegation.peers import closed_proxy
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.framework import Placed
@@ -82,8 +82,8 @@ class Reports:
     two parts it is as if its agent had not seen some of the changes yet.
     """
 
-    def __init__(self, state: CoreState, retries: Retries, evictions: Evictions, telling: Telling) -> None:
-        self._state, self._retries, self._evictions, self._telling = state, retries, evictions, telling
+    def __init__(self, state: CoreState, retries: Retries, evictions: Evictions, peer_updates: PeerUpdates) -> None:
+        self._state, self._retries, self._evictions, self._peer_updates = state, retries, evictions, peer_updates
         self._folds: dict[str, _Fold] = {}
 
     @property
@@ -101,7 +101,7 @@ class Reports:
         self._finish(view.name, now)
         wrong_identity = views.wrong_identity(view, changes, self._state.clusters) or views.wrong_keys(view, changes)
         if wrong_identity:
-            self._state.trouble(f"cluster {wrong_identity}")
+            self._state.warn(f"cluster {wrong_identity}")
             self.silent(events.ClusterSilent(view.name, wrong_identity), now)
             return
         views.check_continues(view, changes)
@@ -139,7 +139,7 @@ class Reports:
             try:
                 self._finish(cluster, self._state.fleet.now)
             except Exception as error:  # half of it is known: none of it, then
-                self._state.trouble(f"cluster {cluster}: its report cannot be taken in: {error!r}", error)
+                self._state.warn(f"cluster {cluster}: its report cannot be taken in: {error!r}", error)
                 self.forget(cluster)
 
     def _finish(self, cluster: str, now: float) -> None:
@@ -175,7 +175,7 @@ class Reports:
         if changes.readings:
             state.fleet.put_readings(view.name, changes.readings)
             state.queue.wake(WakeEvent.READINGS, state.fleet.now)
-            state.judge_hot(state.fleet.now)
+            state.update_hot(state.fleet.now)
         for pod in views.fold_pods(view, changes):
             self._pod_changed(view, pod, state.fleet.now)
             yield False
@@ -241,7 +241,7 @@ class Reports:
         if not views.note_readiness(view, was_ready, now):
             return
         self._show_cluster(view, now)
-        self._telling.tell_peers()
+        self._peer_updates.send_to_all()
         self._state.touch(view.name)
 
     def _show_cluster(self, view: ClusterView, now: float) -> None:
@@ -314,7 +314,7 @@ class Reports:
         owner = self._owner_of(view, after) if after is not None else None
         if was is not None and was != owner:
             self._state.owners.pop((view.name, before.uid if before is not None else ""), None)
-            self._went(view, was, told=change.told and after is None)
+            self._went(view, was, seen_deleted=change.seen_deleted and after is None)
         elif before is not None and was is None and (after is None or owner is not None):
             self._foreign_changed(view.name, before.uid, views.Change(before, None), now)
         if after is None:
@@ -361,19 +361,19 @@ class Reports:
             return None
         if _is_claimed_for(view, pod, source):
             return (home.name, source.uid)
-        self._state.trouble(
+        self._state.warn(
             f'cluster "{view.name}": its agent shows pod {pod.namespace}/{pod.name} as the delegate of {home.name} '
             f"{source.namespace}/{source.name} (uid {source.uid}), but the claim on it is for another pod or cluster: "
             "it counts as a pod of another scheduler; find out who speaks there as its agent"
         )
         return None
 
-    def _went(self, view: ClusterView, owner: PodId, *, told: bool) -> None:
+    def _went(self, view: ClusterView, owner: PodId, *, seen_deleted: bool) -> None:
         tracked = self._state.track(owner)
         if owner[0] == view.name:
-            tracked.see_source(None, told=told)
+            tracked.see_source(None, seen_deleted=seen_deleted)
         else:
-            tracked.see_delegate(view.name, None, told=told)
+            tracked.see_delegate(view.name, None, seen_deleted=seen_deleted)
         self._state.seen(tracked)
 
     def _foreign_changed(self, cluster: str, uid: str, change: views.Change[Pod], now: float) -> None:

@@ -71,7 +71,7 @@ class ObservedState(msgspec.Struct, frozen=True, gc=False):
     `source_gone`: its API server has said that the source is gone. `source_missing`: it is missing for so long that its
     API server is to be asked.
     `reachable`: clusters whose agents answer now. `restored`: clusters that went back in time and are not reconciled.
-    `blind`: clusters of which nothing is seen, whose executors take orders. `mute`: clusters that answer, whose do not.
+    `executor_only`: clusters whose executors take orders, but whose observers are away. `observer_only`: the reverse.
     `absent`: clusters whose API servers have said that they have no delegate. `missing`: clusters in which the delegate
     is missing for so long that their API servers are to be asked.
     `ended`: by cluster, how the delegate ends as its API server has said: its final phase, or DELETING.
@@ -93,8 +93,8 @@ class ObservedState(msgspec.Struct, frozen=True, gc=False):
     home_settled: bool = True
     reachable: frozenset[str] = frozenset()
     restored: frozenset[str] = frozenset()
-    blind: frozenset[str] = frozenset()
-    mute: frozenset[str] = frozenset()
+    executor_only: frozenset[str] = frozenset()
+    observer_only: frozenset[str] = frozenset()
     absent: frozenset[str] = frozenset()
     missing: frozenset[str] = frozenset()
     ended: Mapping[str, str] = msgspec.field(default_factory=dict)
@@ -113,9 +113,9 @@ def next_step(seen: ObservedState) -> NextStep:
     if seen.source is None:
         return _without_source(seen)
     target = target_of(seen.home, seen.source)
-    if seen.home in seen.blind:
+    if seen.home in seen.executor_only:
         return _unseen(seen, seen.source, target)
-    if seen.home not in seen.reachable or seen.home in seen.mute:
+    if seen.home not in seen.reachable or seen.home in seen.observer_only:
         return NOTHING
     if not seen.fenced:
         return _with_source(seen, seen.source, target)

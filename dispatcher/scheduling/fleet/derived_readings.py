@@ -42,9 +42,9 @@ class DerivedReadings(NodeTable):
             self.signals.derived = Derived(now.deviations, rules)
             self._show()
             self.loads.extend(np.flatnonzero(self.live))
-            self.judge_hot()
+            self.update_hot()
 
-    def judge_hot(self) -> bool:
+    def update_hot(self) -> bool:
         """Bring up to date which nodes are hot (`hot.py`): when readings came, and as they grow old. Whether one is so
         no more.
         """
