@@ -68,16 +68,16 @@ class CoreViews:
         self._core, self._ledger, self._pollers, self._senders = core, ledger, pollers, senders
 
     def clusters(self) -> list[Row]:
-        """One row a cluster, with what its agent said of itself when it was last greeted, whether it is silent now,
+        """One row a cluster, with what its agent reported of itself when it was last greeted, whether it is silent now,
         and whether it takes orders.
         """
-        rows = [{**row, **self._said(row["name"])} for row in views.clusters_view(self._core)]
+        rows = [{**row, **self._greeting_of(row["name"])} for row in views.clusters_view(self._core)]
         for row in rows:
             if not row["problem"] and (sender := self._senders.get(row["name"])) is not None:
                 row["problem"] = sender.refusal
         return rows
 
-    def _said(self, cluster: str) -> Row:
+    def _greeting_of(self, cluster: str) -> Row:
         poller = self._pollers.get(cluster)
         if poller is None:
             return {**Greeting().row(), "silent": True}

@@ -80,7 +80,7 @@ class SchedulerCore:
         if self._follower.on:
             return self._follower.handle(event, now)
         self._handlers[type(event)](event, now)
-        self._reconciler.look(now)
+        self._reconciler.reconcile_due(now)
         effects, self._state.effects = self._state.effects, []
         return [*effects, *self.outbox.take()]
 
@@ -156,7 +156,7 @@ class SchedulerCore:
         state.due.update([one.pod_id for one in late if one is not None and one.in_flight is not None])
         state.outbox.resend(state.clusters, now)
         state.side_intents.resend(state.clusters, now)
-        self._reconciler.look(now)
+        self._reconciler.reconcile_due(now)
         self._peer_updates.tick(now)
         self._deciding.retries.time_passed(now)
         state.queue.flush(now)

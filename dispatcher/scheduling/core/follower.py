@@ -55,7 +55,7 @@ class Follower:
         self._reconciler.occupy_due(now)
         if self._takes_over and not reports.folding and all(view.heard for view in state.clusters.values()):
             self._lead(now)
-            self._reconciler.look(now)
+            self._reconciler.reconcile_due(now)
         effects, state.effects = state.effects, []
         return [*effects, *state.outbox.take()]
 

@@ -114,7 +114,7 @@ def next_step(seen: ObservedState) -> NextStep:
         return _without_source(seen)
     target = target_of(seen.home, seen.source)
     if seen.home in seen.executor_only:
-        return _unseen(seen, seen.source, target)
+        return _without_observer(seen, seen.source, target)
     if seen.home not in seen.reachable or seen.home in seen.observer_only:
         return NOTHING
     if not seen.fenced:
@@ -136,17 +136,17 @@ def step_of_local(source: Pod, *, reachable: bool) -> NextStep | None:
 
 
 def _with_source(seen: ObservedState, source: Pod, target: str) -> NextStep:
-    stray = _astray(seen, source, target)
+    stray = _stray_delegates(seen, source, target)
     if stray is not None:
         return stray
     if not target:
-        return _at_home(seen, source)
+        return _local_source(seen, source)
     delegate = seen.delegates.get(target)
     if source.terminating or (source.terminal and not (delegate and delegate.terminal)):
-        return _end(seen, source, target, delegate)
+        return _ended_source(seen, source, target, delegate)
     if not source.node:
-        return _go_on(seen, target, delegate)
-    return _beside(seen, source, target, delegate)
+        return _claimed_source(seen, target, delegate)
+    return _on_proxy_node(seen, source, target, delegate)
 
 
 def target_of(home: str, source: Pod) -> str:
@@ -186,16 +186,16 @@ def _without_source(seen: ObservedState) -> NextStep:
     return NextStep(Step.CONFIRM_SOURCE) if seen.source_missing and seen.home in seen.reachable else NOTHING
 
 
-def _at_home(seen: ObservedState, source: Pod) -> NextStep:
-    """A source that belongs in no other cluster."""
+def _local_source(seen: ObservedState, source: Pod) -> NextStep:
+    """What is due for a source that belongs in no other cluster."""
     if not source.has_finalizer:
         return _QUEUE if wants_place(source) else NOTHING
     # Marked, and no claim that verifies: somebody took it off, or it is not seen yet.
     return NextStep(Step.UNCLAIM) if source.node or seen.home_settled else NOTHING
 
 
-def _astray(seen: ObservedState, source: Pod, target: str) -> NextStep | None:
-    """What delegates in other clusters than the source's ask for; None: they hold nothing up."""
+def _stray_delegates(seen: ObservedState, source: Pod, target: str) -> NextStep | None:
+    """What is due where delegates are in other clusters than the source's target; None: nothing for them."""
     strays = {cluster: pod for cluster, pod in seen.delegates.items() if cluster != target}
     if not strays:
         return None
@@ -231,7 +231,8 @@ def _collect(seen: ObservedState, delegates: Mapping[str, Pod]) -> NextStep:
     return NOTHING
 
 
-def _end(seen: ObservedState, source: Pod, target: str, delegate: Pod | None) -> NextStep:
+def _ended_source(seen: ObservedState, source: Pod, target: str, delegate: Pod | None) -> NextStep:
+    """What is due for a source that is being deleted, or has ended before its delegate."""
     if delegate is not None:
         return _collect(seen, {target: delegate})
     # A terminal source that nobody deletes keeps its place in the list; only its finalizer goes.
@@ -242,7 +243,8 @@ def _end(seen: ObservedState, source: Pod, target: str, delegate: Pod | None) ->
     return NextStep(Step.COLLECT, target) if target in seen.reachable else NOTHING
 
 
-def _go_on(seen: ObservedState, target: str, delegate: Pod | None) -> NextStep:
+def _claimed_source(seen: ObservedState, target: str, delegate: Pod | None) -> NextStep:
+    """What is due for a source that is claimed for `target`, and not bound yet."""
     if target in seen.fenced or (seen.given_up and delegate is None):
         return NextStep(Step.UNCLAIM)
     if target not in seen.reachable:
@@ -251,18 +253,18 @@ def _go_on(seen: ObservedState, target: str, delegate: Pod | None) -> NextStep:
         return NOTHING
     if delegate and delegate.node:
         return NextStep(Step.BIND_PROXY, target)
-    return NextStep(Step.RESUME, target) if seen.decided else _give_back(seen, target)
+    return NextStep(Step.RESUME, target) if seen.decided else _undecided_claim(seen, target)
 
 
-def _give_back(seen: ObservedState, target: str) -> NextStep:
-    """A claim that this dispatcher has not decided: off with it, as soon as no delegate of it can be or come."""
+def _undecided_claim(seen: ObservedState, target: str) -> NextStep:
+    """A claim that this dispatcher has not made: taken off as soon as no delegate of it can be there or come."""
     if target in seen.restored:
         return NextStep(Step.WAIT, target)
     return NextStep(Step.UNCLAIM) if seen.disproved else NextStep(Step.CONFIRM, target)
 
 
-def _beside(seen: ObservedState, source: Pod, target: str, delegate: Pod | None) -> NextStep:
-    """A source bound to a proxy node."""
+def _on_proxy_node(seen: ObservedState, source: Pod, target: str, delegate: Pod | None) -> NextStep:
+    """What is due for a source bound to a proxy node."""
     if target in seen.fenced:
         return _without_delegate(seen, source, target)
     if target not in seen.reachable:
@@ -321,8 +323,8 @@ def ends_shown(delegate: Pod) -> set[str]:
     return {delegate.phase, written} & TERMINAL
 
 
-def _unseen(seen: ObservedState, source: Pod, target: str) -> NextStep:
-    """A source whose observer is away: its status goes on to be written as its executor can check it, and no more."""
+def _without_observer(seen: ObservedState, source: Pod, target: str) -> NextStep:
+    """Where the home's observer is away, the status alone is written, since the home's executor can check it."""
     delegate = seen.delegates.get(target) if source.node and source.claim is not None else None
     if delegate is None or delegate.terminating or target not in seen.reachable or target in seen.fenced:
         return NOTHING
