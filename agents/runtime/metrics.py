@@ -12,7 +12,7 @@ from typing import Protocol
 
 import structlog
 from aiohttp import web
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import PROCESS_COLLECTOR, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -276,6 +276,7 @@ class MetricsServer:
     async def _metrics(self, _: web.Request) -> web.Response:
         registry = CollectorRegistry()
         registry.register(AgentCollector(await self._look()))
+        registry.register(PROCESS_COLLECTOR)
         return web.Response(
             body=generate_latest(registry),
             headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},

@@ -8,6 +8,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from dispatcher.api.http_api import OnlyOne, make_app
 from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.scheduling.events import FoldOn
 from dispatcher.service.collectors import ServiceCollector
 from dispatcher.service.link import LocalLink
 from tests.service.fakes import FakeAgent, FakeCore, FakeViews, ScriptedLink, service
@@ -22,6 +23,8 @@ async def client() -> AsyncIterator[Client]:
     core.counters["unschedulable", "global-dispatcher-packed"] = 2
     subject = service(core)
     subject.metrics.watch(ServiceCollector(subject))
+    core.folding = ("east",)
+    subject.metrics.event(FoldOn("east"), 0.0)
     async with TestClient(TestServer(make_app(OnlyOne(subject, FakeViews())))) as found:
         yield found
 
@@ -132,6 +135,14 @@ async def test_metrics_are_kube_schedulers_where_they_fit(client: Client) -> Non
         'scheduler_queue_incoming_pods_total{event="READINGS",queue="active"} 6.0',
         "scheduler_preemption_attempts_total 0.0",
         'global_dispatcher_cluster_ready{cluster="east"} 0.0',
+        'global_dispatcher_cluster_report_in_parts{cluster="east"} 1.0',
+        'global_dispatcher_cluster_report_in_parts{cluster="west"} 0.0',
+        'global_dispatcher_cluster_report_parts_total{cluster="east"} 1.0',
+        'global_dispatcher_classes_kept{profile="global-dispatcher"} 3.0',
+        'global_dispatcher_classes_dropped_total{profile="global-dispatcher"} 2.0',
+        'global_dispatcher_class_searches_total{profile="global-dispatcher"} 5.0',
+        "# TYPE process_resident_memory_bytes gauge",
+        "# TYPE process_cpu_seconds_total counter",
         "# TYPE scheduler_scheduling_attempt_duration_seconds histogram",
         "# TYPE scheduler_pod_scheduling_sli_duration_seconds histogram",
     ):

@@ -5,7 +5,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from dispatcher.model.messages import (
     BOUND,
@@ -22,6 +22,7 @@ from dispatcher.model.messages import (
 )
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.scheduling.equivalence.cache import ClassCounts
 from dispatcher.scheduling.events import Decide, Effect, Event, Tick
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.queued import Cause, QueuedPod, State
@@ -152,6 +153,8 @@ class FakeQueue:
 
 class FakeProfiles:
     """One, whose every pod is."""
+
+    class_counts: ClassVar = {"global-dispatcher": ClassCounts(kept=3, dropped=2, searches=5)}
 
     def name_of(self, placed: Placed) -> str:
         return "global-dispatcher"

@@ -65,6 +65,7 @@ class Scheduler(Booking):
         self.post_filters = PostFilters(self.plan, fleet, self.nominations, self._faults.note)
         self.canary, self.faults = profile.canary, self._faults.counts
         self._classes = EquivalenceCache(self.plan, fleet, class_bytes)
+        self.class_counts = self._classes.counts
         self._searches = PrunedSearches(self.plan, fleet, self._classes, large)
         self._batches = Batches(self, self._classes, self._select_and_book)
         self._no_place_by_class: OrderedDict[ClassKey, Unschedulable] = OrderedDict()
