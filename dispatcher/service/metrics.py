@@ -4,11 +4,12 @@ No label value is chosen by a user: clusters, profiles, queues, results and kind
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import get_args
 
 from prometheus_client import PROCESS_COLLECTOR, CollectorRegistry, disable_created_metrics, generate_latest
 from prometheus_client import Counter as PromCounter
+from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from dispatcher.model.messages import AnyIntent
@@ -82,4 +83,16 @@ class Metrics:
 
     def render(self) -> bytes:
         """The exposition text."""
-        return generate_latest(self.registry)
+        return b"".join(self.pieces())
+
+    def pieces(self) -> Iterator[bytes]:
+        """The same, a metric at a time: all of them take too long at once where clusters are many."""
+        return (generate_latest(_Single(one)) for one in self.registry.collect())
+
+
+class _Single(Collector):
+    def __init__(self, metric: Metric) -> None:
+        self._metric = metric
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._metric

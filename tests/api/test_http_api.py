@@ -9,6 +9,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from dispatcher.api.http_api import OnlyOne, make_app
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.events import FoldOn
+from dispatcher.scheduling.views import whole
 from dispatcher.service.collectors import ServiceCollector
 from dispatcher.service.link import LocalLink
 from tests.service.fakes import FakeAgent, FakeCore, FakeViews, ScriptedLink, service
@@ -39,11 +40,11 @@ async def test_it_is_alive_before_it_is_ready(client: Client, path: str) -> None
 @pytest.mark.parametrize(
     ("path", "want"),
     [
-        pytest.param("/v1/clusters", {"clusters": FakeViews().clusters()}, id="all clusters"),
-        pytest.param("/v1/nodes?cluster=west", {"nodes": FakeViews().nodes()[1:]}, id="nodes of one cluster"),
-        pytest.param("/v1/pods?namespace=shop", {"pods": FakeViews().pods()[1:]}, id="pods of one namespace"),
+        pytest.param("/v1/clusters", {"clusters": whole(FakeViews().clusters())}, id="all clusters"),
+        pytest.param("/v1/nodes?cluster=west", {"nodes": whole(FakeViews().nodes())[1:]}, id="nodes of one cluster"),
+        pytest.param("/v1/pods?namespace=shop", {"pods": whole(FakeViews().pods())[1:]}, id="pods of one namespace"),
         pytest.param("/v1/pods?phase=Failed", {"pods": []}, id="no pods of a phase"),
-        pytest.param("/v1/usage", {"usage": FakeViews().usage()}, id="usage of clusters"),
+        pytest.param("/v1/usage", {"usage": whole(FakeViews().usage())}, id="usage of clusters"),
         pytest.param("/v1/rebalancing", {"rebalancing": FakeViews().rebalancing()}, id="rebalancing"),
         pytest.param("/v1/telemetry", {"telemetry": []}, id="telemetry of no cluster"),
         pytest.param("/v1/tenants", {"tenants": []}, id="tenants"),

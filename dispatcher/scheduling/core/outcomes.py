@@ -99,9 +99,11 @@ class Outcomes:
         verdict = outcome.verdict
         self._state.outbox.drop(tracked)
         timing = self._state.timing
-        if in_flight.kind is IntentKind.MIRROR and verdict == DONE:  # a newer status is written at once
-            tracked.mirrored, tracked.mirrored_until = in_flight.status, now + timing.retry.first_s
-            return
+        if in_flight.kind is IntentKind.MIRROR:
+            tracked.mirror_at = timing.next_mirror(tracked.mirror_at, now)
+            if verdict == DONE:  # a newer status is written as soon as its pace allows
+                tracked.mirrored, tracked.mirrored_until = in_flight.status, now + timing.retry.first_s
+                return
         pause = timing.retry.most_s if in_flight.kind is IntentKind.CONFIRM else timing.retry.first_s
         tracked.hold_until = now + (timing.refused.after(tracked.refusals) if verdict == REFUSED else pause)
 

@@ -1,13 +1,14 @@
 """What is sent to each agent about the other clusters: what their proxy nodes show, and which budgets to keep."""
 
 from collections.abc import Iterable
+from functools import partial
 
 from dispatcher.model.messages import encode_part
 from dispatcher.model.objects import PodDisruptionBudget
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation.peers import peers
-from dispatcher.scheduling.delegation.shadows import BudgetIndex, ShadowBudgets, by_namespace, why_uncounted
+from dispatcher.scheduling.delegation.shadows import BudgetIndex, ShadowBudgets, why_uncounted
 from dispatcher.scheduling.delegation.tracking import Tracked
 
 
@@ -52,8 +53,8 @@ class PeerUpdates:
         if version != self._indexed_version:
             self._indexed_version, self._indexes = version, {}
         if cluster not in self._indexes:
-            self._indexes[cluster] = by_namespace(self._budgets(cluster))
+            self._indexes[cluster] = BudgetIndex(partial(self._budgets, cluster))
         return self._indexes[cluster]
 
-    def _budgets(self, cluster: str) -> Iterable[PodDisruptionBudget]:
-        return self._state.fleet.kept.of(cluster, PodDisruptionBudget).values()
+    def _budgets(self, cluster: str, namespace: str) -> Iterable[PodDisruptionBudget]:
+        return self._state.fleet.kept.in_namespace(cluster, PodDisruptionBudget, namespace).values()

@@ -251,15 +251,14 @@ class Reconciler:
         elif not self._state.fences.of(tracked.home):
             due = step_of_mirrored(tracked, self._state.clusters, now)
             if due is not None:
-                if now < tracked.mirrored_until:
-                    self._state.look_at(tracked, tracked.mirrored_until)
+                self._state.look_at_mirrored(tracked, now)
                 return due
         seen = self._observed_state(tracked, now)
         due = next_step(seen)
         return due if self._state.fences.admits(seen, due, now) else None
 
     def _observed_state(self, tracked: Tracked, now: float) -> ObservedState:
-        waits = [at for at in (tracked.mirrored_until, tracked.ask_end_at) if now < at]
+        waits = [at for at in (tracked.mirrored_until, tracked.mirror_at, tracked.ask_end_at) if now < at]
         if waits:
             self._state.look_at(tracked, min(waits))
         orphan = tracked.orphaned_at is not None

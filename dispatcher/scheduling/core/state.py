@@ -146,14 +146,21 @@ class CoreState:
                 self.due.add(pod_id)
 
     def is_mirrored(self, tracked: Tracked, now: float) -> bool:
-        """Whether a look at a remote pod would find nothing to do: its status is written, and shows, or may not yet."""
+        """Whether a look at a remote pod would find nothing to do: its status is written, and shows, or may not yet; or
+        the next one waits.
+        """
         if tracked.in_flight is not None or tracked.hold_until != float("-inf") or self.fences.of(tracked.pod_id[0]):
             return False
         if step_of_mirrored(tracked, self.clusters, now) is not NOTHING:
             return False
-        if now < tracked.mirrored_until:
-            self.look_at(tracked, tracked.mirrored_until)
+        self.look_at_mirrored(tracked, now)
         return True
+
+    def look_at_mirrored(self, tracked: Tracked, now: float) -> None:
+        """It is due when its status may be wanting, or may be written, again."""
+        ahead = [at for at in (tracked.mirrored_until, tracked.mirror_at) if now < at]
+        if ahead:
+            self.look_at(tracked, min(ahead))
 
     def forget(self, pod_id: PodId) -> None:
         """Nothing is left to track of it."""

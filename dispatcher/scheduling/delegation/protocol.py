@@ -82,6 +82,7 @@ class ObservedState(msgspec.Struct, frozen=True, gc=False):
     `disproved`: the API server of its target has no delegate, and will make none for this claim or an earlier one.
     `fenced`: clusters of which an operator has said, in the home cluster, that nothing runs there any more.
     `mirrored`: the status that was written last. `unshown`: a moment ago, so that the watch may not show it yet.
+    `paced`: several were a moment ago, so that another one that is no end waits.
     `given_up`: its claim was taken off once, and somebody has put it on again: no decision stands behind it.
     """
 
@@ -105,6 +106,7 @@ class ObservedState(msgspec.Struct, frozen=True, gc=False):
     given_up: bool = False
     mirrored: bytes = b""
     unshown: bool = False
+    paced: bool = False
     fenced: frozenset[str] = frozenset()
 
 
@@ -285,7 +287,10 @@ def _on_proxy_node(seen: ObservedState, source: Pod, target: str, delegate: Pod 
 
 def _show(seen: ObservedState, source: Pod, target: str, delegate: Pod) -> NextStep:
     """Write the delegate's status. An end is final, and controllers act upon it: its API server says which it is."""
-    if source.terminal or not ends_shown(delegate) or _confirmed(seen, target):
+    ends = ends_shown(delegate)
+    if seen.paced and not ends:
+        return NOTHING
+    if source.terminal or not ends or _confirmed(seen, target):
         return NextStep(Step.MIRROR, target)
     return _ask_end(seen, target)
 

@@ -9,9 +9,9 @@ A delegate comes under its shadow once its own cluster shows it Ready, too. Befo
 the target would, as soon as it is Ready there, and would let another one go that its own cluster cannot spare yet.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 from itertools import chain, islice, zip_longest
 from typing import NamedTuple, TypeVar
@@ -42,7 +42,7 @@ _TOO_MANY_CLAUSES = (
 )
 
 T = TypeVar("T")
-Budgets = Callable[[str], Iterable[PodDisruptionBudget]]  # of a cluster
+Budgets = Callable[[str, str], Iterable[PodDisruptionBudget]]  # of a cluster, in a namespace
 
 
 @dataclass(slots=True)
@@ -110,8 +110,35 @@ def _clauses(selector: LabelSelector) -> int:
     return 1 + len(selector.match_labels) + sum([1 + len(one.values) for one in selector.match_expressions])
 
 
-_NO_BUDGETS = _Budgets()
-BudgetIndex = dict[str, _Budgets]  # by namespace
+class BudgetIndex:
+    """The budgets of a cluster but shadows, those of a namespace once they are asked for: as many pods as wanted may be
+    asked of it.
+    """
+
+    def __init__(self, within: Callable[[str], Iterable[PodDisruptionBudget]]) -> None:
+        self._within = within
+        self._known: dict[str, _Budgets] = {}
+
+    @property
+    def asked(self) -> int:
+        """Clauses, in all."""
+        return sum(one.asked for one in self._known.values())
+
+    def of(self, namespace: str) -> _Budgets:
+        """Those of a namespace."""
+        found = self._known.get(namespace)
+        if found is None:
+            found = self._known[namespace] = _indexed(self._within(namespace))
+        return found
+
+
+def _indexed(budgets: Iterable[PodDisruptionBudget]) -> _Budgets:
+    found = _Budgets()
+    counted = [(_clauses(one.selector), one) for one in budgets if not one.shadow_of and one.selector is not None]
+    for _, budget in sorted(counted, key=lambda one: (one[0], one[1].name)):
+        if budget.selector is not None:
+            found.add(_Account(budget), budget.selector)
+    return found
 
 
 @dataclass(slots=True)
@@ -148,7 +175,7 @@ class ShadowBudgets:
             return []
         native = _native(clusters, budgets)
         before, self._shadows, self._at = self._shadows, _shadows(clusters, tracked, native), now
-        self._asked = sum(one.asked for found in native.values() for one in found.values())
+        self._asked = sum(one.asked for one in native.values())
         return [name for name, now_kept in self._shadows.items() if now_kept != before.get(name, NO_SHADOWS)]
 
 
@@ -160,7 +187,8 @@ def shadows(clusters: Mapping[str, ClusterView], tracked: TrackedPods, budgets: 
 
 
 def _native(clusters: Mapping[str, ClusterView], budgets: Budgets) -> dict[str, BudgetIndex]:
-    return {name: by_namespace(budgets(name)) for name, view in clusters.items() if view.ready and not view.restored}
+    ready = [name for name, view in clusters.items() if view.ready and not view.restored]
+    return {name: BudgetIndex(partial(budgets, name)) for name in ready}
 
 
 def _shadows(
@@ -170,8 +198,9 @@ def _shadows(
     groups: dict[_Key, _Group] = {}
     covers: dict[str, dict[str, list[Cover]]] = {name: {} for name in ready}  # by namespace
     uncounted: dict[str, dict[str, list[UncountedBudgets]]] = {name: {} for name in ready}
+    abroad = _namespaces_abroad(tracked)
     for home, view in ready.items():
-        for pod, (accounts, beyond), known in _selected(view, native[home], tracked):
+        for pod, (accounts, beyond), known in _selected(view, native[home], abroad.get(home, set()), tracked):
             if beyond and any(_delegates(known)):
                 uncounted[home].setdefault(pod.namespace, []).append(UncountedBudgets(_ref(pod), beyond))
             for target, delegate in _delegates(known) if accounts else ():
@@ -199,7 +228,7 @@ def _shadows(
 
 def why_uncounted(pod: Pod, index: BudgetIndex) -> str:
     """Why not all of its own cluster's budgets that may select a remote pod are kept where it runs; '' if all are."""
-    return index.get(pod.namespace, _NO_BUDGETS).selecting(pod.labels).beyond
+    return index.of(pod.namespace).selecting(pod.labels).beyond
 
 
 def _in_turns(by_namespace: Mapping[str, Iterable[T]], limit: int) -> tuple[T, ...]:
@@ -208,22 +237,25 @@ def _in_turns(by_namespace: Mapping[str, Iterable[T]], limit: int) -> tuple[T, .
     return tuple(islice((one for one in turns if one is not None), limit))
 
 
-def by_namespace(budgets: Iterable[PodDisruptionBudget]) -> BudgetIndex:
-    """The budgets of a cluster but shadows, indexed: as many pods as wanted may be asked of it."""
-    found: dict[str, _Budgets] = {}
-    counted = [(_clauses(one.selector), one) for one in budgets if not one.shadow_of and one.selector is not None]
-    for _, budget in sorted(counted, key=lambda one: (one[0], one[1].name)):
-        if budget.selector is not None:
-            found.setdefault(budget.namespace, _Budgets()).add(_Account(budget), budget.selector)
+def _namespaces_abroad(tracked: TrackedPods) -> dict[str, set[str]]:
+    """By cluster of submission, the namespaces of pods that run elsewhere: budgets of others keep nothing there."""
+    found: dict[str, set[str]] = {}
+    for one in tracked.unsettled.values():
+        if one.delegates and one.source is not None:
+            found.setdefault(one.home, set()).add(one.source.namespace)
     return found
 
 
 def _selected(
-    view: ClusterView, native: Mapping[str, _Budgets], tracked: TrackedPods
+    view: ClusterView, native: BudgetIndex, namespaces: Collection[str], tracked: TrackedPods
 ) -> Iterator[tuple[Pod, _Selection, Tracked | None]]:
-    """Pods of a cluster with the budgets that select them, and what is tracked of each; each is counted there."""
-    for pod in view.pods.values() if native else ():
-        selection = native.get(pod.namespace, _NO_BUDGETS).selecting(pod.labels)
+    """Pods of a cluster in these namespaces with the budgets that select them, and what is tracked of each; each is
+    counted there.
+    """
+    for pod in view.pods.values() if namespaces else ():
+        if pod.namespace not in namespaces:
+            continue
+        selection = native.of(pod.namespace).selecting(pod.labels)
         if selection.accounts or selection.beyond:
             known = tracked.peek((view.name, pod.uid))
             healthy = _healthy(pod, known)
@@ -253,10 +285,10 @@ def _join(
     home_uid: str,
     accounts: tuple[_Account, ...],
     delegate: Pod,
-    native: Mapping[str, Mapping[str, _Budgets]],
+    native: Mapping[str, BudgetIndex],
 ) -> str:
     """Put a delegate under its shadow; the name of that, '' where a budget of the target's own selects it."""
-    if native[place.target].get(delegate.namespace, _NO_BUDGETS).selecting(delegate.labels).accounts:
+    if native[place.target].of(delegate.namespace).selecting(delegate.labels).accounts:
         return ""
     names = tuple(sorted([one.budget.name for one in accounts]))
     key = _Key(*place[:3], shadow_name(home_uid, place.namespace, names))

@@ -60,6 +60,7 @@ class Tracked(msgspec.Struct, gc=False):
     in_flight: InFlightIntent | None = None
     mirrored: bytes = b""
     mirrored_until: float = float("-inf")
+    mirror_at: float = float("-inf")  # no status is written before, but an end
     claimed_at: float = float("-inf")
     decided: int = 0
     untouched: int = 0
@@ -272,6 +273,7 @@ def observed_state(  # noqa: PLR0913 - what is known of a pod, and what holds fo
         given_up=claim is not None and claim.epoch <= tracked.given_up,
         mirrored=tracked.mirrored,
         unshown=now < tracked.mirrored_until,
+        paced=now < tracked.mirror_at,
         fenced=fenced,
     )
 
@@ -350,9 +352,8 @@ def _source_missing(tracked: Tracked, clusters: dict[str, ClusterView], now: flo
         return False
     if not _to_ask(tracked, tracked.home, clusters, now, timing.absence_grace_s):
         return False
-    return (
-        tracked.home in tracked.said_gone or tracked.orphaned_at is None or now - tracked.orphaned_at >= timing.orphan_s
-    )
+    at = tracked.orphaned_at
+    return tracked.home in tracked.said_gone or at is None or now - at >= timing.orphan_s
 
 
 def _same_source_cluster(tracked: Tracked, clusters: dict[str, ClusterView]) -> bool:

@@ -6,15 +6,15 @@ import pytest
 
 from dispatcher.scheduling.core import peer_updates
 from dispatcher.scheduling.core.peer_updates import PeerUpdates
-from dispatcher.scheduling.delegation.shadows import by_namespace
+from dispatcher.scheduling.delegation.shadows import BudgetIndex
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.fleet.fleet import FleetState
 from tests.scheduling.delegation.test_shadows import budget, huge, source
 
 
 def test_budgets_are_indexed_once_for_all_pods_and_anew_when_they_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    indexed = Mock(side_effect=by_namespace)
-    monkeypatch.setattr(peer_updates, "by_namespace", indexed)
+    indexed = Mock(side_effect=BudgetIndex)
+    monkeypatch.setattr(peer_updates, "BudgetIndex", indexed)
     fleet = FleetState()
     fleet.kept.put("east", budget())
     asked = PeerUpdates(Mock(fleet=fleet))
