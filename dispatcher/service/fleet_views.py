@@ -71,7 +71,7 @@ class CoreViews:
         self._core, self._ledger, self._pollers, self._senders = core, ledger, pollers, senders
 
     def clusters(self) -> Pieces:
-        """One row a cluster, with what its agent said of itself when it was last greeted, whether it is silent now,
+        """One row a cluster, with what its agent reported of itself when it was last greeted, whether it is silent now,
         and whether it takes orders.
         """
         for piece in views.clusters_view(self._core):
@@ -80,9 +80,9 @@ class CoreViews:
     def _with_agent(self, row: Row) -> Row:
         sender = self._senders.get(row["name"])
         problem = row["problem"] or (sender.refusal if sender is not None else "")
-        return {**row, **self._said(row["name"]), "problem": problem}
+        return {**row, **self._greeting_of(row["name"]), "problem": problem}
 
-    def _said(self, cluster: str) -> Row:
+    def _greeting_of(self, cluster: str) -> Row:
         poller = self._pollers.get(cluster)
         if poller is None:
             return {**Greeting().row(), "silent": True}

@@ -7,7 +7,7 @@ from prometheus_client import PROCESS_COLLECTOR
 from prometheus_client.core import Metric
 from prometheus_client.metrics import MetricWrapperBase
 
-from agents.runtime.metrics import AgentCollector, Told
+from agents.runtime.metrics import AgentCollector, AgentStatus
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.service.collectors import LeaderCollector, ReloadCollector, ServiceCollector, WrittenCollector
@@ -56,7 +56,7 @@ def name_of(family: Metric) -> str:
 
 def of_agents() -> list[Metric]:
     """All of ours that /metrics of an agent can have."""
-    return sorted(AgentCollector(Told(0.0)).collect(), key=lambda family: family.name)
+    return sorted(AgentCollector(AgentStatus(0.0)).collect(), key=lambda family: family.name)
 
 
 def labels_of(family: Metric) -> tuple[str, ...]:

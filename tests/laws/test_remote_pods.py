@@ -192,7 +192,7 @@ def test_a_pod_is_looked_at_again_only_if_its_written_status_does_not_show_in_ti
     assert step_of_mirrored(core.tracked["east", "u"], core.clusters, LATER) is NOTHING
     if shows:
         _shown(phase="Running")(core)
-    looked = core._reconciler._look_at = Mock(wraps=core._reconciler._look_at)  # type: ignore[method-assign]
+    looked = core._reconciler._reconcile = Mock(wraps=core._reconciler._reconcile)  # type: ignore[method-assign]
     told = core.handle(Tick(None), LATER + core.timing.retry.first_s + 0.1)
     assert looked.call_count == (not shows)
     assert any(isinstance(one, SendIntents) for one in told) == (not shows)

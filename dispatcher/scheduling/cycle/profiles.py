@@ -138,7 +138,7 @@ class Profiles:
 
     def quota_alike(self, placed: Placed) -> bool:
         """Whether quota refuses by class: a gate that is asked of each pod may refuse for a quota of its own."""
-        return self.of(placed).plan.gates_by_class
+        return self.of(placed).plan.pod_plugins_in_bulk
 
     # --- places ------------------------------------------------------------------------------------------------------
 

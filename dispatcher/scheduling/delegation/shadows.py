@@ -25,7 +25,7 @@ from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation.tracked_pods import TrackedPods
 from dispatcher.scheduling.delegation.tracking import Tracked
 
-MAX_COVERS = 512  # told to one cluster at once
+MAX_COVERS = 512  # sent to one cluster at once
 MAX_UNCOUNTED = 128  # of whose owners are to be warned
 # Looked at, so that neither ever so many pods nor what users write for them cost more than a small part of the time.
 _PODS_PER_S, _CLAUSES_PER_S = 20_000, 1_000_000
@@ -157,26 +157,26 @@ class _Key(NamedTuple):
 
 
 class ShadowBudgets:
-    """What each cluster was last told, looked at again every second (more seldom with very many pods or clauses)."""
+    """The budgets last sent to each cluster, computed anew every second (more seldom where there are very many)."""
 
     def __init__(self) -> None:
-        self._told: dict[str, Shadows] = {}
+        self._shadows: dict[str, Shadows] = {}
         self._at, self._asked = float("-inf"), 0
 
     def of(self, cluster: str) -> Shadows:
-        """What it is told; nothing until it was looked at."""
-        return self._told.get(cluster, NO_SHADOWS)
+        """The budgets that a cluster is to keep; none before the first look."""
+        return self._shadows.get(cluster, NO_SHADOWS)
 
     def look(
         self, clusters: Mapping[str, ClusterView], tracked: TrackedPods, budgets: Budgets, now: float
     ) -> list[str]:
-        """The clusters that are to be told something else than before."""
+        """The clusters whose budgets have changed."""
         if now - self._at < max(1.0, len(tracked) / _PODS_PER_S, self._asked / _CLAUSES_PER_S):
             return []
         native = _native(clusters, budgets)
-        before, self._told, self._at = self._told, _shadows(clusters, tracked, native), now
+        before, self._shadows, self._at = self._shadows, _shadows(clusters, tracked, native), now
         self._asked = sum(one.asked for one in native.values())
-        return [name for name, told in self._told.items() if told != before.get(name, NO_SHADOWS)]
+        return [name for name, now_kept in self._shadows.items() if now_kept != before.get(name, NO_SHADOWS)]
 
 
 def shadows(clusters: Mapping[str, ClusterView], tracked: TrackedPods, budgets: Budgets) -> dict[str, Shadows]:
@@ -211,14 +211,14 @@ def _shadows(
                     wanted = _join(groups, _Key(target, home, pod.namespace, ""), view.uid, accounts, delegate, native)
                     if delegate.labels.get(BUDGET, "") != wanted:
                         covers[target].setdefault(delegate.namespace, []).append(Cover(_ref(delegate), wanted))
-    told: dict[str, list[Shadow]] = {name: [] for name in ready}
+    shadows: dict[str, list[Shadow]] = {name: [] for name in ready}
     names = tuple(sorted(ready))
     for key, group in sorted(groups.items(), key=lambda one: one[0]):
-        told[key.target].append(_shadow(key, group))
+        shadows[key.target].append(_shadow(key, group))
     return {
         name: Shadows(
             names[:at] + names[at + 1 :],
-            tuple(told[name]),
+            tuple(shadows[name]),
             _in_turns(covers[name], MAX_COVERS),
             _in_turns(uncounted[name], MAX_UNCOUNTED),
         )
@@ -232,7 +232,7 @@ def why_uncounted(pod: Pod, index: BudgetIndex) -> str:
 
 
 def _in_turns(by_namespace: Mapping[str, Iterable[T]], limit: int) -> tuple[T, ...]:
-    """As many as are told at once, of each namespace in turn: where they cannot be written, others do not wait."""
+    """As many as are sent at once, of each namespace in turn: where they cannot be written, others do not wait."""
     turns = chain.from_iterable(zip_longest(*by_namespace.values()))
     return tuple(islice((one for one in turns if one is not None), limit))
 
@@ -302,8 +302,8 @@ def _join(
 @lru_cache(maxsize=2**14)
 def shadow_name(home_uid: str, namespace: str, budgets: tuple[str, ...]) -> str:
     """The same for the same budgets of the same cluster, and no user's by chance."""
-    told = "/".join((home_uid, namespace, *budgets))
-    return BUDGET_PREFIX + sha256(told.encode()).hexdigest()[:_DIGEST]
+    identity = "/".join((home_uid, namespace, *budgets))
+    return BUDGET_PREFIX + sha256(identity.encode()).hexdigest()[:_DIGEST]
 
 
 def _shadow(key: _Key, group: _Group) -> Shadow:

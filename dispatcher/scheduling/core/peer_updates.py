@@ -1,4 +1,4 @@
-"""What each agent is told of the other clusters: what their proxy nodes shall show, and which budgets to keep."""
+"""What is sent to each agent about the other clusters: what their proxy nodes show, and which budgets to keep."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -12,8 +12,8 @@ from dispatcher.scheduling.delegation.shadows import BudgetIndex, ShadowBudgets,
 from dispatcher.scheduling.delegation.tracking import Tracked
 
 
-class Telling:
-    """Every few seconds all is told anew; what budgets ask for, as soon as it is something else."""
+class PeerUpdates:
+    """Everything is sent every few seconds; what budgets ask for, as soon as it has changed."""
 
     def __init__(self, state: CoreState) -> None:
         self._state = state
@@ -22,12 +22,12 @@ class Telling:
         self._indexes: dict[str, BudgetIndex] = {}  # by cluster, of budgets at the version below
         self._indexed_version = -1
 
-    def tell_peers(self) -> None:
-        """All agents are told anew at the next Tick: a cluster became Ready, or is so no more."""
+    def send_to_all(self) -> None:
+        """Send to all agents at the next Tick: a cluster became Ready, or is so no more."""
         self._at = float("-inf")
 
     def tick(self, now: float) -> None:
-        """Say what is due to whom."""
+        """Send what is due."""
         state, timing = self._state, self._state.timing
         due = self._shadows.look(state.clusters, state.tracked, self._budgets, now)
         if now - self._at >= timing.peers_s:
@@ -36,7 +36,7 @@ class Telling:
         encoded = tuple(map(encode_part, shown))
         places = {peer.cluster: at for at, peer in enumerate(shown)}
         for name in due:
-            if state.clusters[name].hears:
+            if state.clusters[name].executor_answers:
                 at = places.get(name, len(shown))
                 others, sent = shown[:at] + shown[at + 1 :], encoded[:at] + encoded[at + 1 :]
                 state.effects.append(events.SendPeers(name, others, self._shadows.of(name), sent))
@@ -48,7 +48,7 @@ class Telling:
         return why_uncounted(tracked.source, self._index(tracked.home))
 
     def _index(self, cluster: str) -> BudgetIndex:
-        """Kept until budgets change: a list of all pods asks for each of them."""
+        """Cached until budgets change: a list of all pods asks for each of them."""
         version = self._state.fleet.kept.versions[PodDisruptionBudget.__name__]
         if version != self._indexed_version:
             self._indexed_version, self._indexes = version, {}
