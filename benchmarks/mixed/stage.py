@@ -114,7 +114,7 @@ class Stage:
 
     def decide_all(self) -> None:
         """Steps, until no pod is to be decided now."""
-        while self.core.queue.counts()["active"]:
+        while self.core.queue.counts()["active"] or self.core.waking:
             self.step()
 
     def _share(self, more: int, percent: int) -> int:

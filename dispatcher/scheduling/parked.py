@@ -11,7 +11,7 @@ tried, and refused; the other 9,997 are left alone. If a node with room for 100 
 37 of the next 64 are placed, one batch after the other, in one go.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator
 
 from dispatcher.scheduling.framework.hints import WakeEvent
 from dispatcher.scheduling.queued import Line, QueuedPod
@@ -80,28 +80,19 @@ class ParkedPods:
         if item.line is not None and self._tried.take(item, item.line):
             self._idle.put(item, item.line)
 
-    def helped_by(
-        self, event: WakeEvent, may_help: Callable[[Hashable], bool]
-    ) -> Iterator[tuple[QueuedPod, list[Line]]]:
-        """Of each class whose pods wait for such an event, if it `may_help` any of their kind: a pod, and the lines of
-        which none is tried now. Lines of which one is are kept apart from now on, until it is `popped`.
-        """
-        found = self._idle.by_events
-        for kinds in [kinds for mask, kinds in found.items() if mask & event]:
-            for classes in [classes for kind, classes in kinds.items() if may_help(kind)]:
-                for lines in list(classes.values()):
-                    if idle := self._not_tried(lines):
-                        yield next(iter(idle[0].values())), idle
+    def waiting_for(self, event: WakeEvent) -> Iterator[tuple[Hashable, _OfKind]]:
+        """The classes whose pods wait for such an event, kind by kind; lines that are kept apart are left out."""
+        for kinds in [kinds for mask, kinds in self._idle.by_events.items() if mask & event]:
+            yield from list(kinds.items())
 
-    def _not_tried(self, lines: Mapping[Hashable, Line]) -> list[Line]:
-        idle = list[Line]()
-        for line in list(lines.values()):
-            first = next(iter(line.values()))
-            if not line.is_tried():
-                idle.append(line)
-            elif self._idle.take(first, line):
-                self._tried.put(first, line)
-        return idle
+    def set_apart(self, line: Line) -> bool:
+        """Whether a pod is tried for the line: then no event looks at it from now on, until that pod is `popped`."""
+        if not line.is_tried():
+            return False
+        first = next(iter(line.values()))
+        if self._idle.take(first, line):
+            self._tried.put(first, line)
+        return True
 
     def listens(self, event: WakeEvent) -> bool:
         """Whether such an event may help anybody."""

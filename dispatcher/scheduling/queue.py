@@ -12,13 +12,13 @@ What is promised of the order of pods that are active:
        then the pod that is the oldest now, with others of its class, and so on. So between two looks at the oldest pod
        fewer than `IN_A_ROW` younger ones pass it, and these are of its own turn.
     4. Of pods that failed before those of at most `RETRIED` classes are active; others back off until then.
+    5. All whom an event may help are woken, without another event; where these are many, part by part (`waking`).
 Pods of two tenants that can go to another cluster alone may be of one class here; for quota they wait by tenant.
 """
 
 import itertools
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
-from functools import partial
 
 from dispatcher.model.backoff import Backoff
 from dispatcher.model.pod import PodId
@@ -37,13 +37,16 @@ from dispatcher.scheduling.queued import (
     State,
     alike_by,
     helped_by_of,
+    note_gated,
     order_of,
 )
 from dispatcher.scheduling.retried import RefusedPods, RetriedPods
+from dispatcher.scheduling.waking import Waking, Woken
 
 __all__ = ["HELPED_BY", "QueuedPod", "SchedulingQueue", "WakeEvent"]
 
 IN_A_ROW = 256  # pods; with that many of a class, what a class costs to bring up to date is shared by enough of them
+_FLUSHED = 1000  # lines, and pods, at a time; the next flush goes on with the others
 _ACTIVE, _BACKOFF, _UNSCHEDULABLE = State.ACTIVE, State.BACKOFF, State.UNSCHEDULABLE  # Enum look-ups are slow
 _GATED, _WAITING, _POPPED = State.GATED, State.WAITING, State.POPPED
 _PARKED = (_UNSCHEDULABLE, _GATED)
@@ -52,8 +55,8 @@ _PARKED = (_UNSCHEDULABLE, _GATED)
 class SchedulingQueue:
     """Holds every pod that waits. `classify` names the class of a pod: equal names are decided together.
 
-    Back-off starts at `first_s` and doubles to `longest_s`. All operations are O(log n), `wake` per pod it wakes and
-    class whose hint it asks for.
+    Back-off starts at `first_s` and doubles to `longest_s`. All operations are O(log n), `wake` and `wake_rest` per pod
+    they wake and class whose hint they ask for.
     """
 
     def __init__(
@@ -72,13 +75,11 @@ class SchedulingQueue:
         self._pods: dict[PodId, QueuedPod] = {}
         self._counts = dict.fromkeys(State, 0)
         self.incoming: defaultdict[tuple[State, str], int] = defaultdict(int)  # pods into a state, by what moved them
-        self._active = ActivePods()
-        self._retried = RetriedPods()
-        self._unflushed = RefusedPods()
-        self._parked = ParkedPods()
-        self._left: list[Line] = []  # nobody is tried for these any more: the next `flush` sees to it
-        self._tickets = itertools.count(1)
-        self._policies = 0
+        self._active, self._parked = ActivePods(), ParkedPods()
+        self._retried, self._unflushed = RetriedPods(), RefusedPods()
+        self.waking = Waking(self._parked)
+        self._left: deque[Line] = deque()  # nobody is tried for these any more: the next `flush` sees to it
+        self._tickets, self._policies = itertools.count(1), 0
 
     # --- in and out --------------------------------------------------------------------------------------------------
 
@@ -203,6 +204,9 @@ class SchedulingQueue:
     def _first(self, now: float) -> QueuedPod | None:
         for item in self._retried.due(now):
             self._try(item, now, Cause.BACKOFF_ENDED)
+        if self._active.first() is None:
+            self.wake_rest(now)
+        self.waking.renew()
         return self._active.first()
 
     def unschedulable(self, item: QueuedPod, reasons: frozenset[Reason], now: float) -> None:
@@ -256,13 +260,13 @@ class SchedulingQueue:
         item.ready_at = now + self._pause.after(item.attempts)
         self._return(item, _BACKOFF, Cause.FAILED)
 
-    def anew(self, item: QueuedPod, placed: Placed, now: float) -> None:
+    def anew(self, item: QueuedPod, placed: Placed, now: float, cause: str = Cause.UPDATE) -> None:
         """A popped pod is to be decided again at once by what is known of it now; its age stands, nothing failed."""
         self._drop(item.pod_id)
         item.placed = placed
         self._renew(item)
         self._pods[item.pod_id] = item
-        self._ready(item, now, Cause.UPDATE)
+        self._ready(item, now, cause)
 
     def hold(self, item: QueuedPod, note: str) -> None:
         """A popped pod has a place, but something holds it up: nothing here moves it on."""
@@ -289,27 +293,28 @@ class SchedulingQueue:
     def wake(self, kind: WakeEvent | ClusterEvent, now: float, *, but: QueuedPod | None = None) -> None:
         """Pods that it may help, `but` the one that did it, are decided again, after what is left of their back-off."""
         event = kind if isinstance(kind, ClusterEvent) else ClusterEvent(kind)
-        for one, lines in self._parked.helped_by(event.kind, partial(self._gates.worth_any, event)):
-            if self._gates.worth(event, one.placed, one.reasons):
-                for line in lines:
-                    self._wake_line(line, now, event.kind.name or "", but=but)
+        self._wake(self.waking.told(event, but, self._gates), now)
 
-    def _wake_line(self, line: Line, now: float, cause: str, *, more: bool = False, but: object = None) -> None:
-        due = [item for item in line.due(more=more) if item is not but]
-        for item in due:
-            self._ready(item, now, cause)
-        if due and line.alike is not None:
-            if due[-1].state is _GATED:
-                self._left.append(line)
-            else:
-                due[-1].line = line
+    def wake_rest(self, now: float) -> None:
+        """A turn of decisions begins: part of the pods that events have left for it are woken."""
+        self._wake(self.waking.rest(self._gates), now)
+
+    def _wake(self, found: Iterable[Woken], now: float) -> None:
+        for line, due, cause in found:
+            for item in due:
+                self._ready(item, now, cause)
+            if due and line.alike is not None:
+                if due[-1].state is _GATED:
+                    self._left.append(line)
+                else:
+                    due[-1].line = line
 
     def go_on(self, items: Iterable[QueuedPod], now: float) -> None:
         """These popped pods have a place: others that were refused as they were may have one, too."""
         for item in items:
             if item.line is not None and item.state not in _PARKED:
                 line, item.line = item.line, None
-                self._wake_line(line, now, Cause.ALIKE, more=True)
+                self._wake([Woken.next_of(line)], now)
 
     def listens(self, kind: WakeEvent) -> bool:
         """Whether anybody waits for such an event: if not, there is no use in telling of it."""
@@ -324,10 +329,9 @@ class SchedulingQueue:
     def flush(self, now: float) -> None:
         """Time passed: back-offs end; what waits for `flush_s`, or for a first in line that is gone, is tried again."""
         self._first(now)
-        left, self._left = self._left, []
-        for line in left:
-            self._wake_line(line, now, Cause.ALIKE, more=True)
-        for item in self._unflushed.refused_before(now - self._flush_s):
+        for _ in range(min(len(self._left), _FLUSHED)):
+            self._wake([Woken.next_of(self._left.popleft())], now)
+        for item in itertools.islice(self._unflushed.refused_before(now - self._flush_s), _FLUSHED):
             self._ready(item, now, Cause.FLUSHED)
 
     def take_policies(
@@ -337,12 +341,10 @@ class SchedulingQueue:
         self._sort, self._classify = sort, classify
         self._gates = gates or self._gates
         self._policies += 1
+        self.waking.forget()
         for item in list(self._pods.values()):
             if item.state is not _WAITING:
-                self._drop(item.pod_id)
-                self._renew(item)
-                self._pods[item.pod_id] = item
-                self._ready(item, now, Cause.POLICIES)
+                self.anew(item, item.placed, now, Cause.POLICIES)
 
     # --- states ------------------------------------------------------------------------------------------------------
 
@@ -351,9 +353,7 @@ class SchedulingQueue:
         if why is not None:
             self._leave(item)
             item.state = _POPPED  # what wakes it is written over: it must have left its old group first
-            item.reasons, item.note = frozenset((why.reason,)), why.text
-            item.helped_by = helped_by_of(self._gates, item.placed, item.reasons)
-            item.kind = self._gates.kind_of(item.placed, item.reasons)
+            note_gated(self._gates, item, why)
             self._move(item, _GATED, cause)
             self.incoming[_GATED, cause] -= was_gated  # it stays where it was
         else:

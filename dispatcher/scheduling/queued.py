@@ -137,6 +137,7 @@ class Cause:
     HELD = "PermitWait"
     POLICIES = "ProfilesReloaded"
     ALIKE = "AlikePodPlaced"
+    SEVERAL = "SeveralEvents"
 
 
 class QueuedPod(msgspec.Struct, eq=False):
@@ -162,6 +163,13 @@ class QueuedPod(msgspec.Struct, eq=False):
     policies: int = 0  # under which it was sorted and classified
     group: "Group | None" = None  # while it is active: the pods of its turn and class
     line: "Line | None" = None  # where it waits for an event, or whose pods wait for what becomes of it
+
+
+def note_gated(gates: Gates, item: QueuedPod, why: Why) -> None:
+    """What a pod waits for that may not enter."""
+    item.reasons, item.note = frozenset((why.reason,)), why.text
+    item.helped_by = helped_by_of(gates, item.placed, item.reasons)
+    item.kind = gates.kind_of(item.placed, item.reasons)
 
 
 class _OfQuota(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.queued import QueuedPod, State
 
 RETRIED = 256  # classes
+_ENDED = 4096  # back-offs that are seen to have ended, at a time
 
 
 class RetriedPods:
@@ -50,7 +51,9 @@ class RetriedPods:
 
     def due(self, now: float) -> list[QueuedPod]:
         """Those that may be tried now, class by class."""
-        while self._backoff and self._backoff[0][0] <= now:
+        for _ in range(_ENDED):
+            if not self._backoff or self._backoff[0][0] > now:
+                break
             _, _, ticket, item = heapq.heappop(self._backoff)
             self._ended.setdefault(batch_key(item.class_key), []).append((ticket, item))
         found, room = list[QueuedPod](), RETRIED - len(self._active)

@@ -41,8 +41,8 @@ def _incoming(queue: Queue) -> Metric:
         "scheduler_queue_incoming_pods",
         "Pods that came into a queue (active, backoff and unschedulable as kube-scheduler's, and waiting: decided, but "
         "held up), by the event that brought them: kube-scheduler's names where it has one that means this, else "
-        "PermitWait, ProfilesReloaded, QuotaFreed, AlikePodPlaced or what happened in the fleet (`WakeEvent`). Gated "
-        "ones count as unschedulable.",
+        "PermitWait, ProfilesReloaded, QuotaFreed, AlikePodPlaced, SeveralEvents (which are not told apart, as there "
+        "were too many) or what happened in the fleet (`WakeEvent`). Gated ones count as unschedulable.",
         labels=["queue", "event"],
     )
     totals: Counter[tuple[str, str]] = Counter()

@@ -118,6 +118,11 @@ class Core(Protocol):
         """Clusters whose report was taken in only in part: a `FoldOn` goes on with it."""
         ...
 
+    @property
+    def waking(self) -> bool:
+        """Whether a `Decide` has pods to wake that no decision is due for yet."""
+        ...
+
     def handle(self, event: Event, now: float) -> list[Effect]:
         """The only door."""
         ...
@@ -244,7 +249,7 @@ class Service:
             if not self._decisions_first:
                 self._take_in()
             tick = self.clock() - self._tick_at >= self.timing.tick_s
-            if tick or self._active() or self._round.late:
+            if tick or self._to_decide() or self._round.late:
                 self._decide_some(tick=tick)
             self._work_left()
             await asyncio.sleep(0)
@@ -305,11 +310,14 @@ class Service:
 
     def _work_left(self) -> None:
         """Go on at once while there is something to take in or to decide, else wait for work or the next Tick."""
-        if self._inbox or (self._active() and not self._tick_failed):
+        if self._inbox or (self._to_decide() and not self._tick_failed):
             self._work.set()
         else:
             self._work.clear()
             self.memory.quiet()
+
+    def _to_decide(self) -> bool:
+        return self._active() > 0 or self.core.waking
 
     def _active(self) -> int:
         return self.core.queue.counts().get("active", 0) if self.core.open else 0

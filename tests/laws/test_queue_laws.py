@@ -15,6 +15,7 @@ from dispatcher.scheduling.queue import QueuedPod, SchedulingQueue, WakeEvent
 from dispatcher.scheduling.queued import NoPlugins
 from tests.builders import pod
 from tests.laws.examples import examples
+from tests.laws.parts import ALL, SMALL, Sizes, parts
 
 POD = st.tuples(st.sampled_from("abc"), st.sampled_from((0, 5)), st.sampled_from((0.0, 0.2, 0.9, 1.1, 1.5, 7.0)))
 LATER = 1000.0
@@ -200,11 +201,19 @@ def do(queue: SchedulingQueue, gates: AlikeUnlessGated, step: tuple[str, int, Re
 
 
 @settings(max_examples=examples(300), deadline=None)
-@given(steps=st.lists(STEP, max_size=40), becomes=st.sampled_from(("", "d")))
+@given(steps=st.lists(STEP, max_size=40), becomes=st.sampled_from(("", "d")), sizes=st.one_of(st.just(ALL), SMALL))
 def test_once_there_is_room_for_all_one_event_is_enough_for_every_pod(
-    steps: list[tuple[str, int, Reason]], becomes: str
+    steps: list[tuple[str, int, Reason]], becomes: str, sizes: Sizes
 ) -> None:
-    """Though one of a line is tried for all, and may be of another class (`becomes`) when its turn comes."""
+    """Though one of a line is tried for all, and may be of another class (`becomes`) when its turn comes, and though
+    lines are woken part by part.
+    """
+    with parts(sizes):
+        all_are_placed_after(steps, becomes)
+
+
+def all_are_placed_after(steps: list[tuple[str, int, Reason]], becomes: str) -> None:
+    """By one event."""
     kept, queued.AT_A_TIME = queued.AT_A_TIME, 2
     gates = AlikeUnlessGated()
     try:

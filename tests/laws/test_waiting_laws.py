@@ -15,6 +15,7 @@ from dispatcher.scheduling.queue import QueuedPod
 from dispatcher.scheduling.quota import QuotaLedger, charge_of
 from tests.builders import PodBuilder, node, pod, selector
 from tests.laws.examples import examples
+from tests.laws.parts import SMALL, Sizes, parts
 from tests.scheduling.one_cluster import OneCluster
 
 ZONE = "topology.kubernetes.io/zone"
@@ -130,7 +131,7 @@ class World(OneCluster):
     def tried(self) -> int:
         """How many pods are to be tried soon."""
         counts = self.core.queue.counts()
-        return counts["active"] + counts["backoff"]
+        return counts["active"] + counts["backoff"] + self.core.waking
 
     def have_room(self) -> list[str]:
         """Pods that wait and would find a place if they were tried."""
@@ -157,6 +158,20 @@ TWO_NODES: Sequence[tuple[str, object]] = (("node", nodes(0, zone=0)), ("node", 
 @example(steps=[*TWO_NODES, ("come", (3, 3, True)), ("wait", 3), ("relabel", 2)])
 @example(steps=[*TWO_NODES, ("come", (1, 3, True)), ("wait", 3), ("shrink", 0)])
 def test_no_pod_waits_while_there_is_room_for_it(steps: list[tuple[str, object]]) -> None:
+    nobody_waits_after(steps)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(steps=st.lists(STEP, min_size=10, max_size=30), sizes=SMALL)
+def test_nor_where_those_whom_events_may_help_are_woken_part_by_part(
+    steps: list[tuple[str, object]], sizes: Sizes
+) -> None:
+    with parts(sizes):
+        nobody_waits_after(steps)
+
+
+def nobody_waits_after(steps: list[tuple[str, object]]) -> None:
+    """Once nothing more happens, and all whom that may help were tried."""
     world = World()
     for what, which in steps:
         world.do(what, which)

@@ -175,6 +175,7 @@ class FakeCore:
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     ticks: int = 0
     folding: tuple[str, ...] = ()
+    waking: bool = False
     compared: dict[tuple[str, str, str], int] = field(default_factory=dict)
     profiles: FakeProfiles = field(default_factory=FakeProfiles)
     budgets: list[int] = field(default_factory=list)

@@ -68,6 +68,13 @@ async def test_pending_work_is_decided_without_waiting_for_ticks() -> None:
     assert core.ticks == 1  # what time makes due is not looked for in each round of decisions
 
 
+async def test_pods_that_events_woke_in_part_are_woken_on_without_waiting_for_ticks() -> None:
+    core = FakeCore(waking=True)
+    async with running(service(core, timing=FAST.__class__(tick_s=60.0))):
+        await core.until(lambda: len(core.budgets) >= 50)
+    assert core.ticks == 1
+
+
 async def test_a_closed_core_is_not_spun() -> None:
     core = FakeCore(open=False)
     core.queue.active = 1

@@ -128,6 +128,11 @@ class SchedulerCore:
         """
         return {*self._reports.folding, *self._state.touched}
 
+    @property
+    def waking(self) -> bool:
+        """Whether pods that wait are still to be asked about for what has happened: a `Decide` goes on with it."""
+        return self.open and self.queue.waking.is_left
+
     # --- events ------------------------------------------------------------------------------------------------------
 
     def _peers_acknowledged(self, event: events.PeersAcknowledged, now: float) -> None:

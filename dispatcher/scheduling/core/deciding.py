@@ -41,6 +41,7 @@ class Deciding:
     def decide(self, budget: int, now: float, enough: Callable[[], bool]) -> None:
         """Decide at most `budget` pods, the first class of them at least: see `events.Decide`."""
         state = self._state
+        state.queue.wake_rest(now)
         while budget > 0:
             batch = state.queue.pop_class(now, budget)
             if not batch:
