@@ -97,7 +97,7 @@ def make_app(shown: Shown, login: Login | None = None, *, loopback: bool = True)
 
 async def serve(shown: Shown, host: str, port: int, login: Login) -> web.AppRunner:
     """Listen; the caller cleans the runner up. OSError when the address is taken."""
-    runner = web.AppRunner(make_app(shown, login, loopback=host in _LOOPBACK), access_log=None)
+    runner = web.AppRunner(make_app(shown, login, loopback=host in _LOOPBACK), access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     await web.TCPSite(runner, host, port).start()
     log.info("serving", address=f"http://{host}:{port}", login=login.wanted)

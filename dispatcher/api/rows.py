@@ -6,10 +6,11 @@ from typing import TypeVar
 
 import msgspec
 import structlog
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from dispatcher.scheduling.views import Pieces, Row
 
+READER_S = 60.0  # so long the reader of a list may take nothing
 ENCODER = msgspec.json.Encoder(enc_hook=str)
 log = structlog.get_logger("http")
 ONE_AT_A_TIME: web.AppKey[asyncio.Lock] = web.AppKey("one_at_a_time")
@@ -40,19 +41,29 @@ async def send_rows(request: web.Request, name: str, pieces: Pieces, keys: Seque
     if request.method == "HEAD":
         return web.Response(content_type="application/json")
     response = web.StreamResponse(headers={"Content-Type": "application/json; charset=utf-8"})
+    if request.version < HttpVersion11:
+        response.force_close()  # its only way to see where the list ends
     await response.prepare(request)
     try:
-        await response.write(b'{"%s":[%s' % (name.encode(), first))
+        await _write(response, b'{"%s":[%s' % (name.encode(), first))
         async for text in texts:
-            await response.write(b"," + text)
-        await response.write_eof(b"]}")
+            await _write(response, b"," + text)
+        await _write(response, b"]}")
+        await response.write_eof()
     except ConnectionError:
         pass  # who asked has gone
-    except Exception:
-        log.exception("request failed", path=request.path[:200])
+    except Exception as error:
+        if not isinstance(error, TimeoutError):
+            log.exception("request failed", path=request.path[:200])
         if request.transport is not None:
             request.transport.abort()
     return response
+
+
+async def _write(response: web.StreamResponse, text: bytes) -> None:
+    """TimeoutError: who asked does not read."""
+    async with asyncio.timeout(READER_S):
+        await response.write(text)
 
 
 async def _texts(request: web.Request, pieces: Pieces, wanted: Row) -> AsyncIterator[bytes]:

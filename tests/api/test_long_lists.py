@@ -1,6 +1,7 @@
 """Long lists over HTTP: others have their turn while they are made, and one that fails is not taken for whole."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -8,6 +9,7 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from dispatcher.api import rows
 from dispatcher.api.http_api import OnlyOne, make_app
 from dispatcher.api.page import MOST_PODS
 from dispatcher.scheduling.views import Pieces, whole
@@ -20,19 +22,23 @@ PIECES, ROW = 50, {**whole(FakeViews().pods())[0]}
 class LongViews(FakeViews):
     """So many pods, 100 a piece; `turns`: how often others had their turn, at each piece. Piece `broken` fails."""
 
+    pieces = PIECES
     turns = 0
     broken = -1
     noted: list[int]
 
     def __init__(self) -> None:
-        self.noted = []
+        self.noted, self.left = [], asyncio.Event()
 
     def pods(self) -> Pieces:
-        for piece in range(PIECES):
-            if piece == self.broken:
-                raise RuntimeError("the world is not as it was thought")
-            self.noted.append(self.turns)
-            yield [{**ROW, "name": f"web-{100 * piece + at}"} for at in range(100)]
+        try:
+            for piece in range(self.pieces):
+                if piece == self.broken:
+                    raise RuntimeError("the world is not as it was thought")
+                self.noted.append(self.turns)
+                yield [{**ROW, "name": f"web-{100 * piece + at}"} for at in range(100)]
+        finally:
+            self.left.set()
 
     def count_pods(self) -> int:
         return PIECES * 100
@@ -80,8 +86,8 @@ async def test_several_lists_at_once_make_one_piece_a_turn(client: Client, views
 
 
 async def test_all_pieces_are_one_list(client: Client) -> None:
-    rows = (await (await client.get("/v1/pods")).json())["pods"]
-    assert [row["name"] for row in rows] == [f"web-{number}" for number in range(PIECES * 100)]
+    found = (await (await client.get("/v1/pods")).json())["pods"]
+    assert [row["name"] for row in found] == [f"web-{number}" for number in range(PIECES * 100)]
 
 
 async def test_a_list_that_fails_in_the_middle_is_cut_off(client: Client, views: LongViews) -> None:
@@ -100,6 +106,28 @@ async def test_a_head_request_has_no_body(client: Client) -> None:
     answer = await client.head("/v1/pods")
     assert (answer.status, await answer.read()) == (200, b"")
     assert (await client.get("/healthz")).status == 200  # on the same connection
+
+
+async def test_an_older_client_sees_where_the_list_ends(client: Client) -> None:
+    reader, writer = await asyncio.open_connection(client.host, client.port)
+    writer.write(b"GET /v1/pods HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n")
+    async with asyncio.timeout(30):
+        answer = await reader.read()  # the connection ends
+    writer.close()
+    assert len(json.loads(answer.partition(b"\r\n\r\n")[2])["pods"]) == PIECES * 100
+
+
+async def test_a_reader_that_takes_nothing_is_let_go(
+    client: Client, views: LongViews, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "READER_S", 0.05)
+    monkeypatch.setattr(LongViews, "pieces", 2_000)  # more than sockets hold
+    _, writer = await asyncio.open_connection(client.host, client.port, limit=2**10)
+    writer.write(b"GET /v1/pods HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    async with asyncio.timeout(30):
+        await views.left.wait()
+    assert len(views.noted) < LongViews.pieces
+    writer.close()
 
 
 async def test_the_page_shows_the_first_pods_and_how_many_more_there_are(client: Client) -> None:

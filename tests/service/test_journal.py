@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 from typing_extensions import Buffer
 
-from dispatcher.scheduling.framework.value_columns import Each, Fields, Table
+from dispatcher.scheduling.framework.value_columns import Each, Fields, Picked, Table
 from dispatcher.service.journal import MARK, Journal, Unread, journal_lines, lines_of, older
 
 
@@ -239,5 +239,14 @@ def test_a_batch_whose_columns_differ_in_length_is_passed_over(tmp_path: Path) -
     path = tmp_path / "decisions.journal"
     unread: list[Unread] = []
     write(path, table(1), Table(2, Fields(["n", "m"], [Each([1, 2]), Each([1])])), table(3))
+    assert read(path, unread) == [1, 3]
+    assert ["cannot be made out" in one.why for one in unread] == [True]
+
+
+def test_a_batch_whose_column_picks_a_value_that_is_not_there_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.journal"
+    unread: list[Unread] = []
+    picked = Picked([{"n": 7}], Each([5]))
+    write(path, table(1), Table(1, picked), table(3))
     assert read(path, unread) == [1, 3]
     assert ["cannot be made out" in one.why for one in unread] == [True]
