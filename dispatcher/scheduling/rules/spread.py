@@ -17,6 +17,7 @@ from dispatcher.scheduling.framework import Bools, FleetView, Ints, SmallInts
 from dispatcher.scheduling.framework.domain_counts import MaxCount, RuleCount
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.lifecycle import RowList
+from dispatcher.scheduling.framework.memory import window_of
 from dispatcher.scheduling.framework.pod_sets import PodSet, pods_beside, selector_key
 from dispatcher.scheduling.framework.value_columns import Column, Same, fields, numbers, picked
 from dispatcher.scheduling.rules.eligibility import topology_key
@@ -71,13 +72,13 @@ class Area:
         """[domains] matching pods."""
         if self.vain:
             return np.zeros(len(self.present), dtype=np.int64)
-        counted = self.domains.counted
-        if counted is None:
+        where = self.domains.where
+        if where is None:
             return fleet.affinity.count_in(self.pods, self.level)
-        by_row = fleet.affinity.count_in(self.pods, HOST_LEVEL)[counted]
-        if self.level == HOST_LEVEL:  # every row is a domain of its own
-            return self.domains.by_host(self.pods.name, counted, by_row)
-        found = np.bincount(self.domain[counted], weights=by_row, minlength=len(self.present))
+        by_row = fleet.affinity.count_in(self.pods, HOST_LEVEL)[where]
+        if self.level == HOST_LEVEL:
+            return self.domains.by_host(self.pods.name, by_row)
+        found = np.bincount(self.domain[where], weights=by_row, minlength=len(self.present))
         counts: Ints = found.astype(np.int64)
         return counts
 
@@ -314,14 +315,19 @@ class KnownAreas:
         if self._selected is None or self._selected[0] != (levels, selection):
             rows = selects()
             for each in levels:
-                rows = rows[fleet.topology.domain(each)[rows] >= 0]
+                rows = _having(fleet.topology.domain(each), rows)
             self._selected = (levels, selection), rows
         others = (one for key, one in self._known.items() if key[1:] == (levels, selection))
         if level not in self._having:
             self._having[level] = rows_with(level, fleet)
-        rows = self._selected[1]
-        rows = rows[fleet.topology.domain(level)[rows] >= 0]
+        rows = _having(fleet.topology.domain(level), self._selected[1])
         return domains_on(level, fleet, rows, self._having[level], next(others, None))
+
+
+def _having(domain: SmallInts, rows: RowList) -> RowList:
+    """Those of the rows that have a domain; the very same ones where all have."""
+    has = domain[window_of(rows)] >= 0
+    return rows if has.all() else rows[has]
 
 
 def counts_itself(one: SpreadConstraint, pod: Pod) -> bool:
