@@ -28,7 +28,7 @@ def bind_unclaimed(
     """Bind a source pod to a node of its own cluster, unless it is claimed for another one: then stale.
 
     The view that showed it unclaimed may lag, so the write holds only for the `version` seen there; when the pod has
-    moved on, the truth is read and judged before the next try. `keys` are this cluster's public ones.
+    moved on, it is read and checked before the next try. `keys` are this cluster's public ones.
     """
 
     def claimed(pod: LivePod) -> str:
@@ -47,8 +47,8 @@ def bind_to(
 ) -> Procedure[Answer]:
     """Bind, UID (and `version`, if given) as precondition. Repeating is safe: the server binds a pod once.
 
-    bound: it is on `node`. stale: it is gone, going, on another node, or the truth meets an `objection`. refused: the
-    server said no. Else unknown.
+    bound: it is on `node`. stale: it is gone, going, on another node, or there is an `objection` to it as it is.
+    refused: by the server. Else unknown.
     """
     message = ""
     for _ in range(TRIES):
@@ -63,7 +63,7 @@ def bind_to(
         if response.status != CONFLICT and not response.unknown:
             return Answer(REFUSED, message, OF_CLUSTER)
         look = yield from pods.look_up(ref.namespace, ref.name)
-        answer = judge(look, ref, node)
+        answer = answer_from(look, ref, node)
         if answer is not None:
             return answer
         if look.pod is not None and (why := objection(look.pod)):
@@ -72,9 +72,9 @@ def bind_to(
     return Answer(UNKNOWN, message)
 
 
-def judge(look: Lookup, ref: PodRef, node: str) -> Answer | None:
-    """The verdict of a bind of `ref` to `node` by the pod as the API server has it; None if it is still unbound and the
-    binding may be posted again.
+def answer_from(look: Lookup, ref: PodRef, node: str) -> Answer | None:
+    """The answer to a bind of `ref` to `node`, from the pod as the API server has it; None if it is still unbound and
+    the binding may be posted again.
     """
     if look.differs(ref.uid):
         return Answer(STALE, f"pod {ref.namespace}/{ref.name} is gone")

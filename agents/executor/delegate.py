@@ -99,7 +99,7 @@ def overtaken(intent: CreateDelegate, why: str, local: Local) -> Procedure[Outco
     look = yield from pods.look_up(intent.source.namespace, name)
     if look.pod is None:
         return outcome(intent, STALE, why) if look.answered else outcome(intent, UNKNOWN, f"{why}; {look.problem}")
-    return outcome(intent, *existing.judged(look.pod, name, intent, local))
+    return outcome(intent, *existing.answer_for(look.pod, name, intent, local))
 
 
 def delete_delegate(intent: DeleteDelegate, local: Local, now: Moment) -> Procedure[Outcome]:
@@ -246,8 +246,8 @@ def _create_and_bind(intent: CreateDelegate, pod: Pod, body: bytes, local: Local
     # Only the size is why, so the dispatcher places it by that; else the whole cluster is passed over.
     sized = bool(beyond) or _lacks_room_alone(actual, intent, local, now)
     answer = (yield from _refused(intent, no, local)) if no else (yield from _bind(ref, intent, local, now))
-    told = answer.verdict != REFUSED or (sized and answer == no and not actual.problems)
-    return _Result(answer, actual.requests if told and actual.requests != pod.requests else None)
+    reports_size = answer.verdict != REFUSED or (sized and answer == no and not actual.problems)
+    return _Result(answer, actual.requests if reports_size and actual.requests != pod.requests else None)
 
 
 def _unplaceable(actual: Pod, intent: CreateDelegate, local: Local, now: Moment) -> Answer | None:

@@ -23,7 +23,7 @@ class Ownership(enum.Enum):
 
     OURS = "ours"
     OTHERS = "others"
-    UNSURE = "unsure"  # its claim cannot be judged: the keys of the source's cluster are not known
+    UNSURE = "unsure"  # its claim cannot be verified: the keys of the source's cluster are not known
 
 
 def ownership(pod: LivePod, source: SourceRef, local: Local) -> Ownership:
@@ -42,7 +42,7 @@ def ownership(pod: LivePod, source: SourceRef, local: Local) -> Ownership:
     return Ownership.OURS if signatures.is_claim_of(keys, pod.mark) else Ownership.OTHERS
 
 
-def judged(pod: LivePod, name: str, intent: CreateDelegate, local: Local) -> Answer:
+def answer_for(pod: LivePod, name: str, intent: CreateDelegate, local: Local) -> Answer:
     """The answer by an existing pod. Bound: it carries this cluster's proof. Refused: it is not ours. Stale: it belongs
     to a newer attempt or another failover mode. Unknown: it is ours without a proof, or is being deleted.
     """
@@ -78,7 +78,7 @@ def cleared(name: str, intent: CreateDelegate, local: Local) -> Procedure[Answer
         if look.pod is None:
             return None if look.answered else Answer(UNKNOWN, look.problem)
         if not _to_delete(look.pod, intent, local):
-            return judged(look.pod, name, intent, local)
+            return answer_for(look.pod, name, intent, local)
         ref = PodRef(intent.source.namespace, name, look.pod.uid)
         if foreign := mutations.foreign(look.pod):
             local.given_up.put(intent.source.uid, GivenUp(intent.epoch, ref.uid, foreign))

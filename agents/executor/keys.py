@@ -1,6 +1,6 @@
 """The keys of the fleet as one executor knows them: its own, to sign with, and those of other clusters, to verify.
 
-Other clusters' public keys are told by the dispatcher and believed once: the first keys heard for a cluster (its
+Other clusters' public keys come by the dispatcher and are trusted once: the first keys offered for a cluster (its
 kube-system UID) are kept, with its name, and others are believed only where a kept key vouches for them. So whoever
 takes over the dispatcher or Ray later cannot pass off a key of his own, nor another cluster under a known name. A list
 of keys is newest first; every key but the oldest is written as "KEY SIGNATURE", where the next older key has signed it.
@@ -106,9 +106,9 @@ class TrustedKeys:
         """The kube-system UID of the cluster with this name, '' if it was never heard of."""
         return next((uid for uid, kept in self._kept.items() if kept[0] == cluster), "")
 
-    def hear(self, cluster: str, cluster_uid: str, told: Sequence[str]) -> str:
-        """Trust the keys told for a cluster if they are its first, or follow from known ones; an error text, or ''."""
-        keys = signatures.plain_keys(told)
+    def trust(self, cluster: str, cluster_uid: str, offered: Sequence[str]) -> str:
+        """Trust keys offered for a cluster if they are its first or known ones vouch for them. An error text, or ''."""
+        keys = signatures.plain_keys(offered)
         known = self.of(cluster_uid)
         if not cluster_uid or not keys or (cluster, *keys) == self._kept.get(cluster_uid):
             return ""
@@ -129,7 +129,7 @@ class TrustedKeys:
                 )
             self._kept[cluster_uid] = (cluster, *keys)
             return ""
-        kept = _follows(told, keys, known)
+        kept = _follows(offered, keys, known)
         if not kept:
             return (
                 f"the cluster with kube-system UID {cluster_uid} is said to have another key than the one known here, "
@@ -171,12 +171,12 @@ class TrustedKeys:
         return StoredKeys(msgspec.json.encode(kept, order="sorted").decode(), left)
 
 
-def _follows(told: Sequence[str], keys: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
-    """The keys to be believed where `known` ones were: none if what is told does not follow from them."""
+def _follows(offered: Sequence[str], keys: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+    """The keys to be trusted where `known` ones were: none if the `offered` ones do not follow from them."""
     at = next((index for index, key in enumerate(keys) if key in known), None)
     if at is None or (at == 0 and keys[0] != known[0]):
         return ()
-    vouched = all(signatures.vouches(keys[index + 1], *_halves(told[index])) for index in range(at))
+    vouched = all(signatures.vouches(keys[index + 1], *_halves(offered[index])) for index in range(at))
     return (*keys[: at + 1], *(key for key in keys[at + 1 :] if key in known)) if vouched else ()
 
 

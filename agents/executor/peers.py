@@ -53,10 +53,10 @@ class PeerTable:
         for peer in peers:
             if peer.cluster != self._cluster:
                 name = proxy_node_name(peer.cluster)
-                self._known[name] = KnownPeer(self._said(name, peer), now)
+                self._known[name] = KnownPeer(self._with_earlier(name, peer), now)
 
-    def _said(self, name: str, peer: Peer) -> Peer:
-        """A dispatcher that has not heard of a cluster in its life knows nothing of it but that."""
+    def _with_earlier(self, name: str, peer: Peer) -> Peer:
+        """The peer; as known before, but not Ready, if the dispatcher has had no report of its cluster yet."""
         known = self._known.get(name)
         if known is None or is_heard_of(peer):
             return peer

@@ -204,14 +204,14 @@ def _plain(value: str) -> bool:
     return value.isascii() and value.isprintable()
 
 
-def told(status: int, body: bytes, ask: RelayAsk, delegate: str) -> tuple[int, str]:
-    """An API server's refusal as a kubelet would say it: plain text, the source's name, 400 or 500.
+def kubelet_refusal(status: int, body: bytes, ask: RelayAsk, delegate: str) -> tuple[int, str]:
+    """An API server's refusal as a kubelet would write it: plain text, the source's name, 400 or 500.
 
     API servers show the text of these two statuses alone.
     """
     try:
-        said = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-        text = msgspec.json.decode(said["message"], type=str)
+        parsed = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        text = msgspec.json.decode(parsed["message"], type=str)
     except (msgspec.MsgspecError, KeyError, UnicodeDecodeError):
         text = body.decode("utf-8", "replace")
     return BAD if status == BAD else FAILED, text.replace(delegate, ask.source.name)[:4_000]

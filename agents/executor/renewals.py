@@ -1,36 +1,37 @@
 """How long delegates of failover mode `lease` may go on here without a token of the dispatcher. Counted on one clock.
 
-Each answer to the dispatcher is a new token. When the dispatcher says that token in a later call, the lease is renewed,
-as of the moment at which the token was *said here*. So however late a call arrives, it renews nothing that its sender
-does not count: it had our token before it could echo it. A token of an earlier life of this agent renews nothing.
+Each answer to the dispatcher is a new token. When the dispatcher echoes that token in a later call, the lease is
+renewed, as of the moment at which the token was *issued here*. So however late a call arrives, it renews nothing that
+its sender does not count: it had our token before it could echo it. A token of an earlier life of this agent renews
+nothing.
 """
 
 from agents.executor.recent import Recent
 from dispatcher.model.leases import RESTART_S
 
-_TOKENS = 16  # that may still come back; one is said every few seconds
+_TOKENS = 16  # that may still come back; one is issued every few seconds
 
 
 class Renewals:
-    """`lease_s` is what the dispatcher said last, 0 while it has not."""
+    """`lease_s`: the length of the lease as the dispatcher sent it last, 0 before that."""
 
     def __init__(self) -> None:
         self.lease_s = 0.0
-        self._said: Recent[str, float] = Recent(_TOKENS)
+        self._issued: Recent[str, float] = Recent(_TOKENS)
         self._number = 0
         self._began: float | None = None
         self._renewed: float | None = None
 
     def token(self, now: float, wall: float) -> str:
-        """A new one for the dispatcher to echo; with both clocks in it, so that no other life says the same."""
+        """A new one for the dispatcher to echo; with both clocks in it, so that no other life issues the same."""
         self._number += 1
         token = f"{self._number} {now!r} {wall!r}"
-        self._said.put(token, now)
+        self._issued.put(token, now)
         return token
 
-    def hear(self, echo: str, lease_s: float) -> bool:
-        """The dispatcher said this token. False for one that is not ours, and in a call that a later one overtook."""
-        at = self._said.get(echo)
+    def renew(self, echo: str, lease_s: float) -> bool:
+        """The dispatcher echoed this token. False for one that is not ours, and in a call that a later one overtook."""
+        at = self._issued.get(echo)
         if at is None or (self._renewed is not None and at < self._renewed):
             return False
         self._renewed, self.lease_s = at, lease_s

@@ -73,25 +73,25 @@ def page(usage: Usage, pods: Iterable[Pod]) -> str:
     Names are those of `pods`; of the other cluster's words only the names of containers are taken, if they can be such.
     """
     lines: dict[str, list[str]] = {name: [] for name, _, _ in _FAMILIES}
-    told = {one.pod: one for one in usage.pods}
+    by_pod = {one.pod: one for one in usage.pods}
     for pod in pods:
-        for family, labels, value, millis in _samples(pod, told.get(pod.uid)):
+        for family, labels, value, millis in _samples(pod, by_pod.get(pod.uid)):
             if value is not None and isfinite(value):
                 time = f" {millis}" if millis else ""
                 lines[family].append(f"{family}{{{labels}}} {value!r}{time}\n")
-    text = [f"# HELP {name} [STABLE] {said}\n# TYPE {name} {kind}\n" for name, kind, said in _FAMILIES]
+    text = [f"# HELP {name} [STABLE] {about}\n# TYPE {name} {kind}\n" for name, kind, about in _FAMILIES]
     parts = [head + "".join(lines[family[0]]) for head, family in zip(text, _FAMILIES, strict=True) if lines[family[0]]]
     problem = f"# HELP {_ERROR} [STABLE] 1 if there was an error while getting container metrics, 0 otherwise\n"
     return f"{''.join(parts)}{problem}# TYPE {_ERROR} gauge\n{_ERROR} {int(bool(usage.problem))}\n"
 
 
-def _samples(pod: Pod, told: PodUsage | None) -> Iterator[Sample]:
-    if told is None:
+def _samples(pod: Pod, used: PodUsage | None) -> Iterator[Sample]:
+    if used is None:
         return
     named = f'namespace="{pod.namespace}",pod="{pod.name}"'
-    for one in {one.name: one for one in told.containers if CONTAINER_NAME.fullmatch(one.name)}.values():
+    for one in {one.name: one for one in used.containers if CONTAINER_NAME.fullmatch(one.name)}.values():
         yield from _container(one, f'container="{one.name}",{named}')
-    yield from _used("pod", named, told.use)
+    yield from _used("pod", named, used.use)
 
 
 def _container(one: ContainerUse, labels: str) -> Iterator[Sample]:

@@ -42,7 +42,7 @@ def pod_seen(raw: bytes | msgspec.Raw) -> PodSeen | None:
         return _bare_pod(raw, str(error))
     if not pod.metadata.uid:
         return None
-    return _judge(pod)
+    return _pod_seen(pod)
 
 
 def pod_in_full(raw: bytes | msgspec.Raw) -> Pod | None:
@@ -60,7 +60,7 @@ def version_of(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else 0
 
 
-def _judge(pod: wire_pods.PodObject) -> PodSeen:
+def _pod_seen(pod: wire_pods.PodObject) -> PodSeen:
     """Full for ours, the room it takes for a bound foreign pod, nothing for the rest."""
     meta, spec = pod.metadata, pod.spec
     labels = meta.labels or {}
@@ -70,7 +70,7 @@ def _judge(pod: wire_pods.PodObject) -> PodSeen:
         return PodSeen(meta.uid, version, _ours(pod, delegate=True))
     if names.is_ours(spec.scheduler_name):
         judged = user_marks.of_ours(meta, spec)
-        return PodSeen(meta.uid, version, _ours(pod, delegate=False, judged=judged), None, _told(meta, judged.notes))
+        return PodSeen(meta.uid, version, _ours(pod, delegate=False, judged=judged), None, _invalid(meta, judged.notes))
     misplaced = None
     if meta.annotations and meta.annotations.get(names.SCHEDULE) == "true":
         misplaced = WrongSchedulerName(meta.uid, meta.namespace, meta.name, spec.scheduler_name)
@@ -78,7 +78,7 @@ def _judge(pod: wire_pods.PodObject) -> PodSeen:
     if status.phase in TERMINAL:
         return PodSeen(meta.uid, version, None, misplaced)
     if not spec.node_name:
-        said = _told(meta, user_marks.of_foreign(meta, spec))
+        said = _invalid(meta, user_marks.of_foreign(meta, spec))
         return PodSeen(meta.uid, version, None, misplaced, said, _unfinished(meta, spec))
     return PodSeen(meta.uid, version, _foreign(pod, status), misplaced)
 
@@ -90,7 +90,7 @@ def _unfinished(meta: wire.Meta, spec: wire_pods.PodSpec) -> PodRef | None:
     return PodRef(meta.namespace, meta.name, meta.uid)
 
 
-def _told(meta: wire.Meta, notes: tuple[user_marks.Note, ...]) -> tuple[InvalidAnnotation, ...]:
+def _invalid(meta: wire.Meta, notes: tuple[user_marks.Note, ...]) -> tuple[InvalidAnnotation, ...]:
     return tuple(
         InvalidAnnotation(meta.uid, meta.namespace, meta.name, note.reason, note.text[:MAX_NOTE]) for note in notes
     )

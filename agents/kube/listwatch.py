@@ -184,7 +184,7 @@ class ListWatch:
             return False
         self.highest = max(self.highest, server.version)
         own = self._sink.count(self.kind)
-        self.counted.told(server, version_of(self._version), own, time.monotonic())
+        self.counted.compare_soon(server, version_of(self._version), own, time.monotonic())
         return self.counted.differs(own)
 
     def _absent(self, problem: str) -> None:

@@ -91,7 +91,7 @@ class ChangeFeed:
             "pods": tuple(self._cache.pods()),
             "readings": self._readings(list(self._loads.names()), now),
             "objects": tuple(self._cache.objects()),
-            "uses": self._told_uses(list(self._uses.keys()), now),
+            "uses": self._owner_uses(list(self._uses.keys()), now),
         }
 
     def _difference(self, since: int, now: float) -> dict[str, object]:
@@ -106,7 +106,7 @@ class ChangeFeed:
             "pods_gone": tuple(gone[PODS]),
             "pods_missing": tuple(uid for uid in gone[PODS] if self._log.missing(PODS, uid)),
             "readings": self._readings(changed[READINGS], now),
-            "uses": self._told_uses(changed[USES], now),
+            "uses": self._owner_uses(changed[USES], now),
             "objects": tuple(
                 record
                 for kind in self._cache.kinds
@@ -119,7 +119,7 @@ class ChangeFeed:
     def _readings(self, names: list[str], now: float) -> tuple[Reading, ...]:
         return tuple(reading for name in names if (reading := self._loads.reading(name, now)) is not None)
 
-    def _told_uses(self, keys: list[str], now: float) -> tuple[OwnerUse, ...]:
+    def _owner_uses(self, keys: list[str], now: float) -> tuple[OwnerUse, ...]:
         return tuple(use for key in keys if (use := self._uses.use(key, now)) is not None)
 
     def _by_kind(self, keys: list[tuple[str, str]]) -> dict[str, list[str]]:

@@ -25,7 +25,7 @@ class DelegateEvents:
         self._events: dict[str, dict[Happened, DelegateEvent]] = {}  # by UID, and the latest last
         self._seen = 0
 
-    def told_with(self, pod: Pod) -> Pod:
+    def with_own_events(self, pod: Pod) -> Pod:
         """The pod with its events in its status, if it is a delegate that has any."""
         events = self._events.get(pod.uid)
         if not events or pod.source is None:
@@ -75,4 +75,4 @@ class DelegateEvents:
             del events[next(iter(events))]
         if len(self._events) > MAX_PODS:
             del self._events[next(iter(self._events))]
-        self._tell(self.told_with(msgspec.structs.replace(pod, status=without_events(pod.status))))
+        self._tell(self.with_own_events(msgspec.structs.replace(pod, status=without_events(pod.status))))

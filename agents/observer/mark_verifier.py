@@ -23,13 +23,13 @@ _PROOF = (
 
 
 class MarkVerifier:
-    """Judges pods by the public keys of their own cluster. No keys: nothing verifies."""
+    """Verifies the marks of pods by the public keys of their own cluster. No keys: nothing verifies."""
 
     def __init__(self, keys: tuple[str, ...]) -> None:
         self.keys = keys
 
-    def judge(self, seen: PodSeen) -> tuple[PodSeen, str]:
-        """The pod with the marks that verify, and what its owner is to be told ('' mostly)."""
+    def verify(self, seen: PodSeen) -> tuple[PodSeen, str]:
+        """The pod with the marks that verify, and a warning for its owner ('' mostly)."""
         pod = seen.pod
         if pod is None:
             return seen, ""

@@ -27,8 +27,8 @@ class WatchCount:
         self.doubts = 0
         self._patience_s = patience_s
         self._expected: ServerCount | None = None
-        self._told_at = 0.0
-        self._watch_at = 0  # the watch's version when the truth was told
+        self._counted_at = 0.0
+        self._watch_at = 0  # the watch's version when the server was asked
         self._blind = False
         self._rests = 0
         self._not_before = float("-inf")
@@ -41,35 +41,35 @@ class WatchCount:
         """The watch brought an object without identity: nothing is compared until the next list."""
         self._blind = True
 
-    def told(self, server: ServerCount, watch_at: int, own: int, now: float) -> None:
-        """The server's word, to a watch that is at version `watch_at` with `own` objects."""
+    def compare_soon(self, server: ServerCount, watch_at: int, own: int, now: float) -> None:
+        """Compare the server's count with the `own` objects of a watch at `watch_at`: now, or once it is as far."""
         if self._blind or server.count is None or not server.version:
             self._expected = None
             return
         if self._expected is not None and self._waits(watch_at, own, now):
             return
-        self._expected, self._told_at, self._watch_at = server, now, watch_at
+        self._expected, self._counted_at, self._watch_at = server, now, watch_at
         if watch_at == server.version:
             self._compare(own)
         elif watch_at > server.version:
-            self._expected = None  # it has gone on since; the next word may be caught
+            self._expected = None  # it has gone on since; the next count may be caught
 
     def _waits(self, watch_at: int, own: int, now: float) -> bool:
-        """Whether the earlier word is still to be passed. A watch that stands still is taken as it is."""
+        """Whether the earlier count is still to be passed. A watch that stands still is taken as it is."""
         if watch_at != self._watch_at:
-            self._told_at, self._watch_at = now, watch_at
+            self._counted_at, self._watch_at = now, watch_at
             return True
-        if now - self._told_at < self._patience_s:
+        if now - self._counted_at < self._patience_s:
             return True
         self._compare(own)
         return False
 
     def passes(self, version: int) -> bool:
-        """Whether an event of this version is the first above the server's word: the moment to compare."""
+        """Whether an event of this version is the first above the server's count: the moment to compare."""
         return self._expected is not None and version > self._expected.version
 
     def passing(self, own: int) -> None:
-        """The watch has brought all up to the server's word and nothing after it, and has `own` objects."""
+        """The watch has brought all up to the server's count and nothing after it, and has `own` objects."""
         self._compare(own)
 
     def _compare(self, own: int) -> None:

@@ -21,7 +21,7 @@ from agents.observer.seen import NODES, PODS, WrongSchedulerName
 from agents.runtime.executor_loop import ExecutorLoop, ExecutorSettings
 from agents.runtime.executor_record import ExecutorRecord
 from agents.runtime.keyfile import load_keys
-from agents.runtime.metrics import MetricsServer, Told
+from agents.runtime.metrics import AgentStatus, MetricsServer
 from agents.runtime.observing import Observing
 from agents.runtime.order_gate import OrderGate
 from agents.runtime.probing import PeerProbes
@@ -83,7 +83,7 @@ class Agent:
         )
         self._probes = PeerProbes(settings.links, lambda: self._health.cluster_uid)
         self._outcomes: Counter[str] = Counter()
-        self.metrics = MetricsServer(settings.metrics, self._told)
+        self.metrics = MetricsServer(settings.metrics, self._status)
         self._tasks: list[asyncio.Task[None]] = []
 
     def _executor_of(self, executor: ExecutorLoop) -> ExecutorLoop:
@@ -216,9 +216,9 @@ class Agent:
         """The same for whoever asks from afar, with what each source tells of which nodes."""
         return await self._observer.telemetry()
 
-    async def _told(self) -> Told:
+    async def _status(self) -> AgentStatus:
         """For metrics."""
-        told = Told(
+        status = AgentStatus(
             time.monotonic(),
             api_up=self.health.api_ok,
             synced=self.cache.synced,
@@ -231,10 +231,10 @@ class Agent:
             verified=self.gate.verified,
         )
         if self._observing is None:
-            return told
+            return status
         uses = self._observing.uses
         return dataclasses.replace(
-            told,
+            status,
             heard_at=self._observing.heard_at,
             telemetry=await self._observing.telemetry(),
             owner_uses=len(uses),

@@ -88,7 +88,7 @@ class _Running:
 
 
 class ExecutorLoop:
-    """The executor of one cluster. `cluster_uid` may be set later, when the API server has told it."""
+    """The executor of one cluster. `cluster_uid` may be set later, when the API server has answered it."""
 
     def __init__(  # noqa: PLR0913 - what a process decides, a simulation decides otherwise
         self,
@@ -119,8 +119,8 @@ class ExecutorLoop:
         self._refused = RefusedOrders(cluster, self._seconds)
         self._running: dict[tuple[type, str, int], _Running] = {}
         self._last: dict[str, _Running] = {}
-        self._told: tuple[Peers, bool] | None = None  # the newest that waits to be taken over
-        self._telling: asyncio.Task[None] | None = None  # one at a time: whether to believe it is being looked up
+        self._newest_peers: tuple[Peers, bool] | None = None  # the newest that waits to be taken over
+        self._taking_over: asyncio.Task[None] | None = None  # one at a time: whether to believe it is being looked up
         self._stopping = asyncio.Event()
 
     def _seconds(self) -> float:
@@ -201,29 +201,29 @@ class ExecutorLoop:
         """
         if not self._stopping.is_set():
             newest = peers.dispatcher_epoch >= self._local.epoch_guard.dispatcher_epoch
-            current = newest and self._local.renewals.hear(peers.echo, peers.lease_s)
-            if self._told is None or peers.dispatcher_epoch >= self._told[0].dispatcher_epoch:
-                self._told = (peers, current)
-            if self._telling is None or self._telling.done():
-                self._telling = asyncio.create_task(self._take_over_told())
+            current = newest and self._local.renewals.renew(peers.echo, peers.lease_s)
+            if self._newest_peers is None or peers.dispatcher_epoch >= self._newest_peers[0].dispatcher_epoch:
+                self._newest_peers = (peers, current)
+            if self._taking_over is None or self._taking_over.done():
+                self._taking_over = asyncio.create_task(self._take_over_newest())
         return PeersAck(self._local.cluster, self._local.renewals.token(*self._clock()))
 
-    async def _take_over_told(self) -> None:
-        while self._told is not None:
-            told, self._told = self._told, None
-            await self._take_over(*told)
+    async def _take_over_newest(self) -> None:
+        while self._newest_peers is not None:
+            newest, self._newest_peers = self._newest_peers, None
+            await self._take_over(*newest)
 
     async def _take_over(self, peers: Peers, current: bool) -> None:
-        """`current`: said after our last answer but one. What an older call says of leases may be over."""
+        """`current`: sent after our last answer but one. Leases in an older call may have ended since."""
         if await self.accepted_leader.late(peers.dispatcher, peers.dispatcher_epoch):
             return
-        told = [one if current else msgspec.structs.replace(one, unrenewed_s=0.0) for one in peers.peers]
-        self._local.peers.update(tuple(told), self._clock().mono, peers.lease_s)
+        named = [one if current else msgspec.structs.replace(one, unrenewed_s=0.0) for one in peers.peers]
+        self._local.peers.update(tuple(named), self._clock().mono, peers.lease_s)
         self._local.shadows = peers.shadows
         shadows.warn_uncounted(self._local, self._clock())
         for peer in peers.peers:
             self._reconciler.note(
-                f"keys of {peer.cluster}", self._local.trusted.hear(peer.cluster, peer.uid, peer.keys)
+                f"keys of {peer.cluster}", self._local.trusted.trust(peer.cluster, peer.uid, peer.keys)
             )
         self._reconciler.note("other clusters", self._local.peers.too_many_lost)
         self._reconciler.note("keys of other clusters", await self.accepted_leader.keep_keys())
@@ -260,7 +260,7 @@ class ExecutorLoop:
         self._stopping.set()
         self._slot_queue.stop()
         tasks = [one.task for one in (*self._running.values(), *self._last.values())] + self._reconciler.tasks
-        tasks += [self._telling] if self._telling is not None else []
+        tasks += [self._taking_over] if self._taking_over is not None else []
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -65,7 +65,7 @@ class HealthMonitor:
         """Until cancelled."""
         while True:
             await self._probe()
-            self._judge(time.monotonic())
+            self._update(time.monotonic())
             pause = self._settings.probe_s
             await asyncio.sleep(pause if self.now.api_ok else min(pause, LOOK_AGAIN_S))
 
@@ -73,14 +73,14 @@ class HealthMonitor:
         """The server shows an older version than it did: that is told at once, before anything of its older world."""
         now = time.monotonic()
         self._restored.tell(known, found, now, {watch.kind: watch.highest for watch in self._watches})
-        self._judge(now)
+        self._update(now)
 
     def confirm_restored(self) -> None:
         """An operator says that what the server shows now is meant."""
         LOG.info("what the API server shows since it went back is confirmed")
         self._restored.confirm()
         self._confirmed += 1
-        self._judge(time.monotonic())
+        self._update(time.monotonic())
 
     def highest_seen(self) -> dict[str, int]:
         """The highest version seen of each kind; while the server is held to have gone back, those from before."""
@@ -117,7 +117,7 @@ class HealthMonitor:
     async def _ask(self, request: Request) -> Response:
         return await self._client.send(request, timeout_s=self._settings.probe_timeout_s)
 
-    def _judge(self, now: float) -> None:
+    def _update(self, now: float) -> None:
         problem = self._find(now)
         restored = self._restored.problem(now)
         words = problem or restored or self._unheeded(now)

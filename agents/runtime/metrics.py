@@ -12,7 +12,7 @@ from typing import Protocol
 
 import structlog
 from aiohttp import web
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import PROCESS_COLLECTOR, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -34,7 +34,7 @@ class Watched(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class AgentStatus:
     """One look at an agent. `now` and `heard_at` on its monotonic clock; `heard_at`: the dispatcher's latest question.
 
     `outcomes`: of intents, by verdict. `refused`: messages of a dispatcher that were not obeyed, by reason; `verified`:
@@ -60,47 +60,47 @@ class Told:
 class AgentCollector(Collector):
     """One look at an agent."""
 
-    def __init__(self, told: Told) -> None:
-        self._told = told
+    def __init__(self, status: AgentStatus) -> None:
+        self._status = status
 
     def collect(self) -> Iterator[Metric]:
         """One scrape."""
-        told = self._told
+        status = self._status
         yield _gauge(
             "global_dispatcher_agent_api_server_up",
             "1: the API server answers, and all watches that matter are alive.",
-            told.api_up,
+            status.api_up,
         )
-        yield _gauge("global_dispatcher_agent_synced", "1: everything was listed once.", told.synced)
+        yield _gauge("global_dispatcher_agent_synced", "1: everything was listed once.", status.synced)
         yield _gauge(
-            "global_dispatcher_agent_nodes", "Nodes that the API server has shown, proxies included.", told.nodes
+            "global_dispatcher_agent_nodes", "Nodes that the API server has shown, proxies included.", status.nodes
         )
-        yield _gauge("global_dispatcher_agent_pods", "Pods that the API server has shown.", told.pods)
-        yield _gauge("global_dispatcher_agent_obeyed_epoch", "Epoch of the dispatcher that is obeyed.", told.epoch)
+        yield _gauge("global_dispatcher_agent_pods", "Pods that the API server has shown.", status.pods)
+        yield _gauge("global_dispatcher_agent_obeyed_epoch", "Epoch of the dispatcher that is obeyed.", status.epoch)
         heard = GaugeMetricFamily(
             "global_dispatcher_agent_dispatcher_silence_seconds", "Since a dispatcher last asked for changes."
         )
-        if told.heard_at is not None:
-            heard.add_metric([], max(0.0, told.now - told.heard_at))
+        if status.heard_at is not None:
+            heard.add_metric([], max(0.0, status.now - status.heard_at))
         yield heard
         outcomes = CounterMetricFamily(
             "global_dispatcher_agent_outcomes", "Intents carried out or refused.", labels=["verdict"]
         )
-        for verdict, count in sorted(told.outcomes.items()):
+        for verdict, count in sorted(status.outcomes.items()):
             outcomes.add_metric([verdict], count)
         yield outcomes
-        yield from _signatures(told)
+        yield from _signatures(status)
         yield _gauge(
-            "global_dispatcher_agent_owner_uses", "Owners of which it is known what their pods use.", told.owner_uses
+            "global_dispatcher_agent_owner_uses", "Owners of which it is known what their pods use.", status.owner_uses
         )
         dropped = CounterMetricFamily(
             "global_dispatcher_agent_owner_uses_dropped", "Of these, those that gave way to newer ones."
         )
-        dropped.add_metric([], told.owner_uses_dropped)
+        dropped.add_metric([], status.owner_uses_dropped)
         yield dropped
-        yield from _watches(told)
-        yield from _sources(told.telemetry.sources)
-        yield from _signals(told.telemetry)
+        yield from _watches(status)
+        yield from _sources(status.telemetry.sources)
+        yield from _signals(status.telemetry)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:
@@ -109,22 +109,22 @@ def _gauge(name: str, text: str, value: float) -> Metric:
     return family
 
 
-def _signatures(told: Told) -> Iterator[Metric]:
+def _signatures(status: AgentStatus) -> Iterator[Metric]:
     refused = CounterMetricFamily(
         "global_dispatcher_agent_messages_refused",
         "Messages in a dispatcher's name that were not obeyed, by what was wrong with their signature.",
         labels=["reason"],
     )
-    for reason, count in sorted(told.refused.items()):
+    for reason, count in sorted(status.refused.items()):
         refused.add_metric([reason], count)
     verified = CounterMetricFamily(
         "global_dispatcher_agent_messages_verified", "Messages of a dispatcher whose signature was good."
     )
-    verified.add_metric([], told.verified)
+    verified.add_metric([], status.verified)
     yield from (refused, verified)
 
 
-def _watches(told: Told) -> Iterator[Metric]:
+def _watches(status: AgentStatus) -> Iterator[Metric]:
     restarts = CounterMetricFamily(
         "global_dispatcher_agent_watch_interruptions",
         "Lists and watches that failed and were begun again.",
@@ -135,11 +135,11 @@ def _watches(told: Told) -> Iterator[Metric]:
         "For how long nothing has come of a kind; 0: its watch is alive.",
         labels=["kind"],
     )
-    for watch in told.watches:
+    for watch in status.watches:
         restarts.add_metric([watch.kind], watch.interruptions)
         since = watch.broken_since
         if not (watch.optional and watch.unserved):  # what the server does not have is not missed
-            broken.add_metric([watch.kind], max(0.0, told.now - since) if since is not None else 0.0)
+            broken.add_metric([watch.kind], max(0.0, status.now - since) if since is not None else 0.0)
     yield from (restarts, broken)
 
 
@@ -210,13 +210,13 @@ def _sources(sources: Iterable[SourceReport]) -> Iterator[Metric]:
     yield from (asked, errors, rejected)
 
 
-def _signals(told: Telemetry) -> Iterator[Metric]:
+def _signals(telemetry: Telemetry) -> Iterator[Metric]:
     ages = GaugeMetricFamily(
         "global_dispatcher_agent_reading_age_seconds",
         "Age of what a source tells, over all nodes: the median (quantile 0.5) and the oldest (1).",
         labels=["source", "signal", "quantile"],
     )
-    for one in told.sources:
+    for one in telemetry.sources:
         for signal, (_, median, oldest) in sorted(one.ages.items()):
             ages.add_metric([one.name, signal, "0.5"], median)
             ages.add_metric([one.name, signal, "1"], oldest)
@@ -226,8 +226,8 @@ def _signals(told: Telemetry) -> Iterator[Metric]:
         "readings until the profile's stale_s, then requests.",
         labels=["signal"],
     )
-    missing = {signal: 0 for one in told.sources for signal in one.ages} | {
-        one.signal: one.nodes for one in told.unread
+    missing = {signal: 0 for one in telemetry.sources for signal in one.ages} | {
+        one.signal: one.nodes for one in telemetry.unread
     }
     for signal, nodes in sorted(missing.items()):
         unread.add_metric([signal], nodes)
@@ -237,7 +237,7 @@ def _signals(told: Telemetry) -> Iterator[Metric]:
 class MetricsServer:
     """Serves /metrics where the settings say so. An address that cannot be had stops nothing else of the agent."""
 
-    def __init__(self, settings: MetricsSettings, look: Callable[[], Awaitable[Told]]) -> None:
+    def __init__(self, settings: MetricsSettings, look: Callable[[], Awaitable[AgentStatus]]) -> None:
         self._settings, self._look = settings, look
         self.address: tuple[str, int] | None = None  # where it listens
 
@@ -257,16 +257,16 @@ class MetricsServer:
 
     async def _listen(self, runner: web.AppRunner) -> None:
         host, port = self._settings.host, self._settings.port
-        told = False
+        logged = False
         while True:
             try:
                 await web.TCPSite(runner, host, port).start()
             except OSError as error:
-                if not told:
+                if not logged:
                     LOG.warning(
                         "no metrics", address=f"{host}:{port}", problem=str(error), fix="choose another metrics.port"
                     )
-                told = True
+                logged = True
                 await asyncio.sleep(AGAIN_S)
             else:
                 self.address = runner.addresses[0][:2]
@@ -276,6 +276,7 @@ class MetricsServer:
     async def _metrics(self, _: web.Request) -> web.Response:
         registry = CollectorRegistry()
         registry.register(AgentCollector(await self._look()))
+        registry.register(PROCESS_COLLECTOR)
         return web.Response(
             body=generate_latest(registry),
             headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},

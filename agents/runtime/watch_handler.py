@@ -18,8 +18,8 @@ from dispatcher.model.messages import PodRef
 from dispatcher.model.pod import Pod
 
 LOG = structlog.get_logger("agent.watch_handler")
-MAX_TOLD = 10_000
-MAX_FORGED = 1000  # waiting to be told
+MAX_LOGGED = 10_000
+MAX_FORGED = 1000  # waiting to be reported
 
 
 class WatchHandler:
@@ -29,10 +29,10 @@ class WatchHandler:
         self._cache = cache
         self._bandwidth = bandwidth
         self._authenticity = authenticity
-        self.events = DelegateEvents(cache.pod, self._retell)
+        self.events = DelegateEvents(cache.pod, self._show_again)
         self._forged: deque[tuple[PodRef, str]] = deque(maxlen=MAX_FORGED)
-        self._warned: Recent[tuple[str, str], bool] = Recent(MAX_TOLD)
-        self._told: set[tuple[str, tuple[str, ...]]] = set()
+        self._warned: Recent[tuple[str, str], bool] = Recent(MAX_LOGGED)
+        self._logged: set[tuple[str, tuple[str, ...]]] = set()
 
     def begin(self, kind: str, *, forget_versions: bool = False) -> None:
         """A list starts."""
@@ -70,31 +70,31 @@ class WatchHandler:
 
     def _ready(self, seen: Seen) -> Seen:
         if isinstance(seen, PodSeen):
-            return self._judged(seen)
+            return self._verified(seen)
         if isinstance(seen, ObjectSeen):
-            self._tell(seen.kind, seen)
+            self._log_problems(seen.kind, seen)
         if not isinstance(seen, NodeSeen):
             return seen
-        self._tell("Node", seen)
+        self._log_problems("Node", seen)
         if seen.target is None:
             return seen
         return replace(seen, target=with_bandwidth(seen.target, self._bandwidth))
 
-    def _judged(self, seen: PodSeen) -> PodSeen:
-        judged, text = self._authenticity.judge(seen)
+    def _verified(self, seen: PodSeen) -> PodSeen:
+        verified, text = self._authenticity.verify(seen)
         if text and seen.pod is not None and not self._warned.get((seen.uid, text)):
             self._warned.put((seen.uid, text), True)
             self._forged.append((PodRef(seen.pod.namespace, seen.pod.name, seen.uid), text))
-        if judged.pod is None:
-            return judged
-        told = self.events.told_with(judged.pod)
-        return judged if told is judged.pod else msgspec.structs.replace(judged, pod=told)
+        if verified.pod is None:
+            return verified
+        shown = self.events.with_own_events(verified.pod)
+        return verified if shown is verified.pod else msgspec.structs.replace(verified, pod=shown)
 
-    def _retell(self, pod: Pod) -> None:
+    def _show_again(self, pod: Pod) -> None:
         self._cache.apply(PodSeen(pod.uid, int(self._cache.pod_version(pod.uid) or 0), pod))
 
-    def _tell(self, kind: str, seen: NodeSeen | ObjectSeen) -> None:
+    def _log_problems(self, kind: str, seen: NodeSeen | ObjectSeen) -> None:
         what = (f"{kind} {seen.key}", seen.problems)
-        if seen.problems and what not in self._told and len(self._told) < MAX_TOLD:
-            self._told.add(what)
+        if seen.problems and what not in self._logged and len(self._logged) < MAX_LOGGED:
+            self._logged.add(what)
             LOG.warning("object not fully readable", object=what[0], problems=seen.problems)

@@ -73,7 +73,7 @@ class Ours:
         for number, uses in self._pods.read(batch):
             self._fleet.uses.put(f"cluster-{number}", uses)
         self._fleet.learn_usual()
-        self._fleet.judge_hot()
+        self._fleet.update_hot()
         self._fleet.learn_forecast(wanted=self._scheduler.plan.forecasts)
 
     def place(self, pod: int, now: float) -> int | None:

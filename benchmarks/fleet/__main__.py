@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from typing import Annotated
@@ -13,7 +14,8 @@ from rich.console import Console
 from benchmarks.fleet.case import measure
 from benchmarks.fleet.load import NODE, Load
 from benchmarks.fleet.phases import TooSlow
-from benchmarks.report.machine import this_machine
+from benchmarks.report.machine import Machine, this_machine
+from benchmarks.report.rows import Row
 from benchmarks.report.table import heading, show
 
 
@@ -73,17 +75,28 @@ def main(  # noqa: PLR0913 - the options of a command
         start_s,
         seed,
     )
-    if (wanted := load.all_pods + 2 * burst + remote) > (room := load.all_nodes * NODE["pods"]):
-        _say(f"{wanted:,} pods are {pods} in each cluster, --burst twice and --remote; all nodes take {room:,} at most")
-        raise typer.Exit(2)
-    if clusters == 1 and remote:
-        _say("there is no other cluster: no figures of remote pods")
+    _check(load)
     machine = this_machine()
     try:
         rows = asyncio.run(measure(load, profile=profile, say=_say))
     except TooSlow as error:
         _say(f"{error}: is there room? A node has 32 CPU and takes 250 pods; --remote is all of one cluster")
         raise typer.Exit(1) from None
+    _print(rows, machine, output)
+
+
+def _check(load: Load) -> None:
+    """Exits where the nodes cannot take all pods; says so where no pod can be remote."""
+    wanted, room = load.all_pods + 2 * load.burst + load.remote, load.all_nodes * NODE["pods"]
+    if wanted > room:
+        each = f"{load.pods} in each cluster, --burst twice and --remote"
+        _say(f"{wanted:,} pods are {each}; all nodes take {room:,} at most")
+        raise typer.Exit(2)
+    if load.clusters == 1 and load.remote:
+        _say("there is no other cluster: no figures of remote pods")
+
+
+def _print(rows: Sequence[Row], machine: Machine, output: Output) -> None:
     if output is Output.JSON:
         print(json.dumps([{**asdict(row), **asdict(machine)} for row in rows], indent=1))
         return

@@ -126,7 +126,7 @@ async def measure(load: Load, *, profile: bool = False, say: Callable[[str], Non
         text = "resident memory that the process takes more when it knows all nodes and pods, from outside"
         rows.add("rss", pods, grown, "MiB", None, text, sent)
         rows.add("rss_peak", pods, peak(one), "MiB", None, f"{MOST} until then", sent)
-        for phase in (_idle, _readings, _changes, _pods, _stalls):
+        for phase in (_idle, _readings, _changes, _pods, _stalls, _lists):
             await phase(one, rows)
         rows.add("rss_peak_at_end", pods, peak(one), "MiB", None, f"{MOST} in the whole run", sent)
     return rows
@@ -259,6 +259,16 @@ async def _stalls(one: Fleet, rows: Rows) -> None:
             cluster.restart()
             await asyncio.sleep(min(3.0, one.load.last_s))
         rows.stall(name, one.load.nodes, taken, f"longest time between rounds of decisions, CPU: {what}")
+
+
+async def _lists(one: Fleet, rows: Rows) -> None:
+    """What people and Prometheus ask for while pods are decided, whole."""
+    pod = next(home.pods[uid] for home in one.clusters.values() for uid in home.pods if uid in one.submitted)
+    lists = ("/v1/nodes", "/v1/pods", "/v1/clusters", "/v1/usage", "/v1/links", "/")
+    for name, paths in (("lists", (*lists, f"/v1/explain/{pod.namespace}/{pod.name}")), ("scrape", ("/metrics",))):
+        async with one.phase(name, probes=True) as taken:
+            size = sum([await one.read(path) for path in paths])
+        rows.stall(name, size, taken)
 
 
 CASES = (fleet_of_agents, fleet_of_a_million)

@@ -17,6 +17,8 @@ import structlog
 from agents.runtime import event_loop
 from benchmarks.fleet.load import Load
 from benchmarks.fleet.wire import SocketLink
+from dispatcher.api.http_api import OnlyOne
+from dispatcher.api.listen import listen
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import GatewaySection, JournalSection, QuotaSection, TimingSection
 from dispatcher.scheduling.events import Decide, Decided, Effect, Event
@@ -26,6 +28,7 @@ from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.gateway.remote import GatewaySite
 from dispatcher.service.link import AgentLink
 from dispatcher.service.ray_runtime import RayOptions, RayRuntime
+from dispatcher.service.service import Service
 from dispatcher.service.warm_up import collect_less_often
 
 Way = str | GatewaySection  # the socket at which agents answer, or the gateway to which they dial
@@ -61,7 +64,9 @@ class Watched:
 
 
 def run(parent: Connection, way: Way, load: Load, first_sync_s: float, profile: bool) -> None:
-    """Say that it can begin, wait for leave, run until told to stop. Told what has ended, it answers with figures."""
+    """Say the port of its HTTP API, wait for leave to begin, run until told to stop. Told what has ended, it answers
+    with figures.
+    """
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
     compile_all()
     collect_less_often()
@@ -109,9 +114,16 @@ def _config(load: Load, first_sync_s: float, folder: str) -> DispatcherConfig:
 async def _measured(parent: Connection, dispatcher: Dispatcher, profile: bool) -> None:
     service = dispatcher.service
     watched = service.core = Watched(service.core)
-    parent.send({})
-    if await asyncio.to_thread(parent.recv) == "stop":
-        return
+    runner = await listen(OnlyOne(service, dispatcher.views), "127.0.0.1", 0)
+    parent.send(runner.addresses[0][1])
+    try:
+        if await asyncio.to_thread(parent.recv) != "stop":
+            await _until_stopped(parent, service, watched, profile)
+    finally:
+        await runner.cleanup()
+
+
+async def _until_stopped(parent: Connection, service: Service, watched: Watched, profile: bool) -> None:
     profiler = cProfile.Profile() if profile else None
     if profiler:
         profiler.enable()

@@ -13,6 +13,7 @@ from random import Random
 from time import thread_time
 from typing import Any
 
+import httpx
 import numpy as np
 
 from benchmarks.fleet import dispatcher
@@ -69,7 +70,7 @@ class Fleet:
         self._first = {name: encode(one.full()) for name, one in self.clusters.items()}
         self.first_bytes = sum(map(len, self._first.values()))
         self._reports: list[bytes] = []  # of this phase
-        self.pid = 0
+        self.pid, self._http = 0, ""
         self._pipe: Connection | None = None
         self._server: asyncio.Server | None = None
 
@@ -104,7 +105,7 @@ class Fleet:
                 process.start()
             theirs.close()
             try:
-                await asyncio.to_thread(self._pipe.recv)
+                self._http = f"http://127.0.0.1:{await asyncio.to_thread(self._pipe.recv)}"
                 self.pid = process.pid or 0
                 yield
             finally:
@@ -131,6 +132,11 @@ class Fleet:
             raise TooSlow("there is no dispatcher")
         pipe.send(ended)
         return {} if ended == "go" else dict(await asyncio.to_thread(pipe.recv))
+
+    async def read(self, path: str) -> int:
+        """GET from the process's HTTP API, as a command or a browser does; the bytes of the answer."""
+        async with httpx.AsyncClient(trust_env=False, timeout=_PATIENCE_S) as client:
+            return len((await client.get(self._http + path)).raise_for_status().content)
 
     def submit(
         self, count: int, regions: Callable[[FakeCluster], str] = lambda home: "", templates: int = 0

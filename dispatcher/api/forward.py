@@ -5,7 +5,7 @@ from aiohttp import web
 
 _FORWARDED = "X-Global-Dispatcher-Forwarded"  # by a standby; a second one would not know better
 _PASSED_ON = ("Authorization", "Accept")  # a header that names a user is believed of a proxy alone
-_PATIENCE = aiohttp.ClientTimeout(total=10)
+_PATIENCE = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=10)  # of a list, each part
 
 
 async def forward(request: web.Request, leader: str) -> web.Response | None:

@@ -1,17 +1,19 @@
 """The read-only HTTP API: health, readiness, metrics, the fleet, explain. Loopback by default, no state of its own."""
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-import msgspec
 import structlog
 from aiohttp import web
 
 from dispatcher.api.forward import forward
 from dispatcher.api.login import Login
-from dispatcher.api.page import render_page
+from dispatcher.api.page import MOST_PODS, render_page
+from dispatcher.api.rows import ENCODER, ONE_AT_A_TIME, in_turns, send_rows
 from dispatcher.model import names
+from dispatcher.scheduling.views import Pieces, Row
 from dispatcher.service.fleet_views import FleetViews
 from dispatcher.service.leadership import LeaderStatus
 from dispatcher.service.service import Service
@@ -57,20 +59,19 @@ class OnlyOne:
 
 SHOWN: web.AppKey[Shown] = web.AppKey("shown")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Row = dict[str, Any]
+Why = Callable[[], Awaitable[str]]
 
 _LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
 _OF_THE_LEADER = frozenset(
     ("/", "/v1/clusters", "/v1/links", "/v1/nodes", "/v1/usage", "/v1/pods", "/v1/tenants", "/v1/rebalancing")
 )
-_ENCODER = msgspec.json.Encoder(enc_hook=str)
 
 
 def make_app(shown: Shown, login: Login | None = None, *, loopback: bool = True) -> web.Application:
     """The application. On loopback a foreign Host header is refused, so that no web page can rebind a name to us."""
     asked = [login.middleware()] if login and login.wanted else []
     app = web.Application(middlewares=[*asked, _errors, *([_local_host] if loopback else [])])
-    app[SHOWN] = shown
+    app[SHOWN], app[ONE_AT_A_TIME] = shown, asyncio.Lock()
     app.router.add_routes(
         [
             web.get("/", _page),
@@ -109,7 +110,7 @@ def _standby(request: web.Request) -> str:
 
 
 def _json(value: object, status: int = 200) -> web.Response:
-    return web.Response(body=_ENCODER.encode(value), status=status, content_type="application/json")
+    return web.Response(body=ENCODER.encode(value), status=status, content_type="application/json")
 
 
 def _error(status: int, message: str) -> web.Response:
@@ -140,8 +141,13 @@ async def _local_host(request: web.Request, handler: Handler) -> web.StreamRespo
 
 
 async def _page(request: web.Request) -> web.Response:
-    views = request.app[SHOWN].views
-    text = render_page(views.clusters(), views.pods())
+    views, pods = request.app[SHOWN].views, list[Row]()
+    clusters = [row async for piece in in_turns(request, views.clusters()) for row in piece]
+    async for piece in in_turns(request, views.pods()):
+        pods += piece
+        if len(pods) >= MOST_PODS:
+            break
+    text = render_page(clusters, pods[:MOST_PODS], views.count_pods())
     return web.Response(text=text, content_type="text/html")
 
 
@@ -164,7 +170,7 @@ async def _ready(request: web.Request) -> web.Response:
 
 async def _metrics(request: web.Request) -> web.Response:
     return web.Response(
-        body=request.app[SHOWN].service.metrics.render(),
+        body=b"".join([text async for text in in_turns(request, request.app[SHOWN].service.metrics.pieces())]),
         headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
     )
 
@@ -178,35 +184,49 @@ async def _leader(request: web.Request) -> web.Response:
     return _json(leader_status.row() if leader_status is not None else {"leads": True})
 
 
-async def _clusters(request: web.Request) -> web.Response:
-    return _json({"clusters": request.app[SHOWN].views.clusters()})
+async def _rows_or(
+    request: web.Request, name: str, pieces: Pieces, keys: Sequence[str], why: Why
+) -> web.StreamResponse:
+    """`{name: [rows]}`; where there is none for what the query names, `why` may know a reason to say 404."""
+    sent = await send_rows(request, name, pieces, keys)
+    if sent is not None:
+        return sent
+    reason = await why()
+    return _error(404, reason) if reason else _json({name: []})
 
 
-async def _links(request: web.Request) -> web.Response:
-    return _json({"links": request.app[SHOWN].views.links()})
+async def _no_reason() -> str:
+    return ""
 
 
-async def _nodes(request: web.Request) -> web.Response:
-    views = request.app[SHOWN].views
-    rows = _selected(views.nodes(), request, ("cluster",))
-    why = "" if rows else _unknown_cluster(views, request, ("cluster",))
-    return _error(404, why) if why else _json({"nodes": rows})
+async def _clusters(request: web.Request) -> web.StreamResponse:
+    return await _rows_or(request, "clusters", request.app[SHOWN].views.clusters(), (), _no_reason)
 
 
-async def _usage(request: web.Request) -> web.Response:
-    return _json({"usage": request.app[SHOWN].views.usage()})
+async def _links(request: web.Request) -> web.StreamResponse:
+    return await _rows_or(request, "links", request.app[SHOWN].views.links(), (), _no_reason)
+
+
+async def _nodes(request: web.Request) -> web.StreamResponse:
+    views, keys = request.app[SHOWN].views, ("cluster",)
+    return await _rows_or(request, "nodes", views.nodes(), keys, lambda: _unknown_cluster(views, request, keys))
+
+
+async def _usage(request: web.Request) -> web.StreamResponse:
+    return await _rows_or(request, "usage", request.app[SHOWN].views.usage(), (), _no_reason)
 
 
 async def _telemetry(request: web.Request) -> web.Response:
     return _json({"telemetry": await ask_all(request.app[SHOWN].service.links)})
 
 
-async def _pods(request: web.Request) -> web.Response:
+async def _pods(request: web.Request) -> web.StreamResponse:
     views = request.app[SHOWN].views
-    found = views.pods()
-    rows = _selected(found, request, ("namespace", "cluster", "source", "phase"))
-    why = "" if rows else _unknown_cluster(views, request, ("cluster", "source")) or _empty_namespace(found, request)
-    return _error(404, why) if why else _json({"pods": rows})
+
+    async def why() -> str:
+        return await _unknown_cluster(views, request, ("cluster", "source")) or await _empty_namespace(views, request)
+
+    return await _rows_or(request, "pods", views.pods(), ("namespace", "cluster", "source", "phase"), why)
 
 
 async def _tenants(request: web.Request) -> web.Response:
@@ -226,7 +246,8 @@ async def _explain(request: web.Request) -> web.Response:
     namespace, name = request.match_info["namespace"], request.match_info["name"]
     record = views.explain(namespace, name, request.query.get("cluster", ""))
     if record is None:
-        return _error(404, _unknown_cluster(views, request, ("cluster",)) or _not_ours(views, request, namespace, name))
+        unknown = await _unknown_cluster(views, request, ("cluster",))
+        return _error(404, unknown or _not_ours(views, request, namespace, name))
     return _json(record)
 
 
@@ -246,9 +267,9 @@ def _not_ours(views: FleetViews, request: web.Request, namespace: str, name: str
     )
 
 
-def _unknown_cluster(views: FleetViews, request: web.Request, keys: tuple[str, ...]) -> str:
+async def _unknown_cluster(views: FleetViews, request: web.Request, keys: Sequence[str]) -> str:
     """Why nothing was found, if it is the name of a cluster that does not exist; else ''."""
-    known = [row["name"] for row in views.clusters()]
+    known = [row["name"] async for piece in in_turns(request, views.clusters()) for row in piece]
     for key in keys:
         asked = request.query.get(key, "")
         if asked and asked not in known:
@@ -256,11 +277,11 @@ def _unknown_cluster(views: FleetViews, request: web.Request, keys: tuple[str, .
     return ""
 
 
-def _empty_namespace(rows: list[Row], request: web.Request) -> str:
+async def _empty_namespace(views: FleetViews, request: web.Request) -> str:
     asked = request.query.get("namespace", "")
-    return f"no pods in namespace {asked}" if asked and all(row["namespace"] != asked for row in rows) else ""
-
-
-def _selected(rows: list[Row], request: web.Request, keys: tuple[str, ...]) -> list[Row]:
-    wanted = {key: request.query[key] for key in keys if key in request.query}
-    return [row for row in rows if all(row.get(key) == value for key, value in wanted.items())]
+    if not asked:
+        return ""
+    async for piece in in_turns(request, views.pods()):
+        if any(row["namespace"] == asked for row in piece):
+            return ""
+    return f"no pods in namespace {asked}"

@@ -15,19 +15,17 @@ th { text-align: left; font-weight: 600; font-size: .75rem; letter-spacing: .04e
 th, td { padding: .3rem .8rem .3rem 0; border-bottom: 1px solid color-mix(in srgb, currentColor 15%, transparent); }
 .wide { overflow-x: auto; }
 """
-_MOST_PODS = 500
+MOST_PODS = 500
 
 
-def render_page(clusters: Sequence[Row], pods: Sequence[Row]) -> str:
-    """The whole page; at most 500 pods are shown, and it says so. Rows are as the core's views give them."""
-    shown = pods[:_MOST_PODS]
-    more = (
-        f"<p>{len(pods) - len(shown)} more pods: <code>global-dispatcher pods</code>.</p>" if pods[_MOST_PODS:] else ""
-    )
+def render_page(clusters: Sequence[Row], pods: Sequence[Row], count: int) -> str:
+    """The whole page, with the first of `count` pods. Rows are as the core's views give them."""
+    left = count - len(pods)
+    more = f"<p>{left} more pods: <code>global-dispatcher pods</code>.</p>" if left > 0 else ""
     return (
         "<!doctype html><html lang='en'><head><meta charset='utf-8'><meta http-equiv='refresh' content='5'>"
         f"<meta name='viewport' content='width=device-width'><title>Global Dispatcher</title><style>{_STYLE}</style>"
-        f"</head><body><h1>Global Dispatcher</h1><h2>Clusters</h2>{_table(clusters)}<h2>Pods</h2>{_table(shown)}{more}"
+        f"</head><body><h1>Global Dispatcher</h1><h2>Clusters</h2>{_table(clusters)}<h2>Pods</h2>{_table(pods)}{more}"
         "</body></html>"
     )
 

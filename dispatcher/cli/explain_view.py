@@ -195,7 +195,7 @@ def _readings(decision: Record) -> "RenderableType":
     rows = []
     for signal, seen in decision["readings"].items():
         by = [plugin for plugin, numbers in scores.items() if signal in (numbers.get("signals") or ())]
-        notes = [_judged(plugin, extras.get(plugin), signal) for plugin in by]
+        notes = [_reading_note(plugin, extras.get(plugin), signal) for plugin in by]
         told = seen if isinstance(seen, Mapping) else None
         note = "; ".join(filter(None, notes)) if told else _UNKNOWN
         rows.append({"signal": signal, "seen": told, "by": ", ".join(by) or "-", "note": note})
@@ -211,13 +211,13 @@ def _readings(decision: Record) -> "RenderableType":
     return table_of(columns, rows)
 
 
-def _judged(plugin: str, said: object, signal: str) -> str:
+def _reading_note(plugin: str, explained: object, signal: str) -> str:
     """A plugin's forecast, and that a reading did not count in full: 'LiveCPU: stale, by requests'; else nothing."""
-    if isinstance(said, Mapping) and isinstance(said.get(signal), Mapping):
-        said = said[signal]
-    if not isinstance(said, Mapping):
+    if isinstance(explained, Mapping) and isinstance(explained.get(signal), Mapping):
+        explained = explained[signal]
+    if not isinstance(explained, Mapping):
         return ""
-    forecast, judged = said.get("forecast"), str(said.get("judged", ""))
+    forecast, judged = explained.get("forecast"), str(explained.get("judged", ""))
     words = [] if forecast is None else [f"forecast {share(forecast)}"]
     words += [] if judged in ("", "fresh") else [judged]
     return f"{plugin}: {', '.join(words)}" if words else ""

@@ -19,7 +19,7 @@ def taken_over(
 
     Other commands read `--context` and `--kubeconfig` themselves, or have no such option and say so. CommandError.
     """
-    words = _command_first(_apart(words))
+    words = _command_first(_split_namespace_flags(words))
     if not words or words[0] not in asking:
         return words, {}
     left, flags = _without(words, (*_CLUSTER, "--server"))
@@ -35,7 +35,7 @@ def taken_over(
     return [*left[:end], "--server", server, *left[end:]], {"KUBECONFIG": kubeconfig} if kubeconfig else {}
 
 
-def _apart(words: Sequence[str]) -> list[str]:
+def _split_namespace_flags(words: Sequence[str]) -> list[str]:
     """`-nshop` and `-n=shop`, which are the same to kubectl, in two words."""
     end = words.index("--") if "--" in words else len(words)
     found = list[str]()

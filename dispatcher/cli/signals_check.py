@@ -151,11 +151,11 @@ def _reading_rows(trial: Trial, signals: list[str]) -> Iterator[dict[str, Any]]:
                 "used": used,
                 "age_s": None if old is None else round(old, 1),
                 "source": reading.source_of(signal) if reading and used is not None else "",
-                "by": {one.name: found for one in trial.sources if (found := _told_by(one, node, signal)) is not None},
+                "by": {one.name: found for one in trial.sources if (found := _value_by(one, node, signal)) is not None},
             }
 
 
-def _told_by(tried: Tried, node: str, signal: str) -> float | None:
+def _value_by(tried: Tried, node: str, signal: str) -> float | None:
     reading = tried.readings.get(node)
     return next((used for name, used, _ in reading.signals() if name == signal), None) if reading else None
 

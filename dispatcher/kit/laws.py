@@ -65,11 +65,11 @@ def broken_laws(plugin: Plugin) -> list[str]:
     asked = Asked(_fleet_for(plugin))
     broken: list[str] = []
     for law in (_keys, _answers, _classes, _reserves, _later_points, bound_laws):
-        broken += _said(law, plugin, view_of(cast(FleetState, asked)))
-        broken += _said(law, plugin, view_of(_fleet_for(plugin, asked.labels, asked.metrics)))
+        broken += _broken_by(law, plugin, view_of(cast(FleetState, asked)))
+        broken += _broken_by(law, plugin, view_of(_fleet_for(plugin, asked.labels, asked.metrics)))
     for moving_law in (stale_law, standing_law):
         touched = _fleet_for(plugin, asked.labels, asked.metrics)
-        broken += _said(partial(_on, moving_law, touched), plugin, view_of(touched))
+        broken += _broken_by(partial(_on, moving_law, touched), plugin, view_of(touched))
     return list(dict.fromkeys(broken))
 
 
@@ -88,7 +88,7 @@ def _on(
     return law(plugin, fleet)
 
 
-def _said(law: Law, plugin: Plugin, fleet: FleetView) -> list[str]:
+def _broken_by(law: Law, plugin: Plugin, fleet: FleetView) -> list[str]:
     found: list[str] = []
     try:
         found.extend(law(plugin, fleet))

@@ -11,7 +11,7 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Filter, FleetView, Placed, Plugin, Score
 
-_Told = tuple[Hashable, Hashable, str]  # class key, standing key, answer
+_Answers = tuple[Hashable, Hashable, str]  # class key, standing key, answer
 _ALL = ("*",)
 
 
@@ -44,10 +44,10 @@ def standing_law(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
         return  # asked about each pod
     view = view_of(fleet)
     pods = [*odd_pods(), *_pods_that_name(NO_NODES, plugin, view)]
-    before = [_told(plugin, placed, view) for placed in pods]
+    before = [_answers_of(plugin, placed, view) for placed in pods]
     for what, happens, where in _EVENTS:
         happens(fleet)
-        after = [_told(plugin, placed, view) for placed in pods]
+        after = [_answers_of(plugin, placed, view) for placed in pods]
         if any(was[:2] == now[:2] and was[2] != now[2] for was, now in zip(before, after, strict=True)):
             yield (
                 f"{what}: its answer is another one, but class_key and standing_key are not; "
@@ -56,7 +56,7 @@ def standing_law(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
         before = after
 
 
-def _told(plugin: Plugin, placed: Placed, view: FleetView) -> _Told:
+def _answers_of(plugin: Plugin, placed: Placed, view: FleetView) -> _Answers:
     return plugin.class_key(placed), plugin.standing_key(placed, view), answer_in_words(plugin, placed, view)
 
 
@@ -66,7 +66,7 @@ def _pods_that_name(value: str, plugin: Plugin, view: FleetView) -> list[Placed]
     for field in ("labels", "annotations"):
         for placed in odd_pods():
             asked = _Asked(getattr(placed.pod, field))
-            _told(plugin, _with(placed, field, asked), view)
+            _answers_of(plugin, _with(placed, field, asked), view)
             found += [_with(placed, field, {**asked, key: value}) for key in asked.keys_asked]
     return found
 

@@ -32,7 +32,7 @@ from dispatcher.scheduling.framework import (
     SmallInts,
     refuse,
 )
-from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent, node_change_helps
 from dispatcher.scheduling.framework.lifecycle import RowList
 from dispatcher.scheduling.framework.plugin_args import Args, read_by
 from dispatcher.scheduling.rules.affinity_args import WrittenClause
@@ -71,8 +71,7 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
 
     def hint_any(self, event: ClusterEvent, key: Hashable) -> bool:
         """A node that changed helps nobody if its labels are the same."""
-        before, after = event.before, event.after
-        return not (isinstance(before, Node) and isinstance(after, Node) and before.labels == after.labels)
+        return node_change_helps(event, lambda before, after: before.labels != after.labels)
 
     def hint(self, event: ClusterEvent, placed: Placed) -> bool:
         """A node that came or changed helps if the pod's selector and required affinity name it."""

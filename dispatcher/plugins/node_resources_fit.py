@@ -26,7 +26,7 @@ from dispatcher.model.reasons import Reason
 from dispatcher.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended, is_scalar
 from dispatcher.scheduling.framework import Codes, Depends, FleetView, Floats, Ints, Placed, Refuse, Rows, Skip
 from dispatcher.scheduling.framework.bounds import BoundedScore, RoomFilter, UpperBound
-from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent, node_change_helps
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.plugin_args import RESOURCE_WEIGHTS, Args, read_by, shown, texts, whole_number
 from dispatcher.scheduling.rules.requests import nonzero_request
@@ -136,10 +136,7 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
 
     def hint_any(self, event: ClusterEvent, key: Hashable) -> bool:
         """A node that changed helps nobody if it can allocate no more of anything."""
-        before, after = event.before, event.after
-        if not isinstance(before, Node) or not isinstance(after, Node):
-            return True
-        return any(amount > before.allocatable.get(name, 0) for name, amount in after.allocatable.items())
+        return node_change_helps(event, _has_more_room)
 
     def hint(self, event: ClusterEvent, placed: Placed) -> bool:
         """A node that came or changed helps if the pod would fit it were it empty; one that changed, only if it can
@@ -262,6 +259,10 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
             return np.where(full, 0.0, percent(allocatable - requested, allocatable))
         used = np.where(full, 100.0, percent(requested, allocatable))
         return used if self._strategy == MOST else self._values[used.astype(np.intp)]
+
+
+def _has_more_room(before: Node, after: Node) -> bool:
+    return any(amount > before.allocatable.get(name, 0) for name, amount in after.allocatable.items())
 
 
 def _broken_line(shape: Sequence[tuple[int, int]], utilisation: int) -> int:

@@ -28,7 +28,7 @@ from dispatcher.scheduling.framework import (
     Skip,
 )
 from dispatcher.scheduling.framework.coded_values import ByCode
-from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
+from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent, node_change_helps
 from dispatcher.scheduling.rules.eligibility import Tolerance, tolerations_key, untolerated
 
 Taints = tuple[Taint, ...]
@@ -90,8 +90,7 @@ class TaintToleration(Filter[_Verdicts], Score[_Verdicts]):
 
     def hint_any(self, event: ClusterEvent, key: Hashable) -> bool:
         """A node that changed helps nobody if its taints are the same."""
-        before, after = event.before, event.after
-        return not (isinstance(before, Node) and isinstance(after, Node) and before.taints == after.taints)
+        return node_change_helps(event, lambda before, after: before.taints != after.taints)
 
     def hint(self, event: ClusterEvent, placed: Placed) -> bool:
         """A node that came or changed helps if the pod tolerates all its hard taints."""

@@ -90,14 +90,14 @@ class ClusterView:
         return self.synced and self.api_ok and not self.silent
 
     @property
-    def hears(self) -> bool:
+    def executor_answers(self) -> bool:
         """Whether its executor is there."""
         return not self.silent if self.executor is None else self.executor
 
     @property
     def takes_orders(self) -> bool:
         """Whether its executor is there, and obeys us."""
-        return self.hears and not self.refuses
+        return self.executor_answers and not self.refuses
 
     def unrenewed_s(self, now: float) -> float:
         """For how long none of its leases can have been renewed, 0 while it is ready.
@@ -113,12 +113,12 @@ Seen = TypeVar("Seen", Node, Pod, AnyObject)
 class Change(msgspec.Struct, Generic[Seen], frozen=True, gc=False):
     """One object before and after; None before: new, None after: gone.
 
-    `told` is False for one that is only missing from a list: nobody has said that it was deleted.
+    `seen_deleted` is False for one that is only missing from a list: no watch event has shown its deletion.
     """
 
     before: Seen | None
     after: Seen | None
-    told: bool = True
+    seen_deleted: bool = True
 
 
 class GapError(ValueError):
@@ -163,10 +163,10 @@ def wrong_keys(view: ClusterView, changes: Changes) -> str:
     """Why these are no keys of the cluster that is meant, '' if they may be."""
     if not (view.pinned_key and changes.keys) or from_pinned(view.pinned_key, changes.keys):
         return ""
-    told = ", ".join(plain_keys(changes.keys))[:200]
+    keys = ", ".join(plain_keys(changes.keys))[:200]
     return (
         f'"{view.name}": its entry in `clusters` has key: {view.pinned_key}, and its agent says that the cluster signs '
-        f"with {told}, for which that one does not vouch: nobody is told of it. If you have replaced the key, set key "
+        f"with {keys}, for which that one does not vouch: nobody is told of it. If you have replaced the key, set key "
         "to the new one (`global-dispatcher join` prints it) and start the dispatcher again; if not, find out who "
         "speaks there as its agent"
     )
@@ -208,7 +208,7 @@ def fold_pods(view: ClusterView, changes: Changes) -> Iterator[Change[Pod]]:
     put = {pod.uid: pod for pod in changes.pods}
     missing = set(changes.pods_missing)
     for pod in _gone(view.pods, put, changes.pods_gone, full=changes.full):
-        yield Change(pod, None, told=not (changes.full or pod.uid in missing))
+        yield Change(pod, None, seen_deleted=not (changes.full or pod.uid in missing))
     yield from _put(view.pods, put)
 
 
@@ -247,11 +247,11 @@ def _put(known: dict[str, Seen], put: dict[str, Seen]) -> Iterator[Change[Seen]]
 
 
 def is_as_healthy(view: ClusterView, changes: Changes) -> bool:
-    """Whether a Ready cluster is said to be as trustworthy as before: nothing follows from when that is heard."""
+    """Whether a Ready cluster is as trustworthy as before by its report: nothing follows from when that is folded."""
     healthy = changes.synced and changes.api_ok and not (changes.restored or view.restored)
     known = (view.keys, view.opens, view.evicts_foreign)
-    told = (changes.keys or view.keys, changes.opens, changes.evicts_foreign)
-    return view.ready and healthy and known == told and not confirms(view, changes)
+    reported = (changes.keys or view.keys, changes.opens, changes.evicts_foreign)
+    return view.ready and healthy and known == reported and not confirms(view, changes)
 
 
 def fold_health(view: ClusterView, changes: Changes, now: float) -> None:

@@ -1,4 +1,6 @@
-"""How long attempts to schedule pods take, and how many a pod needs: kube-scheduler's histograms, by its labels."""
+"""How long attempts to schedule pods take, and how many a pod needs: kube-scheduler's histograms, by its labels; and
+how long no decision comes.
+"""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +17,7 @@ from dispatcher.scheduling.events import Answered
 # kube-scheduler's, which begin at 1 ms, and before them finer ones: most decisions here take less.
 _ATTEMPT_BUCKETS = (*(0.00001 * 4**step for step in range(4)), *(0.001 * 2**step for step in range(15)))
 _SLI_BUCKETS = tuple(0.01 * 2**step for step in range(20))
+_ROUND_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _MOST_BINDING = 100_000  # pods that are kept in mind from decision to bind
 _MOST_TOLD = 15  # attempts that are told by number; from here on "15+"
 Outcome = tuple[str, str]  # result, profile
@@ -72,6 +75,13 @@ class AttemptTimes(Collector):
         self._tries = _Tally(
             "scheduler_pod_scheduling_attempts", "Attempts until a pod was bound.", [], (1, 2, 4, 8, 16)
         )
+        self._rounds = _Tally(
+            "global_dispatcher_time_without_decisions_seconds",
+            "CPU time of the thread that decides, from the end of a round of decisions to the end of the next one, one "
+            "observation a round; at rest ten a second. Time asleep does not count, nor does waiting for a core.",
+            [],
+            _ROUND_BUCKETS,
+        )
         self._binding: dict[PodId, tuple[int, float]] = {}  # attempts, and since when it was queued
 
     def round(self, made: Mapping[Outcome, int], spent_s: float) -> None:
@@ -79,6 +89,10 @@ class AttemptTimes(Collector):
         total = sum(made.values())
         for outcome, count in made.items():
             self._attempts.add(outcome, spent_s / total, count)
+
+    def without_decisions(self, cpu_s: float) -> None:
+        """So much CPU was spent from the end of one round to the end of the next."""
+        self._rounds.add((), cpu_s)
 
     def decided(self, pod_id: PodId, attempts: int, queued_at: float) -> None:
         """A pod that came into the queue at that time was given its place at this attempt, 1 the first."""
@@ -98,4 +112,4 @@ class AttemptTimes(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """One scrape."""
-        yield from (one.family() for one in (self._attempts, self._waits, self._tries))
+        yield from (one.family() for one in (self._attempts, self._waits, self._tries, self._rounds))

@@ -93,9 +93,11 @@ class ServiceCollector(Collector):
         yield self._attempts()
         yield from self._preemption()
         yield from self._clusters()
+        yield from self._reports()
         yield from self._boxes()
         yield self._moves()
         yield self._compared()
+        yield from self._classes()
 
     def _moves(self) -> Metric:
         family = CounterMetricFamily(
@@ -116,6 +118,43 @@ class ServiceCollector(Collector):
         for labels, count in self._service.core.compared.items():
             family.add_metric(labels, count)
         return family
+
+    def _classes(self) -> Iterator[Metric]:
+        kept = GaugeMetricFamily(
+            "global_dispatcher_classes_kept",
+            "Classes (pods that are judged alike) for which it is kept what each node is worth.",
+            labels=["profile"],
+        )
+        dropped = CounterMetricFamily(
+            "global_dispatcher_classes_dropped", "Classes that made room for others.", labels=["profile"]
+        )
+        searches = CounterMetricFamily(
+            "global_dispatcher_class_searches",
+            "Decisions on pods of classes that are not kept, by bounds of what nodes are worth.",
+            labels=["profile"],
+        )
+        for profile, counts in self._service.core.profiles.class_counts.items():
+            kept.add_metric([profile], counts.kept)
+            dropped.add_metric([profile], counts.dropped)
+            searches.add_metric([profile], counts.searches)
+        yield from (kept, dropped, searches)
+
+    def _reports(self) -> Iterator[Metric]:
+        in_parts = GaugeMetricFamily(
+            "global_dispatcher_cluster_report_in_parts",
+            "1: a large report of its agent is being taken in part by part, with decisions between the parts.",
+            labels=["cluster"],
+        )
+        parts = CounterMetricFamily(
+            "global_dispatcher_cluster_report_parts",
+            "Parts of large reports that were taken in, but for the first of each.",
+            labels=["cluster"],
+        )
+        folding = self._service.core.folding
+        for name in sorted(self._service.core.clusters):
+            in_parts.add_metric([name], float(name in folding))
+            parts.add_metric([name], self._service.metrics.report_parts[name])
+        yield from (in_parts, parts)
 
     def _attempts(self) -> Metric:
         family = CounterMetricFamily(

@@ -1,41 +1,44 @@
 """What people may ask of a running dispatcher, as JSON-ready rows; the HTTP API and the demo show the same."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from dispatcher.model.resources import format_quantity
-from dispatcher.scheduling import usage, views
+from dispatcher.scheduling import views
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.core.rebalancing import Mode
 from dispatcher.scheduling.quota import QuotaLedger
+from dispatcher.scheduling.views import Pieces, Row
 from dispatcher.service.greeting import Greeting
 from dispatcher.service.intent_sender import IntentSender
 from dispatcher.service.poller import Poller
 
-Row = dict[str, Any]
-
 
 class FleetViews(Protocol):
-    """Rows in a stable order."""
+    """Rows in a stable order; in pieces (dispatcher.scheduling.views.pieces) where a large fleet has many."""
 
-    def clusters(self) -> list[Row]:
+    def clusters(self) -> Pieces:
         """One row a cluster."""
         ...
 
-    def links(self) -> list[Row]:
+    def links(self) -> Pieces:
         """One row a direction between two clusters."""
         ...
 
-    def nodes(self) -> list[Row]:
+    def nodes(self) -> Pieces:
         """One row a node."""
         ...
 
-    def usage(self) -> list[Row]:
+    def usage(self) -> Pieces:
         """One row a cluster: requested and used."""
         ...
 
-    def pods(self) -> list[Row]:
+    def pods(self) -> Pieces:
         """One row a pod that was submitted to us."""
+        ...
+
+    def count_pods(self) -> int:
+        """How many these are now."""
         ...
 
     def tenants(self) -> list[Row]:
@@ -67,37 +70,43 @@ class CoreViews:
     ) -> None:
         self._core, self._ledger, self._pollers, self._senders = core, ledger, pollers, senders
 
-    def clusters(self) -> list[Row]:
-        """One row a cluster, with what its agent said of itself when it was last greeted, whether it is silent now,
+    def clusters(self) -> Pieces:
+        """One row a cluster, with what its agent reported of itself when it was last greeted, whether it is silent now,
         and whether it takes orders.
         """
-        rows = [{**row, **self._said(row["name"])} for row in views.clusters_view(self._core)]
-        for row in rows:
-            if not row["problem"] and (sender := self._senders.get(row["name"])) is not None:
-                row["problem"] = sender.refusal
-        return rows
+        for piece in views.clusters_view(self._core):
+            yield [self._with_agent(row) for row in piece]
 
-    def _said(self, cluster: str) -> Row:
+    def _with_agent(self, row: Row) -> Row:
+        sender = self._senders.get(row["name"])
+        problem = row["problem"] or (sender.refusal if sender is not None else "")
+        return {**row, **self._greeting_of(row["name"]), "problem": problem}
+
+    def _greeting_of(self, cluster: str) -> Row:
         poller = self._pollers.get(cluster)
         if poller is None:
             return {**Greeting().row(), "silent": True}
         return {**poller.greeting.row(), "silent": poller.silent}
 
-    def links(self) -> list[Row]:
+    def links(self) -> Pieces:
         """One row a direction between two clusters."""
         return views.links_view(self._core)
 
-    def nodes(self) -> list[Row]:
+    def nodes(self) -> Pieces:
         """One row a node."""
         return views.nodes_view(self._core)
 
-    def usage(self) -> list[Row]:
+    def usage(self) -> Pieces:
         """One row a cluster: requested and used."""
-        return usage.usage_view(self._core)
+        return views.usage_view(self._core)
 
-    def pods(self) -> list[Row]:
+    def pods(self) -> Pieces:
         """One row a pod."""
         return views.pods_view(self._core)
+
+    def count_pods(self) -> int:
+        """How many rows that is."""
+        return self._core.tracked.submitted().total()
 
     def tenants(self) -> list[Row]:
         """One row for each tenant and resource."""

@@ -4,7 +4,7 @@ A file is a row of frames, each with the decisions of one batch as columns:
     MARK, version (1 byte), length and CRC-32 of the body (4 bytes each, big-endian), body
 The body is a `Table` in msgpack. Earlier versions wrote lines of JSON: files, also such that begin with them, are read
 all the same. `MARK` begins with a byte that is in no UTF-8 text, so a reader finds the next frame after whatever a
-crash left unfinished.
+crash left unfinished, or is damaged.
 """
 
 import mmap
@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 import structlog
@@ -25,6 +25,7 @@ log = structlog.get_logger("journal")
 
 MARK, VERSION = b"\xc1GD", b"\x01"
 _AGAIN_S = 60.0
+_NOT_WHOLE = "no whole batch: a crash left it unfinished, or it is damaged; its decisions are lost"
 _HEAD = len(MARK) + len(VERSION) + 8
 _decoder = msgspec.msgpack.Decoder(Table)
 _to_json = msgspec.json.Encoder(enc_hook=str)
@@ -131,11 +132,22 @@ def _frame(body: bytes) -> bytes:
     return b"".join((MARK, VERSION, len(body).to_bytes(4), zlib.crc32(body).to_bytes(4), body))
 
 
-class LaterVersionError(Exception):
-    """A later version wrote the file."""
+class Unread(NamedTuple):
+    """The bytes of a file from `begin` to before `end`, which no record is read of. `form`: the format that they say
+    they have; None where they are no whole batch.
+    """
+
+    file: str
+    begin: int
+    end: int
+    why: str
+    form: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.file}: bytes {self.begin} to {self.end - 1}: {self.why}"
 
 
-def journal_lines(path: Path) -> Iterator[bytes]:
+def journal_lines(path: Path, unread: list[Unread] | None = None) -> Iterator[bytes]:
     """Each record of a journal and of the file before it as a line of JSON, oldest first. As `lines_of`."""
     with ExitStack() as stack:
         # Both are open before any is read: the newest may become the one before it meanwhile.
@@ -143,45 +155,69 @@ def journal_lines(path: Path) -> Iterator[bytes]:
         with suppress(FileNotFoundError):
             before = stack.enter_context(older(path).open("rb"))
             if not os.path.sameopenfile(before.fileno(), newest.fileno()):
-                yield from lines_of(before)
-        yield from lines_of(newest)
+                yield from lines_of(before, unread)
+        yield from lines_of(newest, unread)
 
 
-def lines_of(file: BinaryIO) -> Iterator[bytes]:
-    """Each record as a line of JSON; what a crash left unfinished, or cannot be read, is passed over.
-
-    OSError: it cannot be read. LaterVersionError.
+def lines_of(file: BinaryIO, unread: list[Unread] | None = None) -> Iterator[bytes]:
+    """Each record as a line of JSON. What a crash left unfinished, is damaged or of another format is passed over, and
+    added to `unread`. OSError: the file cannot be read.
     """
     size = os.fstat(file.fileno()).st_size
     if size:
         with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
-            yield from _lines(data)
+            yield from _Reading(data, str(file.name), [] if unread is None else unread).lines()
 
 
-def _lines(data: mmap.mmap) -> Iterator[bytes]:
-    at, size = 0, len(data)
-    while at < size:
-        end = _frame_end(data, at)
-        if end is not None:
-            yield from _records(data[at + _HEAD : end], at)
+class _Reading:
+    """One file as it is read."""
+
+    def __init__(self, data: mmap.mmap, name: str, unread: list[Unread]) -> None:
+        self._data, self._name, self._unread = data, name, unread
+
+    def lines(self) -> Iterator[bytes]:
+        """Each record."""
+        data, at = self._data, 0
+        while at < len(data):
+            end = _frame_end(data, at)
+            if end is not None:
+                yield from self._records(at, end)
+            else:
+                found = data.find(MARK, at + 1)
+                end = len(data) if found < 0 else found
+                yield from self._earlier(at, end)
             at = end
-            continue
-        found = data.find(MARK, at + 1)
-        upto = size if found < 0 else found
-        while at < upto:  # lines of an earlier version, or what is left of a frame
-            end = data.find(b"\n", at, upto) + 1 or upto
-            line = data[at:end]
+
+    def _records(self, at: int, end: int) -> Iterator[bytes]:
+        form = self._data[at + len(MARK)]
+        if form != VERSION[0]:  # not in the checksum, so this may as well be a bit that has flipped
+            why = f"a batch of decisions in format {form}, where this version reads {VERSION[0]}"
+            self._pass_over(Unread(self._name, at, end, why, form))
+            return
+        try:
+            for record in _decoder.decode(self._data[at + _HEAD : end]).rows():
+                yield _to_json.encode(record) + b"\n"
+        except (ValueError, msgspec.MsgspecError) as error:  # a plugin's column of another length than it promised
+            why = f"a batch of decisions that cannot be made out: {error}"
+            self._pass_over(Unread(self._name, at, end, why))
+
+    def _earlier(self, at: int, upto: int) -> Iterator[bytes]:
+        """Lines of an earlier version, or what is left of a frame."""
+        while at < upto:
+            end = self._data.find(b"\n", at, upto) + 1 or upto
+            line = self._data[at:end]
             if line.startswith(b"{") and line.endswith(b"}\n"):
                 yield line
+            else:
+                self._pass_over(Unread(self._name, at, end, _NOT_WHOLE))
             at = end
 
-
-def _records(body: bytes, at: int) -> Iterator[bytes]:
-    try:
-        for record in _decoder.decode(body).rows():
-            yield _to_json.encode(record) + b"\n"
-    except (ValueError, msgspec.MsgspecError) as error:  # a plugin's column of another length than it promised
-        log.warning("a batch of the journal cannot be read", at_byte=at, problem=str(error))
+    def _pass_over(self, one: Unread) -> None:
+        last = self._unread[-1] if self._unread else None
+        if last is not None and last == one._replace(begin=last.begin, end=one.begin):
+            self._unread[-1] = one._replace(begin=last.begin)
+        else:
+            self._unread.append(one)
 
 
 def _frame_end(data: mmap.mmap, at: int) -> int | None:
@@ -191,6 +227,4 @@ def _frame_end(data: mmap.mmap, at: int) -> int | None:
         return None
     begin, length = at + _HEAD, int.from_bytes(head[-8:-4])
     whole = begin + length <= len(data) and zlib.crc32(data[begin : begin + length]) == int.from_bytes(head[-4:])
-    if whole and head[len(MARK) : len(MARK) + 1] != VERSION:
-        raise LaterVersionError(f"a later version wrote it (format {head[len(MARK)]}, this one reads {VERSION[0]})")
     return begin + length if whole else None

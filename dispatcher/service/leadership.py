@@ -113,7 +113,7 @@ class Leadership:
 
     async def deposed(self, by: Deposed) -> None:
         """An executor obeys another: come back above that, at once the first time, later and later if it goes on."""
-        self.obeyed.hear(by.cluster, by.epoch)  # `lead` goes above it, as far as it is believed
+        self.obeyed.note(by.cluster, by.epoch)  # `lead` goes above it, as far as it is believed
         if self._may_be_ours(by):
             log.info("an agent obeys an epoch of before: this one goes on above it", epoch=by.epoch, why=by.why)
         else:
@@ -165,4 +165,4 @@ class Leadership:
             self._mute.add(link.cluster)
         else:
             self._mute.discard(link.cluster)
-            self.obeyed.hear(link.cluster, hello.obeys)
+            self.obeyed.note(link.cluster, hello.obeys)

@@ -4,16 +4,17 @@ No label value is chosen by a user: clusters, profiles, queues, results and kind
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import get_args
 
-from prometheus_client import CollectorRegistry, disable_created_metrics, generate_latest
+from prometheus_client import PROCESS_COLLECTOR, CollectorRegistry, disable_created_metrics, generate_latest
 from prometheus_client import Counter as PromCounter
+from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from dispatcher.model.messages import AnyIntent
 from dispatcher.model.pod import PodId
-from dispatcher.scheduling.events import Answered, Event, Unanswered
+from dispatcher.scheduling.events import Answered, Event, FoldOn, Unanswered
 from dispatcher.service.attempt_times import AttemptTimes, Outcome
 from dispatcher.service.plugin_times import PluginTimes
 
@@ -28,6 +29,8 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._attempts = AttemptTimes()
         self.registry.register(self._attempts)
+        self.registry.register(PROCESS_COLLECTOR)
+        self.report_parts: Counter[str] = Counter()  # by cluster
         self._errors = self._counter("global_dispatcher_core_errors", "Events that the core failed on.", "event")
         for event in get_args(Event):
             self._errors.labels(event.__name__)  # at 0, so that the first error shows as an increase
@@ -56,6 +59,8 @@ class Metrics:
                 self._outcomes.labels(event.cluster, verdict[:16]).inc(count)
         elif isinstance(event, Unanswered):
             self._outcomes.labels(event.cluster, "unanswered").inc(len(event.intent_ids))
+        elif isinstance(event, FoldOn):
+            self.report_parts[event.cluster] += 1
 
     def tick(self, spent_s: float, counters: Mapping[tuple[str, str], int]) -> int:
         """Deciding took this long in a Tick; the decisions that it made share the time. How many these are."""
@@ -63,6 +68,10 @@ class Metrics:
         made, self._seen = so_far - self._seen, so_far
         self._attempts.round(made, spent_s)
         return made.total()
+
+    def without_decisions(self, cpu_s: float) -> None:
+        """So much CPU was spent from the end of one round of decisions to the end of the next."""
+        self._attempts.without_decisions(cpu_s)
 
     def decided(self, pod_id: PodId, attempts: int, queued_at: float) -> None:
         """A pod that came into the queue at that time was given its place at this attempt, 1 the first."""
@@ -74,4 +83,16 @@ class Metrics:
 
     def render(self) -> bytes:
         """The exposition text."""
-        return generate_latest(self.registry)
+        return b"".join(self.pieces())
+
+    def pieces(self) -> Iterator[bytes]:
+        """The same, a metric at a time: all of them take too long at once where clusters are many."""
+        return (generate_latest(_Single(one)) for one in self.registry.collect())
+
+
+class _Single(Collector):
+    def __init__(self, metric: Metric) -> None:
+        self._metric = metric
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._metric

@@ -1,4 +1,4 @@
-"""What agents say of the dispatcher epoch that they obey, and how much of it is believed.
+"""Which dispatcher epoch each agent reports that it obeys, and how much of that is believed.
 
 An agent's word ends a leader term, and the next epoch is above it. Whoever has taken over one cluster can say anything,
 so one cluster alone can end one term and raise the epoch by `MOST_AHEAD`: what it says beyond sets it alone aside. What
@@ -33,7 +33,7 @@ class ObeyedEpochs:
         self._deposed_by: set[str] = set()  # clusters that have ended a term, confirmed by nobody
         self._quarantine: dict[str, tuple[str, float]] = {}  # by cluster: why, and until when
 
-    def hear(self, cluster: str, epoch: int) -> None:
+    def note(self, cluster: str, epoch: int) -> None:
         """An agent obeys this epoch."""
         self._words[cluster] = epoch
 
@@ -52,7 +52,7 @@ class ObeyedEpochs:
 
         `lease_holds`: this dispatcher holds its Lease all the same.
         """
-        self.hear(by.cluster, by.epoch)
+        self.note(by.cluster, by.epoch)
         self._against[by.cluster] = epoch
         if by.epoch < MOST_EPOCHS and (not lease_holds or self._most_are_against(epoch)):
             self._deposed_by.clear()

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import structlog
 
 from dispatcher.scheduling.clusters import ClusterView, GapError
+from dispatcher.scheduling.equivalence.cache import ClassCounts
 from dispatcher.scheduling.events import (
     ClusterChanged,
     ClusterSilent,
@@ -67,7 +68,12 @@ class Queue(Protocol):
 
 
 class ProfileNames(Protocol):
-    """Whose a pod is."""
+    """Whose a pod is, and what became of the classes of pods."""
+
+    @property
+    def class_counts(self) -> Mapping[str, ClassCounts]:
+        """By schedulerName."""
+        ...
 
     def name_of(self, placed: Placed) -> str:
         """The schedulerName of the profile that decides it."""
@@ -280,14 +286,16 @@ class Service:
 
     def _decide_some(self, *, tick: bool) -> None:
         """What time makes due (`tick`), then decisions: as long as the round lasts, or one class if that is longer."""
-        if self.core.open and not self._opened:
-            self._opened = True
+        was_open, self._opened = self._opened, self.core.open
+        if self._opened and not was_open:
             collect_no_more_of(sum(len(one.nodes) for one in self.core.clusters.values()))
         done = not tick or self._handle(Tick(None))
         asked, started = min(self._active(), self._budget.pods), perf_counter()
         with self.metrics.plugin_times.round():
             done = self._handle(Decide(self._budget.pods, self._round.deciding())) and done
-        self._round.begin()
+        passed = self._round.begin()
+        if was_open:
+            self.metrics.without_decisions(passed)
         spent = perf_counter() - started
         if tick:
             self._tick_at = self.clock()

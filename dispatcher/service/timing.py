@@ -75,9 +75,10 @@ class Round:
     def __init__(self, slice_s: float, clock: Callable[[], float] = thread_time) -> None:
         self._slice_s, self._clock, self._began = slice_s, clock, clock()
 
-    def begin(self) -> None:
-        """Decisions have ended: nothing is spent."""
-        self._began = self._clock()
+    def begin(self) -> float:
+        """Decisions have ended: nothing is spent. The seconds that were, with those of the decisions."""
+        before, self._began = self._began, self._clock()
+        return self._began - before
 
     @property
     def late(self) -> bool:

@@ -10,6 +10,10 @@ _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 _WIDTH, _HEIGHT, _COLUMNS = 8, 7, 24
 _RATE = "[$__rate_interval]"
 _CLUSTER = '{cluster=~"$cluster"}'
+# Every program that Prometheus asks may have process_* metrics.
+_OF_DISPATCHERS = 'and on (instance) leader_election_master_status{name="global-dispatcher"}'
+_OF_AGENTS = "and on (instance) global_dispatcher_agent_synced"
+_STALLS = "global_dispatcher_time_without_decisions_seconds"
 
 
 class Panel(NamedTuple):
@@ -27,6 +31,11 @@ def _quantile(share: float, histogram: str) -> tuple[str, str]:
 
 def _quantiles(histogram: str) -> tuple[tuple[str, str], ...]:
     return tuple(_quantile(share, histogram) for share in (0.5, 0.99))
+
+
+def _of_processes(query: str) -> tuple[tuple[str, str], ...]:
+    whose = (("dispatcher", _OF_DISPATCHERS), ("agent", _OF_AGENTS))
+    return tuple((f"{query} {condition}", f"{who} {{{{instance}}}}") for who, condition in whose)
 
 
 def _load(quantile: str) -> str:
@@ -66,6 +75,37 @@ ROWS: dict[str, tuple[Panel, ...]] = {
                     "histogram_quantile(0.99, sum by (le, extension_point) "
                     f"(rate(scheduler_framework_extension_point_duration_seconds_bucket{_RATE})))",
                     "{{extension_point}}",
+                ),
+            ),
+        ),
+    ),
+    "Dispatchers and agents themselves": (
+        Panel("Memory", "bytes", _of_processes("process_resident_memory_bytes")),
+        Panel("CPU, in cores", "none", _of_processes(f"rate(process_cpu_seconds_total{_RATE})")),
+        Panel(
+            "Longest time without decisions, CPU, up to",
+            "s",
+            (
+                (f"histogram_quantile(1, sum by (le) (rate({_STALLS}_bucket{_RATE})))", "longest"),
+                _quantile(0.99, _STALLS),
+            ),
+        ),
+        Panel("Classes kept", "none", (("sum by (profile) (global_dispatcher_classes_kept)", "{{profile}}"),)),
+        Panel(
+            "Classes that made room, and searches for others, a second",
+            "ops",
+            tuple(
+                (f"sum by (profile) (rate(global_dispatcher_{name}_total{_RATE}))", f"{legend} {{{{profile}}}}")
+                for name, legend in (("classes_dropped", "made room"), ("class_searches", "searches"))
+            ),
+        ),
+        Panel(
+            "Parts of large reports a second",
+            "ops",
+            (
+                (
+                    f"sum by (cluster) (rate(global_dispatcher_cluster_report_parts_total{_CLUSTER}{_RATE}))",
+                    "{{cluster}}",
                 ),
             ),
         ),

@@ -3,10 +3,11 @@
 from types import SimpleNamespace
 from typing import Any, cast
 
+from prometheus_client import PROCESS_COLLECTOR
 from prometheus_client.core import Metric
 from prometheus_client.metrics import MetricWrapperBase
 
-from agents.runtime.metrics import AgentCollector, Told
+from agents.runtime.metrics import AgentCollector, AgentStatus
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.service.collectors import LeaderCollector, ReloadCollector, ServiceCollector, WrittenCollector
@@ -20,10 +21,12 @@ from docs.generate.markdown import code, page, table
 
 
 def families() -> list[Metric]:
-    """All that /metrics can have, of a dispatcher that has seen nothing yet."""
+    """All of ours that /metrics can have, of a dispatcher that has seen nothing yet."""
     metrics = Metrics()
+    metrics.registry.unregister(PROCESS_COLLECTOR)
     queue = SimpleNamespace(counts=dict, parked=tuple, incoming={})
-    core = SimpleNamespace(queue=queue, counters={}, clusters={}, compared={})
+    profiles = SimpleNamespace(class_counts={})
+    core = SimpleNamespace(queue=queue, counters={}, clusters={}, compared={}, profiles=profiles, folding=())
     service = SimpleNamespace(core=core, senders={}, clock=lambda: 0.0)
     counted = [
         (one, one.describe()) for one in metrics.registry._collector_to_names if isinstance(one, MetricWrapperBase)
@@ -52,8 +55,8 @@ def name_of(family: Metric) -> str:
 
 
 def of_agents() -> list[Metric]:
-    """All that /metrics of an agent can have."""
-    return sorted(AgentCollector(Told(0.0)).collect(), key=lambda family: family.name)
+    """All of ours that /metrics of an agent can have."""
+    return sorted(AgentCollector(AgentStatus(0.0)).collect(), key=lambda family: family.name)
 
 
 def labels_of(family: Metric) -> tuple[str, ...]:
@@ -72,6 +75,8 @@ def render() -> str:
     """The page."""
     return page(
         "Metrics",
+        "Each process tells of itself, too, what Prometheus' client library does on Linux: `process_resident_memory_bytes`, "
+        "`process_cpu_seconds_total`, its start and its open files. Processes of Ray beside it are not in these.",
         "## The dispatcher",
         "At `/metrics` of the HTTP API. Names that begin with `scheduler_` are kube-scheduler's; what differs from there is said "
         "in the row. No value of a label is chosen by users; names of clusters and profiles are the administrator's.",

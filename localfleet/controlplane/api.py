@@ -24,7 +24,8 @@ class Api:
         if pair is not None:
             context.load_cert_chain(pair.certificate, pair.key)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        limits = httpx.Limits(max_connections=_IN_FLIGHT)
+        # No expiry: a thread that finds a connection expired would close it under another that was just given it.
+        limits = httpx.Limits(max_connections=_IN_FLIGHT, keepalive_expiry=None)
         self.http = httpx.Client(
             base_url=server, verify=context, headers=headers, limits=limits, timeout=_TIMEOUT_S, trust_env=False
         )
@@ -72,9 +73,10 @@ class Api:
     def _answer(self, method: str, path: str, **given: Any) -> httpx.Response:
         """The answer; asked once more where a kept connection ended unanswered and asking twice does no harm.
 
-        A server may end a kept connection at any time (RFC 9112, section 9.3.1), before or after it did what was asked.
-        So what the second answer says of the first is told as the success that it is: a DELETE finds nothing any more,
-        a create finds the object there.
+        A server may end a kept connection at any time (RFC 9112, section 9.3.1), before or after it did what was asked;
+        so may, on a starved machine, another thread that takes a connection with an answer in it for one that ended. So
+        what the second answer says of the first is told as the success that it is: a DELETE finds nothing any more, a
+        create finds the object there.
         """
         try:
             return self.http.request(method, path, **given)

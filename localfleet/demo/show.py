@@ -20,6 +20,7 @@ from dispatcher.cli.explain_view import in_short
 from dispatcher.cli.output import Output, harmless, make_console, print_table, print_trimmed, print_value
 from dispatcher.cli.tables import PODS
 from dispatcher.model.signals import BASE_SIGNALS
+from dispatcher.scheduling.views import whole
 from dispatcher.service.assembly import Dispatcher
 from dispatcher.service.errors import ExitCode
 from dispatcher.service.fleet_views import FleetViews
@@ -148,7 +149,11 @@ class DemoShow:
     def _look(self, dispatcher: Dispatcher) -> None:
         views, before = dispatcher.views, self.picture
         self.picture = replace(
-            before, clusters=views.clusters(), nodes=views.nodes(), pods=views.pods(), seconds=self._seconds()
+            before,
+            clusters=whole(views.clusters()),
+            nodes=whole(views.nodes()),
+            pods=whole(views.pods()),
+            seconds=self._seconds(),
         )
         demo_view.note_placements(self.picture, before)
         if self._live is not None:
@@ -189,12 +194,12 @@ class DemoShow:
 
 
 def _all_read(dispatcher: Dispatcher) -> bool:
-    nodes = dispatcher.views.nodes()
+    nodes = whole(dispatcher.views.nodes())
     return bool(nodes) and all(node["load"][name]["used"] is not None for node in nodes for name in BASE_SIGNALS)
 
 
 def _all_seen(dispatcher: Dispatcher) -> bool:
-    clusters = dispatcher.views.clusters()
+    clusters = whole(dispatcher.views.clusters())
     return bool(clusters) and all(cluster["nodes"] for cluster in clusters)
 
 

@@ -8,6 +8,8 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from dispatcher.api.http_api import OnlyOne, make_app
 from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.scheduling.events import FoldOn
+from dispatcher.scheduling.views import whole
 from dispatcher.service.collectors import ServiceCollector
 from dispatcher.service.link import LocalLink
 from tests.service.fakes import FakeAgent, FakeCore, FakeViews, ScriptedLink, service
@@ -22,6 +24,8 @@ async def client() -> AsyncIterator[Client]:
     core.counters["unschedulable", "global-dispatcher-packed"] = 2
     subject = service(core)
     subject.metrics.watch(ServiceCollector(subject))
+    core.folding = ("east",)
+    subject.metrics.event(FoldOn("east"), 0.0)
     async with TestClient(TestServer(make_app(OnlyOne(subject, FakeViews())))) as found:
         yield found
 
@@ -36,11 +40,11 @@ async def test_it_is_alive_before_it_is_ready(client: Client, path: str) -> None
 @pytest.mark.parametrize(
     ("path", "want"),
     [
-        pytest.param("/v1/clusters", {"clusters": FakeViews().clusters()}, id="all clusters"),
-        pytest.param("/v1/nodes?cluster=west", {"nodes": FakeViews().nodes()[1:]}, id="nodes of one cluster"),
-        pytest.param("/v1/pods?namespace=shop", {"pods": FakeViews().pods()[1:]}, id="pods of one namespace"),
+        pytest.param("/v1/clusters", {"clusters": whole(FakeViews().clusters())}, id="all clusters"),
+        pytest.param("/v1/nodes?cluster=west", {"nodes": whole(FakeViews().nodes())[1:]}, id="nodes of one cluster"),
+        pytest.param("/v1/pods?namespace=shop", {"pods": whole(FakeViews().pods())[1:]}, id="pods of one namespace"),
         pytest.param("/v1/pods?phase=Failed", {"pods": []}, id="no pods of a phase"),
-        pytest.param("/v1/usage", {"usage": FakeViews().usage()}, id="usage of clusters"),
+        pytest.param("/v1/usage", {"usage": whole(FakeViews().usage())}, id="usage of clusters"),
         pytest.param("/v1/rebalancing", {"rebalancing": FakeViews().rebalancing()}, id="rebalancing"),
         pytest.param("/v1/telemetry", {"telemetry": []}, id="telemetry of no cluster"),
         pytest.param("/v1/tenants", {"tenants": []}, id="tenants"),
@@ -132,6 +136,14 @@ async def test_metrics_are_kube_schedulers_where_they_fit(client: Client) -> Non
         'scheduler_queue_incoming_pods_total{event="READINGS",queue="active"} 6.0',
         "scheduler_preemption_attempts_total 0.0",
         'global_dispatcher_cluster_ready{cluster="east"} 0.0',
+        'global_dispatcher_cluster_report_in_parts{cluster="east"} 1.0',
+        'global_dispatcher_cluster_report_in_parts{cluster="west"} 0.0',
+        'global_dispatcher_cluster_report_parts_total{cluster="east"} 1.0',
+        'global_dispatcher_classes_kept{profile="global-dispatcher"} 3.0',
+        'global_dispatcher_classes_dropped_total{profile="global-dispatcher"} 2.0',
+        'global_dispatcher_class_searches_total{profile="global-dispatcher"} 5.0',
+        "# TYPE process_resident_memory_bytes gauge",
+        "# TYPE process_cpu_seconds_total counter",
         "# TYPE scheduler_scheduling_attempt_duration_seconds histogram",
         "# TYPE scheduler_pod_scheduling_sli_duration_seconds histogram",
     ):

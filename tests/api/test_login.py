@@ -13,6 +13,7 @@ from dispatcher.api.listen import listen
 from dispatcher.api.login import Login
 from dispatcher.cli.api_client import ApiClient
 from dispatcher.config.sections import LoginSection
+from dispatcher.scheduling.views import whole
 from dispatcher.service.errors import CommandError
 from tests.service.fakes import FakeCore, FakeViews, service
 
@@ -112,7 +113,7 @@ async def test_the_command_shows_the_token_of_its_environment(
         with pytest.raises(CommandError, match="not logged in: set GLOBAL_DISPATCHER_TOKEN"):
             await asyncio.to_thread(ApiClient(server).rows, "clusters")
         monkeypatch.setenv("GLOBAL_DISPATCHER_TOKEN", f"{TOKEN}\n")
-        assert await asyncio.to_thread(ApiClient(server).rows, "clusters") == FakeViews().clusters()
+        assert await asyncio.to_thread(ApiClient(server).rows, "clusters") == whole(FakeViews().clusters())
 
 
 async def test_without_a_login_everybody_reads() -> None:

@@ -40,7 +40,7 @@ FIGURES = {
     ),
     *("readings_p50", "readings_p99", "readings_stall", "changes_p50", "changes_p99", "changes_stall"),
     *("burst_bound", "burst_pod_cpu", "burst_stall", "local_pod_cpu", "remote_pod_cpu", "remote_later"),
-    *("first_report_stall", "return_stall", "return_changed_stall"),
+    *("first_report_stall", "return_stall", "return_changed_stall", "lists_stall", "scrape_stall"),
 }
 
 

@@ -3,12 +3,14 @@
 import re
 from collections.abc import Iterator
 
+from prometheus_client import PROCESS_COLLECTOR
+
 from docs.generate.metrics import families, labels_of, name_of, of_agents
 
 # Put on every series by the scrape, as the Prometheus Operator does it.
 _OF_TARGETS = {"namespace", "pod", "job", "instance", "container", "endpoint", "service"}
 _PARTS = ("_bucket", "_sum", "_count")
-_METRIC = re.compile(r"\b((?:global_dispatcher|scheduler|leader_election)_\w+)(?:\{([^}]*)\})?")
+_METRIC = re.compile(r"\b((?:global_dispatcher|scheduler|leader_election|process)_\w+)(?:\{([^}]*)\})?")
 _MATCHER = re.compile(r'(\w+)\s*(?:=~|!~|!=|=)\s*"')
 _GROUPING = re.compile(r"\b(?:by|on|without|group_left|group_right)\s*\(([^)]*)\)")
 
@@ -16,7 +18,7 @@ _GROUPING = re.compile(r"\b(?:by|on|without|group_left|group_right)\s*\(([^)]*)\
 def known() -> dict[str, set[str]]:
     """Every series' name -> its labels."""
     found: dict[str, set[str]] = {}
-    for family in (*families(), *of_agents()):
+    for family in (*families(), *of_agents(), *PROCESS_COLLECTOR.collect()):
         labels = set(labels_of(family))
         if family.type == "histogram":
             found |= {name_of(family) + part: labels | ({"le"} if part == "_bucket" else set()) for part in _PARTS}

@@ -1,6 +1,8 @@
 """`join` of an embedded cluster: what is made there, in the folder and in the dispatcher's files; what is refused."""
 
 import json
+import os
+import sys
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -183,7 +185,9 @@ def test_a_dry_run_shows_all_of_it_and_changes_nothing(world: World) -> None:
     values = world.folder / "east.yaml"
     before = world.config.read_text()
     said = ("--gateway", "gw.example", "--config", str(world.config), "--values-out", str(values))
-    steps = world.joined(*said, "--dry-run")["steps"]
+    told = world.joined(*said, "--dry-run")
+    steps = told["steps"]
+    assert any("create secret generic global-dispatcher-signing" in line for line in told["next"])
     assert f"{world.fleet}/cluster-east.crt: would be made, until" in "\n".join(steps)
     assert "Secret global-dispatcher/global-dispatcher-agent-executor: would be made" in steps
     assert f"{world.config}: would have cluster east added" in steps
@@ -191,6 +195,36 @@ def test_a_dry_run_shows_all_of_it_and_changes_nothing(world: World) -> None:
     assert not values.exists()
     assert world.config.read_text() == before
     assert not world.there(TLS)
+
+
+@pytest.fixture
+def written() -> Iterator[list[str]]:
+    """The files that were opened to be written since, in whatever folder."""
+    found: list[str] = []
+    listening = True
+
+    def hear(event: str, about: tuple[Any, ...]) -> None:
+        # A number is a file that is open already.
+        if listening and event == "open" and about[2] & (os.O_WRONLY | os.O_RDWR) and not isinstance(about[0], int):
+            found.append(str(about[0]))
+
+    sys.addaudithook(hear)  # for good: Python takes none away
+    yield found
+    listening = False
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["of an authority", "of a new one"])
+def test_a_dry_run_writes_no_key_and_nothing_else_to_any_disk(world: World, written: list[str], *, there: bool) -> None:
+    dispatcher = ("--dispatcher-context", "east")
+    if there:
+        world.joined("--gateway", "gw.example", *dispatcher)
+    before = {file.name: file.read_bytes() for file in world.fleet.glob("*")}
+    written.clear()
+    assert "would be made" in world.run("--gateway", "other.example", *dispatcher, "--dry-run").output
+    if there:
+        assert world.revoke("east", *dispatcher, "--dry-run").exit_code == 0
+    assert [file for file in written if "__pycache__" not in file] == []
+    assert {file.name: file.read_bytes() for file in world.fleet.glob("*")} == before
 
 
 @pytest.mark.parametrize("own_keys", [public_key(Ed25519PrivateKey.generate()), "no-key"], ids=["a key", "none"])

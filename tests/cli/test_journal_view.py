@@ -40,3 +40,27 @@ def test_a_file_that_is_no_journal_is_told_and_an_empty_one_is_not(tmp_path: Pat
     told = CliRunner().invoke(app, ["journal", str(tmp_path / "east.yaml")])
     assert (told.exit_code, "holds no record: is it the file of journal.path?" in told.stderr) == (1, True)
     assert CliRunner().invoke(app, ["journal", str(tmp_path / "decisions.journal")]).exit_code == 0
+
+
+def test_what_is_damaged_is_told_behind_all_that_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.journal"
+    journal = Journal(path)
+    ends = []
+    for number in (1, 2, 3):
+        journal.write([Table(1, Each([{"n": number}]))])
+        ends.append(path.stat().st_size)
+    journal.close()
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    shown = CliRunner().invoke(app, ["journal", str(path)])
+    assert (shown.exit_code, shown.stdout) == (0, '{"n":1}\n{"n":2}\n')
+    assert shown.stderr == (
+        f"{path}: bytes {ends[1]} to {ends[2] - 1}: no whole batch: a crash left it unfinished, or it is damaged; its "
+        "decisions are lost\n"
+    )
+    data[3] ^= 4  # the first one's format
+    path.write_bytes(data)
+    shown = CliRunner().invoke(app, ["journal", str(path)])
+    assert (shown.exit_code, shown.stdout) == (ExitCode.FAILED, '{"n":2}\n')
+    assert f"{path}: bytes 0 to {ends[0] - 1}: a batch of decisions in format 5" in shown.stderr

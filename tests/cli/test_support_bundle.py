@@ -17,6 +17,7 @@ from dispatcher.api.login import Login
 from dispatcher.cli.main import app
 from dispatcher.cli.support_bundle import KINDS
 from dispatcher.config.sections import LoginSection
+from dispatcher.scheduling.views import whole
 from tests.service.fakes import FakeCore, FakeViews, service
 
 
@@ -43,7 +44,7 @@ async def test_it_holds_every_answer_of_the_api_and_the_metrics(tmp_path: Path) 
     assert done.exit_code == 0, done.output
     found = contents(file)
     assert set(found) == {f"{kind}.json" for kind in KINDS} | {"metrics.txt", "bundle.json", "errors.json"}
-    assert json.loads(found["clusters.json"]) == {"clusters": FakeViews().clusters()}
+    assert json.loads(found["clusters.json"]) == {"clusters": whole(FakeViews().clusters())}
     assert b"# HELP" in found["metrics.txt"]
     assert json.loads(found["errors.json"]) == {}
 

@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 from dispatcher.cli.api_client import ApiClient
 from dispatcher.cli.main import app
 from dispatcher.cli.top import sorted_rows
+from dispatcher.scheduling.views import whole
 from dispatcher.service.errors import CommandError, ExitCode
 from tests.service.fakes import FakeViews
 
@@ -31,7 +32,7 @@ def a_node(name: str, cpu: float | None = None, requested: float | None = 0.5, *
 @pytest.fixture
 def rows(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[dict[str, Any]]]:
     """What the server answers, by kind; a test may change it."""
-    answers = {"nodes": FakeViews().nodes(), "usage": FakeViews().usage()}
+    answers = {"nodes": whole(FakeViews().nodes()), "usage": whole(FakeViews().usage())}
     monkeypatch.setattr(ApiClient, "rows", lambda _self, kind, **query: answers[kind])
     return answers
 

@@ -69,7 +69,7 @@ class InParts(Simulation):
         state = self.core._state
         before = [(state.fleet.occupant(pod_id), *vars_of(state.tracked[pod_id])) for pod_id in at_rest]
         state.due.update(at_rest)
-        self.core._reconciler.look(self.now)
+        self.core._reconciler.reconcile_due(self.now)
         assert before == [(state.fleet.occupant(pod_id), *vars_of(state.tracked[pod_id])) for pod_id in at_rest]
         assert not state.effects
         assert not state.outbox.take()

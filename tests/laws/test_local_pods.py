@@ -110,26 +110,26 @@ def _core(*, assumed: bool, silent: bool) -> SchedulerCore:
 def _looked_at(*, assumed: bool, silent: bool) -> Iterator[tuple[Tracked, str]]:
     """Each pod, and by which method it is looked at."""
     core, ways = _core(assumed=assumed, silent=silent), list[str]()
-    for way in ("_enqueue", "_confirm_all", "_look_closely"):
+    for way in ("_enqueue", "_confirm_all", "_reconcile_fully"):
         setattr(core._reconciler, way, lambda *_, way=way: ways.append(way))
     for tracked in _submitted():
         core._state.seen(tracked)
-        core._reconciler._look_at(tracked, 11.0)
+        core._reconciler._reconcile(tracked, 11.0)
         yield tracked, ways.pop()
 
 
 def _closely(reconciler: Reconciler, tracked: Tracked) -> None:
-    reconciler._look_closely(tracked, 11.0)
+    reconciler._reconcile_fully(tracked, 11.0)
 
 
 def _alone(reconciler: Reconciler, tracked: Tracked) -> None:
-    reconciler._look_at(tracked, 11.0)
+    reconciler._reconcile(tracked, 11.0)
 
 
 def _together(reconciler: Reconciler, tracked: Tracked) -> None:
     """With all others that are due, which are none."""
     reconciler._state.due.add(tracked.pod_id)
-    reconciler.look(11.0)
+    reconciler.reconcile_due(11.0)
 
 
 def _after(
@@ -154,7 +154,7 @@ def test_a_pod_of_which_little_need_be_known_comes_to_what_a_close_look_finds() 
     seen: set[str] = set()
     for assumed, silent in product((False, True), (False, True)):
         for tracked, way in _looked_at(assumed=assumed, silent=silent):
-            if way != "_look_closely":
+            if way != "_reconcile_fully":
                 seen.add(way)
                 close = _after(_closely, tracked, assumed=assumed, silent=silent)
                 assert _after(_alone, tracked, assumed=assumed, silent=silent) == close
@@ -221,8 +221,8 @@ def test_a_confirmed_bind_is_looked_at_again_when_the_watch_shows_it() -> None:
     node = Node("n1", "u-n1", ready=True, allocatable={"cpu": 10, "memory": 1 << 30, "pods": 10})
     core.handle(ClusterChanged(Changes("east", "uid-east", "life", 0, 1, True, nodes=(node,), pods=(pod,))), now)
     sent = next(one for one in core.handle(Tick(), now) if isinstance(one, SendIntents)).intents[0]
-    looked = Mock(wraps=core._reconciler._way_of)
-    core._reconciler._way_of = looked  # type: ignore[method-assign]
+    looked = Mock(wraps=core._reconciler._handler_of)
+    core._reconciler._handler_of = looked  # type: ignore[method-assign]
     core.handle(Answered("east", (Outcome(sent.id, sent.pod.uid, sent.epoch, BOUND),)), now)
     assert looked.call_count == 0
     shown = msgspec.structs.replace(pod, node="n1")

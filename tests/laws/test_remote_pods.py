@@ -13,7 +13,7 @@ from dispatcher.model.messages import DONE, Changes, MirrorStatus, Outcome
 from dispatcher.model.names import CLAIM, SCHEDULER_NAME, proxy_node_name
 from dispatcher.model.node import Node
 from dispatcher.model.pod import Claim, Pod, SourceRef
-from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.scheduling.clusters import Change, ClusterView
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.delegation.common_cases import step_of_mirrored
 from dispatcher.scheduling.delegation.protocol import NOTHING, Step, next_step
@@ -53,20 +53,54 @@ def test_the_short_answer_for_a_mirrored_pod_is_the_long_one() -> None:
         ClusterView(name, f"uid-{name}", synced=True, api_ok=True, silent=False) for name in ("east", "west", "north")
     ]
     answers = set()
-    for source, copy, mirrored, until in product(SOURCES, COPIES, (b"", b"old"), (0.0, 99.0)):
+    for source, copy, mirrored, until, at in product(SOURCES, COPIES, (b"", b"old"), (0.0, 99.0), (0.0, 99.0)):
         for strays, gone, east, west in product((False, True), SAID_GONE, VIEWS, VIEWS):
             clusters = {one.name: _changed(one, how) for one, how in zip(views, (east, west, {}), strict=True)}
             delegates = {"west": changed(COPY, **copy), **({"north": COPY} if strays else {})}
             tracked = Tracked(("east", "u"), changed(SOURCE, **source), delegates, mirrored=mirrored)
-            tracked.mirrored_until, tracked.said_gone = until, gone
+            tracked.mirrored_until, tracked.mirror_at, tracked.said_gone = until, at, gone
             short = step_of_mirrored(tracked, clusters, NOW)
             if short is not None:
                 reach = Reach.of(clusters)
                 seen = observed_state(tracked, clusters, NOW, CoreTiming(), reach=reach, orphans_may_go=True)
-                assert short == next_step(seen), (source, copy, mirrored, until, east, west)
+                assert short == next_step(seen), (source, copy, mirrored, until, at, east, west)
                 assert not tracked.missing_since
                 answers.add(short.step)
     assert answers == {Step.NOTHING, Step.MIRROR}
+
+
+@pytest.mark.parametrize("fenced", [False, True], ids=["no fence", "fenced"])
+def test_a_look_is_spared_only_where_it_would_find_nothing(fenced: bool) -> None:
+    core = make_core(["east", "west", "north"])
+    state, spared, fence = core._state, set[bool](), {"west"} if fenced else set[str]()
+    if fenced:
+        state.fences.note("east", Change(None, _fence()))
+    for source, copy, mirrored, until in product(SOURCES, COPIES, (b"", b"old"), (0.0, 99.0)):
+        for home, west in product(VIEWS, VIEWS):
+            for name, how in (("east", home), ("west", west), ("north", {})):
+                view = ClusterView(name, f"uid-{name}", synced=True, api_ok=True, silent=False)
+                state.clusters[name] = _changed(view, how)
+            tracked = Tracked(("east", "u"), changed(SOURCE, **source), {"west": changed(COPY, **copy)})
+            tracked.mirrored, tracked.mirrored_until = mirrored, until
+            spared.add(state.is_mirrored(tracked, NOW))
+            if state.is_mirrored(tracked, NOW):
+                reach = Reach.of(state.clusters)
+                more = {"reach": reach, "orphans_may_go": True, "fenced": frozenset(fence)}
+                seen = observed_state(tracked, state.clusters, NOW, CoreTiming(), **more)  # type: ignore[arg-type]
+                assert next_step(seen) is NOTHING, (source, copy, mirrored, until, home, west)
+    assert spared == ({False} if fenced else {False, True})
+
+
+def test_a_look_is_not_spared_while_an_order_is_under_way_or_a_pause_lasts() -> None:
+    core, _ = _mirroring()
+    tracked = core.tracked["east", "u"]
+    order, tracked.mirrored, tracked.mirrored_until = tracked.in_flight, COPY.status, LATER
+    assert not core._state.is_mirrored(tracked, NOW)
+    tracked.in_flight = None
+    assert core._state.is_mirrored(tracked, NOW)
+    tracked.hold_until = LATER
+    assert not core._state.is_mirrored(tracked, NOW)
+    assert order is not None
 
 
 def _changed(view: ClusterView, how: dict[str, object]) -> ClusterView:
@@ -158,7 +192,7 @@ def test_a_pod_is_looked_at_again_only_if_its_written_status_does_not_show_in_ti
     assert step_of_mirrored(core.tracked["east", "u"], core.clusters, LATER) is NOTHING
     if shows:
         _shown(phase="Running")(core)
-    looked = core._reconciler._look_at = Mock(wraps=core._reconciler._look_at)  # type: ignore[method-assign]
+    looked = core._reconciler._reconcile = Mock(wraps=core._reconciler._reconcile)  # type: ignore[method-assign]
     told = core.handle(Tick(None), LATER + core.timing.retry.first_s + 0.1)
     assert looked.call_count == (not shows)
     assert any(isinstance(one, SendIntents) for one in told) == (not shows)

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from dispatcher.model import names
+from dispatcher.scheduling.views import whole
 from dispatcher.service.errors import CommandError
 from localfleet.demo import view as demo_view
 from localfleet.demo.show import no_room, own_command
@@ -45,7 +46,7 @@ def test_the_demo_prints_commands_that_work_where_it_was_started(
 
 def picture(**fields: Any) -> Picture:
     views = FakeViews()
-    return Picture(views.clusters(), views.nodes(), views.pods(), 2, 3.2, "east", **fields)
+    return Picture(whole(views.clusters()), whole(views.nodes()), whole(views.pods()), 2, 3.2, "east", **fields)
 
 
 @pytest.mark.parametrize("pods", [40, 80, 400])

@@ -113,7 +113,7 @@ class OurSide:
     def _tables(self, plan: Plan, placed: Placed, name: str) -> Verdict:
         fleet, view = self.fleet, view_of(self.fleet)
         states: dict[str, object] = {}
-        for plugin in plan.judges:
+        for plugin in plan.class_plugins:
             states[plugin.name] = state = plugin.pre_filter(placed, view)
             if isinstance(state, Refuse):
                 return Verdict(name, feasible=frozenset())

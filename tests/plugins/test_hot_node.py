@@ -15,7 +15,7 @@ from tests.plugins.asking import make, reasons, state_of
 def read(state: FleetState, **shares: float) -> None:
     for name, share in shares.items():
         state.put_reading("a", reading(name, cpu=share, memory=share / 2))
-    state.judge_hot()
+    state.update_hot()
 
 
 def watched(plugin: Any) -> FleetState:
@@ -100,5 +100,5 @@ def test_a_scheduler_has_the_fleet_keep_it_and_its_cached_answers_follow() -> No
     read(state, n1=0.9, n2=0.9, n3=0.9)
     assert place("p3") == "nowhere"
     state.now += 300.0
-    state.judge_hot()
+    state.update_hot()
     assert place("p4") == first

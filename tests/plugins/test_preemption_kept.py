@@ -10,7 +10,7 @@ from dispatcher.model.reasons import Reason
 from dispatcher.model.refusal import Refusal
 from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, Placed, Rows
 from tests.builders import fleet, node, pod, put
-from tests.plugins.test_default_preemption import Low, budget, by_room, full, names, refused, scheduler
+from tests.plugins.preempting import Low, budget, by_room, full, names, refused, scheduler
 
 
 class OfNamespace(Filter[bool]):

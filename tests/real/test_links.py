@@ -17,6 +17,7 @@ import pytest
 
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import LinksSection, TimingSection
+from dispatcher.scheduling.views import whole
 from dispatcher.service.assembly import Dispatcher, assemble
 from tests.real.namespaced_agent import UP, SocketLink
 from tests.saying import Say
@@ -88,7 +89,7 @@ async def rows_when(
 ) -> list[dict[str, Any]]:
     """The matrix once that holds of all its rows."""
     async with asyncio.timeout(patience_s):
-        while not all(map(holds, rows := dispatcher.views.links())):  # noqa: ASYNC110 - views tell nobody of changes
+        while not all(map(holds, rows := whole(dispatcher.views.links()))):  # noqa: ASYNC110 - views do not wake
             await asyncio.sleep(0.2)
     return rows
 
@@ -108,7 +109,7 @@ async def test_the_matrix_says_what_the_line_does(
         async with program("up", sys.executable, "-S", "-m", "tests.real.delay_line", *ends, *numbers):
             await rows_when(dispatcher, lambda row: row["rtt_ms"] is not None, 60.0)
             await asyncio.sleep(20.0)  # the window fills
-            rows = dispatcher.views.links()
+            rows = whole(dispatcher.views.links())
             say(f"set {2 * delay_ms:g} ms: " + ", ".join(f"{row['from']} {row['rtt_ms']} ms" for row in rows))
             for row in rows:
                 assert row["rtt_ms"] == pytest.approx(2 * delay_ms, rel=0.1)

@@ -20,6 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from agents.runtime.agent import Agent
 from agents.runtime.settings import AgentSettings
 from dispatcher.config import load_config
+from dispatcher.scheduling.views import whole
 from dispatcher.service.assembly import Dispatcher, assemble
 from dispatcher.service.link import LocalLink
 from localfleet.controlplane.nodes import NodeSpec
@@ -101,11 +102,13 @@ class Live:
 
     def used(self, node: str, signal: str) -> float | None:
         """What the dispatcher knows of a node."""
-        found = (one["load"].get(signal, {}).get("used") for one in self.views.nodes() if one["name"] == node)
+        found = (one["load"].get(signal, {}).get("used") for one in whole(self.views.nodes()) if one["name"] == node)
         return next(found, None)
 
     async def until_used(self, node: str, signal: str, holds: Callable[[float], bool]) -> None:
-        await until(lambda: (used := self.used(node, signal)) is not None and holds(used), self.views.nodes)
+        await until(
+            lambda: (used := self.used(node, signal)) is not None and holds(used), lambda: whole(self.views.nodes())
+        )
 
     async def place(self) -> Record:
         """The record of one more pod, which is deleted once it is bound."""
@@ -114,7 +117,7 @@ class Live:
         container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}
         spec = {"schedulerName": "global-dispatcher", "containers": [container]}
         await asyncio.to_thread(admin.create, PODS, {"metadata": {"name": name}, "spec": spec})
-        await until(lambda: (self.views.explain("default", name) or {}).get("node"), self.views.pods)
+        await until(lambda: (self.views.explain("default", name) or {}).get("node"), lambda: whole(self.views.pods()))
         record: Record = (self.views.explain("default", name) or {})["decision"]
         bound = await asyncio.to_thread(admin.get, f"{PODS}/{name}")
         assert bound["spec"]["nodeName"] == record["decision"]["node"]
@@ -131,7 +134,7 @@ class Live:
             assert all(by(one) == BY_REQUESTS for one in signals if (one["age_s"] or 0.0) > STALE_S)
             return records[-1]["decision"]["node"] == node and {by(one) for one in signals} == {judged}
 
-        await until(there, lambda: (f"no pod {judged} to {node}", records[-1:], self.views.nodes()))
+        await until(there, lambda: (f"no pod {judged} to {node}", records[-1:], whole(self.views.nodes())))
         return records[-1]
 
     async def metric(self, name: str, **labels: str) -> float:

@@ -99,7 +99,7 @@ class Member:
 
     def knows(self, other: "Member") -> None:
         """By its keys."""
-        assert not self.local.trusted.hear(other.name, other.local.cluster_uid, other.local.keys.endorsed_keys())
+        assert not self.local.trusted.trust(other.name, other.local.cluster_uid, other.local.keys.endorsed_keys())
 
 
 @dataclass

@@ -5,7 +5,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from dispatcher.model.messages import (
     BOUND,
@@ -22,9 +22,11 @@ from dispatcher.model.messages import (
 )
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.scheduling.equivalence.cache import ClassCounts
 from dispatcher.scheduling.events import Decide, Effect, Event, Tick
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.queued import Cause, QueuedPod, State
+from dispatcher.scheduling.views import Pieces, Row, whole
 from dispatcher.service.clock import Clock
 from dispatcher.service.link import AgentTimeout, Arrived, LinkError, at_once
 from dispatcher.service.metrics import Metrics
@@ -153,6 +155,8 @@ class FakeQueue:
 class FakeProfiles:
     """One, whose every pod is."""
 
+    class_counts: ClassVar = {"global-dispatcher": ClassCounts(kept=3, dropped=2, searches=5)}
+
     def name_of(self, placed: Placed) -> str:
         return "global-dispatcher"
 
@@ -200,9 +204,14 @@ class FakeCore:
                 await self.arrived.wait()
 
 
+def _in_pieces(rows: Callable[["FakeViews"], list[Row]]) -> Callable[["FakeViews"], Pieces]:
+    return lambda views: iter([[row] for row in rows(views)])
+
+
 class FakeViews:
     """Rows as the core's views give them."""
 
+    @_in_pieces
     def clusters(self) -> list[dict[str, Any]]:
         return [
             {
@@ -233,6 +242,7 @@ class FakeViews:
             },
         ]
 
+    @_in_pieces
     def links(self) -> list[dict[str, Any]]:
         measured = {"rtt_ms": 40.612, "jitter_ms": 1.25, "loss": 0.031, "age_s": 7.0, "counts_ms": 41.0}
         never = dict.fromkeys(("rtt_ms", "jitter_ms", "loss", "age_s", "counts_ms"))
@@ -241,6 +251,7 @@ class FakeViews:
             {"from": "west", "to": "east", **never, "source": "unknown"},
         ]
 
+    @_in_pieces
     def nodes(self) -> list[dict[str, Any]]:
         use = {"requested": "500m", "allocatable": "4", "share": 0.125}
         load = {
@@ -269,6 +280,7 @@ class FakeViews:
             {**pod, "name": "web-2", "to": None, "gain": None, "result": "stays", "why": "it is of a DaemonSet"},
         ]
 
+    @_in_pieces
     def usage(self) -> list[dict[str, Any]]:
         use = {"requested": "500m", "allocatable": "4", "share": 0.125}
         silent: dict[str, Any] = {"used": None, "age_s": None, "known": 0, "hottest": None, "sources": []}
@@ -286,6 +298,7 @@ class FakeViews:
             for cluster, load in (("east", {**told, "sources": ["kubelet"]}), ("west", silent))
         ]
 
+    @_in_pieces
     def pods(self) -> list[dict[str, Any]]:
         return [
             {
@@ -310,6 +323,9 @@ class FakeViews:
             },
         ]
 
+    def count_pods(self) -> int:
+        return len(whole(self.pods()))
+
     def tenants(self) -> list[dict[str, Any]]:
         return []
 
@@ -318,7 +334,7 @@ class FakeViews:
         return source if (namespace, name) == ("default", "web-1-copy") else None
 
     def explain(self, namespace: str, name: str, cluster: str = "") -> dict[str, Any] | None:
-        found = [row for row in self.pods() if (row["namespace"], row["name"]) == (namespace, name)]
+        found = [row for row in whole(self.pods()) if (row["namespace"], row["name"]) == (namespace, name)]
         return {**found[0], "decision": None} if found and cluster in ("", "east") else None
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from dispatcher.config import DispatcherConfig
 from dispatcher.model.messages import Hello
+from dispatcher.scheduling.views import whole
 from dispatcher.service.assembly import assemble
 from dispatcher.service.greeting import Greeting
 from dispatcher.service.link import LocalLink
@@ -32,5 +33,5 @@ def test_whether_it_is_silent_since_is_told_with_what_an_agent_said() -> None:
     poller.greeting = Greeting.of(hello(110.0), 100.0, 103.0)
     for silent in (False, True):
         poller.silent = silent
-        (row,) = made.views.clusters()
+        (row,) = whole(made.views.clusters())
         assert (row["clock_ahead_s"], row["silent"]) == (7.0, silent)

@@ -31,6 +31,7 @@ from dispatcher.scheduling.events import (
     Unanswered,
     Unsent,
 )
+from dispatcher.scheduling.views import whole
 from dispatcher.service.assembly import assemble
 from dispatcher.service.intent_sender import IntentSender
 from dispatcher.service.link import AgentFault, AgentMissing, LocalLink
@@ -203,7 +204,7 @@ async def test_the_problem_of_a_cluster_that_refuses_orders_is_shown_where_its_r
     made.service.senders["east"].refusal = "takes no orders: refused (expired)"
     made.service.senders["west"].refusal = "takes no orders: refused (expired)"
     made.service.core.handle(ClusterChanged(Changes("west", "west-uid", "one", 0, 1, full=True)), 0.0)
-    told = {row["name"]: row["problem"] for row in made.views.clusters()}
+    told = {row["name"]: row["problem"] for row in whole(made.views.clusters())}
     assert told == {"east": "has not reported yet", "west": "takes no orders: refused (expired)"}
 
 

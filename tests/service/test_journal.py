@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from typing_extensions import Buffer
 
 from dispatcher.scheduling.framework.value_columns import Each, Fields, Table
-from dispatcher.service.journal import MARK, Journal, LaterVersionError, journal_lines, lines_of, older
+from dispatcher.service.journal import MARK, Journal, Unread, journal_lines, lines_of, older
 
 
 def table(*numbers: int) -> Table:
@@ -24,9 +24,9 @@ def write(path: Path, *tables: Table) -> None:
     journal.close()
 
 
-def read(path: Path) -> list[Any]:
+def read(path: Path, unread: list[Unread] | None = None) -> list[Any]:
     with path.open("rb") as file:
-        return [json.loads(line)["n"] for line in lines_of(file)]
+        return [json.loads(line)["n"] for line in lines_of(file, unread)]
 
 
 def test_records_are_appended_across_lives(tmp_path: Path) -> None:
@@ -58,21 +58,51 @@ def test_what_a_crash_left_unfinished_is_passed_over(tmp_path: Path) -> None:
     assert read(path) == [1, 2]
 
 
-def test_a_frame_that_is_damaged_costs_its_own_records(tmp_path: Path) -> None:
-    path = tmp_path / "decisions.journal"
-    write(path, table(1), table(2))
-    data = bytearray(path.read_bytes())
-    data[len(MARK) + 9] ^= 1
-    path.write_bytes(data)
-    assert read(path) == [2]
-
-
-def test_what_a_later_version_wrote_is_not_guessed_at(tmp_path: Path) -> None:
+def test_a_flipped_bit_costs_the_records_of_its_own_frame_and_is_told(tmp_path: Path) -> None:
     path = tmp_path / "decisions.journal"
     write(path, table(1))
-    path.write_bytes(path.read_bytes().replace(MARK + b"\x01", MARK + b"\x02"))
-    with pytest.raises(LaterVersionError, match="a later version wrote it"):
-        read(path)
+    begin = path.stat().st_size
+    write(path, table(2))
+    end = path.stat().st_size
+    write(path, table(3), table(4))
+    whole = path.read_bytes()
+    for bit in range(8 * begin, 8 * end):
+        data = bytearray(whole)
+        data[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(data)
+        unread: list[Unread] = []
+        assert read(path, unread) == [1, 3, 4], f"bit {bit % 8} of byte {bit // 8}"
+        assert [one[:3] for one in unread] == [(str(path), begin, end)], f"bit {bit % 8} of byte {bit // 8}"
+
+
+def test_nothing_is_told_of_a_whole_file_and_the_bytes_of_a_torn_end_are(tmp_path: Path) -> None:
+    path, unread = tmp_path / "decisions.journal", list[Unread]()
+    path.write_bytes(b'{"n":1}\n')
+    write(path, table(2), table(3))
+    assert (read(path, unread), unread) == ([1, 2, 3], [])
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes() + MARK + b"\x01\x00\n\x00")
+    assert read(path, unread) == [1, 2, 3]
+    assert [(one.begin, one.end, one.form) for one in unread] == [(size, size + 7, None)]
+    assert "a crash left it unfinished, or it is damaged" in str(unread[0])
+
+
+def test_what_is_of_another_format_is_not_guessed_at_and_hides_nothing(tmp_path: Path) -> None:
+    path, unread = tmp_path / "decisions.journal", list[Unread]()
+    write(path, table(1), table(2))
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes().replace(MARK + b"\x01", MARK + b"\x02") + MARK)
+    write(path, table(3))
+    assert read(path, unread) == [3]
+    assert [(one.begin, one.end, one.form) for one in unread] == [(0, size, 2), (size, size + len(MARK), None)]
+
+
+def test_the_file_before_is_named_where_it_is_damaged(tmp_path: Path) -> None:
+    path, unread = tmp_path / "decisions.journal", list[Unread]()
+    write(path, table(2))
+    older(path).write_bytes(path.read_bytes()[:-1])
+    assert [*journal_lines(path, unread)] == [b'{"n":2}\n']
+    assert [one.file for one in unread] == [str(older(path))]
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"n":7,"x'], ids=["ended", "torn"])
@@ -207,5 +237,7 @@ def test_a_batch_that_cannot_be_written_costs_no_other_and_raises_nothing(tmp_pa
 
 def test_a_batch_whose_columns_differ_in_length_is_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "decisions.journal"
+    unread: list[Unread] = []
     write(path, table(1), Table(2, Fields(["n", "m"], [Each([1, 2]), Each([1])])), table(3))
-    assert read(path) == [1, 3]
+    assert read(path, unread) == [1, 3]
+    assert ["cannot be made out" in one.why for one in unread] == [True]

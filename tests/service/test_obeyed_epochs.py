@@ -73,7 +73,7 @@ def test_a_cluster_that_behaves_for_a_term_may_still_not_end_another() -> None:
     assert it.believes(deposed("liar", 4), 3, lease_holds=True)
     for _ in range(3):
         it.begin()
-        it.hear("liar", 4)
+        it.note("liar", 4)
     assert not it.believes(deposed("liar", 9), 8, lease_holds=True)
 
 
@@ -106,17 +106,17 @@ def test_words_against_different_terms_do_not_add_up() -> None:
 
 def test_epochs_cannot_be_used_up_by_less_than_most_clusters() -> None:
     it = ObeyedEpochs(FLEET)
-    it.hear("liar", MOST_EPOCHS - 1)
-    it.hear("east", 7)
+    it.note("liar", MOST_EPOCHS - 1)
+    it.note("east", 7)
     assert it.highest(5) == 7
-    it.hear("west", 7 + MOST_AHEAD)
+    it.note("west", 7 + MOST_AHEAD)
     assert it.highest(5) == 7 + MOST_AHEAD  # two of three have reached 7
 
 
 def test_one_gateway_actor_that_speaks_for_most_clusters_does_not_use_up_the_epochs_in_a_term() -> None:
     it = ObeyedEpochs(FLEET)
     for cluster in FLEET:
-        it.hear(cluster, MOST_EPOCHS - 1)
+        it.note(cluster, MOST_EPOCHS - 1)
     assert it.highest(5) == 5 + MOST_TOGETHER
     assert (
         it.highest(5 + MOST_TOGETHER) == 5 + 2 * MOST_TOGETHER
@@ -125,7 +125,7 @@ def test_one_gateway_actor_that_speaks_for_most_clusters_does_not_use_up_the_epo
 
 def test_no_majority_is_believed_beyond_the_last_epoch() -> None:
     it = ObeyedEpochs(("east",))
-    it.hear("east", MOST_EPOCHS)
+    it.note("east", MOST_EPOCHS)
     assert it.highest(5) == 5
     assert not it.believes(deposed("east", MOST_EPOCHS), 5, lease_holds=False)
 

@@ -22,6 +22,7 @@ from dispatcher.scheduling.events import (
 )
 from dispatcher.service.link import LocalLink
 from dispatcher.service.service import MOST_WARNED
+from dispatcher.service.timing import Round
 from tests.service.fakes import FAST, FakeAgent, FakeCore, ScriptedLink, running, service
 
 
@@ -157,6 +158,32 @@ def work(seconds: float) -> None:
     until = time.thread_time() + seconds
     while time.thread_time() < until:
         pass
+
+
+class Working(FakeCore):
+    """Taking in that a cluster is silent, and each round of decisions, take so many seconds of CPU on a held clock."""
+
+    spent = 0.0
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        self.spent += {ClusterSilent: 0.25, Decide: 0.5}.get(type(event), 0.0)
+        return super().handle(event, now)
+
+
+@pytest.mark.parametrize(("is_open", "rounds", "seconds"), [(True, 1, 0.75), (False, 0, 0.0)], ids=["open", "closed"])
+async def test_the_time_from_the_end_of_one_round_to_the_end_of_the_next_is_told_once_decisions_are_taken(
+    is_open: bool, rounds: int, seconds: float
+) -> None:
+    core = Working(open=is_open)
+    one = service(core)
+    one._round = Round(FAST.slice_s, lambda: core.spent)
+    one._decide_some(tick=False)  # what was done before decisions were taken is not counted
+    one.emit(ClusterSilent("east", "away"))
+    one._take_in()
+    one._decide_some(tick=False)
+    told = one.metrics.registry.get_sample_value
+    name = "global_dispatcher_time_without_decisions_seconds"
+    assert (told(f"{name}_count") or 0, told(f"{name}_sum") or 0.0) == (rounds, seconds)
 
 
 class InParts(FakeCore):

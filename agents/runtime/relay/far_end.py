@@ -39,7 +39,7 @@ class FarEnd:
             async with asyncio.timeout(OPENING_S):
                 ask = await self._asked(stream)
                 if ask.verb == METRICS:
-                    body = await self._usage_told(ask)
+                    body = await self._usage(ask)
                 else:
                     call = await self._drive(relay.call_of(ask, self._local))
                     wire = await self._connect()
@@ -66,7 +66,7 @@ class FarEnd:
             raise Refusal(relay.FAILED, problem)
         return relay.checked_ask(body, challenge, self._local.policy.relay, self._local)
 
-    async def _usage_told(self, ask: RelayAsk) -> bytes:
+    async def _usage(self, ask: RelayAsk) -> bytes:
         if self.usage is None:
             raise Refusal(relay.FAILED, f'cluster "{self._local.cluster}" tells no usage')
         return await self.usage(ask.source.cluster_uid)
@@ -117,7 +117,7 @@ class FarEnd:
         if not isinstance(head, h11.Response | h11.InformationalResponse):
             raise ConnectionResetError("its API server ended the connection without an answer")
         if head.status_code != (OK if ask.verb == LOG else SWITCHING):
-            await _refuse(stream, *relay.told(head.status_code, await _body(wire), ask, call.delegate))
+            await _refuse(stream, *relay.kubelet_refusal(head.status_code, await _body(wire), ask, call.delegate))
             return
         kept = tuple((name, value) for name, value in plain(head.headers.raw_items()) if _goes_back(name))
         await stream.write(encode_relay(RelayHead(head.status_code, kept)))

@@ -67,7 +67,7 @@ class NearEnd:
             upgrade = any(name == b"upgrade" for name, _ in request.headers)
             if self.serve_metrics is not None and await self.serve_metrics(request, wire):
                 return
-            wanted, pod, cluster = await self._judged(request, wire)
+            wanted, pod, cluster = await self._permitted(request, wire)
             await self._relayed(wanted, pod, cluster, wire)
             return
         except Refusal as refusal:
@@ -76,7 +76,7 @@ class NearEnd:
             status, text = relay.FAILED, f"the agent cannot read what it was told: {error}"
         await (wire.answer(status, _status(status, text), "application/json") if upgrade else wire.answer(status, text))
 
-    async def _judged(self, request: h11.Request, wire: Wire) -> tuple[Wanted, Pod, str]:
+    async def _permitted(self, request: h11.Request, wire: Wire) -> tuple[Wanted, Pod, str]:
         """What is asked about which pod, once the caller may ask it. Refusal."""
         caller = caller_of(wire.pipe.writer.get_extra_info("peercert"))
         headers = plain(list(request.headers))

@@ -105,7 +105,7 @@ class ServingCertificate:
         else:
             found = msgspec.json.decode(answer.body, type=SigningRequest)
             self._asked_at = max(self._asked_at, found.metadata.made_at)
-            await self._judge(name, found, now)
+            await self._follow_up(name, found, now)
 
     async def _ask(self, name: str, now: float) -> None:
         spec = {
@@ -113,13 +113,13 @@ class ServingCertificate:
             "signerName": self._settings.signer,
             "usages": USAGES,
         }
-        told = {
+        request = {
             "apiVersion": "certificates.k8s.io/v1",
             "kind": "CertificateSigningRequest",
             "metadata": {"name": name, "labels": LABELS},
             "spec": spec,
         }
-        answer = await self._client.send(Request("POST", REQUESTS, msgspec.json.encode(told)))
+        answer = await self._client.send(Request("POST", REQUESTS, msgspec.json.encode(request)))
         if not answer.ok:
             self._asked_at = now - AGAIN_S + LATE_S  # for the next try
             self._say(f"a serving certificate cannot be asked for: {error_text(answer)}", "see that it has the rights")
@@ -127,7 +127,7 @@ class ServingCertificate:
         self._asked_at, self._approved_at = now, None
         self._say(*SigningRequest().lacks(name))
 
-    async def _judge(self, name: str, found: SigningRequest, now: float) -> None:
+    async def _follow_up(self, name: str, found: SigningRequest, now: float) -> None:
         if found.status.certificate:
             await self._take(name, base64.b64decode(found.status.certificate))
             return

@@ -35,9 +35,9 @@ class ProxyMetrics:
 
     def __init__(self, local: Local, read: Read, may: May, tokens: Tokens, unfit: Callable[[], str]) -> None:
         self._local, self._read, self._may, self._tokens, self._unfit = local, read, may, tokens, unfit
-        self._told = Fresh[Usage](FRESH_S)
+        self._fresh = Fresh[Usage](FRESH_S)
         self._problems: dict[str, str] = {}  # by cluster, as last said
-        self.admitted: Callable[[], None] = lambda: None  # told that the connection at hand is of who may ask
+        self.admitted: Callable[[], None] = lambda: None  # called once the caller at hand may ask
 
     async def serve(self, request: h11.Request, wire: Wire) -> bool:
         """Answer, if it is metrics that are asked for. Refusal."""
@@ -55,8 +55,8 @@ class ProxyMetrics:
         if problem := self._unfit():
             raise Refusal(relay.FAILED, problem)
         pods = usage.pods_there(node, self._local)
-        told = await self._usage(cluster, pods) if pods else Usage()
-        await wire.answer(OK, usage.page(told, pods), KIND)
+        found = await self._usage(cluster, pods) if pods else Usage()
+        await wire.answer(OK, usage.page(found, pods), KIND)
         return True
 
     async def _check(self, request: h11.Request, wire: Wire, node: str) -> None:
@@ -75,13 +75,13 @@ class ProxyMetrics:
     async def _usage(self, cluster: str, pods: list[Pod]) -> Usage:
         """What another cluster tells; nothing, with the problem, while it tells nothing."""
         try:
-            told = await self._told.get(cluster, lambda: self._asked(cluster, pods))
+            found = await self._fresh.get(cluster, lambda: self._asked(cluster, pods))
         except (Refusal, msgspec.MsgspecError, *FAILURES) as error:
-            told = Usage(problem=str(error) if isinstance(error, Refusal) else describe(error))
-        if told.problem != self._problems.get(cluster, ""):
-            self._problems[cluster] = told.problem
-            LOG.warning("what remote pods use", target=cluster, problem=told.problem or "none any more")
-        return told
+            found = Usage(problem=str(error) if isinstance(error, Refusal) else describe(error))
+        if found.problem != self._problems.get(cluster, ""):
+            self._problems[cluster] = found.problem
+            LOG.warning("what remote pods use", target=cluster, problem=found.problem or "none any more")
+        return found
 
     async def _asked(self, cluster: str, pods: list[Pod]) -> Usage:
         """The gateway lets a stream through that is about a pod it knows there, and the target answers if it has a

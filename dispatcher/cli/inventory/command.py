@@ -18,7 +18,7 @@ from dispatcher.cli.output import Column, Output, print_rows
 from dispatcher.config.sections import CLUSTER_NAME, TENANT_NAME
 from dispatcher.service.cluster_profiles import folder_of
 from dispatcher.service.errors import CommandError, ExitCode
-from dispatcher.service.gateway.authority import write_whole
+from dispatcher.service.gateway.folder import write_whole
 
 Object = dict[str, Any]
 Config = dict[str, list[Object]]

@@ -3,7 +3,6 @@ once.
 """
 
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 from agents.executor.http import MERGE_PATCH
@@ -12,6 +11,7 @@ from dispatcher.cli.joining.target import Place, Target, reached, shown
 from dispatcher.cli.operate.members import MemberError
 from dispatcher.service.errors import CommandError
 from dispatcher.service.gateway.authority import SIGNING
+from dispatcher.service.gateway.folder import Folder
 
 Object = dict[str, Any]
 # A kubelet brings a changed Secret with its next look at a pod, up to 90 s later; a changed pod it looks at at once.
@@ -24,7 +24,7 @@ LOOKED = "checksum/gateway-certificates"
 _PODS = "app.kubernetes.io/part-of=global-dispatcher,app.kubernetes.io/component in (dispatcher,ray-gateway)"
 
 
-async def bring(folder: Path, place: Place, namespace: str, *, dry_run: bool, make: bool = True) -> list[str]:
+async def bring(folder: Folder, place: Place, namespace: str, *, make: bool = True) -> list[str]:
     """Make the Secrets what the folder says; a line for each thing done. CommandError.
 
     `make`: also where there are none yet. Without it, a Secret that no dispatcher mounts is an error: what is revoked
@@ -34,7 +34,7 @@ async def bring(folder: Path, place: Place, namespace: str, *, dry_run: bool, ma
         secrets = [objects.tls_secret(namespace, secret, folder, stem) for secret, stem in _there(folder)]
     except OSError as error:
         raise CommandError(f"{error.filename}: {error.strerror}: `global-dispatcher certificates` makes it") from None
-    async with reached(place, dry_run) as target:
+    async with reached(place, folder.dry_run) as target:
         pods = await _pods(target, namespace)
         if make:
             space = objects.namespace(namespace)
@@ -45,15 +45,15 @@ async def bring(folder: Path, place: Place, namespace: str, *, dry_run: bool, ma
         for secret in secrets:
             await target.apply(secret)
         target.steps += _mounting_others(pods or [])
-        if not dry_run:
+        if not folder.dry_run:
             data = (value for secret in secrets for value in secret["data"].values())
             await _look_at_once(target, pods or [], sha256("".join(data).encode()).hexdigest()[:16])
     return [f"dispatcher: {step}" for step in target.steps]
 
 
-def _there(folder: Path) -> list[tuple[str, str]]:
+def _there(folder: Folder) -> list[tuple[str, str]]:
     """A folder of an earlier build has no signing key yet, which is no reason not to bring a revocation."""
-    return [one for one in _SECRETS if one[1] != SIGNING or (folder / f"{SIGNING}.crt").exists()]
+    return [one for one in _SECRETS if one[1] != SIGNING or folder.has(f"{SIGNING}.crt")]
 
 
 async def _pods(target: Target, namespace: str) -> list[Object] | None:
@@ -117,7 +117,7 @@ async def _look_at_once(target: Target, pods: list[Object], mark: str) -> None:
         target.steps.append(f"{_LATE}: {problem}")
 
 
-def left_to_do(folder: Path, namespace: str) -> list[str]:
+def left_to_do(folder: Folder, namespace: str) -> list[str]:
     """How to bring it by hand, or by the next command."""
     return [
         "Bring the certificates of gateway and signing key to the dispatcher: --dispatcher-context CONTEXT does it, or",

@@ -5,12 +5,10 @@ import re
 import subprocess
 import sys
 from base64 import b64decode
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import copytree
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import yaml
@@ -28,7 +26,8 @@ from dispatcher.config.certificates import ROLES, URI
 from dispatcher.config.sections import CLUSTER_NAME
 from dispatcher.model.signatures import is_key
 from dispatcher.service.errors import CommandError, ExitCode
-from dispatcher.service.gateway.authority import SIGNING, Made, ensure, name_of, write_whole
+from dispatcher.service.gateway.authority import SIGNING, Made, ensure, name_of
+from dispatcher.service.gateway.folder import Folder, write_whole
 
 Object = dict[str, Any]
 PORT = 7443
@@ -113,16 +112,16 @@ async def _join(wish: Joining, name: str) -> Told:
         if wish.config is not None:
             with_entry(wish.config, entry_of(name, target.uid))  # before anything is made
         by = await opt_in.for_chart(target.member)
-        with working_folder(wish.folder, dry_run=wish.dry_run) as folder:
-            urls, hosts = _gateways(folder, wish.gateway)
-            made = ensure(folder, hosts, [name])
-            write_whole(folder / URL_FILE, "".join(f"{url}\n" for url in urls).encode(), 0o644)
-            lines = [_line(wish, one) for one in made]
-            made_there = await _secrets(wish, target, folder, name, by)
-            if wish.dispatcher is not None:
-                lines += await bring(folder, wish.dispatcher, wish.namespace, dry_run=wish.dry_run)
-            stale = any(one.made for one in made if one.file.stem in ("ca", "gateway", SIGNING))
-            to_do = left_to_do(wish.folder, wish.namespace) if wish.dispatcher is None and stale else []
+        folder = Folder(wish.folder, wish.dry_run)
+        urls, hosts = _gateways(folder, wish.gateway)
+        made = ensure(folder, hosts, [name])
+        folder.write(URL_FILE, "".join(f"{url}\n" for url in urls).encode(), 0o644)
+        lines = [_line(wish, one) for one in made]
+        made_there = await _secrets(wish, target, folder, name, by)
+        if wish.dispatcher is not None:
+            lines += await bring(folder, wish.dispatcher, wish.namespace)
+        stale = any(one.made for one in made if one.file.stem in ("ca", "gateway", SIGNING))
+        to_do = left_to_do(folder, wish.namespace) if wish.dispatcher is None and stale else []
     entry = entry_of(name, target.uid, made_there.keys)
     edited, change = with_entry(wish.config, entry, made_there.keys) if wish.config else ("", "")
     values = objects.values(name, urls, by, own_key=made_there.own_key, webhook=made_there.webhook)
@@ -150,26 +149,12 @@ async def _check_rights(target: Target, wish: Joining) -> None:
         await target.need("", ("create", "namespaces"), ("patch", "namespaces"))
 
 
-@contextmanager
-def working_folder(folder: Path, *, dry_run: bool) -> Iterator[Path]:
-    """The folder of the authority; a copy of it in a dry run."""
-    if not dry_run:
-        yield folder
-        return
-    with TemporaryDirectory() as other:
-        copied = Path(other) / "fleet"
-        try:
-            if folder.exists():
-                copytree(folder, copied)
-        except OSError as error:
-            raise CommandError(f"{folder} cannot be read: {error}") from None
-        yield copied
-
-
-def _gateways(folder: Path, given: Sequence[str]) -> tuple[list[str], list[str]]:
+def _gateways(folder: Folder, given: Sequence[str]) -> tuple[list[str], list[str]]:
     """(the URLs that the agent dials, all hosts of the gateway's certificate: those it has, and those of the URLs)."""
-    hosts, remembered = _hosts(folder / "gateway.crt"), folder / URL_FILE
-    known = remembered.read_text().split() if remembered.exists() else []
+    try:
+        hosts, known = _hosts(folder.read("gateway.crt")), (folder.read(URL_FILE) or b"").decode().split()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"{folder} cannot be read: {error}") from None
     if not (given or known or hosts):
         text = f"--gateway HOST[:PORT]: say where agents reach the gateway; {folder} does not tell yet"
         raise CommandError(text, ExitCode.USAGE)
@@ -189,12 +174,12 @@ def _host_and_port(wanted: str) -> tuple[str, str]:
     return found[1], port
 
 
-def _hosts(file: Path) -> list[str]:
-    """Names and addresses of a certificate; none where there is no such file."""
+def _hosts(pem: bytes | None) -> list[str]:
+    """Names and addresses of a certificate; none where there is none."""
     try:
-        certificate = x509.load_pem_x509_certificate(file.read_bytes())
+        certificate = x509.load_pem_x509_certificate(pem or b"")
         named = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (OSError, ValueError, x509.ExtensionNotFound):
+    except (ValueError, x509.ExtensionNotFound):
         return []
     return [str(one.value) for one in named if isinstance(one, x509.DNSName | x509.IPAddress)]
 
@@ -210,7 +195,7 @@ class _Brought(NamedTuple):
     keys: tuple[str, ...]
 
 
-async def _secrets(wish: Joining, target: Target, folder: Path, name: str, opt_in_by: str) -> _Brought:
+async def _secrets(wish: Joining, target: Target, folder: Folder, name: str, opt_in_by: str) -> _Brought:
     """Bring or write what the agent mounts."""
     tls = [
         objects.tls_secret(wish.namespace, f"{objects.TLS_SECRET}-{role}", folder, name_of(name, role))

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from dispatcher.model.signatures import public_key
 from dispatcher.service.gateway.authority import serving_files
+from dispatcher.service.gateway.folder import Folder
 
 Object = dict[str, Any]
 TLS_SECRET, KEY_SECRET, GATEWAY_SECRET = "global-dispatcher-agent", "global-dispatcher-key", "global-dispatcher-gateway"
@@ -35,10 +36,10 @@ def secret(where: str, name: str, data: Mapping[str, bytes]) -> Object:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": encoded}
 
 
-def tls_secret(where: str, name: str, folder: Path, stem: str) -> Object:
+def tls_secret(where: str, name: str, folder: Folder, stem: str) -> Object:
     """The Secret that a chart mounts: certificate, key, and whom to trust. OSError."""
     files = {"tls.crt": f"{stem}.crt", "tls.key": f"{stem}.key", "ca.crt": "ca.crt"}
-    return secret(where, name, {key: (folder / file).read_bytes() for key, file in files.items()})
+    return secret(where, name, {key: folder.need(file) for key, file in files.items()})
 
 
 def key_secret(where: str) -> Object:

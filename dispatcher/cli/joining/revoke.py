@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dispatcher.cli.joining.gateway_secret import bring, left_to_do
-from dispatcher.cli.joining.join import working_folder
 from dispatcher.cli.joining.target import Place, access_to
 from dispatcher.cli.output import Output, print_value
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.gateway.authority import Revoked
 from dispatcher.service.gateway.authority import revoke as take_back
+from dispatcher.service.gateway.folder import Folder
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ def revoke(wish: Revoking) -> int:
     """Carry it out; the exit code. CommandError for what cannot be done; repeating it is safe."""
     if wish.dispatcher is not None:
         access_to(wish.dispatcher)
-    with working_folder(wish.folder, dry_run=wish.dry_run) as folder:
-        found = take_back(folder, wish.cluster)
-        lines = _lines(wish, found)
-        if wish.dispatcher is not None:
-            lines += _brought(wish, wish.dispatcher, folder, lines)
-    to_do = [] if wish.dispatcher is not None else left_to_do(wish.folder, wish.namespace)
+    folder = Folder(wish.folder, wish.dry_run)
+    found = take_back(folder, wish.cluster)
+    lines = _lines(wish, found)
+    if wish.dispatcher is not None:
+        lines += _brought(wish, wish.dispatcher, folder, lines)
+    to_do = [] if wish.dispatcher is not None else left_to_do(folder, wish.namespace)
     to_do.append(f"A later `join` of {wish.cluster} makes a certificate that is good: stop a timer that does it.")
     if wish.output is Output.TABLE:
         sys.stdout.write("".join(f"{line}\n" for line in (*lines, *to_do)))
@@ -45,10 +45,10 @@ def revoke(wish: Revoking) -> int:
     return int(ExitCode.OK)
 
 
-def _brought(wish: Revoking, place: Place, folder: Path, lines: list[str]) -> list[str]:
+def _brought(wish: Revoking, place: Place, folder: Folder, lines: list[str]) -> list[str]:
     """What was done in the dispatcher's cluster. CommandError tells what is done already, and what is not."""
     try:
-        return asyncio.run(bring(folder, place, wish.namespace, dry_run=wish.dry_run, make=False))
+        return asyncio.run(bring(folder, place, wish.namespace, make=False))
     except CommandError as error:
         if wish.dry_run:
             raise

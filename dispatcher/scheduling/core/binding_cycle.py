@@ -1,5 +1,5 @@
 """The binding cycle: what happens between a decision and its bind. Permit may make a pod wait, PreBind may have things
-done first, Bind may leave the bind to somebody else; the pod holds its place meanwhile. PostBind is told at the end.
+done first, Bind may leave the bind to somebody else; the pod holds its place meanwhile. PostBind is called at the end.
 
 Whatever goes wrong here gives the place back, and the pod is queued again with the reason.
 """
@@ -21,7 +21,7 @@ from dispatcher.scheduling.framework.points import PluginError, guarded
 from dispatcher.scheduling.queue import QueuedPod
 from dispatcher.scheduling.records.decision import Decision
 
-_TELL_AFTER_S = 5.0  # a pod that is held up for so long is told why
+_REPORT_AFTER_S = 5.0  # a pod that waits for so long gets an event that says why
 Launch = Callable[[QueuedPod, Decision, float], None]
 
 
@@ -29,8 +29,8 @@ Launch = Callable[[QueuedPod, Decision, float], None]
 class _Held:
     """A pod with a place that is not bound yet.
 
-    `waits`: Permit plugin -> until when. `at`: the PreBind plugin whose turn it is; `sent`: its orders that are under
-    way or done, `open`: which of them are under way, and their side intents. `until`: when patience ends.
+    `waits`: Permit plugin -> until when. `at`: the index of the PreBind plugin that runs; `sent`: its orders, in
+    flight or done; `open`: the side intents of those in flight, by index. `until`: the deadline.
     """
 
     decision: Decision
@@ -41,7 +41,7 @@ class _Held:
     open: dict[int, str] = field(default_factory=dict)
     until: float = float("inf")
     handed: str = ""
-    told: bool = False
+    reported: bool = False
 
     def text(self, plan_names: tuple[str, ...]) -> str:
         """Why it is held up, for people."""
@@ -60,8 +60,8 @@ class BindingCycle:
         self._state, self._launch = state, launch
         self._view = view_of(state.fleet)
         self._held: dict[PodId, _Held] = {}
-        self._verdicts: list[tuple[PodId, str, Why | None]] = []  # what plugins said while somebody was decided
-        self._told: dict[PodId, Decision] = {}  # whose PostBind plugins want to be told
+        self._verdicts: list[tuple[PodId, str, Why | None]] = []  # of Permit plugins, to be followed
+        self._post_bind_due: dict[PodId, Decision] = {}  # pods whose PostBind plugins are to be called
 
     def follow_profiles(self) -> None:
         """Pods that wait for plugins which are gone go on; PreBind plugins are asked from the first one on again."""
@@ -76,7 +76,7 @@ class BindingCycle:
                 held.at, held.until = 0, float("inf")
 
     def holds(self, pod_id: PodId) -> bool:
-        """Whether the pod has a place, and waits for leave to be bound to it."""
+        """Whether the pod has a place, and waits at Permit, PreBind or Bind."""
         return pod_id in self._held
 
     def holds_any(self, pod_ids: Collection[PodId]) -> bool:
@@ -90,7 +90,7 @@ class BindingCycle:
         return [(pod_id, one.decision.placed) for pod_id, one in self._held.items() if one.waits]
 
     def allow(self, pod_id: PodId, plugin: str) -> None:
-        """`plugin` has no objection any more."""
+        """`plugin` lets the pod go on."""
         self._verdicts.append((pod_id, plugin, None))
 
     def reject(self, pod_id: PodId, plugin: str, why: Why) -> None:
@@ -98,16 +98,16 @@ class BindingCycle:
         self._verdicts.append((pod_id, plugin, why))
 
     def _enter(self, decision: Decision) -> None:
-        """Permit plugins let a pod wait: the room knows it before the next pod is asked for."""
+        """Permit plugins make a pod wait: it is known to be waiting before the next pod is decided."""
         until = {plugin: decision.time + seconds for plugin, seconds in decision.waits.items()}
         self._held[decision.pod_id] = _Held(decision, waits=until)
 
-    # --- the way of a pod --------------------------------------------------------------------------------------------
+    # --- from Permit to Bind -----------------------------------------------------------------------------------------
 
     def begin(self, item: QueuedPod, decision: Decision, now: float) -> None:
-        """A decision was taken: bind it, or hold it up where a plugin says so."""
+        """A decision was taken: bind the pod, or let it wait where a plugin says so."""
         held = self._held.get(decision.pod_id)
-        if held is None and decision.cycle is None:  # no plugin of a later point has anything to do with it
+        if held is None and decision.cycle is None:  # no plugin of a later point has anything to do
             self._launch(item, decision, now)
             return
         held = self._held.setdefault(decision.pod_id, _Held(decision))
@@ -115,35 +115,35 @@ class BindingCycle:
         if held.waits:
             self._state.queue.hold(item, held.text(()))
         else:
-            self._go_on(held, now)
+            self._run_pre_binds(held, now)
 
     def follow(self, now: float) -> None:
-        """Follow what plugins allowed and rejected."""
+        """Apply what Permit plugins have allowed and rejected."""
         while self._verdicts:
             verdicts, self._verdicts = self._verdicts, []
             for pod_id, plugin, why in verdicts:
                 self._follow(pod_id, plugin, why, now)
 
-    def settle(self, now: float) -> None:
-        """The same, and end what has waited for too long. It looks at every pod that is held: once a Tick is enough."""
+    def expire(self, now: float) -> None:
+        """The same, and give back what has waited for too long. It visits every waiting pod: once a Tick is enough."""
         self.follow(now)
         for pod_id, held in list(self._held.items()):
             late = next((plugin for plugin, until in sorted(held.waits.items()) if now >= until), None)
             if late is not None:
                 self.give_back(pod_id, Why(Reason.PERMIT, late), now)
             elif not held.waits and held.item is not None:
-                self._look_again(held, now)
-            if now - held.decision.time >= _TELL_AFTER_S:
-                self._tell(held)
+                self._continue_or_time_out(held, now)
+            if now - held.decision.time >= _REPORT_AFTER_S:
+                self._report(held)
 
-    def _tell(self, held: _Held) -> None:
-        """The pod's user sees nothing of the place that is held: say so, once."""
+    def _report(self, held: _Held) -> None:
+        """Report once that a place is held: its user would not see it otherwise."""
         tracked = self._state.tracked.get(held.decision.pod_id)
-        if held.told or held.item is None or tracked is None or held.decision.pod_id not in self._held:
+        if held.reported or held.item is None or tracked is None or held.decision.pod_id not in self._held:
             return
         place = f"{held.decision.cluster}/{held.decision.node}"
-        self._state.tell_waiting(tracked, f"{held.text(self._names(held))}; its place on {place} is held")
-        held.told = True
+        self._state.report_waiting(tracked, f"{held.text(self._names(held))}; its place on {place} is held")
+        held.reported = True
 
     def _follow(self, pod_id: PodId, plugin: str, why: Why | None, now: float) -> None:
         held = self._held.get(pod_id)
@@ -158,37 +158,37 @@ class BindingCycle:
         if held.waits:
             held.item.note = held.text(())
         else:
-            self._go_on(held, now)
+            self._run_pre_binds(held, now)
 
-    def _look_again(self, held: _Held, now: float) -> None:
+    def _continue_or_time_out(self, held: _Held, now: float) -> None:
         if now >= held.until:
             why = Why(Reason.PRE_BIND, f"{held.text(self._names(held))} for too long")
             self.give_back(held.decision.pod_id, why, now)
         elif not held.handed and not held.open:
-            self._go_on(held, now)
+            self._run_pre_binds(held, now)
 
-    def _go_on(self, held: _Held, now: float) -> None:
+    def _run_pre_binds(self, held: _Held, now: float) -> None:
         """PreBind plugins in turn, then Bind."""
         plan = self._scheduler(held.decision).plan
         try:
             while held.at < len(plan.pre_binds):
                 plugin = plan.pre_binds[held.at]
-                answer = self._asked(held, plugin, plugin.pre_bind)
+                answer = self._call(held, plugin, plugin.pre_bind)
                 if isinstance(answer, Refuse):
                     self.give_back(held.decision.pod_id, answer.why, now)
                     return
                 if answer:
                     held.until = min(held.until, now + plugin.deadline_s)
                     self._send(held, cast(Sequence[Order], answer))
-                    self._hold(held)
+                    self._show_held(held)
                     return
                 held.at, held.until, held.sent, held.open = held.at + 1, float("inf"), [], {}
             self._bind(held, now)
         except PluginError as error:
-            self._state.trouble(str(error))
+            self._state.warn(str(error))
             self.give_back(held.decision.pod_id, Why(Reason.PLUGIN_ERROR, error.plugin), now)
 
-    def _asked(self, held: _Held, plugin: Plugin, call: Callable[..., object]) -> object:
+    def _call(self, held: _Held, plugin: Plugin, call: Callable[..., object]) -> object:
         decision = held.decision
         row = self._state.fleet.row_of(decision.cluster, decision.node)
         if row is None:
@@ -210,26 +210,26 @@ class BindingCycle:
 
     def _bind(self, held: _Held, now: float) -> None:
         for plugin in self._scheduler(held.decision).plan.binds:
-            answer = self._asked(held, plugin, plugin.bind)
+            answer = self._call(held, plugin, plugin.bind)
             if isinstance(answer, Refuse):
                 self.give_back(held.decision.pod_id, answer.why, now)
                 return
             if isinstance(answer, Handed):
                 held.handed, held.until = answer.to, now + answer.deadline_s
-                self._remember(held.decision)
-                self._hold(held)
+                self._await_post_bind(held.decision)
+                self._show_held(held)
                 return
         item = held.item
         del self._held[held.decision.pod_id]
         if item is not None:
             self._state.queue.remove(held.decision.pod_id)
-            self._leave_to_agents(item, held.decision, now)
+            self._launch_bind(item, held.decision, now)
 
-    def _leave_to_agents(self, item: QueuedPod, decision: Decision, now: float) -> None:
-        self._remember(decision)
+    def _launch_bind(self, item: QueuedPod, decision: Decision, now: float) -> None:
+        self._await_post_bind(decision)
         self._launch(item, decision, now)
 
-    def _hold(self, held: _Held) -> None:
+    def _show_held(self, held: _Held) -> None:
         if held.item is not None:
             self._state.queue.hold(held.item, held.text(self._names(held)))
 
@@ -254,9 +254,9 @@ class BindingCycle:
             state.report(tracked, why.text, now)
 
     def cancel(self, pod_id: PodId, now: float) -> _Held | None:
-        """The pod is gone, going, or bound by somebody: its place is free again."""
+        """The pod is gone, going, or bound by another: its place is free again."""
         held = self._held.pop(pod_id, None)
-        self._told.pop(pod_id, None)
+        self._post_bind_due.pop(pod_id, None)
         if held is not None:
             self._state.free(pod_id, now)
             for name in held.open.values():
@@ -264,17 +264,17 @@ class BindingCycle:
         return held
 
     def release(self, pod_id: PodId) -> None:
-        """The pod was seen bound: what was held of it is over, its place stays its own."""
+        """The pod was seen bound: it waits no more, and keeps its place."""
         self._held.pop(pod_id, None)
         self.bound(pod_id)
 
-    def _remember(self, decision: Decision) -> None:
+    def _await_post_bind(self, decision: Decision) -> None:
         if self._scheduler(decision).plan.post_binds:
-            self._told[decision.pod_id] = decision
+            self._post_bind_due[decision.pod_id] = decision
 
     def bound(self, pod_id: PodId) -> None:
-        """Tell the PostBind plugins of the pod's profile, once."""
-        decision = self._told.pop(pod_id, None)
+        """Call the PostBind plugins of the pod's profile, once."""
+        decision = self._post_bind_due.pop(pod_id, None)
         if decision is None:
             return
         cycle, row = decision.cycle or CycleState(), self._state.fleet.row_of(decision.cluster, decision.node)
@@ -282,4 +282,4 @@ class BindingCycle:
             try:
                 guarded(plugin, plugin.post_bind, cycle, decision.placed, -1 if row is None else row, self._view)
             except PluginError as error:
-                self._state.trouble(str(error))
+                self._state.warn(str(error))

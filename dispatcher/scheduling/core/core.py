@@ -14,11 +14,11 @@ from dispatcher.scheduling import events
 from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.core.follower import Follower
 from dispatcher.scheduling.core.outcomes import Outcomes
+from dispatcher.scheduling.core.peer_updates import PeerUpdates
 from dispatcher.scheduling.core.rebalancing import Mode, Rebalancing
 from dispatcher.scheduling.core.reconciler import Reconciler
 from dispatcher.scheduling.core.reports import Reports
 from dispatcher.scheduling.core.state import CoreState
-from dispatcher.scheduling.core.telling import Telling
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.delegation import shared_keys, unconfigured
@@ -51,10 +51,10 @@ class SchedulerCore:
         self._deciding = Deciding(state)
         self.binding = self._deciding.binding
         self.rebalancing = Rebalancing(state, self._deciding.evictions, *rebalancing)
-        self._outcomes, self._telling = Outcomes(state, self._deciding), Telling(state)
-        self.uncounted_budgets = self._telling.uncounted_budgets
+        self._outcomes, self._peer_updates = Outcomes(state, self._deciding), PeerUpdates(state)
+        self.uncounted_budgets = self._peer_updates.uncounted_budgets
         self._reconciler = Reconciler(state, self._deciding)
-        reports = self._reports = Reports(state, self._deciding.retries, self._deciding.evictions, self._telling)
+        reports = self._reports = Reports(state, self._deciding.retries, self._deciding.evictions, self._peer_updates)
         self._follower = Follower(state, reports, self._reconciler)
         self._strangers_at = float("-inf")
         self._open = False
@@ -65,7 +65,7 @@ class SchedulerCore:
             events.Answered: self._outcomes.answered_all,
             events.Unanswered: self._outcomes.unanswered,
             events.Unsent: self._outcomes.unsent,
-            events.PeersAcknowledged: self._peers_told,
+            events.PeersAcknowledged: self._peers_acknowledged,
             events.PeersRefused: self._peers_refused,
             events.Tick: self._tick,
             events.Decide: self._decide,
@@ -80,7 +80,7 @@ class SchedulerCore:
         if self._follower.on:
             return self._follower.handle(event, now)
         self._handlers[type(event)](event, now)
-        self._reconciler.look(now)
+        self._reconciler.reconcile_due(now)
         effects, self._state.effects = self._state.effects, []
         return [*effects, *self.outbox.take()]
 
@@ -107,7 +107,7 @@ class SchedulerCore:
         view.pinned_uid, view.pinned_key = uid, key
 
     def follow(self) -> None:
-        """Another dispatcher leads: only take reports in, until `take_over`. To be said before any event."""
+        """Another dispatcher leads: only fold reports, until `take_over`. To be called before any event."""
         self._follower.on = True
 
     def take_over(self, boot_epoch: int) -> None:
@@ -130,7 +130,7 @@ class SchedulerCore:
 
     # --- events ------------------------------------------------------------------------------------------------------
 
-    def _peers_told(self, event: events.PeersAcknowledged, now: float) -> None:
+    def _peers_acknowledged(self, event: events.PeersAcknowledged, now: float) -> None:
         view = self.clusters[event.cluster]
         view.answered_at, view.probe = now, published(event.probe)
         self.fleet.links.take(event.cluster, event.links, now)
@@ -148,16 +148,16 @@ class SchedulerCore:
         """Time has passed: send again, tell, decide, look for what is odd."""
         state = self._state
         state.fleet.links.expire(now)
-        state.judge_hot(now)
+        state.update_hot(now)
         state.due |= state.waiting
-        state.ring(now)
+        state.take_alarms(now)
         state.take_late()
         late = map(state.tracked.unsettled.get, state.outbox.overdue(now, state.timing.settle_s))
         state.due.update([one.pod_id for one in late if one is not None and one.in_flight is not None])
         state.outbox.resend(state.clusters, now)
         state.side_intents.resend(state.clusters, now)
-        self._reconciler.look(now)
-        self._telling.tick(now)
+        self._reconciler.reconcile_due(now)
+        self._peer_updates.tick(now)
         self._deciding.retries.time_passed(now)
         state.queue.flush(now)
         if self.open:
@@ -169,6 +169,6 @@ class SchedulerCore:
             self._strangers_at = now
             state.tracked.rest_all()
             abroad = (state.tracked[pod_id] for pod_id in state.abroad)
-            told = [one.text for one in unconfigured.of(abroad, state.clusters)]
-            told += [one.text for one in shared_keys.of(state.clusters)]
-            state.effects += [events.OperatorWarning(text) for text in told]
+            warnings = [one.text for one in unconfigured.of(abroad, state.clusters)]
+            warnings += [one.text for one in shared_keys.of(state.clusters)]
+            state.effects += [events.OperatorWarning(text) for text in warnings]

@@ -19,7 +19,7 @@ from dispatcher.scheduling.queued import State
 from dispatcher.scheduling.quota import without_figures
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
 
-_MOST_TOLD = 32  # templates of pods that were placed together, of each of which plugins are asked whom it helps
+_MOST_TEMPLATES = 32  # of pods placed together: of so many templates plugins are asked which waiting pods it helps
 
 
 class Deciding:
@@ -33,7 +33,7 @@ class Deciding:
         self.follow_profiles()
 
     def follow_profiles(self) -> None:
-        """The profiles of the core are others: what they ask of the core, they ask here."""
+        """The profiles were replaced: connect the new ones to the core."""
         self.binding.follow_profiles()
         for scheduler in self._state.profiles:
             scheduler.post_filters.may_evict = self.evictions.may_evict
@@ -46,11 +46,11 @@ class Deciding:
             if not batch:
                 break
             budget -= len(batch)
-            heeded = self.retries.heed(batch, now) if state.refusals or state.fleet.uses else batch
-            homes = {item.pod_id[0] for item in heeded}
+            current = self.retries.requeue_changed(batch, now) if state.refusals or state.fleet.uses else batch
+            homes = {item.pod_id[0] for item in current}
             all_ready = all(state.clusters[home].ready for home in homes)
-            ready = heeded if all_ready else [item for item in heeded if self._home_ready(item, now)]
-            promised = self._promised_to(ready)
+            ready = current if all_ready else [item for item in current if self._home_ready(item, now)]
+            nominees = self._nominees_of(ready)
             results = self._results(ready, now, enough)
             state.queue.put_back(ready[len(results) :])
             ready = ready[: len(results)]
@@ -58,16 +58,16 @@ class Deciding:
             self.binding.follow(now)
             if decided := sum(1 for result in results if isinstance(result, Decision)):
                 state.counters["scheduled", state.profiles.name_of(batch[0].placed)] += decided
-                told = zip(ready, results, strict=True)
-                placed = [item for item, result in told if isinstance(result, Decision)]
+                pairs = zip(ready, results, strict=True)
+                placed = [item for item, result in pairs if isinstance(result, Decision)]
                 state.queue.go_on(placed, now)
-                self._tell_placed(placed, now)
-            self._taken_back(promised, now)
+                self._wake_for_placed(placed, now)
+            self._wake_for_lapsed(nominees, now)
             if enough():
                 break
-        self.binding.settle(now)
+        self.binding.expire(now)
 
-    def _tell_placed(self, items: Sequence[QueuedPod], now: float) -> None:
+    def _wake_for_placed(self, items: Sequence[QueuedPod], now: float) -> None:
         """Affinity may draw others to these, or a fuller domain make room for spread in another: one pod of each
         template is named, none where these are many.
         """
@@ -75,7 +75,7 @@ class Deciding:
         if not queue.listens(WakeEvent.POD_PLACED):
             return
         of_template = {id(item.class_key): item for item in items}  # the very same key: see `ClassKey`
-        if len(of_template) > _MOST_TOLD:
+        if len(of_template) > _MOST_TEMPLATES:
             queue.wake(WakeEvent.POD_PLACED, now)
             return
         for item in of_template.values():
@@ -110,7 +110,7 @@ class Deciding:
             self._put_back(items, now)
             if not isinstance(error, PluginError):
                 raise
-            self._state.trouble(str(error))
+            self._state.warn(str(error))
 
     def _follow_each(self, items: Sequence[QueuedPod], results: Sequence[Result], now: float) -> None:
         decisions = [result for result in results if isinstance(result, Decision)]
@@ -133,21 +133,21 @@ class Deciding:
         if refused:
             self._park(refused, now)
 
-    def _promised_to(self, items: Sequence[QueuedPod]) -> list[Nominee]:
+    def _nominees_of(self, items: Sequence[QueuedPod]) -> list[Nominee]:
         nominations = self._state.profiles.nominations
         if not len(nominations):
             return []
         found = map(nominations.of, (item.pod_id for item in items))
         return [nominee for nominee in found if nominee is not None]
 
-    def _taken_back(self, promised: Sequence[Nominee], now: float) -> None:
-        """A promise that ended although its pod did not take the room leaves room that may help another pod."""
+    def _wake_for_lapsed(self, nominees: Sequence[Nominee], now: float) -> None:
+        """A nomination that ended although its pod did not take the room leaves room that may help another pod."""
         fleet, nominations = self._state.fleet, self._state.profiles.nominations
-        for nominee in promised:
+        for nominee in nominees:
             occupant = fleet.occupant(nominee.pod_id)
-            kept, promised_place = nominations.of(nominee.pod_id), (nominee.cluster, nominee.node)
+            kept, place = nominations.of(nominee.pod_id), (nominee.cluster, nominee.node)
             places = [(one.cluster, one.node) for one in (occupant, kept) if one is not None]
-            if promised_place not in places:
+            if place not in places:
                 self._state.queue.wake(WakeEvent.POD_REMOVED, now)
                 return
 
@@ -197,7 +197,7 @@ class Deciding:
             in_flight.fresh = True
         state.outbox.send(tracked, in_flight)
 
-    def _tell(self, tracked: Tracked, result: Unschedulable, now: float) -> None:
+    def _report(self, tracked: Tracked, result: Unschedulable, now: float) -> None:
         """Say why a pod waits. How much its tenant uses right now is no news; the record of the refusal has it."""
         message, known = result.full_message, tracked.reported
         if known and Reason.QUOTA in result.reasons and without_figures(known) == without_figures(message):
@@ -211,18 +211,18 @@ class Deciding:
         """
         state, nominations = self._state, self._state.profiles.nominations
         state.counters["unschedulable", state.profiles.name_of(run[0][1].placed)] += len(run)
-        apart = len(nominations) > 0 or any(result.displaced or result.victims for _, result in run)
-        for some in [[one] for one in run] if apart else [run]:
+        singly = len(nominations) > 0 or any(result.displaced or result.victims for _, result in run)
+        for some in [[one] for one in run] if singly else [run]:
             items, first = [item for item, _ in some], some[0][1]
-            alone = apart and (bool(first.victims) or nominations.of(first.pod_id) is not None)
+            alone = singly and (bool(first.victims) or nominations.of(first.pod_id) is not None)
             state.queue.unschedulable_all(items, first.reasons, now, alone=alone)
             for item, result in some:
                 state.log.add(result)
-                self._tell(state.tracked.unsettled[item.pod_id], result, now)
-                if apart:
-                    self._preempts(item, result, now)
+                self._report(state.tracked.unsettled[item.pod_id], result, now)
+                if singly:
+                    self._preempt(item, result, now)
 
-    def _preempts(self, item: QueuedPod, result: Unschedulable, now: float) -> None:
+    def _preempt(self, item: QueuedPod, result: Unschedulable, now: float) -> None:
         state = self._state
         for pod_id in result.displaced:
             state.queue.activate(pod_id, now)

@@ -73,7 +73,7 @@ class Evictions:
             return
         state = self._state
         if verdict == REFUSED:
-            state.trouble(f"pod {victim.placed.pod.key} was not evicted from {victim.cluster}/{victim.node}: {message}")
+            state.warn(f"pod {victim.placed.pod.key} was not evicted from {victim.cluster}/{victim.node}: {message}")
         # Whatever was promised on the strength of this eviction is judged anew.
         state.profiles.nominations.drop(preemptor)
         state.queue.activate(preemptor, now)

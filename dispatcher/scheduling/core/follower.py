@@ -51,11 +51,11 @@ class Follower:
         elif isinstance(event, events.ClusterSilent):
             reports.silent(event, now)
         elif isinstance(event, events.Tick):
-            state.judge_hot(now)
+            state.update_hot(now)
         self._reconciler.occupy_due(now)
         if self._takes_over and not reports.folding and all(view.heard for view in state.clusters.values()):
             self._lead(now)
-            self._reconciler.look(now)
+            self._reconciler.reconcile_due(now)
         effects, state.effects = state.effects, []
         return [*effects, *state.outbox.take()]
 

@@ -1,4 +1,4 @@
-"""Pods that come into the queue, told to those that wait for others to come: members of a gang."""
+"""Wakes pods that wait for others to come into the queue: members of a gang."""
 
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from dispatcher.scheduling.queue import QueuedPod, SchedulingQueue
@@ -7,14 +7,14 @@ _POD_ADDED = WakeEvent.POD_ADDED
 
 
 class Newcomers:
-    """`entered`: what was added to the queue since the last `tell`, in order."""
+    """`entered`: what was added to the queue since the last `wake_waiting`, in order."""
 
     def __init__(self, queue: SchedulingQueue) -> None:
         self._queue = queue
         self.entered: list[QueuedPod] = []
 
-    def tell(self, now: float) -> None:
-        """Who waits for pods to come is tried again; but not the last that came, which was asked after all others."""
+    def wake_waiting(self, now: float) -> None:
+        """Retry pods that wait for others to come; but not the last that came, as it was decided after all others."""
         entered, self.entered = self.entered, []
         if not entered or not self._queue.listens(_POD_ADDED):
             return

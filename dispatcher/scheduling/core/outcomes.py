@@ -86,11 +86,11 @@ class Outcomes:
         self._state.outbox.send(tracked, intents.bind_proxy(tracked.home, in_flight.intent.pod, place, epoch, why, now))
 
     def _take_back(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
-        self._deciding.retries.given_back(tracked, in_flight, outcome, now)
+        self._deciding.retries.note_refused(tracked, in_flight, outcome, now)
         self._unclaim(tracked, in_flight, now)
 
     def _give_back(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
-        self._deciding.retries.given_back(tracked, in_flight, outcome, now)
+        self._deciding.retries.note_refused(tracked, in_flight, outcome, now)
         self._state.outbox.drop(tracked)
         self._state.free(tracked.pod_id, now)
         self._hold_if_claimed(tracked, now)
@@ -99,9 +99,11 @@ class Outcomes:
         verdict = outcome.verdict
         self._state.outbox.drop(tracked)
         timing = self._state.timing
-        if in_flight.kind is IntentKind.MIRROR and verdict == DONE:  # a newer status is written at once
-            tracked.mirrored, tracked.mirrored_until = in_flight.status, now + timing.retry.first_s
-            return
+        if in_flight.kind is IntentKind.MIRROR:
+            tracked.mirror_at = timing.next_mirror(tracked.mirror_at, now)
+            if verdict == DONE:  # a newer status is written as soon as its pace allows
+                tracked.mirrored, tracked.mirrored_until = in_flight.status, now + timing.retry.first_s
+                return
         pause = timing.retry.most_s if in_flight.kind is IntentKind.CONFIRM else timing.retry.first_s
         tracked.hold_until = now + (timing.refused.after(tracked.refusals) if verdict == REFUSED else pause)
 
@@ -118,7 +120,7 @@ class Outcomes:
         if target in self._state.fences.of(tracked.home) or (untouched and not self._state.clusters[target].ready):
             self._unclaim(tracked, claimed, now)
             return
-        tracked.may_be_there(target)  # from here on a delegate may exist there, seen or not
+        tracked.forget_gone(target)  # from here on a delegate may exist there, seen or not
         home = tracked.home, self._state.clusters[tracked.home].uid
         created = intents.create(home, claimed, outcome, self._at_most(tracked, claimed), now)
         created.fresh = untouched
@@ -152,25 +154,25 @@ class Outcomes:
         """An API server has said that a delegate, or a source, is not there."""
         self._state.outbox.drop(tracked)
         if in_flight.kind is IntentKind.CONFIRM:
-            tracked.is_gone(in_flight.cluster)
+            tracked.confirm_gone(in_flight.cluster)
             tracked.disproved = {**tracked.disproved, in_flight.cluster: in_flight.epoch}
             claim = tracked.source.claim if tracked.source is not None else None
             if claim is not None and claim.epoch > in_flight.epoch:  # attempts begin lower than they once did: no haste
                 tracked.hold_until = now + self._state.timing.retry.most_s
         elif tracked.home in tracked.said_gone:  # and was seen to be deleted
             tracked.orphaned_at = None
-            tracked.is_gone(tracked.home)
+            tracked.confirm_gone(tracked.home)
         elif tracked.orphaned_at is None:
             tracked.orphaned_at = now
             self._state.orphans.suspect(tracked.pod_id)
         elif now - tracked.orphaned_at >= self._state.timing.orphan_s:
-            tracked.is_gone(tracked.home)
+            tracked.confirm_gone(tracked.home)
 
     def _learn_end(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
         """An API server has said how a delegate ends, if it does; an older executor does not tell how."""
         self._state.outbox.drop(tracked)
-        told = ConfirmedEnd(outcome.delegate_uid, outcome.end) if outcome.end else None
-        if not tracked.learn_end(in_flight.cluster, told):
+        end = ConfirmedEnd(outcome.delegate_uid, outcome.end) if outcome.end else None
+        if not tracked.confirm_end(in_flight.cluster, end):
             tracked.ask_end_at = now + self._state.timing.refused.after(tracked.doubts)
 
     def _learn(self, tracked: Tracked, in_flight: InFlightIntent, verdict: str, now: float) -> None:
@@ -183,7 +185,7 @@ class Outcomes:
             tracked.claimed_at = float("-inf")
             tracked.given_up = max(tracked.given_up, in_flight.epoch)
         elif verdict == STALE and in_flight.kind in _QUESTIONS:
-            tracked.is_there(in_flight.cluster)
+            tracked.confirm_there(in_flight.cluster)
 
     def _hold_if_claimed(self, tracked: Tracked, now: float) -> None:
         # Unclaimed pods pause in the queue; one that the watch still shows as claimed would be resumed at once.

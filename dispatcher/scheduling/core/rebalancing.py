@@ -1,4 +1,4 @@
-"""Rebalancing in the core: a look once a minute, the moves that follow from it, and what is told of them.
+"""Rebalancing in the core: a look once a minute, the moves that follow from it, and the report of them.
 
 A move is the eviction of a pod where it runs, its delegate or itself; its controller makes another one, which is
 decided as any other pod. So nothing is booked for it, and the delegate protocol need know nothing of it. Looks begin
@@ -54,7 +54,7 @@ class Result(StrEnum):
 
 
 @dataclass(slots=True)
-class _Told:
+class _MoveResult:
     move: Move
     result: Result
     message: str = ""
@@ -66,7 +66,7 @@ class Rebalancing:
     def __init__(self, state: CoreState, evictions: Evictions, rules: RebalancingRules, mode: Mode) -> None:
         self._state, self._evictions, self.mode = state, evictions, mode
         self._rebalancer = Rebalancer(state.fleet, rules, self._would_go, self._may_go)
-        self._told: deque[_Told] = deque(maxlen=_KEPT)
+        self._moves: deque[_MoveResult] = deque(maxlen=_KEPT)
         self._looked_at = float("-inf")
         self.last = Look(float("-inf"))
 
@@ -74,9 +74,9 @@ class Rebalancing:
         """Time has passed."""
         if self.mode is Mode.OFF or now - self._looked_at < LOOK_S:
             return
-        for told in self._told:
-            if told.result is Result.ORDERED and now - told.move.at > 2 * _ASKED_S:
-                self._answered(told, UNKNOWN, "its agent has not answered", now)
+        for entry in self._moves:
+            if entry.result is Result.ORDERED and now - entry.move.at > 2 * _ASKED_S:
+                self._answered(entry, UNKNOWN, "its agent has not answered", now)
         planned = {one.pod_id for one in self.last.moves}
         self._looked_at = now
         self.last = self._rebalancer.look()
@@ -86,7 +86,7 @@ class Rebalancing:
                 continue
             self._rebalancer.moves.cancelled(move.pod_id)
             if move.pod_id not in planned:
-                self._note(_Told(move, Result.PLANNED))
+                self._note(_MoveResult(move, Result.PLANNED))
 
     # --- what may go, and where to -----------------------------------------------------------------------------------
 
@@ -120,10 +120,10 @@ class Rebalancing:
         target = self._evictions.target_of(occupant) if occupant is not None else None
         if target is None:
             return
-        told = _Told(move, Result.ORDERED)
+        entry = _MoveResult(move, Result.ORDERED)
 
         def done(verdict: str, message: str, now: float) -> None:
-            self._answered(told, verdict, message, now)
+            self._answered(entry, verdict, message, now)
 
         def wanted(name: str) -> bool:
             return state.fleet.now - move.at < _ASKED_S
@@ -133,34 +133,34 @@ class Rebalancing:
         even_local = source is not None and source.annotations.get(REBALANCE, "") == "true"
         intent = Evict("", intents.ref(target), 0, victim.node, NO_PRIORITY, "", move.why, even_local)
         state.side_intents.send(victim.cluster, "move", intent, done, _AGAIN, wanted)
-        self._note(told)
+        self._note(entry)
 
-    def _answered(self, told: _Told, verdict: str, message: str, now: float) -> None:
-        told.result, told.message = (Result.EVICTED if verdict == DONE else Result.REFUSED), message
-        self._state.counters[COUNTER, told.result] += 1
+    def _answered(self, entry: _MoveResult, verdict: str, message: str, now: float) -> None:
+        entry.result, entry.message = (Result.EVICTED if verdict == DONE else Result.REFUSED), message
+        self._state.counters[COUNTER, entry.result] += 1
         if verdict != DONE:
-            self._rebalancer.moves.refused(told.move.pod_id, now)
+            self._rebalancer.moves.refused(entry.move.pod_id, now)
 
-    def _note(self, told: _Told) -> None:
-        self._told.append(told)
-        self._state.counters[COUNTER, told.result] += 1
-        pod, where = told.move.victim.placed.pod.key, "/".join(told.move.spot.place)
-        verb = "would be moved" if told.result is Result.PLANNED else "is moved"
-        self._state.effects.append(events.OperatorNotice(f"pod {pod} {verb} off {where}: {told.move.why}"))
+    def _note(self, entry: _MoveResult) -> None:
+        self._moves.append(entry)
+        self._state.counters[COUNTER, entry.result] += 1
+        pod, where = entry.move.victim.placed.pod.key, "/".join(entry.move.spot.place)
+        verb = "would be moved" if entry.result is Result.PLANNED else "is moved"
+        self._state.effects.append(events.OperatorNotice(f"pod {pod} {verb} off {where}: {entry.move.why}"))
 
     # --- telling -----------------------------------------------------------------------------------------------------
 
     def rows(self) -> list[Row]:
         """Moves, the latest first, then the pods on hot spots that stay."""
         now = self._state.fleet.now
-        moves = [{**_move_row(one), "age_s": round(now - one.move.at, 1)} for one in reversed(self._told)]
+        moves = [{**_move_row(one), "age_s": round(now - one.move.at, 1)} for one in reversed(self._moves)]
         age_s = round(now - self.last.at, 1)
         stays = [{**_row(one.victim), "result": "stays", "why": one.why, "age_s": age_s} for one in self.last.stays]
         return [*moves, *stays]
 
     def of(self, pod_id: PodId, placed: Placed) -> Row | None:
         """The latest move of this pod, or of one of its controller that it may replace; None if none is known."""
-        found = [one for one in self._told if _means(one.move, pod_id, placed)]
+        found = [one for one in self._moves if _means(one.move, pod_id, placed)]
         return _move_row(found[-1]) if found else None
 
 
@@ -182,13 +182,13 @@ def _row(victim: Victim) -> Row:
     }
 
 
-def _move_row(told: _Told) -> Row:
-    move = told.move
-    why = f"{move.why}{': ' if told.message else ''}{told.message}"
+def _move_row(entry: _MoveResult) -> Row:
+    move = entry.move
+    why = f"{move.why}{': ' if entry.message else ''}{entry.message}"
     return {
         **_row(move.victim),
         "to": "/".join(move.target),
         "gain": round(move.gain, 2),
-        "result": told.result.value,
+        "result": entry.result.value,
         "why": why,
     }

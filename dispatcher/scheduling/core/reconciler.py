@@ -60,17 +60,17 @@ class Reconciler:
         self._answering: dict[str, bool] = {}  # which clusters take orders, as long
         self._newcomers = Newcomers(state.queue)
 
-    def look(self, now: float) -> None:
-        """Look at every pod that is due, until none is: what one needs may make another due."""
+    def reconcile_due(self, now: float) -> None:
+        """Reconcile every pod that is due, until none is: what one needs may make another due."""
         state, self._reach, self._answering = self._state, None, {}
         while state.due:
             due, state.due = _in_order(state.due), set()
-            for look, run in groupby(state.tracked.get_all(due), partial(self._way_of, now)):
-                look(self, list(run), now)
-        self._newcomers.tell(now)
+            for handler, run in groupby(state.tracked.get_all(due), partial(self._handler_of, now)):
+                handler(self, list(run), now)
+        self._newcomers.wake_waiting(now)
 
-    def _way_of(self, now: float, tracked: Tracked) -> "_Look":
-        """How to look at a pod beside others: nearly all are in one of two states, of which little need be known."""
+    def _handler_of(self, now: float, tracked: Tracked) -> "_Handler":
+        """How a pod is reconciled among others: nearly all are in one of two states, for which there is a short way."""
         source = tracked.source
         if source is None or tracked.vanished is not None or now < tracked.hold_until:
             return _EACH
@@ -78,18 +78,18 @@ class Reconciler:
             if source.node:
                 return _CONFIRM if self._only_shown(tracked, source) else _EACH
             return _ENQUEUE if self._is_new(tracked, source) else _EACH
-        except Exception:  # the look meets it again
+        except Exception:  # reconciling it meets the error again
             return _EACH
 
-    def _look_at_each(self, run: Iterable[Tracked], now: float) -> None:
-        self._each(self._look_at, run, now)
+    def _reconcile_each(self, run: Iterable[Tracked], now: float) -> None:
+        self._each(self._reconcile, run, now)
 
-    def _each(self, look: Callable[[Tracked, float], None], run: Iterable[Tracked], now: float) -> None:
+    def _each(self, reconcile: Callable[[Tracked, float], None], run: Iterable[Tracked], now: float) -> None:
         for tracked in run:
             try:
-                look(tracked, now)
+                reconcile(tracked, now)
             except Exception as error:  # a fault of ours about one pod must not stop the others
-                self._look_later(tracked, error, now)
+                self._retry_later(tracked, error, now)
 
     def occupy_due(self, now: float) -> None:
         """Make the fleet hold the pods that are due where they are, and do nothing about them: another leads."""
@@ -104,34 +104,34 @@ class Reconciler:
             try:
                 self._occupy(tracked, now)
             except Exception as error:  # a fault of ours about one pod must not stop the others
-                self._look_later(tracked, error, now)
+                self._retry_later(tracked, error, now)
             if tracked.forgotten:
                 self._state.forget(pod_id)
             else:
                 self._state.tracked.rest(tracked)
 
-    def _tell_fault(self, about: str, error: Exception) -> None:
+    def _report_fault(self, about: str, error: Exception) -> None:
         self._state.counters["faults", type(error).__name__] += 1
-        self._state.trouble(f"{about}: {type(error).__name__}: {error}", error)
+        self._state.warn(f"{about}: {type(error).__name__}: {error}", error)
 
-    def _look_later(self, tracked: Tracked, error: Exception, now: float) -> None:
-        self._tell_fault(f"pod {tracked.pod_id}", error)
+    def _retry_later(self, tracked: Tracked, error: Exception, now: float) -> None:
+        self._report_fault(f"pod {tracked.pod_id}", error)
         tracked.hold_until = now + self._state.timing.retry.most_s
         self._state.look_at(tracked, tracked.hold_until)
 
-    def _look_at(self, tracked: Tracked, now: float) -> None:
-        """Do what is due for one pod. Nearly all are in one of two states, of which little need be known."""
+    def _reconcile(self, tracked: Tracked, now: float) -> None:
+        """Do what is due for one pod. Nearly all are in one of two states, for which there is a short way."""
         source = tracked.source
         if source is None or tracked.vanished is not None or now < tracked.hold_until:
-            self._look_closely(tracked, now)
+            self._reconcile_fully(tracked, now)
         elif self._only_wants_place(tracked, source):
             self._enqueue(tracked, now)
         elif self._only_shown(tracked, source):
             self._confirm_all([tracked], now)
         else:
-            self._look_closely(tracked, now)
+            self._reconcile_fully(tracked, now)
 
-    def _look_closely(self, tracked: Tracked, now: float) -> None:
+    def _reconcile_fully(self, tracked: Tracked, now: float) -> None:
         state, pod_id, in_flight = self._state, tracked.pod_id, tracked.in_flight
         if in_flight is not None and self._is_over(tracked, in_flight, now):
             state.outbox.drop(tracked)
@@ -165,7 +165,7 @@ class Reconciler:
         self._rest(tracked, now)
 
     def _is_new(self, tracked: Tracked, source: Pod) -> bool:
-        """Whether all that `_look_at` would do is to queue a pod that never was, and in which nothing is wrong."""
+        """Whether all that `_reconcile` would do is to queue a pod that never was, and in which nothing is wrong."""
         if tracked.queued or tracked.item is not None or source.problems or source.nominated_node:
             return False
         return self._only_wants_place(tracked, source) and self._state.profiles.unknown(source) is None
@@ -179,10 +179,10 @@ class Reconciler:
             for tracked, item in zip(run, items, strict=True):
                 tracked.queued = True
                 if item.state is _GATED:
-                    self._tell_gated(tracked, item, now)
+                    self._report_gated(tracked, item, now)
         except Exception as error:  # a fault of ours, or of a plugin, about one pod must not stop the others
-            self._tell_fault("pods that are due together", error)
-            self._look_at_each(run, now)
+            self._report_fault("pods that are due together", error)
+            self._reconcile_each(run, now)
 
     def _only_wants_place(self, tracked: Tracked, source: Pod) -> bool:
         """Whether a pod is to be queued, since nothing was begun for it and it holds no room.
@@ -211,7 +211,7 @@ class Reconciler:
         return known is not None and known.assumed
 
     def _only_shown(self, tracked: Tracked, source: Pod) -> bool:
-        """Whether all that a look would do is to keep a pod's place: it runs at home, or its bind shows there."""
+        """Whether a pod only keeps its place: it runs at home, or its bind shows there."""
         if is_at_rest(tracked):
             return source.phase not in TERMINAL and not self._binding.holds(tracked.pod_id)
         return self._only_shows_bind(tracked, source)
@@ -238,8 +238,8 @@ class Reconciler:
                 else:
                     state.tracked.rest(tracked)
         except Exception as error:  # a fault of ours about one pod must not stop the others
-            self._tell_fault("pods that show bound together", error)
-            self._each(self._look_closely, state.tracked.get_all([one.pod_id for one in run]), now)
+            self._report_fault("pods that show bound together", error)
+            self._each(self._reconcile_fully, state.tracked.get_all([one.pod_id for one in run]), now)
 
     def _next_step(self, tracked: Tracked, now: float) -> NextStep | None:
         """What is due; None: not yet, since others of a fenced cluster come first."""
@@ -251,21 +251,20 @@ class Reconciler:
         elif not self._state.fences.of(tracked.home):
             due = step_of_mirrored(tracked, self._state.clusters, now)
             if due is not None:
-                if now < tracked.mirrored_until:
-                    self._state.look_at(tracked, tracked.mirrored_until)
+                self._state.look_at_mirrored(tracked, now)
                 return due
         seen = self._observed_state(tracked, now)
         due = next_step(seen)
         return due if self._state.fences.admits(seen, due, now) else None
 
     def _observed_state(self, tracked: Tracked, now: float) -> ObservedState:
-        waits = [at for at in (tracked.mirrored_until, tracked.ask_end_at) if now < at]
+        waits = [at for at in (tracked.mirrored_until, tracked.mirror_at, tracked.ask_end_at) if now < at]
         if waits:
             self._state.look_at(tracked, min(waits))
         orphan = tracked.orphaned_at is not None
         may_go = not orphan or self._state.orphans.may_go(tracked.pod_id, now)
         fenced = self._state.fences.of(tracked.home)
-        if self._reach is None:  # found out once for a look: nothing that is done for a pod makes a cluster come or go
+        if self._reach is None:  # once for all that are due: nothing that is done for a pod makes a cluster come or go
             self._reach = Reach.of(self._state.clusters)
         return observed_state(
             tracked,
@@ -278,7 +277,7 @@ class Reconciler:
         )
 
     def _still_held(self, tracked: Tracked, now: float) -> bool:
-        """Whether a pod that has a place, but waits for leave to be bound, still does."""
+        """Whether a pod that waits at Permit, PreBind or Bind still does."""
         source = tracked.source
         if source is not None and source.node:
             self._binding.release(tracked.pod_id)
@@ -292,7 +291,7 @@ class Reconciler:
         if source is None or not wants_place(source):
             tracked.item = None  # never to be tried again: it would keep an old version of the pod
             if state.profiles.nominations.drop(pod_id) is not None:
-                state.queue.wake(WakeEvent.POD_REMOVED, now)  # the room that was promised to it is free
+                state.queue.wake(WakeEvent.POD_REMOVED, now)  # the room that was held for it is free
         forgotten = source is None and tracked.forgotten
         if forgotten:
             state.forget(pod_id)
@@ -373,23 +372,23 @@ class Reconciler:
         if tracked.item is not None and self._retries.again(tracked, placed, now):
             return
         if pod.nominated_node:
-            self._recall_promise(tracked, pod)
+            self._restore_nomination(tracked, pod)
         item = self._state.queue.add(tracked.pod_id, placed, now)
         self._newcomers.entered.append(item)
         if item.state is _GATED:
-            self._tell_gated(tracked, item, now)
+            self._report_gated(tracked, item, now)
 
-    def _tell_gated(self, tracked: Tracked, item: QueuedPod, now: float) -> None:
+    def _report_gated(self, tracked: Tracked, item: QueuedPod, now: float) -> None:
         reason = "SchedulingGated" if item.placed.pod.gated else "Unschedulable"
         self._state.report(tracked, item.note, now, reason)
 
-    def _recall_promise(self, tracked: Tracked, pod: Pod) -> None:
-        """status.nominatedNodeName, written in an earlier life of ours or by somebody else, is kept."""
-        if tracked.promised is None:
-            tracked.promised = pod.nominated_node
+    def _restore_nomination(self, tracked: Tracked, pod: Pod) -> None:
+        """Keep status.nominatedNodeName as an earlier dispatcher or somebody else has written it."""
+        if tracked.nominated_node is None:
+            tracked.nominated_node = pod.nominated_node
             nominee = Nominee(tracked.pod_id, Placed(pod, tracked.home), tracked.home, pod.nominated_node)
             self._state.profiles.nominations.put(nominee)
 
 
-_Look = Callable[[Reconciler, Sequence[Tracked], float], None]
-_EACH, _ENQUEUE, _CONFIRM = Reconciler._look_at_each, Reconciler._enqueue_all, Reconciler._confirm_all
+_Handler = Callable[[Reconciler, Sequence[Tracked], float], None]
+_EACH, _ENQUEUE, _CONFIRM = Reconciler._reconcile_each, Reconciler._enqueue_all, Reconciler._confirm_all

@@ -18,9 +18,9 @@ from dispatcher.scheduling import clusters as views
 from dispatcher.scheduling import events
 from dispatcher.scheduling.clusters import ClusterView, GapError
 from dispatcher.scheduling.core.evictions import Evictions
+from dispatcher.scheduling.core.peer_updates import PeerUpdates
 from dispatcher.scheduling.core.retries import Retries
 from dispatcher.scheduling.core.state import CoreState
-from dispatcher.scheduling.core.telling import Telling
 from dispatcher.scheduling.delegation.peers import closed_proxy
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.framework import Placed
@@ -31,20 +31,20 @@ _NODE_PUT = WakeEvent.NODE_ADDED | WakeEvent.NODE_CHANGED
 
 
 def _is_own(before: Pod | None, after: Pod) -> bool:
-    """Whether a pod was submitted to us, now as before, and stands for no other one."""
+    """Whether a pod was submitted to us, now as before, and is no delegate."""
     if after.source is not None or not is_ours(after.scheduler_name):
         return False
     return before is None or (before.source is None and before.scheduler_name == after.scheduler_name)
 
 
-def _take(steps: Iterator[bool], most: int | None) -> bool:
-    """Take up to `most` more steps (None: all), fewer if one yields True, which ends a part; whether none is left."""
+def _advance(steps: Iterator[bool], most: int | None) -> bool:
+    """Take up to `most` more steps (None: all), fewer if one yields True, which ends a part. Whether none is left."""
     limited = most is not None
     return not any(limited and (ends_part or taken == most) for taken, ends_part in enumerate(steps, 1))
 
 
-def _size(view: ClusterView, changes: Changes) -> int:
-    """About how many pods a report takes as long as."""
+def _pods_worth(view: ClusterView, changes: Changes) -> int:
+    """The size of a report, in pods that take as long to fold."""
     pods, nodes = len(changes.pods) + len(changes.pods_gone), len(changes.nodes) + len(changes.nodes_gone)
     if changes.full:  # those that go, too
         pods, nodes = max(pods, len(view.pods)), max(nodes, len(view.nodes))
@@ -65,7 +65,7 @@ def _is_claimed_for(view: ClusterView, pod: Pod, source: SourceRef) -> bool:
 
 @dataclass
 class _Fold:
-    """A report that is taken in part by part, so many pods `at_once`, and the uid and keys of its cluster before it."""
+    """A report that is folded in parts of `at_once` pods; `before`: the uid and keys of its cluster before it."""
 
     changes: Changes
     steps: Iterator[bool]
@@ -82,13 +82,13 @@ class Reports:
     two parts it is as if its agent had not seen some of the changes yet.
     """
 
-    def __init__(self, state: CoreState, retries: Retries, evictions: Evictions, telling: Telling) -> None:
-        self._state, self._retries, self._evictions, self._telling = state, retries, evictions, telling
+    def __init__(self, state: CoreState, retries: Retries, evictions: Evictions, peer_updates: PeerUpdates) -> None:
+        self._state, self._retries, self._evictions, self._peer_updates = state, retries, evictions, peer_updates
         self._folds: dict[str, _Fold] = {}
 
     @property
     def folding(self) -> Collection[str]:
-        """Clusters of which a part of a report is still to be taken in."""
+        """Clusters of which a part of a report is still to be folded."""
         return self._folds.keys()
 
     def changed(self, event: events.ClusterChanged, now: float) -> None:
@@ -98,62 +98,60 @@ class Reports:
         if view is None:
             ours = ", ".join(self._state.clusters)
             raise GapError(f"cluster {changes.cluster!r} is not one of this dispatcher's: {ours}")
-        self._finish(view.name, now)
+        self._finish_fold(view.name, now)
         wrong_identity = views.wrong_identity(view, changes, self._state.clusters) or views.wrong_keys(view, changes)
         if wrong_identity:
-            self._state.trouble(f"cluster {wrong_identity}")
+            self._state.warn(f"cluster {wrong_identity}")
             self.silent(events.ClusterSilent(view.name, wrong_identity), now)
             return
         views.check_continues(view, changes)
         changes = views.without_older_keys(view, changes)
         self._note_executor(view, event.executor, now)
-        at_once = self._at_once(view, changes)
-        if at_once is not None and _size(view, changes) > at_once:
+        at_once = self._pods_at_once(view, changes)
+        if at_once is not None and _pods_worth(view, changes) > at_once:
             steps = self._steps(view, changes, at_once)
             self._folds[view.name] = _Fold(changes, steps, at_once, (view.uid, view.keys))
             view.hidden = not view.uid
             # Its pods are known by them.
             view.uid, view.keys = changes.cluster_uid or view.uid, changes.keys or view.keys
-            self._go_on(view.name, at_once, now)
+            self._continue_fold(view.name, at_once, now)
             return
         self._fold_health(view, changes, now)
         for _ in self._steps(view, changes):
             pass
 
-    def _at_once(self, view: ClusterView, changes: Changes) -> int | None:
-        """How many pods of a report are taken in at once; None: all, since what it says of the cluster comes first."""
+    def _pods_at_once(self, view: ClusterView, changes: Changes) -> int | None:
+        """How many pods of a report are folded at once; None: all, since the cluster's health comes first."""
         if not view.ready:
             return self._state.timing.fold_at_once if changes.full else None
         return self._state.timing.fold_ready_at_once if views.is_as_healthy(view, changes) else None
 
     def fold_on(self, event: events.FoldOn, now: float) -> None:
-        """The next part of a report, or of what follows from one."""
+        """Fold the next part of a report, or go on with what follows from one."""
         if event.cluster in self._folds:
-            self._go_on(event.cluster, self._folds[event.cluster].at_once, now)
+            self._continue_fold(event.cluster, self._folds[event.cluster].at_once, now)
         else:
             self._state.take_late()
 
     def finish_all(self) -> None:
-        """What is taken in in part is taken in: who follows from here on begins with whole reports."""
+        """Fold what is left of every report: whoever follows from here on begins with whole ones."""
         for cluster in list(self._folds):
             try:
-                self._finish(cluster, self._state.fleet.now)
-            except Exception as error:  # half of it is known: none of it, then
-                self._state.trouble(f"cluster {cluster}: its report cannot be taken in: {error!r}", error)
+                self._finish_fold(cluster, self._state.fleet.now)
+            except Exception as error:  # half of it is folded: forget all of it
+                self._state.warn(f"cluster {cluster}: its report cannot be taken in: {error!r}", error)
                 self.forget(cluster)
 
-    def _finish(self, cluster: str, now: float) -> None:
+    def _finish_fold(self, cluster: str, now: float) -> None:
         if cluster in self._folds:
-            self._go_on(cluster, None, now)
+            self._continue_fold(cluster, None, now)
 
-    def _go_on(self, cluster: str, steps: int | None, now: float) -> None:
-        """So many more steps (None: all); after the last one the cluster is as the report says."""
+    def _continue_fold(self, cluster: str, steps: int | None, now: float) -> None:
+        """Take so many more steps (None: all); after the last one the cluster is as reported."""
         fold, view = self._folds[cluster], self._state.clusters[cluster]
         try:
-            complete = _take(fold.steps, steps)
-        except (
-            Exception
-        ):  # it is asked for anew; what raised is not taken in again, so that it stops nothing but itself
+            complete = _advance(fold.steps, steps)
+        except Exception:  # it is asked for anew; what raised is not folded again, and stops nothing but itself
             del self._folds[cluster]
             (view.uid, view.keys), view.hidden = fold.before, False
             raise
@@ -163,7 +161,7 @@ class Reports:
             self._fold_health(view, fold.changes, now)
 
     def _steps(self, view: ClusterView, changes: Changes, at_once: int = 0) -> Iterator[bool]:
-        """Take a report in, but for the cluster's health. A step takes about as long as one pod; True is yielded before
+        """Fold a report, but for the cluster's health. A step takes about as long as one pod; True is yielded before
         work that takes as long as a part, so that this begins the next one.
         """
         state = self._state
@@ -175,7 +173,7 @@ class Reports:
         if changes.readings:
             state.fleet.put_readings(view.name, changes.readings)
             state.queue.wake(WakeEvent.READINGS, state.fleet.now)
-            state.judge_hot(state.fleet.now)
+            state.update_hot(state.fleet.now)
         for pod in views.fold_pods(view, changes):
             self._pod_changed(view, pod, state.fleet.now)
             yield False
@@ -198,13 +196,13 @@ class Reports:
             self._state.touch(view.name)
 
     def silent(self, event: events.ClusterSilent, now: float) -> None:
-        """An agent is away: nothing new goes there until it reports."""
+        """An agent is away: no new pod goes to its cluster until it reports."""
         try:
-            self._finish(event.cluster, now)
+            self._finish_fold(event.cluster, now)
         finally:
-            self._fall_silent(event, now)
+            self._note_silent(event, now)
 
-    def _fall_silent(self, event: events.ClusterSilent, now: float) -> None:
+    def _note_silent(self, event: events.ClusterSilent, now: float) -> None:
         view = self._state.clusters[event.cluster]
         was_ready = view.ready
         view.silent, view.problem, view.heard = True, event.problem, True
@@ -212,7 +210,7 @@ class Reports:
         self._note_readiness(view, was_ready, now)
 
     def forget(self, cluster: str) -> None:
-        """It is as if it had never reported in this life; it is known to be silent."""
+        """Treat a cluster as one that has never reported to this dispatcher and is known to be silent."""
         view = self._state.clusters[cluster]
         for _ in self._steps(view, Changes(cluster, view.uid, view.incarnation, 0, view.revision, full=True)):
             pass
@@ -222,14 +220,14 @@ class Reports:
         self._state.fleet.set_cluster(cluster, ready=False, synced=False)
 
     def _note_executor(self, view: ClusterView, executor: bool | None, now: float) -> None:
-        """Nothing new goes where nobody takes orders, though it is seen what goes on there."""
+        """No new pod goes to a cluster whose executor is away, though its observer reports."""
         took, view.executor = view.takes_orders, executor
         if view.ready and took != view.takes_orders:
             self._show_cluster(view, now)
             self._state.touch(view.name)
 
     def note_refusal(self, cluster: str, now: float, *, refuses: bool) -> None:
-        """Its executor obeys nothing that we sign, or does again."""
+        """The executor of a cluster refuses what this dispatcher signs, or accepts it again."""
         view = self._state.clusters[cluster]
         if view.refuses != refuses:
             view.refuses = refuses
@@ -241,7 +239,7 @@ class Reports:
         if not views.note_readiness(view, was_ready, now):
             return
         self._show_cluster(view, now)
-        self._telling.tell_peers()
+        self._peer_updates.send_to_all()
         self._state.touch(view.name)
 
     def _show_cluster(self, view: ClusterView, now: float) -> None:
@@ -257,7 +255,7 @@ class Reports:
             before, after = change.before, change.after
             put = after is not None and not after.proxy_for and (before is None or not before.proxy_for)
             if together and (not put or len(together) >= most):
-                yield from self._nodes_put(view.name, together)
+                yield from self._put_nodes(view.name, together)
                 together = []
             if put:
                 together.append(change)
@@ -265,9 +263,9 @@ class Reports:
                 self._node_changed(view.name, change, self._state.fleet.now)
                 yield False
         if together:
-            yield from self._nodes_put(view.name, together)
+            yield from self._put_nodes(view.name, together)
 
-    def _nodes_put(self, cluster: str, changes: list[views.Change[Node]]) -> Iterator[bool]:
+    def _put_nodes(self, cluster: str, changes: list[views.Change[Node]]) -> Iterator[bool]:
         state = self._state
         state.fleet.put_nodes(cluster, [change.after for change in changes if change.after])
         if state.queue.listens(_NODE_PUT):
@@ -277,7 +275,7 @@ class Reports:
         yield from repeat(False, len(changes) // _NODES_A_POD)
 
     def _node_changed(self, cluster: str, change: views.Change[Node], now: float) -> None:
-        """One that goes, or that is a proxy node now or was one before."""
+        """A node that goes, or that is or was a proxy node."""
         before, after = change.before, change.after
         self._proxy_changed(cluster, change, now)
         if after is not None and not after.proxy_for:
@@ -308,13 +306,13 @@ class Reports:
         if before is not None and after is not None and (kind := placed_pod_changed(before, after)):
             self._state.queue.wake(ClusterEvent(kind, view.name, before, after), now)
         if after is not None and _is_own(before, after):  # nearly all that is reported
-            self._own_shown(view.name, after)
+            self._own_pod_changed(view.name, after)
             return
         was = self._known_owner(view, before) if before is not None else None
         owner = self._owner_of(view, after) if after is not None else None
         if was is not None and was != owner:
             self._state.owners.pop((view.name, before.uid if before is not None else ""), None)
-            self._went(view, was, told=change.told and after is None)
+            self._pod_gone(view, was, seen_deleted=change.seen_deleted and after is None)
         elif before is not None and was is None and (after is None or owner is not None):
             self._foreign_changed(view.name, before.uid, views.Change(before, None), now)
         if after is None:
@@ -323,14 +321,14 @@ class Reports:
             self._foreign_changed(view.name, after.uid, change if was is None else views.Change(None, after), now)
             return
         if after.source is None:
-            self._own_shown(view.name, after)
+            self._own_pod_changed(view.name, after)
             return
         tracked = self._state.track(owner)
         self._state.owners[view.name, after.uid] = owner
         tracked.see_delegate(view.name, after)
         self._state.seen(tracked)
 
-    def _own_shown(self, home: str, pod: Pod) -> None:
+    def _own_pod_changed(self, home: str, pod: Pod) -> None:
         """A pod submitted to us in this cluster came, or changed."""
         state, pod_id = self._state, (home, pod.uid)
         tracked = state.tracked.get(pod_id)
@@ -344,7 +342,7 @@ class Reports:
         state.seen(tracked)
 
     def _known_owner(self, view: ClusterView, pod: Pod) -> PodId | None:
-        """Whose a pod was taken for when it was last seen: keys may be others since."""
+        """The owner that was found when the pod was last seen: keys may have changed since."""
         if pod.source is None:
             return self._owner_of(view, pod)
         return self._state.owners.get((view.name, pod.uid))
@@ -361,19 +359,19 @@ class Reports:
             return None
         if _is_claimed_for(view, pod, source):
             return (home.name, source.uid)
-        self._state.trouble(
+        self._state.warn(
             f'cluster "{view.name}": its agent shows pod {pod.namespace}/{pod.name} as the delegate of {home.name} '
             f"{source.namespace}/{source.name} (uid {source.uid}), but the claim on it is for another pod or cluster: "
             "it counts as a pod of another scheduler; find out who speaks there as its agent"
         )
         return None
 
-    def _went(self, view: ClusterView, owner: PodId, *, told: bool) -> None:
+    def _pod_gone(self, view: ClusterView, owner: PodId, *, seen_deleted: bool) -> None:
         tracked = self._state.track(owner)
         if owner[0] == view.name:
-            tracked.see_source(None, told=told)
+            tracked.see_source(None, seen_deleted=seen_deleted)
         else:
-            tracked.see_delegate(view.name, None, told=told)
+            tracked.see_delegate(view.name, None, seen_deleted=seen_deleted)
         self._state.seen(tracked)
 
     def _foreign_changed(self, cluster: str, uid: str, change: views.Change[Pod], now: float) -> None:

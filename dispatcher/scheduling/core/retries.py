@@ -1,4 +1,4 @@
-"""Places that came to nothing: where a pod was refused it is not sent again for a while, and the next best is tried."""
+"""Refused places: a pod is not sent again for a while to where it was refused, and the next best place is tried."""
 
 from collections.abc import Iterable, Sequence
 
@@ -23,8 +23,8 @@ class Retries:
     def __init__(self, state: CoreState) -> None:
         self._state = state
 
-    def given_back(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
-        """A place came to nothing."""
+    def note_refused(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
+        """The pod lost its place: remember why, and what its cluster has refused."""
         tracked.refused = outcome.message or outcome.verdict
         if outcome.verdict == REFUSED and tracked.source is not None:
             placed_by = tracked.item.placed.refused if tracked.item is not None else ()
@@ -44,28 +44,28 @@ class Retries:
         return [self.placed(tracked, pod, now) for tracked, pod in pods]
 
     def known(self, tracked: Tracked, pod: Pod, now: float) -> tuple[Refusal, ...]:
-        """What clusters said of a pod that is not queued."""
+        """Refusals that hold for a pod that is not queued."""
         return tuple(self._state.refusals.known(tracked.pod_id, pod, now))
 
     def again(self, tracked: Tracked, placed: Placed, now: float) -> bool:
         """Queue a pod anew whose place came to nothing; False if none did.
 
         At once where a cluster is passed over from now on: another one is decided. Else after a back-off, also under a
-        profile that does not heed refusals.
+        profile that has no use for refusals.
         """
         item, words = tracked.item, tracked.refused
         if item is None or not words:
             return False
         tracked.refused = ""
-        if _heeded(placed.refused) != _heeded(item.placed.refused):
+        if _effective(placed.refused) != _effective(item.placed.refused):
             self._state.queue.anew(item, placed, now)
         else:
             self._state.queue.retry(item, now, placed)
             self._state.report(tracked, Why(Reason.REFUSED, words).text, now)
         return True
 
-    def heed(self, batch: Sequence[QueuedPod], now: float) -> list[QueuedPod]:
-        """Of a popped batch the pods for which what is remembered is what they were queued with; others go back."""
+    def requeue_changed(self, batch: Sequence[QueuedPod], now: float) -> list[QueuedPod]:
+        """The pods of a popped batch that are known as they were queued; others are queued again, as they are now."""
         state, ready = self._state, []
         for item in batch:
             placed, refused = item.placed, state.refusals.about(item.pod_id, item.placed.pod, now)
@@ -96,8 +96,8 @@ class Retries:
                 self._state.queue.add(pod_id, self.placed(tracked, item.placed.pod, now), now)
 
 
-def _heeded(refusals: Iterable[Refusal]) -> set[Refusal]:
-    """Those that may change where a pod goes: a size does not while the cluster that told it is passed over."""
-    said = [one for one in refusals if not one.over]
-    barred = {one.cluster for one in said if not one.requests}
-    return {one for one in said if not one.requests or one.cluster not in barred}
+def _effective(refusals: Iterable[Refusal]) -> set[Refusal]:
+    """Those that may change where a pod goes: a size does not while its cluster is passed over."""
+    current = [one for one in refusals if not one.over]
+    barred = {one.cluster for one in current if not one.requests}
+    return {one for one in current if not one.requests or one.cluster not in barred}

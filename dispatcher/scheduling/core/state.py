@@ -27,19 +27,19 @@ from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.records.log import DecisionLog
 
-# A report is repeated until it was written: its pod is not offered again, and nobody told, for minutes otherwise.
-_NOT_TOLD = frozenset((UNKNOWN, STALE, REFUSED))
-_TOLD_AGAIN = RetryPolicy(Backoff(1.0, 300.0), _NOT_TOLD)
+# A report is repeated until it was written: its pod is not offered again for minutes, and its user would not see why.
+_NOT_WRITTEN = frozenset((UNKNOWN, STALE, REFUSED))
+_WRITE_AGAIN = RetryPolicy(Backoff(1.0, 300.0), _NOT_WRITTEN)
 
 
-def _waits(tracked: Tracked, message: str, name: str) -> bool:
-    """Whether the pod waits, and nothing newer was said of it than what the side intent of that name says."""
+def _still_waits(tracked: Tracked, message: str, name: str) -> bool:
+    """Whether the pod waits, and nothing newer was reported of it than by the side intent of that name."""
     waits = tracked.source is not None and not tracked.source.node
     return waits and tracked.reported == message and tracked.report == name
 
 
-def _said(verdict: str, message: str, now: float) -> None:
-    """A report was written."""
+def _on_written(verdict: str, message: str, now: float) -> None:
+    """Nothing is to be done once a report was written."""
 
 
 class CoreState:
@@ -132,13 +132,13 @@ class CoreState:
             tracked.alarm_at = at
             heapq.heappush(self._alarms, (at, tracked.pod_id))
 
-    def judge_hot(self, now: float) -> None:
+    def update_hot(self, now: float) -> None:
         """Bring up to date which nodes are hot, and wake those whom it helps that one is so no more."""
-        if self.fleet.judge_hot():
+        if self.fleet.update_hot():
             self.queue.wake(WakeEvent.COOLED, now)
 
-    def ring(self, now: float) -> None:
-        """Pods whose time has come are due."""
+    def take_alarms(self, now: float) -> None:
+        """Pods whose alarm is over are due."""
         while self._alarms and self._alarms[0][0] <= now:
             pod_id = heapq.heappop(self._alarms)[1]
             tracked = self.tracked.get(pod_id)
@@ -146,14 +146,21 @@ class CoreState:
                 self.due.add(pod_id)
 
     def is_mirrored(self, tracked: Tracked, now: float) -> bool:
-        """Whether a look at a remote pod would find nothing to do: its status is written, and shows, or may not yet."""
+        """Whether a look at a remote pod would find nothing to do: its status is written, and shows, or may not yet; or
+        the next one waits.
+        """
         if tracked.in_flight is not None or tracked.hold_until != float("-inf") or self.fences.of(tracked.pod_id[0]):
             return False
         if step_of_mirrored(tracked, self.clusters, now) is not NOTHING:
             return False
-        if now < tracked.mirrored_until:
-            self.look_at(tracked, tracked.mirrored_until)
+        self.look_at_mirrored(tracked, now)
         return True
+
+    def look_at_mirrored(self, tracked: Tracked, now: float) -> None:
+        """It is due when its status may be wanting, or may be written, again."""
+        ahead = [at for at in (tracked.mirrored_until, tracked.mirror_at) if now < at]
+        if ahead:
+            self.look_at(tracked, min(ahead))
 
     def forget(self, pod_id: PodId) -> None:
         """Nothing is left to track of it."""
@@ -164,37 +171,37 @@ class CoreState:
         self.abroad.discard(pod_id)
         self.log.forget(pod_id)
 
-    def trouble(self, text: str, error: Exception | None = None) -> None:
-        """Something for the operator's log; with the traceback of a fault of our own."""
+    def warn(self, text: str, error: Exception | None = None) -> None:
+        """Write to the operator's log; with the traceback of a fault of our own."""
         self.effects.append(events.OperatorWarning(text[:500], error))
 
     def report(self, tracked: Tracked, message: str, now: float, reason: str = "Unschedulable") -> None:
-        """Tell the user why a pod waits, and which node of its own cluster it is promised; not the same twice."""
+        """Tell the user why a pod waits, and which node of its own cluster it is nominated to; not the same twice."""
         source = tracked.source
         if source is None:
             return
-        known = source.nominated_node if tracked.promised is None else tracked.promised
-        promised = self._promised(tracked)
+        known = source.nominated_node if tracked.nominated_node is None else tracked.nominated_node
+        nominated_node = self._nominated_node(tracked)
         soon = bool(tracked.reported) and now - tracked.reported_at < self.timing.report_s
-        if promised == known and (soon or message == tracked.reported):
+        if nominated_node == known and (soon or message == tracked.reported):
             return
-        tracked.reported, tracked.reported_at, tracked.promised = message, now, promised
-        told = ("", intents.ref(source), 0, message, reason, promised if promised != known else None)
+        tracked.reported, tracked.reported_at, tracked.nominated_node = message, now, nominated_node
+        fields = ("", intents.ref(source), 0, message, reason, nominated_node if nominated_node != known else None)
         if tracked.report:
             self.side_intents.drop(tracked.report)
-        wanted = partial(_waits, tracked, message)
+        wanted = partial(_still_waits, tracked, message)
         tracked.report = self.side_intents.send(
-            tracked.pod_id[0], "report", ReportUnschedulable(*told), _said, _TOLD_AGAIN, wanted
+            tracked.pod_id[0], "report", ReportUnschedulable(*fields), _on_written, _WRITE_AGAIN, wanted
         )
 
-    def tell_waiting(self, tracked: Tracked, message: str) -> None:
-        """Tell the user what holds up a pod that has its place."""
+    def report_waiting(self, tracked: Tracked, message: str) -> None:
+        """Report what a pod that has its place waits for."""
         if tracked.source is not None:
             epoch = self.outbox.next_epoch()
             ref = intents.ref(tracked.source)
             self.outbox.post(tracked.home, ReportUnschedulable(f"{epoch}.report", ref, epoch, message, WAITING))
 
-    def _promised(self, tracked: Tracked) -> str:
+    def _nominated_node(self, tracked: Tracked) -> str:
         """status.nominatedNodeName as it ought to be: a node of the pod's own cluster, or none."""
         nominations = self.profiles.nominations
         nominee = nominations.of(tracked.pod_id) if len(nominations) else None

@@ -1,7 +1,7 @@
-"""Batches of one class: as many pods as looking ahead gives exactly, decided in one go.
+"""Batches of one class: as many pods as batch lookahead places exactly, decided in one go.
 
-Where nobody looks at the fleet or at single pods meanwhile, the fleet hears of all of them at the end. Where no plugin
-has anything to do with booking them, either, nothing is done pod by pod but the choice of a row and the record of it.
+Where no plugin reads the fleet or single pods meanwhile, all of them are written to the fleet at the end. Where no
+plugin has to check or book them one by one, either, nothing is done pod by pod but the choice of a row and its record.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +28,7 @@ Enough = Callable[[], bool]
 _WORTH_IT = 4  # pods; looking ahead costs about two decisions
 
 
-class _Ask(Protocol):
+class _SelectAndBook(Protocol):
     def __call__(
         self,
         key: ClassKey,
@@ -37,17 +37,17 @@ class _Ask(Protocol):
         selectors: Iterable[Selector],
         deferred: list[int] | None = None,
     ) -> Result | None:
-        """See `Scheduler._ask`."""
+        """See `Scheduler._select_and_book`."""
         ...
 
 
 class Batches:
-    """The batches of one scheduler. `ask` decides a single pod, with all that plugins have to say about it."""
+    """The batches of one scheduler. `select_and_book` decides a single pod, with all plugins of all points."""
 
-    def __init__(self, books: Booking, classes: EquivalenceCache, ask: _Ask) -> None:
+    def __init__(self, books: Booking, classes: EquivalenceCache, select_and_book: _SelectAndBook) -> None:
         self._books, self._plan, self._fleet = books, books.plan, books.fleet
-        self._classes, self._ask = classes, ask
-        self._booking = (*self._plan.gates, *self._plan.reserves)
+        self._classes, self._select_and_book = classes, select_and_book
+        self._booking = (*self._plan.pod_plugins, *self._plan.reserves)
 
     def ahead(self, key: ClassKey, items: Sequence[Item], *, alike: bool = False) -> list[Result]:
         """As many of the first pods as looking ahead gives exactly; none where it does not pay or cannot be exact.
@@ -68,14 +68,14 @@ class Batches:
         hopeless = bool(self._plan.post_filters) and not eq_class.rows.feasible
         if hopeless or eq_class.refusal is not None:
             return []
-        items, kinds = self._alike(items, kinds_of(items, alike=alike))
+        items, kinds = self._equal_prefix(items, kinds_of(items, alike=alike))
         if len(items) < _WORTH_IT:
             return []
         if skipped := self._skipped_until_first(eq_class, first):
             return self._first_and_rest(eq_class, standing, items, kinds, skipped)
-        return self._by_active(eq_class, key, standing, items, kinds)
+        return self._with_active_plugins(eq_class, key, standing, items, kinds)
 
-    def _by_active(
+    def _with_active_plugins(
         self, eq_class: EquivalenceClass, key: ClassKey, standing: ClassKey, items: Sequence[Item], kinds: Kinds
     ) -> list[Result]:
         """Decide pods whose keys are `key` and, with what the fleet holds, `standing`, by the plugins active now."""
@@ -83,12 +83,12 @@ class Batches:
         if selector is None:
             return []
         if deferred:
-            return self._all(eq_class, standing, items, kinds, selector)
+            return self._decide_together(eq_class, standing, items, kinds, selector)
         results: list[Result] = []
         for pod_id, placed in items:
-            if selector.spent() or (results and not self._is_of(key, standing, placed)):
+            if selector.spent() or (results and not self._keeps_standing_key(key, standing, placed)):
                 break
-            result = self._ask(standing, pod_id, placed, (selector,))
+            result = self._select_and_book(standing, pod_id, placed, (selector,))
             if result is None:
                 break
             results.append(result)
@@ -97,34 +97,34 @@ class Batches:
     def _selector(
         self, eq_class: EquivalenceClass, items: Sequence[Item], kinds: Kinds
     ) -> tuple[bool, BatchSelector | None]:
-        """Whether the fleet may hear of the pods at the end, and what knows their places."""
+        """Whether the pods may be written to the fleet at the end, and the selector that finds their places."""
         merge = count_merge_of(eq_class, kinds.pods, len(items))
         deferred = self._may_defer(eq_class, items, kinds, counted=merge is not None)
         selector = merge or lookahead_of(eq_class, kinds.pods, len(items), deferred=deferred)
-        if deferred and selector is not None and not selector.selects_all() and self._loud(eq_class):
+        if deferred and selector is not None and not selector.selects_all() and self._row_bookers(eq_class):
             return False, lookahead_of(eq_class, kinds.pods, len(items), deferred=False)
         return deferred, selector
 
     # --- which pods --------------------------------------------------------------------------------------------------
 
-    def _is_of(self, key: ClassKey, standing: ClassKey, placed: Placed) -> bool:
+    def _keeps_standing_key(self, key: ClassKey, standing: ClassKey, placed: Placed) -> bool:
         """Whether a pod of class `key` still has this standing key, after what was placed since it was found."""
         try:
             return not self._plan.standing or self._plan.standing_key(key, placed, self._books.view) == standing
         except PluginError:
             return False  # decided alone, it meets the error again
 
-    def _alike(self, items: Sequence[Item], kinds: Kinds) -> tuple[Sequence[Item], Kinds]:
-        """The first of these pods, those that what the fleet holds does not tell apart, and their kinds.
+    def _equal_prefix(self, items: Sequence[Item], kinds: Kinds) -> tuple[Sequence[Item], Kinds]:
+        """The first of these pods, as many as have equal standing keys, and their kinds.
 
-        Who says that it goes by the template is asked of each kind, all others of each pod.
+        A plugin whose standing key rests on the template alone is asked for each kind, all others for each pod.
         """
         fleet = self._books.view
         try:
             for plugin, by_template in self._plan.standing_alike:
-                ask, said = plugin.standing_key, plugin.standing_key(items[0][1], fleet)
-                asked = zip(kinds.ats, kinds.pods, strict=True) if by_template else enumerate(one for _, one in items)
-                other = next((at for at, placed in asked if ask(placed, fleet) != said), len(items))
+                key_of, first = plugin.standing_key, plugin.standing_key(items[0][1], fleet)
+                pods = zip(kinds.ats, kinds.pods, strict=True) if by_template else enumerate(one for _, one in items)
+                other = next((at for at, placed in pods if key_of(placed, fleet) != first), len(items))
                 if other < len(items):
                     items, kinds = items[:other], kinds.first(other)
         except Exception:  # decided alone, the pod meets the error again
@@ -137,9 +137,9 @@ class Batches:
         return [one for one in skipped if any(self._fleet.moves(count, placed) for count, _ in one.versions)]
 
     def _may_defer(self, eq_class: EquivalenceClass, items: Sequence[Item], kinds: Kinds, *, counted: bool) -> bool:
-        """Whether nobody looks at the fleet before all of `items` are decided, so that it may be written once.
+        """Whether no plugin reads the fleet before all of `items` are decided, so that it may be written once.
 
-        `counted`: what these pods add to counts is known to those who look at counts.
+        `counted`: plugins that read counts of pods know what these pods add to them.
         """
         if not counted and (
             eq_class.fleet_explainers
@@ -148,47 +148,51 @@ class Batches:
         ):
             return False
         looking = (one for one in self._booking if one.depends is not Depends.STATIC)
-        loud = self._loud(eq_class)
-        if any(one.pod.volumes for one in kinds.pods) and not loud:
+        bookers = self._row_bookers(eq_class)
+        if any(one.pod.volumes for one in kinds.pods) and not bookers:
             return False
-        names = {one.name for one in loud}
-        quiet = (one for one in (*self._books.late, *looking) if one.name not in names)
-        if not all(self._books.quiet(one, eq_class.answer_of) for one in quiet):
+        names = {one.name for one in bookers}
+        others = (one for one in (*self._books.late, *looking) if one.name not in names)
+        if not all(self._books.skips(one, eq_class.answer_of) for one in others):
             return False
-        if loud and not (self._plain(eq_class, kinds) and self._apart(eq_class, loud, [one for _, one in items])):
+        if bookers and not self._in_bulk(eq_class, kinds):
+            return False
+        if bookers and not self._independent(eq_class, bookers, [one for _, one in items]):
             return False
         ids = {pod_id for pod_id, _ in items}
         return len(ids) == len(items) and self._fleet.are_nowhere(ids)
 
-    def _loud(self, eq_class: EquivalenceClass) -> list[ReservesRows]:
-        """Those who book something for each pod of the class, and can for all at once: at once, or pod by pod with the
-        fleet told of each.
-        """
-        return [one for one in self._books.by_row if not self._books.quiet(one, eq_class.answer_of)]
+    def _row_bookers(self, eq_class: EquivalenceClass) -> list[ReservesRows]:
+        """The Reserve plugins that book something for pods of the class, each on its row, and can for a whole batch.
 
-    def _apart(self, eq_class: EquivalenceClass, loud: Sequence[ReservesRows], pods: Sequence[Placed]) -> bool:
-        """Whether what these book for one of the pods changes nothing for another."""
+        Where they do not book the whole batch at once, each pod is written to the fleet before the next is decided.
+        """
+        return [one for one in self._books.bulk_by_row if not self._books.skips(one, eq_class.answer_of)]
+
+    def _independent(self, eq_class: EquivalenceClass, bookers: Sequence[ReservesRows], pods: Sequence[Placed]) -> bool:
+        """Whether what these book for one of the pods changes no answer about another."""
         try:
-            return all(guarded(one, one.apart, eq_class.answer_of(one.name), pods) for one in loud)
+            return all(guarded(one, one.apart, eq_class.answer_of(one.name), pods) for one in bookers)
         except PluginError:
             return False  # decided pod by pod, they meet it again
 
-    def _plain(self, eq_class: EquivalenceClass, kinds: Kinds) -> bool:
-        """Whether all of these pods may be decided, and no plugin gates or books any but those that book many: SKIP
-        holds for a whole class.
+    def _in_bulk(self, eq_class: EquivalenceClass, kinds: Kinds) -> bool:
+        """Whether nothing is wrong with any of these pods, and no pod plugin checks or books them one by one.
+
+        It is asked of the first pod alone: SKIP holds for a whole class.
         """
         if any(placed.pod.problems or placed.pod.gated for placed in kinds.pods):
             return False
         first, fleet = kinds.pods[0], self._books.view
         try:
-            alone = (one for one in self._plan.gates if one not in self._books.many)
-            told = [guarded(one, one.pre_filter, first, fleet) for one in alone]
+            alone = (one for one in self._plan.pod_plugins if one not in self._books.bulk)
+            states = [guarded(one, one.pre_filter, first, fleet) for one in alone]
         except PluginError:
             return False  # decided alone, the pods meet the error again
-        skipped = all(isinstance(one, Skip) for one in told)
-        judged = (one for one in self._plan.reserves if one not in self._plan.gates)
-        loud = [one for one in judged if not self._books.quiet(one, eq_class.answer_of)]
-        return skipped and all(one in self._books.by_row for one in loud)
+        skipped = all(isinstance(one, Skip) for one in states)
+        by_class = (one for one in self._plan.reserves if one not in self._plan.pod_plugins)
+        bookers = [one for one in by_class if not self._books.skips(one, eq_class.answer_of)]
+        return skipped and all(one in self._books.bulk_by_row for one in bookers)
 
     # --- deciding ----------------------------------------------------------------------------------------------------
 
@@ -201,11 +205,12 @@ class Batches:
         skipped: Sequence[PluginEvaluator],
     ) -> list[Result]:
         """Decide the first pod by the class as it is, and the others with the plugins that are `skipped` until it is
-        placed, all booked together; [] where that is not exact, where the fleet has to be told of each pod, or for too
-        few pods.
+        placed, all booked together; [] where that is not exact, where each pod has to be written to the fleet before
+        the next one, or for too few pods.
 
-        Example: four pods of a new app. App defaults skip the first: it goes to zone x. The merge judges all four by
-        spread after the first; as it puts its first pod on the same row, its answers for the other three hold, too.
+        Example: four pods of a new app. App defaults skip the first: it goes to zone x. The merge scores all four
+        by the spread that is active after the first; as it, too, puts the first pod on that row, its answers for the
+        other three hold.
         """
         found = list[Result]()
         if len(items) <= _WORTH_IT:
@@ -214,22 +219,23 @@ class Batches:
             first = None if eq_class.fleet_explainers else eq_class.select(*items[0])
             if isinstance(first, Decision) and eq_class.assume_first_placed(skipped, items[0][1]):
                 merge = count_merge_of(eq_class, kinds.pods, len(items))
-                if merge and self._may_defer(eq_class, items, kinds, counted=True) and self._plain(eq_class, kinds):
-                    found = self._at_once(items, kinds, merge, first)
+                if merge and self._may_defer(eq_class, items, kinds, counted=True) and self._in_bulk(eq_class, kinds):
+                    found = self._book_at_once(items, kinds, merge, first)
         except PluginError:
             self._classes.drop(key)  # decided alone, the pod meets the error again and says so
         if not found:
             eq_class.discard_assumed(skipped)
         return found
 
-    def _all(
+    def _decide_together(
         self, eq_class: EquivalenceClass, key: ClassKey, items: Sequence[Item], kinds: Kinds, selector: BatchSelector
     ) -> list[Result]:
-        """Decide pods of which the fleet may hear at the end."""
-        found = self._at_once(items, kinds, selector) if selector.selects_all() and self._plain(eq_class, kinds) else []
-        return found if found or self._loud(eq_class) else self._deferred(key, items, selector)
+        """Decide pods that may be written to the fleet at the end."""
+        at_once = selector.selects_all() and self._in_bulk(eq_class, kinds)
+        found = self._book_at_once(items, kinds, selector) if at_once else []
+        return found if found or self._row_bookers(eq_class) else self._decide_deferred(key, items, selector)
 
-    def _at_once(
+    def _book_at_once(
         self, items: Sequence[Item], kinds: Kinds, selector: BatchSelector, first: Decision | None = None
     ) -> list[Result]:
         """Book what `selector` decides for all. `first`: the first pod's decision, if that is known already; [] if
@@ -245,14 +251,14 @@ class Batches:
             return []  # decided alone, the pods meet the error again
         return list(decisions)
 
-    def _deferred(self, key: ClassKey, items: Sequence[Item], selector: BatchSelector) -> list[Result]:
-        """Decide pod by pod; the fleet hears of all pods at the end."""
+    def _decide_deferred(self, key: ClassKey, items: Sequence[Item], selector: BatchSelector) -> list[Result]:
+        """Decide pod by pod; all are written to the fleet at the end."""
         results: list[Result] = []
         rows: list[int] = []
         for item in items:
             if selector.spent():
                 break
-            result = self._ask(key, *item, (selector,), rows)
+            result = self._select_and_book(key, *item, (selector,), rows)
             if result is None:
                 break
             results.append(result)
@@ -275,8 +281,8 @@ def never() -> bool:
     return False
 
 
-def each(decide: Callable[[PodId, Placed], Result], items: Sequence[Item], enough: Enough) -> list[Result]:
-    """Of the first pod, and of others until it is enough."""
+def decide_each(decide: Callable[[PodId, Placed], Result], items: Sequence[Item], enough: Enough) -> list[Result]:
+    """Decide the first pod, and others until it is enough."""
     results = list[Result]()
     for item in items:
         if results and enough():

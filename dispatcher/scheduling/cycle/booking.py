@@ -20,7 +20,7 @@ from dispatcher.scheduling.framework.points import (
     guarded,
 )
 from dispatcher.scheduling.records.decision import Decision
-from dispatcher.scheduling.records.extras import Together
+from dispatcher.scheduling.records.extras import BatchExplanation
 
 _LONGEST_WAIT_S = 900.0  # kube-scheduler's bound on the wait of a Permit plugin
 _Item = tuple[PodId, Placed]
@@ -45,23 +45,23 @@ class Book(msgspec.Struct, gc=False):
 
 
 class Booking:
-    """The books of one profile. `on_wait` is told of every decision that Permit makes wait."""
+    """What one profile has assumed and reserved. `on_wait` is called with every decision that Permit makes wait."""
 
     def __init__(self, plan: Plan, fleet: FleetState, faults: Faults) -> None:
         self.plan, self.fleet, self._faults = plan, fleet, faults
         self.view = view_of(fleet)  # for points whose answers nobody keeps
         self.on_wait: Callable[[Decision], None] | None = None
         self.late = plan.late
-        # Gates that book a whole batch at once.
-        self.many = [one for one in plan.reserves if books_many(one) and one in plan.gates]
-        # Judges that do.
-        self.by_row = [one for one in plan.reserves if books_rows(one) and one not in plan.gates]
+        # Pod plugins that check and book a whole batch at once, whatever rows it goes to.
+        self.bulk = [one for one in plan.reserves if books_many(one) and one in plan.pod_plugins]
+        # Class plugins that book a whole batch at once, each pod on its row.
+        self.bulk_by_row = [one for one in plan.reserves if books_rows(one) and one not in plan.pod_plugins]
         self._reserved: dict[PodId, Book] = {}
         self._charges = [(one, _charging(one)) for one in plan.reserves]
 
-    def quiet(self, plugin: Plugin, answer_of: Callable[[str], object]) -> bool:
-        """Whether a plugin has said in PreFilter that it has nothing to do with pods of the class."""
-        return plugin in self.plan.judges and isinstance(answer_of(plugin.name), Skip)
+    def skips(self, plugin: Plugin, answer_of: Callable[[str], object]) -> bool:
+        """Whether PreFilter of a filter or score has answered SKIP for the class, so that it books nothing, either."""
+        return plugin in self.plan.class_plugins and isinstance(answer_of(plugin.name), Skip)
 
     # --- a decision --------------------------------------------------------------------------------------------------
 
@@ -86,9 +86,9 @@ class Booking:
         return refused
 
     def fitting(self, items: Sequence[_Item]) -> int:
-        """How many of the first of these pods of one class pass the gates that can be asked for many."""
+        """How many of the first of these pods of one class pass the pod plugins that check many at once."""
         most = len(items)
-        for plugin in self.many:
+        for plugin in self.bulk:
             if most:
                 most = guarded(plugin, plugin.fits, [placed for _, placed in items[:most]], self.view)
         return most
@@ -96,25 +96,25 @@ class Booking:
     def book_all(
         self, decisions: Sequence[Decision], answer_of: Callable[[str], object], *, alike: bool = False
     ) -> None:
-        """Place pods, each on its row, where of all Reserve and Permit plugins only those of `many` and `by_row` have
-        something to book, `alike` or not (see FleetState.assume_all). With a PluginError nothing is booked.
+        """Place pods, each on its row, where of all Reserve and Permit plugins only those of `bulk` and `bulk_by_row`
+        have something to book, `alike` or not (see FleetState.assume_all). With a PluginError nothing is booked.
         """
         pod_ids, pods = [one.pod_id for one in decisions], [one.placed for one in decisions]
         rows = self.fleet.kept_rows([one.row for one in decisions])
         done: list[Reserve] = []
         try:
-            for judge in self.by_row:
-                done.append(judge)  # what it holds when it raises half-way is given back, too
-                guarded(judge, judge.reserve_rows, answer_of(judge.name), pods, rows, self.view)
-            for plugin in self.many:
-                told = guarded(plugin, plugin.reserve_all, pods, self.view)
+            for by_row in self.bulk_by_row:
+                done.append(by_row)  # what it holds when it raises half-way is given back, too
+                guarded(by_row, by_row.reserve_rows, answer_of(by_row.name), pods, rows, self.view)
+            for plugin in self.bulk:
+                explained = guarded(plugin, plugin.reserve_all, pods, self.view)
                 done.append(plugin)
-                _note(decisions, plugin.name, told or ())
+                _note(decisions, plugin.name, explained or ())
         except PluginError:
             for placed, row in zip(pods, rows, strict=True):
                 self._unreserve(done, placed, row)
             raise
-        if not all(self.quiet(one, answer_of) for one in self.late):
+        if not all(self.skips(one, answer_of) for one in self.late):
             answers = {one.name: answer_of(one.name) for one in self.late}
             for decision in decisions:
                 decision.cycle = CycleState(answers)
@@ -149,7 +149,7 @@ class Booking:
                 return answer
             if answer:
                 decision.wait(plugin.name, min(answer, _LONGEST_WAIT_S))
-        if not all(self.quiet(one, cycle.read) for one in self.late):
+        if not all(self.skips(one, cycle.read) for one in self.late):
             decision.cycle = cycle.kept([one.name for one in self.late])
         if decision.waits and self.on_wait is not None:
             self.on_wait(decision)
@@ -221,14 +221,15 @@ class Booking:
 
 
 def _note(
-    decisions: Sequence[Decision], plugin: str, told: ExplainPods | Sequence[Callable[[], Mapping[str, Any]]]
+    decisions: Sequence[Decision], plugin: str, explained: ExplainPods | Sequence[Callable[[], Mapping[str, Any]]]
 ) -> None:
     """What a plugin says of decisions that are booked together."""
-    if not callable(told):
-        for decision, said in zip(decisions, told, strict=False):
-            decision.note(plugin, said)
+    if not callable(explained):
+        for decision, one in zip(decisions, explained, strict=False):
+            decision.note(plugin, one)
         return
-    extras = {plugin: Together([one.pod_id for one in decisions], told)}  # one for all: nearly all have no others
+    # One map for all decisions: nearly all have no other extras.
+    extras = {plugin: BatchExplanation([one.pod_id for one in decisions], explained)}
     for decision in decisions:
         decision.extras = {**decision.extras, **extras} if decision.extras else extras
 

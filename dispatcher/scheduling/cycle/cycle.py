@@ -16,7 +16,7 @@ import numpy as np
 from dispatcher.model.pod import PENDING, PodId, template_of
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.model.refusal import Refusal
-from dispatcher.scheduling.cycle.batches import Batches, Enough, Item, Result, each, never, unfit
+from dispatcher.scheduling.cycle.batches import Batches, Enough, Item, Result, decide_each, never, unfit
 from dispatcher.scheduling.cycle.booking import Booking
 from dispatcher.scheduling.cycle.post_filter import PostFilters
 from dispatcher.scheduling.cycle.second_pass import SecondPass, leans_on_pods
@@ -26,7 +26,7 @@ from dispatcher.scheduling.fleet.nominations import Nominations
 from dispatcher.scheduling.framework import CycleState, Placed, Plugin, Profile, Refuse, Skip
 from dispatcher.scheduling.framework.bounds import RoomFilter
 from dispatcher.scheduling.framework.class_keys import ClassKey
-from dispatcher.scheduling.framework.domain_counts import ToldAlone
+from dispatcher.scheduling.framework.domain_counts import LazyExplanation
 from dispatcher.scheduling.framework.domains import BatchExplained, explains_batches
 from dispatcher.scheduling.framework.points import ExplainingPlugin, Faults, Plan, PluginError, guarded
 from dispatcher.scheduling.pruning.searches import LARGE, PrunedSearches
@@ -38,7 +38,7 @@ from dispatcher.scheduling.selector import NoPlace, Selector
 __all__ = ["Decision", "Result", "Scheduler", "Unschedulable"]
 
 _MOST_ALONE = 64  # pods
-_MOST_TOLD = 512  # classes of which it is kept in words why they have no place
+_MOST_NO_PLACE = 512  # classes whose last refusal is kept with its message
 
 
 class Scheduler(Booking):
@@ -65,10 +65,11 @@ class Scheduler(Booking):
         self.post_filters = PostFilters(self.plan, fleet, self.nominations, self._faults.note)
         self.canary, self.faults = profile.canary, self._faults.counts
         self._classes = EquivalenceCache(self.plan, fleet, class_bytes)
+        self.class_counts = self._classes.counts
         self._searches = PrunedSearches(self.plan, fleet, self._classes, large)
-        self._batches = Batches(self, self._classes, self._ask)
-        self._told: OrderedDict[ClassKey, Unschedulable] = OrderedDict()
-        self._nowhere: Unschedulable | None = None  # the last refusal of a pod that no node takes
+        self._batches = Batches(self, self._classes, self._select_and_book)
+        self._no_place_by_class: OrderedDict[ClassKey, Unschedulable] = OrderedDict()
+        self._last_no_place: Unschedulable | None = None  # the last refusal of a pod that no node takes
 
     def share(self, nominations: Nominations) -> None:
         """Use the nominations of another profile: one fleet has one set of them."""
@@ -88,7 +89,7 @@ class Scheduler(Booking):
         return self.plan.present_key(self.plan.class_key(placed), placed, self.view)
 
     def _batch_key_of(self, placed: Placed) -> ClassKey:
-        """By what it is decided: gates are asked of each pod, so classes that they alone tell apart share it."""
+        """The key by which pods are decided together: classes that only Reserve plugins' books tell apart share it."""
         key = self._class_of(placed)
         return key if key.batch is None else key.batch
 
@@ -103,7 +104,7 @@ class Scheduler(Booking):
         if not items:
             return []
         if items[0][1].sizes:
-            return each(self._decide_sized, items, enough)
+            return decide_each(self._decide_sized, items, enough)
         if alike:
             return self._schedule_run(self._key_or_error(items[0][1]), items, alike=True, enough=enough)
         # They were of one class when they were queued; a node that came since may tell their homes apart.
@@ -132,31 +133,31 @@ class Scheduler(Booking):
         alone = 1  # pods decided one by one before looking ahead is tried again
         while len(results) < len(items):
             rest = items[len(results) :]
-            ahead = [] if self._yielding(rest) else self._batches.ahead(key, rest, alike=alike)
-            decided = ahead or each(partial(self._decide, key), rest[:alone], enough)
+            ahead = [] if self._nominations_matter(rest) else self._batches.ahead(key, rest, alike=alike)
+            decided = ahead or decide_each(partial(self._decide, key), rest[:alone], enough)
             results += decided
-            if not ahead and results[-1] is self._nowhere:
-                results += self._nowhere_either(key, self._nowhere, items[len(results) :])
+            if not ahead and results[-1] is self._last_no_place:
+                results += self._refuse_alike(key, self._last_no_place, items[len(results) :])
             if not ahead and len(decided) < len(rest[:alone]):
                 break
             alone = 1 if ahead else min(2 * alone, _MOST_ALONE)
         return results
 
-    def _nowhere_either(
-        self, key: ClassKey, told: Unschedulable, items: Sequence[tuple[PodId, Placed]]
+    def _refuse_alike(
+        self, key: ClassKey, earlier: Unschedulable, items: Sequence[tuple[PodId, Placed]]
     ) -> list[Result]:
-        """The refusals of the first pods that find no place for the reasons for which one of their class just did not.
+        """Refusals of the first pods that find no place for the reasons of an `earlier` pod of their class.
 
-        Nothing has moved since. What is asked is what may tell them apart: their size and importance, what is wrong
-        with them, and those plugins whose answer is not their class's.
+        Nothing has changed since. Only what may tell these pods apart is asked: priority and home, what is wrong with a
+        pod itself, and the plugins that do not answer for a whole class.
         """
-        first, found = told.placed, list[Result]()
-        if told.victims or len(self.nominations):
+        first, found = earlier.placed, list[Result]()
+        if earlier.victims or len(self.nominations):
             return found
         try:
             standing = self.plan.standing_key(key, first, self.view)
             template = template_of(first.pod) if self.plan.stands_by_template and not first.pod.volumes else None
-            let_pass = self.fitting(items) if len(self.many) == len(self.plan.gates) else 0
+            let_pass = self.fitting(items) if len(self.bulk) == len(self.plan.pod_plugins) else 0
             for at, (pod_id, placed) in enumerate(items):
                 pod = placed.pod
                 same = (pod.priority, pod.preempts, placed.home) == (first.pod.priority, first.pod.preempts, first.home)
@@ -167,13 +168,13 @@ class Scheduler(Booking):
                 alike = template is not None and template_of(pod) == template
                 if not alike and self.plan.standing_key(key, placed, self.view) != standing:
                     break
-                found.append(told.again(pod_id, placed, self.fleet.now))
+                found.append(earlier.again(pod_id, placed, self.fleet.now))
         except PluginError:
             pass  # decided alone, the pod meets the error again
         return found
 
-    def _yielding(self, items: Sequence[tuple[PodId, Placed]]) -> bool:
-        """Whether nominated pods step aside for any of these, or may be leant on: then each is decided on its own."""
+    def _nominations_matter(self, items: Sequence[tuple[PodId, Placed]]) -> bool:
+        """Whether nominated pods step aside for any of these, or affinity may count them: each is decided alone."""
         nominations = self.nominations
         return len(nominations) > 0 and any(
             nominations.matter_to(id_, one.pod.priority) or leans_on_pods(one.pod) for id_, one in items
@@ -195,17 +196,17 @@ class Scheduler(Booking):
 
     def _decide(self, key: ClassKey, pod_id: PodId, placed: Placed) -> Result:
         with self.nominations.aside_for(pod_id, placed.pod.priority):
-            try:  # what it is promised tells a pod from no other
+            try:  # the pod's own nomination is no part of its key
                 key = self.plan.standing_key(key, placed, self.view)
             except PluginError as error:
                 return self._fault(pod_id, placed, error)
-            result = self._ask(key, pod_id, placed, self._selectors(key, pod_id, placed))
+            result = self._select_and_book(key, pod_id, placed, self._selectors(key, pod_id, placed))
         if result is None:
             raise LookupError("a class left a pod undecided")
         return result
 
     def _selectors(self, key: ClassKey, pod_id: PodId, placed: Placed) -> Iterator[Selector]:
-        """Who may find a place for one pod, the cheapest first; the last one always can tell."""
+        """Ways to find a place for one pod, the cheapest first; the last one always has an answer."""
         nominated = len(self.nominations) > 0
         if not (nominated and (leans_on_pods(placed.pod) or self.nominations.of(pod_id) is not None)):
             search = self._searches.search_for(key, placed)
@@ -214,7 +215,7 @@ class Scheduler(Booking):
         eq_class = self._classes.get(key)
         yield SecondPass(eq_class, self.nominations) if nominated else eq_class
 
-    def _ask(
+    def _select_and_book(
         self,
         key: ClassKey,
         pod_id: PodId,
@@ -222,17 +223,17 @@ class Scheduler(Booking):
         selectors: Iterable[Selector],
         deferred: list[int] | None = None,
     ) -> Result | None:
-        """Decide one pod by the first selector that can tell, and book it, or note its row in `deferred`."""
+        """Decide one pod by the first selector that has an answer, and book it, or note its row in `deferred`."""
         refused = unfit(placed)
         if refused is not None:
-            return self._stopped(pod_id, placed, refused)
+            return self._refuse_and_clear_nomination(pod_id, placed, refused)
         states: dict[str, object] = {}
         try:
             refused = self._pre_filter(placed, states)
             if refused is not None:
-                return self._stopped(pod_id, placed, refused)
+                return self._refuse_and_clear_nomination(pod_id, placed, refused)
             for selector in selectors:
-                result = self._decided(key, pod_id, placed, selector, states, deferred)
+                result = self._try_selector(key, pod_id, placed, selector, states, deferred)
                 if result is not None:
                     return result
         except PluginError as error:
@@ -241,7 +242,7 @@ class Scheduler(Booking):
             return self._fault(pod_id, placed, error)
         return None
 
-    def _decided(
+    def _try_selector(
         self,
         key: ClassKey,
         pod_id: PodId,
@@ -255,20 +256,20 @@ class Scheduler(Booking):
             return self._refused_class(cycle, key, pod_id, placed, why)
         found = selector.select(pod_id, placed)
         if isinstance(found, Decision):
-            result = self._finish(cycle, found, selector.explainers(), deferred)
+            result = self._explain_and_book(cycle, found, selector.explainers(), deferred)
             if result is found:
                 selector.booked(found.row)
             return result
         return None if found is None else self._no_place(cycle, key, pod_id, placed, found)
 
-    def _finish(
+    def _explain_and_book(
         self, cycle: CycleState, decision: Decision, fleet_explainers: Explainers, deferred: list[int] | None
     ) -> Result:
-        """Note why, and book it."""
+        """Record what plugins explain, and book the place."""
         self._explain(cycle, decision, fleet_explainers)
         refusal = self.book(cycle, decision, deferred)
         if refusal is not None:
-            return self._stopped(decision.pod_id, decision.placed, refusal.why)
+            return self._refuse_and_clear_nomination(decision.pod_id, decision.placed, refusal.why)
         self.nominations.drop(decision.pod_id)
         return decision
 
@@ -277,31 +278,32 @@ class Scheduler(Booking):
     ) -> Unschedulable:
         """PreFilter refused; PostFilter is asked all the same, as in kube-scheduler."""
         if is_ours(why):
-            return self._stopped(pod_id, placed, why)
+            return self._refuse_and_clear_nomination(pod_id, placed, why)
         return self.post_filters.hopeless(cycle, self._refused(pod_id, placed, why), key, why)
 
     def _pre_filter(self, placed: Placed, states: dict[str, object]) -> Why | None:
-        for plugin in self.plan.gates:
+        for plugin in self.plan.pod_plugins:
             states[plugin.name] = state = guarded(plugin, plugin.pre_filter, placed, self.view)
             if isinstance(state, Refuse):
                 return state.why
         return None
 
     def _explain(self, cycle: CycleState, decision: Decision, fleet_explainers: Explainers) -> None:
-        notes = [*fleet_explainers, *((one, cycle.read(one.name)) for one in self.plan.noting_gates)]
+        notes = [*fleet_explainers, *((one, cycle.read(one.name)) for one in self.plan.pod_explainers)]
         for plugin, state in notes:
             if isinstance(state, Skip):
                 continue
             try:
-                decision.note(plugin.name, self._said(plugin, state, decision))
+                decision.note(plugin.name, self._explanation(plugin, state, decision))
             except PluginError as error:
                 self._faults.note(error)  # a decision stands without its comments, too
 
-    def _said(self, plugin: ExplainingPlugin, state: object, decision: Decision) -> object:
-        """What a plugin says of the place, or, where it can say so of a batch, a function that returns it."""
+    def _explanation(self, plugin: ExplainingPlugin, state: object, decision: Decision) -> object:
+        """What a plugin explains of the place, or, where it can explain a batch, a function that returns it."""
         if explains_batches(type(plugin)):
             rows, explain = np.asarray([decision.row], dtype=np.intp), cast(BatchExplained[Any], plugin).explain_batch
-            return ToldAlone(guarded(plugin, explain, state, rows, self.view), partial(self._faults.of, plugin.name))
+            explained = guarded(plugin, explain, state, rows, self.view)
+            return LazyExplanation(explained, partial(self._faults.of, plugin.name))
         return guarded(plugin, plugin.explain, state, decision.placed, self.view, decision.row)
 
     def would_go(self, pod_id: PodId, placed: Placed) -> Decision | None:
@@ -315,7 +317,7 @@ class Scheduler(Booking):
         row, pod = occupant.row, msgspec.structs.replace(placed.pod, node="", phase=PENDING)
         self.fleet.remove_pod(occupant)
         try:
-            return self._selected(pod_id, msgspec.structs.replace(placed, pod=pod))
+            return self._dry_run(pod_id, msgspec.structs.replace(placed, pod=pod))
         except PluginError as error:
             self._faults.note(error)
             return None
@@ -325,12 +327,12 @@ class Scheduler(Booking):
     def would_choose(self, pod_id: PodId, placed: Placed) -> Decision | None:
         """Where a pod that is nowhere yet would go now; None if nowhere. Books nothing, and quota is not asked."""
         try:
-            return self._selected(pod_id, placed)
+            return self._dry_run(pod_id, placed)
         except PluginError as error:
             self._faults.note(error)
             return None
 
-    def _selected(self, pod_id: PodId, placed: Placed) -> Decision | None:
+    def _dry_run(self, pod_id: PodId, placed: Placed) -> Decision | None:
         key = self.plan.standing_key(self._batch_key_of(placed), placed, self.view)
         try:
             for selector in self._selectors(key, pod_id, placed):
@@ -351,8 +353,8 @@ class Scheduler(Booking):
         message = refusal_message(sum(self.fleet.node_counts().values()), why)
         return Unschedulable(pod_id, placed, message, frozenset((why.reason,)), self.fleet.now, context)
 
-    def _stopped(self, pod_id: PodId, placed: Placed, why: Why) -> Unschedulable:
-        """A refusal that no room helps against (quota, Reserve): room that was promised to the pod is for others.
+    def _refuse_and_clear_nomination(self, pod_id: PodId, placed: Placed, why: Why) -> Unschedulable:
+        """A refusal that no room helps against (quota, Reserve): the pod's nomination ends, its room is for others.
 
         kube-scheduler's clearNominatedNode.
         """
@@ -365,7 +367,7 @@ class Scheduler(Booking):
 
     def _fault(self, pod_id: PodId, placed: Placed, error: PluginError) -> Unschedulable:
         self._faults.note(error)
-        return self._stopped(pod_id, placed, Why(Reason.PLUGIN_ERROR, error.plugin))
+        return self._refuse_and_clear_nomination(pod_id, placed, Why(Reason.PLUGIN_ERROR, error.plugin))
 
     def _no_place(
         self, cycle: CycleState, key: ClassKey, pod_id: PodId, placed: Placed, found: NoPlace
@@ -373,18 +375,20 @@ class Scheduler(Booking):
         """The refusal, after PostFilter where the profile has one; None if that has to start from each row's reason."""
         if found.codes is None and self.plan.post_filters:
             return None
-        # Pods of one class that meet the same fleet are told the same: the words are made once.
-        told, context = self._told.get(key), found.context
-        if told is None or told.context is not context:
+        # Pods of one class that meet the same fleet get the same message: it is written once.
+        earlier, context = self._no_place_by_class.get(key), found.context
+        if earlier is None or earlier.context is not context:
             absent = self._absent(cycle) if self.fleet.reasons.is_scarce else ()
-            told = self._told[key] = no_place(pod_id, placed, self.fleet.now, context, self.fleet.node_counts(), absent)
-            self._told.move_to_end(key)
-            if len(self._told) > _MOST_TOLD:
-                self._told.popitem(last=False)
-        refused = told.again(pod_id, placed, self.fleet.now)
+            nodes = self.fleet.node_counts()
+            earlier = no_place(pod_id, placed, self.fleet.now, context, nodes, absent)
+            self._no_place_by_class[key] = earlier
+            self._no_place_by_class.move_to_end(key)
+            if len(self._no_place_by_class) > _MOST_NO_PLACE:
+                self._no_place_by_class.popitem(last=False)
+        refused = earlier.again(pod_id, placed, self.fleet.now)
         if found.codes is not None and self.plan.post_filters:
             refused = self.post_filters.help(cycle, refused, key, found.codes)
-        self._nowhere = refused
+        self._last_no_place = refused
         return refused
 
     def _absent(self, cycle: CycleState) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""PostFilter: what may be done for a pod that no node takes; its words, its promise, and whom it costs their place."""
+"""PostFilter: what may be done for a pod that no node takes; the message, the nomination, and the victims."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -20,7 +20,7 @@ from dispatcher.scheduling.framework.lifecycle import NoHelp, Nomination
 from dispatcher.scheduling.framework.points import Plan, PluginError, guarded
 from dispatcher.scheduling.records.decision import Unschedulable
 
-_MOST_TOLD = 1024  # kinds of pods of which it is kept that nothing helps them
+_MOST_NO_HELP = 1024  # kinds of pods for which it is kept that no plugin can help
 _KINDS = 16  # classes of pods and priorities for which it is kept what evictions would bring
 
 
@@ -30,7 +30,7 @@ def anybody(occupant: Occupant, home: str) -> bool:
 
 
 class PostFilters:
-    """Asks the PostFilter plugins of one profile. `may_evict` says who may be evicted at all."""
+    """Runs the PostFilter plugins of one profile. `may_evict`: which pods may be evicted at all."""
 
     def __init__(
         self, plan: Plan, fleet: FleetState, nominations: Nominations, fault: Callable[[PluginError], None]
@@ -38,7 +38,7 @@ class PostFilters:
         self._plan, self._fleet, self._nominations, self._fault = plan, fleet, nominations, fault
         self._view = view_of(fleet)
         self._least = LeastPods(fleet)
-        self._told: OrderedDict[Hashable, tuple[object, float, list[NoHelp]]] = OrderedDict()
+        self._no_help: OrderedDict[Hashable, tuple[object, float, list[NoHelp]]] = OrderedDict()
         self._known: OrderedDict[Hashable, Known] = OrderedDict()
         self.may_evict: Callable[[Occupant, str], bool] = anybody
 
@@ -46,7 +46,7 @@ class PostFilters:
         """The refusal with what the plugins did about it. `key`: the class; `codes` [n]: why each row is refused."""
         if not refused.context.evaluated:  # no node: nobody could make room
             return refused
-        return self._helped(cycle, refused, key, codes)
+        return self._run_or_recall(cycle, refused, key, codes)
 
     def hopeless(self, cycle: CycleState, refused: Unschedulable, key: ClassKey, why: Why) -> Unschedulable:
         """The same of a pod that PreFilter refuses wherever it might go: no leaving pod changes that."""
@@ -54,33 +54,33 @@ class PostFilters:
         if not self._plan.post_filters or not fleet.live.any():
             return refused
         code = fleet.reasons.code(why.reason, lasting=True)
-        return self._helped(cycle, refused, key, np.where(fleet.live, np.uint16(code), np.uint16(0)))
+        return self._run_or_recall(cycle, refused, key, np.where(fleet.live, np.uint16(code), np.uint16(0)))
 
-    def _helped(self, cycle: CycleState, refused: Unschedulable, key: ClassKey, first: Codes) -> Unschedulable:
+    def _run_or_recall(self, cycle: CycleState, refused: Unschedulable, key: ClassKey, first: Codes) -> Unschedulable:
         nominee = self._nominations.of(refused.pod_id)
         pod = refused.placed.pod
         kind = (key, pod.priority, pod.preempts, refused.placed.home, refused.placed.over)
-        world, since, words = self._told.get(kind, (None, 0.0, []))
-        if world == self._world(nominee) and self._fleet.now - since <= KEPT_S:
-            return self._unhelped(refused, words)
-        answers = self._ask(cycle, refused, key, nominee, first)
+        seen, since, no_help = self._no_help.get(kind, (None, 0.0, []))
+        if seen == self._depends_on(nominee) and self._fleet.now - since <= KEPT_S:
+            return self._without_help(refused, no_help)
+        answers = self._run_plugins(cycle, refused, key, nominee, first)
         if answers and isinstance(answers[-1], Nomination):
             return self._nominated(refused, answers[-1])
-        words = [one for one in answers if isinstance(one, NoHelp)]
-        self._told[kind] = self._world(nominee), self._fleet.now, words
-        self._told.move_to_end(kind)
-        if len(self._told) > _MOST_TOLD:
-            self._told.popitem(last=False)
-        return self._unhelped(refused, words)
+        no_help = [one for one in answers if isinstance(one, NoHelp)]
+        self._no_help[kind] = self._depends_on(nominee), self._fleet.now, no_help
+        self._no_help.move_to_end(kind)
+        if len(self._no_help) > _MOST_NO_HELP:
+            self._no_help.popitem(last=False)
+        return self._without_help(refused, no_help)
 
-    def _world(self, nominee: Nominee | None) -> tuple[object, ...]:
+    def _depends_on(self, nominee: Nominee | None) -> tuple[object, ...]:
         """All that an answer for pods of one kind rests on: in equal worlds they need not be asked for twice."""
         return (*standing_of(self._fleet), tuple(self._fleet.closed.items()), nominee)
 
-    def _ask(
+    def _run_plugins(
         self, cycle: CycleState, refused: Unschedulable, key: ClassKey, nominee: Nominee | None, first: Codes
     ) -> list[Nomination | NoHelp]:
-        """What the plugins say, up to the first nomination. `first` [n]: the code by which each row was refused."""
+        """The plugins' answers, up to the first nomination. `first` [n]: the code by which each row was refused."""
         placed, fleet, answers = refused.placed, self._fleet, []
         alone = self._nominations.without_all if leans_on_pods(placed.pod) and self._nominations.any_placed else None
         promised = Promised(nominee, alone)
@@ -108,10 +108,10 @@ class PostFilters:
             self._known.popitem(last=False)
         return known
 
-    def _unhelped(self, refused: Unschedulable, words: list[NoHelp]) -> Unschedulable:
-        if not any(one.keeps for one in words):
+    def _without_help(self, refused: Unschedulable, no_help: list[NoHelp]) -> Unschedulable:
+        if not any(one.keeps for one in no_help):
             self._nominations.drop(refused.pod_id)
-        message = " ".join([refused.message, *(one.message for one in words)])
+        message = " ".join([refused.message, *(one.message for one in no_help)])
         kept = self._nominations.of(refused.pod_id)
         refused.message, refused.nominated = message, (kept.cluster, kept.node) if kept else None
         return refused

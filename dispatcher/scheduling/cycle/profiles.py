@@ -1,6 +1,6 @@
 """Several profiles over one fleet: which scheduler decides which pod, by its spec.schedulerName."""
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import cast
@@ -11,6 +11,7 @@ from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.cycle.batches import Enough, Item, never
 from dispatcher.scheduling.cycle.canaries import Canaries
 from dispatcher.scheduling.cycle.cycle import Result, Scheduler
+from dispatcher.scheduling.equivalence.cache import ClassCounts
 from dispatcher.scheduling.framework import Placed, Plugin
 from dispatcher.scheduling.framework.derived import joined
 from dispatcher.scheduling.framework.hints import HELPED_BY, NEVER, ClusterEvent, WakeEvent
@@ -42,6 +43,11 @@ class Profiles:
 
     def __iter__(self) -> Iterator[Scheduler]:
         return iter(self._by_name.values())
+
+    @property
+    def class_counts(self) -> Mapping[str, ClassCounts]:
+        """What became of the classes of each, by schedulerName."""
+        return {name: one.class_counts for name, one in self._by_name.items()}
 
     def unknown(self, pod: Pod) -> Why | None:
         """Why no profile is the pod's; None if one is."""
@@ -132,7 +138,7 @@ class Profiles:
 
     def quota_alike(self, placed: Placed) -> bool:
         """Whether quota refuses by class: a gate that is asked of each pod may refuse for a quota of its own."""
-        return self.of(placed).plan.gates_by_class
+        return self.of(placed).plan.pod_plugins_in_bulk
 
     # --- places ------------------------------------------------------------------------------------------------------
 

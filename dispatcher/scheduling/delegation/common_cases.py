@@ -67,4 +67,4 @@ def step_of_mirrored(tracked: Tracked, clusters: Mapping[str, ClusterView], now:
     home, view = clusters[tracked.pod_id[0]], clusters.get(target)
     if view is None or not (home.ready and home.takes_orders and view.ready) or another_than_claimed(source, view):
         return None
-    return NextStep(Step.MIRROR, target)
+    return NOTHING if now < tracked.mirror_at else NextStep(Step.MIRROR, target)

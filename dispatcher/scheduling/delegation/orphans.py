@@ -62,7 +62,7 @@ class Orphans:
         many = {home for home, count in orphans.items() if count > max(1, SHARE * remote[home])}
         self._held = {pod_id for pod_id in meant if pod_id in self._held or pod_id[0] in many}
         held = Counter(home for home, _ in self._held)
-        return {home: _told(home, count, remote[home]) for home, count in held.items()}
+        return {home: _warning(home, count, remote[home]) for home, count in held.items()}
 
     def _fenced(self, pod_id: PodId) -> bool:
         return self._fences.of(pod_id[0]).issuperset(self._tracked[pod_id].delegates)
@@ -72,7 +72,7 @@ class Orphans:
         return tracked is not None and tracked.orphaned_at is not None and bool(tracked.delegates)
 
 
-def _told(home: str, orphans: int, remote: int) -> str:
+def _warning(home: str, orphans: int, remote: int) -> str:
     return (
         f"cluster {home}: {orphans} of its {remote} remote pods are gone there without having been deleted: restored "
         f"from a backup? Their delegates run on. If what {home} shows is meant, so that they shall go: "

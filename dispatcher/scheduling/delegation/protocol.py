@@ -71,7 +71,7 @@ class ObservedState(msgspec.Struct, frozen=True, gc=False):
     `source_gone`: its API server has said that the source is gone. `source_missing`: it is missing for so long that its
     API server is to be asked.
     `reachable`: clusters whose agents answer now. `restored`: clusters that went back in time and are not reconciled.
-    `blind`: clusters of which nothing is seen, whose executors take orders. `mute`: clusters that answer, whose do not.
+    `executor_only`: clusters whose executors take orders, but whose observers are away. `observer_only`: the reverse.
     `absent`: clusters whose API servers have said that they have no delegate. `missing`: clusters in which the delegate
     is missing for so long that their API servers are to be asked.
     `ended`: by cluster, how the delegate ends as its API server has said: its final phase, or DELETING.
@@ -82,6 +82,7 @@ class ObservedState(msgspec.Struct, frozen=True, gc=False):
     `disproved`: the API server of its target has no delegate, and will make none for this claim or an earlier one.
     `fenced`: clusters of which an operator has said, in the home cluster, that nothing runs there any more.
     `mirrored`: the status that was written last. `unshown`: a moment ago, so that the watch may not show it yet.
+    `paced`: several were a moment ago, so that another one that is no end waits.
     `given_up`: its claim was taken off once, and somebody has put it on again: no decision stands behind it.
     """
 
@@ -93,8 +94,8 @@ class ObservedState(msgspec.Struct, frozen=True, gc=False):
     home_settled: bool = True
     reachable: frozenset[str] = frozenset()
     restored: frozenset[str] = frozenset()
-    blind: frozenset[str] = frozenset()
-    mute: frozenset[str] = frozenset()
+    executor_only: frozenset[str] = frozenset()
+    observer_only: frozenset[str] = frozenset()
     absent: frozenset[str] = frozenset()
     missing: frozenset[str] = frozenset()
     ended: Mapping[str, str] = msgspec.field(default_factory=dict)
@@ -105,6 +106,7 @@ class ObservedState(msgspec.Struct, frozen=True, gc=False):
     given_up: bool = False
     mirrored: bytes = b""
     unshown: bool = False
+    paced: bool = False
     fenced: frozenset[str] = frozenset()
 
 
@@ -113,9 +115,9 @@ def next_step(seen: ObservedState) -> NextStep:
     if seen.source is None:
         return _without_source(seen)
     target = target_of(seen.home, seen.source)
-    if seen.home in seen.blind:
-        return _unseen(seen, seen.source, target)
-    if seen.home not in seen.reachable or seen.home in seen.mute:
+    if seen.home in seen.executor_only:
+        return _without_observer(seen, seen.source, target)
+    if seen.home not in seen.reachable or seen.home in seen.observer_only:
         return NOTHING
     if not seen.fenced:
         return _with_source(seen, seen.source, target)
@@ -136,17 +138,17 @@ def step_of_local(source: Pod, *, reachable: bool) -> NextStep | None:
 
 
 def _with_source(seen: ObservedState, source: Pod, target: str) -> NextStep:
-    stray = _astray(seen, source, target)
+    stray = _stray_delegates(seen, source, target)
     if stray is not None:
         return stray
     if not target:
-        return _at_home(seen, source)
+        return _local_source(seen, source)
     delegate = seen.delegates.get(target)
     if source.terminating or (source.terminal and not (delegate and delegate.terminal)):
-        return _end(seen, source, target, delegate)
+        return _ended_source(seen, source, target, delegate)
     if not source.node:
-        return _go_on(seen, target, delegate)
-    return _beside(seen, source, target, delegate)
+        return _claimed_source(seen, target, delegate)
+    return _on_proxy_node(seen, source, target, delegate)
 
 
 def target_of(home: str, source: Pod) -> str:
@@ -186,16 +188,16 @@ def _without_source(seen: ObservedState) -> NextStep:
     return NextStep(Step.CONFIRM_SOURCE) if seen.source_missing and seen.home in seen.reachable else NOTHING
 
 
-def _at_home(seen: ObservedState, source: Pod) -> NextStep:
-    """A source that belongs in no other cluster."""
+def _local_source(seen: ObservedState, source: Pod) -> NextStep:
+    """What is due for a source that belongs in no other cluster."""
     if not source.has_finalizer:
         return _QUEUE if wants_place(source) else NOTHING
     # Marked, and no claim that verifies: somebody took it off, or it is not seen yet.
     return NextStep(Step.UNCLAIM) if source.node or seen.home_settled else NOTHING
 
 
-def _astray(seen: ObservedState, source: Pod, target: str) -> NextStep | None:
-    """What delegates in other clusters than the source's ask for; None: they hold nothing up."""
+def _stray_delegates(seen: ObservedState, source: Pod, target: str) -> NextStep | None:
+    """What is due where delegates are in other clusters than the source's target; None: nothing for them."""
     strays = {cluster: pod for cluster, pod in seen.delegates.items() if cluster != target}
     if not strays:
         return None
@@ -231,7 +233,8 @@ def _collect(seen: ObservedState, delegates: Mapping[str, Pod]) -> NextStep:
     return NOTHING
 
 
-def _end(seen: ObservedState, source: Pod, target: str, delegate: Pod | None) -> NextStep:
+def _ended_source(seen: ObservedState, source: Pod, target: str, delegate: Pod | None) -> NextStep:
+    """What is due for a source that is being deleted, or has ended before its delegate."""
     if delegate is not None:
         return _collect(seen, {target: delegate})
     # A terminal source that nobody deletes keeps its place in the list; only its finalizer goes.
@@ -242,7 +245,8 @@ def _end(seen: ObservedState, source: Pod, target: str, delegate: Pod | None) ->
     return NextStep(Step.COLLECT, target) if target in seen.reachable else NOTHING
 
 
-def _go_on(seen: ObservedState, target: str, delegate: Pod | None) -> NextStep:
+def _claimed_source(seen: ObservedState, target: str, delegate: Pod | None) -> NextStep:
+    """What is due for a source that is claimed for `target`, and not bound yet."""
     if target in seen.fenced or (seen.given_up and delegate is None):
         return NextStep(Step.UNCLAIM)
     if target not in seen.reachable:
@@ -251,18 +255,18 @@ def _go_on(seen: ObservedState, target: str, delegate: Pod | None) -> NextStep:
         return NOTHING
     if delegate and delegate.node:
         return NextStep(Step.BIND_PROXY, target)
-    return NextStep(Step.RESUME, target) if seen.decided else _give_back(seen, target)
+    return NextStep(Step.RESUME, target) if seen.decided else _undecided_claim(seen, target)
 
 
-def _give_back(seen: ObservedState, target: str) -> NextStep:
-    """A claim that this dispatcher has not decided: off with it, as soon as no delegate of it can be or come."""
+def _undecided_claim(seen: ObservedState, target: str) -> NextStep:
+    """A claim that this dispatcher has not made: taken off as soon as no delegate of it can be there or come."""
     if target in seen.restored:
         return NextStep(Step.WAIT, target)
     return NextStep(Step.UNCLAIM) if seen.disproved else NextStep(Step.CONFIRM, target)
 
 
-def _beside(seen: ObservedState, source: Pod, target: str, delegate: Pod | None) -> NextStep:
-    """A source bound to a proxy node."""
+def _on_proxy_node(seen: ObservedState, source: Pod, target: str, delegate: Pod | None) -> NextStep:
+    """What is due for a source bound to a proxy node."""
     if target in seen.fenced:
         return _without_delegate(seen, source, target)
     if target not in seen.reachable:
@@ -283,7 +287,10 @@ def _beside(seen: ObservedState, source: Pod, target: str, delegate: Pod | None)
 
 def _show(seen: ObservedState, source: Pod, target: str, delegate: Pod) -> NextStep:
     """Write the delegate's status. An end is final, and controllers act upon it: its API server says which it is."""
-    if source.terminal or not ends_shown(delegate) or _confirmed(seen, target):
+    ends = ends_shown(delegate)
+    if seen.paced and not ends:
+        return NOTHING
+    if source.terminal or not ends or _confirmed(seen, target):
         return NextStep(Step.MIRROR, target)
     return _ask_end(seen, target)
 
@@ -321,8 +328,8 @@ def ends_shown(delegate: Pod) -> set[str]:
     return {delegate.phase, written} & TERMINAL
 
 
-def _unseen(seen: ObservedState, source: Pod, target: str) -> NextStep:
-    """A source whose observer is away: its status goes on to be written as its executor can check it, and no more."""
+def _without_observer(seen: ObservedState, source: Pod, target: str) -> NextStep:
+    """Where the home's observer is away, the status alone is written, since the home's executor can check it."""
     delegate = seen.delegates.get(target) if source.node and source.claim is not None else None
     if delegate is None or delegate.terminating or target not in seen.reachable or target in seen.fenced:
         return NOTHING

@@ -9,9 +9,9 @@ A delegate comes under its shadow once its own cluster shows it Ready, too. Befo
 the target would, as soon as it is Ready there, and would let another one go that its own cluster cannot spare yet.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 from itertools import chain, islice, zip_longest
 from typing import NamedTuple, TypeVar
@@ -25,7 +25,7 @@ from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation.tracked_pods import TrackedPods
 from dispatcher.scheduling.delegation.tracking import Tracked
 
-MAX_COVERS = 512  # told to one cluster at once
+MAX_COVERS = 512  # sent to one cluster at once
 MAX_UNCOUNTED = 128  # of whose owners are to be warned
 # Looked at, so that neither ever so many pods nor what users write for them cost more than a small part of the time.
 _PODS_PER_S, _CLAUSES_PER_S = 20_000, 1_000_000
@@ -42,7 +42,7 @@ _TOO_MANY_CLAUSES = (
 )
 
 T = TypeVar("T")
-Budgets = Callable[[str], Iterable[PodDisruptionBudget]]  # of a cluster
+Budgets = Callable[[str, str], Iterable[PodDisruptionBudget]]  # of a cluster, in a namespace
 
 
 @dataclass(slots=True)
@@ -110,8 +110,35 @@ def _clauses(selector: LabelSelector) -> int:
     return 1 + len(selector.match_labels) + sum([1 + len(one.values) for one in selector.match_expressions])
 
 
-_NO_BUDGETS = _Budgets()
-BudgetIndex = dict[str, _Budgets]  # by namespace
+class BudgetIndex:
+    """The budgets of a cluster but shadows, those of a namespace once they are asked for: as many pods as wanted may be
+    asked of it.
+    """
+
+    def __init__(self, within: Callable[[str], Iterable[PodDisruptionBudget]]) -> None:
+        self._within = within
+        self._known: dict[str, _Budgets] = {}
+
+    @property
+    def asked(self) -> int:
+        """Clauses, in all."""
+        return sum(one.asked for one in self._known.values())
+
+    def of(self, namespace: str) -> _Budgets:
+        """Those of a namespace."""
+        found = self._known.get(namespace)
+        if found is None:
+            found = self._known[namespace] = _indexed(self._within(namespace))
+        return found
+
+
+def _indexed(budgets: Iterable[PodDisruptionBudget]) -> _Budgets:
+    found = _Budgets()
+    counted = [(_clauses(one.selector), one) for one in budgets if not one.shadow_of and one.selector is not None]
+    for _, budget in sorted(counted, key=lambda one: (one[0], one[1].name)):
+        if budget.selector is not None:
+            found.add(_Account(budget), budget.selector)
+    return found
 
 
 @dataclass(slots=True)
@@ -130,26 +157,26 @@ class _Key(NamedTuple):
 
 
 class ShadowBudgets:
-    """What each cluster was last told, looked at again every second (more seldom with very many pods or clauses)."""
+    """The budgets last sent to each cluster, computed anew every second (more seldom where there are very many)."""
 
     def __init__(self) -> None:
-        self._told: dict[str, Shadows] = {}
+        self._shadows: dict[str, Shadows] = {}
         self._at, self._asked = float("-inf"), 0
 
     def of(self, cluster: str) -> Shadows:
-        """What it is told; nothing until it was looked at."""
-        return self._told.get(cluster, NO_SHADOWS)
+        """The budgets that a cluster is to keep; none before the first look."""
+        return self._shadows.get(cluster, NO_SHADOWS)
 
     def look(
         self, clusters: Mapping[str, ClusterView], tracked: TrackedPods, budgets: Budgets, now: float
     ) -> list[str]:
-        """The clusters that are to be told something else than before."""
+        """The clusters whose budgets have changed."""
         if now - self._at < max(1.0, len(tracked) / _PODS_PER_S, self._asked / _CLAUSES_PER_S):
             return []
         native = _native(clusters, budgets)
-        before, self._told, self._at = self._told, _shadows(clusters, tracked, native), now
-        self._asked = sum(one.asked for found in native.values() for one in found.values())
-        return [name for name, told in self._told.items() if told != before.get(name, NO_SHADOWS)]
+        before, self._shadows, self._at = self._shadows, _shadows(clusters, tracked, native), now
+        self._asked = sum(one.asked for one in native.values())
+        return [name for name, now_kept in self._shadows.items() if now_kept != before.get(name, NO_SHADOWS)]
 
 
 def shadows(clusters: Mapping[str, ClusterView], tracked: TrackedPods, budgets: Budgets) -> dict[str, Shadows]:
@@ -160,7 +187,8 @@ def shadows(clusters: Mapping[str, ClusterView], tracked: TrackedPods, budgets: 
 
 
 def _native(clusters: Mapping[str, ClusterView], budgets: Budgets) -> dict[str, BudgetIndex]:
-    return {name: by_namespace(budgets(name)) for name, view in clusters.items() if view.ready and not view.restored}
+    ready = [name for name, view in clusters.items() if view.ready and not view.restored]
+    return {name: BudgetIndex(partial(budgets, name)) for name in ready}
 
 
 def _shadows(
@@ -170,8 +198,9 @@ def _shadows(
     groups: dict[_Key, _Group] = {}
     covers: dict[str, dict[str, list[Cover]]] = {name: {} for name in ready}  # by namespace
     uncounted: dict[str, dict[str, list[UncountedBudgets]]] = {name: {} for name in ready}
+    abroad = _namespaces_abroad(tracked)
     for home, view in ready.items():
-        for pod, (accounts, beyond), known in _selected(view, native[home], tracked):
+        for pod, (accounts, beyond), known in _selected(view, native[home], abroad.get(home, set()), tracked):
             if beyond and any(_delegates(known)):
                 uncounted[home].setdefault(pod.namespace, []).append(UncountedBudgets(_ref(pod), beyond))
             for target, delegate in _delegates(known) if accounts else ():
@@ -182,14 +211,14 @@ def _shadows(
                     wanted = _join(groups, _Key(target, home, pod.namespace, ""), view.uid, accounts, delegate, native)
                     if delegate.labels.get(BUDGET, "") != wanted:
                         covers[target].setdefault(delegate.namespace, []).append(Cover(_ref(delegate), wanted))
-    told: dict[str, list[Shadow]] = {name: [] for name in ready}
+    shadows: dict[str, list[Shadow]] = {name: [] for name in ready}
     names = tuple(sorted(ready))
     for key, group in sorted(groups.items(), key=lambda one: one[0]):
-        told[key.target].append(_shadow(key, group))
+        shadows[key.target].append(_shadow(key, group))
     return {
         name: Shadows(
             names[:at] + names[at + 1 :],
-            tuple(told[name]),
+            tuple(shadows[name]),
             _in_turns(covers[name], MAX_COVERS),
             _in_turns(uncounted[name], MAX_UNCOUNTED),
         )
@@ -199,31 +228,34 @@ def _shadows(
 
 def why_uncounted(pod: Pod, index: BudgetIndex) -> str:
     """Why not all of its own cluster's budgets that may select a remote pod are kept where it runs; '' if all are."""
-    return index.get(pod.namespace, _NO_BUDGETS).selecting(pod.labels).beyond
+    return index.of(pod.namespace).selecting(pod.labels).beyond
 
 
 def _in_turns(by_namespace: Mapping[str, Iterable[T]], limit: int) -> tuple[T, ...]:
-    """As many as are told at once, of each namespace in turn: where they cannot be written, others do not wait."""
+    """As many as are sent at once, of each namespace in turn: where they cannot be written, others do not wait."""
     turns = chain.from_iterable(zip_longest(*by_namespace.values()))
     return tuple(islice((one for one in turns if one is not None), limit))
 
 
-def by_namespace(budgets: Iterable[PodDisruptionBudget]) -> BudgetIndex:
-    """The budgets of a cluster but shadows, indexed: as many pods as wanted may be asked of it."""
-    found: dict[str, _Budgets] = {}
-    counted = [(_clauses(one.selector), one) for one in budgets if not one.shadow_of and one.selector is not None]
-    for _, budget in sorted(counted, key=lambda one: (one[0], one[1].name)):
-        if budget.selector is not None:
-            found.setdefault(budget.namespace, _Budgets()).add(_Account(budget), budget.selector)
+def _namespaces_abroad(tracked: TrackedPods) -> dict[str, set[str]]:
+    """By cluster of submission, the namespaces of pods that run elsewhere: budgets of others keep nothing there."""
+    found: dict[str, set[str]] = {}
+    for one in tracked.unsettled.values():
+        if one.delegates and one.source is not None:
+            found.setdefault(one.home, set()).add(one.source.namespace)
     return found
 
 
 def _selected(
-    view: ClusterView, native: Mapping[str, _Budgets], tracked: TrackedPods
+    view: ClusterView, native: BudgetIndex, namespaces: Collection[str], tracked: TrackedPods
 ) -> Iterator[tuple[Pod, _Selection, Tracked | None]]:
-    """Pods of a cluster with the budgets that select them, and what is tracked of each; each is counted there."""
-    for pod in view.pods.values() if native else ():
-        selection = native.get(pod.namespace, _NO_BUDGETS).selecting(pod.labels)
+    """Pods of a cluster in these namespaces with the budgets that select them, and what is tracked of each; each is
+    counted there.
+    """
+    for pod in view.pods.values() if namespaces else ():
+        if pod.namespace not in namespaces:
+            continue
+        selection = native.of(pod.namespace).selecting(pod.labels)
         if selection.accounts or selection.beyond:
             known = tracked.peek((view.name, pod.uid))
             healthy = _healthy(pod, known)
@@ -253,10 +285,10 @@ def _join(
     home_uid: str,
     accounts: tuple[_Account, ...],
     delegate: Pod,
-    native: Mapping[str, Mapping[str, _Budgets]],
+    native: Mapping[str, BudgetIndex],
 ) -> str:
     """Put a delegate under its shadow; the name of that, '' where a budget of the target's own selects it."""
-    if native[place.target].get(delegate.namespace, _NO_BUDGETS).selecting(delegate.labels).accounts:
+    if native[place.target].of(delegate.namespace).selecting(delegate.labels).accounts:
         return ""
     names = tuple(sorted([one.budget.name for one in accounts]))
     key = _Key(*place[:3], shadow_name(home_uid, place.namespace, names))
@@ -270,8 +302,8 @@ def _join(
 @lru_cache(maxsize=2**14)
 def shadow_name(home_uid: str, namespace: str, budgets: tuple[str, ...]) -> str:
     """The same for the same budgets of the same cluster, and no user's by chance."""
-    told = "/".join((home_uid, namespace, *budgets))
-    return BUDGET_PREFIX + sha256(told.encode()).hexdigest()[:_DIGEST]
+    identity = "/".join((home_uid, namespace, *budgets))
+    return BUDGET_PREFIX + sha256(identity.encode()).hexdigest()[:_DIGEST]
 
 
 def _shadow(key: _Key, group: _Group) -> Shadow:

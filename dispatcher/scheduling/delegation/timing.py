@@ -25,6 +25,8 @@ class CoreTiming:
     `fold_at_once` (a count): of a report of a cluster that is not Ready so many pods are taken in before others have
     their turn, or four times as many nodes; `fold_ready_at_once`: of a cluster that is, whose pods are known for the
     most part, and where what is not taken in yet is missed when others are placed.
+    `mirror_s`: least time between two writes of one remote pod's status, but for its end; `mirror_at_once` (a count):
+    after so many, as a pod that starts has several within a second.
     `look_at_once` (a count): so many pods are looked at before others have their turn where a cluster changes.
     """
 
@@ -43,6 +45,12 @@ class CoreTiming:
     fold_at_once: int = 200
     fold_ready_at_once: int = 2500
     look_at_once: int = 400
+    mirror_s: float = 1.0
+    mirror_at_once: int = 4
     strangers_s: float = 60.0
     retry: Backoff = field(default_factory=Backoff)
     refused: Backoff = field(default_factory=lambda: Backoff(most_s=60.0))
+
+    def next_mirror(self, mirror_at: float, now: float) -> float:
+        """From when on the next status of a pod is written, after one now; `mirror_at`: the same for this one."""
+        return max(mirror_at, now - (self.mirror_at_once - 1) * self.mirror_s) + self.mirror_s

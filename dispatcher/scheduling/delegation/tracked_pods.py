@@ -1,6 +1,8 @@
 """All pods of ours by id. Nearly all are bound in their own cluster and run: of these the source alone is kept."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from operator import attrgetter
 
 from dispatcher.model.pod import Pod, PodId
@@ -9,8 +11,8 @@ from dispatcher.scheduling.delegation.tracking import Tracked
 
 _NONE: Mapping[str, Pod] = {}
 _AT_ONCE = 5_000  # in some milliseconds
-# All that may be known of a pod beside its source. What it was told while it waited is over once it is bound.
-_OVER = ("reported_at", "report", "promised")
+# All that may be known of a pod beside its source. What was reported of it while it waited is void once it is bound.
+_OVER = ("reported_at", "report", "nominated_node")
 _more_of = attrgetter(*(name for name in Tracked.__struct_fields__ if name not in ("pod_id", "source", *_OVER)))
 _NO_MORE = _more_of(Tracked(("", "")))
 
@@ -81,6 +83,32 @@ class TrackedPods:
         for pod_id, source in self._resting():
             yield Tracked(pod_id, source)
 
+    def ids(self) -> Iterator[PodId]:
+        """Of the pods as they are now, whatever becomes of them while the ids are asked for."""
+        resting = [(home, list(pods)) for home, pods in self._at_rest.items()]
+        return chain(list(self.unsettled), ((home, uid) for home, uids in resting for uid in uids))
+
+    def source_of(self, pod_id: PodId) -> Pod | None:
+        """None: the pod is not ours, or its source is gone."""
+        known = self.unsettled.get(pod_id)
+        return known.source if known is not None else self._at_rest.get(pod_id[0], _NONE).get(pod_id[1])
+
+    def named(self, namespace: str, name: str) -> list[PodId]:
+        """The pods whose source is called so: one of each cluster, and more where one is not seen to be gone yet.
+
+        All are looked at: an index would cost memory all the time, and this is asked by people.
+        """
+        found = [pod_id for pod_id, one in self.unsettled.items() if _is_called(one.source, namespace, name)]
+        for home, pods in self._at_rest.items():
+            found += [(home, uid) for uid, one in pods.items() if one.name == name and one.namespace == namespace]
+        return found
+
+    def submitted(self) -> Counter[str]:
+        """How many pods there are by the cluster where they were submitted."""
+        found = Counter({home: len(pods) for home, pods in self._at_rest.items()})
+        found.update(pod_id[0] for pod_id, tracked in self.unsettled.items() if tracked.source is not None)
+        return found
+
     def sources(self) -> Iterator[tuple[PodId, Pod]]:
         """The source of each pod that has one: faster than all that is tracked."""
         for pod_id, tracked in self.unsettled.items():
@@ -117,3 +145,7 @@ class TrackedPods:
         ):
             del self.unsettled[tracked.pod_id]
             self._at_rest.setdefault(home, {})[uid] = source
+
+
+def _is_called(source: Pod | None, namespace: str, name: str) -> bool:
+    return source is not None and source.name == name and source.namespace == namespace

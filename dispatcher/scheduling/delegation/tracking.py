@@ -60,6 +60,7 @@ class Tracked(msgspec.Struct, gc=False):
     in_flight: InFlightIntent | None = None
     mirrored: bytes = b""
     mirrored_until: float = float("-inf")
+    mirror_at: float = float("-inf")  # no status is written before, but an end
     claimed_at: float = float("-inf")
     decided: int = 0
     untouched: int = 0
@@ -76,7 +77,7 @@ class Tracked(msgspec.Struct, gc=False):
     hold_until: float = float("-inf")  # not to be looked at before
     alarm_at: float = float("-inf")  # when it is looked at whatever comes: the last that was asked for
     refusals: int = 0  # of the last steps, one after the other
-    promised: str | None = None  # status.nominatedNodeName as last written or seen; None: never
+    nominated_node: str | None = None  # status.nominatedNodeName as last written or seen; None: never
 
     @property
     def home(self) -> str:
@@ -124,9 +125,9 @@ class Tracked(msgspec.Struct, gc=False):
         shown = {cluster: pod.uid for cluster, pod in self.delegates.items()}
         return {cluster: one.end for cluster, one in self.ended.items() if shown.get(cluster) == one.uid}
 
-    def learn_end(self, cluster: str, told: ConfirmedEnd | None) -> bool:
-        """The API server has said how its delegate ends, None: not at all that we know. Whether that is what shows."""
-        self.ended = _without(self.ended, cluster) if told is None else {**self.ended, cluster: told}
+    def confirm_end(self, cluster: str, end: ConfirmedEnd | None) -> bool:
+        """Its API server has answered how the delegate ends (None: not that we know). Whether that is what shows."""
+        self.ended = _without(self.ended, cluster) if end is None else {**self.ended, cluster: end}
         delegate = self.delegates.get(cluster)
         shows = delegate is None or confirms(self.ends.get(cluster, ""), delegate)
         self.doubts = 0 if shows else self.doubts + 1
@@ -138,11 +139,11 @@ class Tracked(msgspec.Struct, gc=False):
             return True
         return self.source is not None and target_of(self.pod_id[0], self.source) == cluster
 
-    def see_source(self, pod: Pod | None, *, told: bool = True) -> None:
-        """The home cluster reported the source pod. None: it went; `told` if its observer saw it deleted."""
-        self.vanished = None if told or pod is not None else self._unseen_abroad()
+    def see_source(self, pod: Pod | None, *, seen_deleted: bool = True) -> None:
+        """The home cluster reported the source pod. None: it went; `seen_deleted` if its observer saw it deleted."""
+        self.vanished = None if seen_deleted or pod is not None else self._unseen_abroad()
         self.source = pod
-        self._seen(self.pod_id[0], pod, told=told)
+        self._seen(self.pod_id[0], pod, seen_deleted=seen_deleted)
 
     def _unseen_abroad(self) -> Pod | None:
         """The source, if its delegate may run in a cluster that has not shown where, nor said that it is gone."""
@@ -150,8 +151,8 @@ class Tracked(msgspec.Struct, gc=False):
         shown = any(pod.node or pod.terminal for pod in self.delegates.values())
         return self.source if target and not shown and target not in self.gone | self.said_gone else None
 
-    def see_delegate(self, cluster: str, pod: Pod | None, *, told: bool = True) -> None:
-        """`cluster` reported a delegate. None: it went; `told` if its observer saw it deleted."""
+    def see_delegate(self, cluster: str, pod: Pod | None, *, seen_deleted: bool = True) -> None:
+        """`cluster` reported a delegate. None: it went; `seen_deleted` if its observer saw it deleted."""
         if pod is None:
             self.delegates = _without(self.delegates, cluster)
             self.ended = _without(self.ended, cluster)
@@ -159,71 +160,71 @@ class Tracked(msgspec.Struct, gc=False):
             self.delegates = {**self.delegates, cluster: pod}
             self.vanished = None if pod.node or pod.terminal else self.vanished
             self.disproved = _without(self.disproved, cluster)
-        self._seen(cluster, pod, told=told)
+        self._seen(cluster, pod, seen_deleted=seen_deleted)
 
     def reset_missing(self, cluster: str) -> None:
         """Forget since when the delegate is missing there; the next look that does not find it counts anew."""
         self.missing_since = _without(self.missing_since, cluster)
 
-    def _seen(self, cluster: str, pod: Pod | None, *, told: bool) -> None:
+    def _seen(self, cluster: str, pod: Pod | None, *, seen_deleted: bool) -> None:
         if self.missing_since:
             self.reset_missing(cluster)
         if self.refusals:  # what was refused may be another step now
             self.hold_until = float("-inf")
-        self.may_be_there(cluster)
-        if pod is None and told:
+        self.forget_gone(cluster)
+        if pod is None and seen_deleted:
             self.said_gone |= {cluster}
         if pod is not None and cluster == self.pod_id[0]:
             self.orphaned_at = None
 
-    def may_be_there(self, cluster: str) -> None:
-        """What was said of its absence there holds no more."""
+    def forget_gone(self, cluster: str) -> None:
+        """Whatever was reported or confirmed of its absence there holds no more."""
         if self.gone and cluster in self.gone:
             self.gone -= {cluster}
         if self.said_gone and cluster in self.said_gone:
             self.said_gone -= {cluster}
 
-    def is_gone(self, cluster: str) -> None:
-        """The API server has said so."""
+    def confirm_gone(self, cluster: str) -> None:
+        """The API server of the cluster has answered that the pod is gone."""
         self.gone |= {cluster}
         self.said_gone -= {cluster}
 
-    def is_there(self, cluster: str) -> None:
-        """The API server has said so, seen or not: it is asked again after a while."""
+    def confirm_there(self, cluster: str) -> None:
+        """The API server has answered that the pod is there, seen or not: it is asked again after a while."""
         self.reset_missing(cluster)
         self.said_gone -= {cluster}
 
 
 def _without(known: Mapping[str, T], cluster: str) -> Mapping[str, T]:
-    return {one: said for one, said in known.items() if one != cluster} if cluster in known else known
+    return {one: value for one, value in known.items() if one != cluster} if cluster in known else known
 
 
 class Reach(NamedTuple):
     """Which clusters answer now, and which went back in time: the same for every pod, found out once for many.
 
-    `blind`: clusters of which nothing is seen, whose executors take orders; `mute`: those that answer, whose do not.
+    `executor_only`: clusters whose executors take orders, but whose observers are away; `observer_only`: the reverse.
     """
 
     ready: frozenset[str]
     restored: frozenset[str]
-    blind: frozenset[str] = frozenset()
-    mute: frozenset[str] = frozenset()
+    executor_only: frozenset[str] = frozenset()
+    observer_only: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, clusters: Mapping[str, ClusterView]) -> "Reach":
         """By what is known of them now."""
-        ready, restored, blind, mute = list[str](), list[str](), list[str](), list[str]()
+        ready, restored, executor_only, observer_only = list[str](), list[str](), list[str](), list[str]()
         for name, view in clusters.items():  # for each event: `ready` and `takes_orders` of ClusterView, inlined
             orders = (not view.silent if view.executor is None else view.executor) and not view.refuses
             if view.synced and view.api_ok and not view.silent:
                 ready.append(name)
                 if not orders:
-                    mute.append(name)
+                    observer_only.append(name)
             elif orders and view.silent:
-                blind.append(name)
+                executor_only.append(name)
             if view.restored:
                 restored.append(name)
-        return cls(*map(frozenset, (ready, restored, blind, mute)))
+        return cls(*map(frozenset, (ready, restored, executor_only, observer_only)))
 
 
 def observed_state(  # noqa: PLR0913 - what is known of a pod, and what holds for all of them
@@ -237,7 +238,7 @@ def observed_state(  # noqa: PLR0913 - what is known of a pod, and what holds fo
     fenced: frozenset[str] = frozenset(),
 ) -> ObservedState:
     """What is seen of one pod. What is missing in a Ready cluster for the grace time is to be asked for."""
-    reachable, restored, blind, mute = reach
+    reachable, restored, executor_only, observer_only = reach
     source = tracked.source
     target = target_of(tracked.home, source) if source is not None else ""
     if another_than_claimed(source, clusters.get(target)):
@@ -247,7 +248,7 @@ def observed_state(  # noqa: PLR0913 - what is known of a pod, and what holds fo
     home = clusters.get(tracked.home)
     settled_at = max(home.ready_since, tracked.claimed_at) if home is not None else float("inf")
     claim = source.claim if source is not None else None
-    told_gone = source is None and (
+    source_gone = source is None and (
         _source_gone(tracked, clusters, now, timing, orphans_may_go=orphans_may_go)
         or _gone_from_fenced(tracked, clusters, fenced)
     )
@@ -255,13 +256,13 @@ def observed_state(  # noqa: PLR0913 - what is known of a pod, and what holds fo
         tracked.home,
         source,
         tracked.delegates,
-        source_gone=told_gone,
+        source_gone=source_gone,
         source_missing=source is None and _source_missing(tracked, clusters, now, timing),
         home_settled=now - settled_at >= timing.absence_grace_s,
         reachable=reachable,
         restored=restored,
-        blind=blind,
-        mute=mute,
+        executor_only=executor_only,
+        observer_only=observer_only,
         absent=tracked.gone - {tracked.home},
         missing=missing,
         ended=tracked.ends,
@@ -272,6 +273,7 @@ def observed_state(  # noqa: PLR0913 - what is known of a pod, and what holds fo
         given_up=claim is not None and claim.epoch <= tracked.given_up,
         mirrored=tracked.mirrored,
         unshown=now < tracked.mirrored_until,
+        paced=now < tracked.mirror_at,
         fenced=fenced,
     )
 
@@ -350,9 +352,8 @@ def _source_missing(tracked: Tracked, clusters: dict[str, ClusterView], now: flo
         return False
     if not _to_ask(tracked, tracked.home, clusters, now, timing.absence_grace_s):
         return False
-    return (
-        tracked.home in tracked.said_gone or tracked.orphaned_at is None or now - tracked.orphaned_at >= timing.orphan_s
-    )
+    at = tracked.orphaned_at
+    return tracked.home in tracked.said_gone or at is None or now - at >= timing.orphan_s
 
 
 def _same_source_cluster(tracked: Tracked, clusters: dict[str, ClusterView]) -> bool:

@@ -1,6 +1,7 @@
 """The LRU cache of equivalence classes, within bounds of memory."""
 
 from collections import OrderedDict
+from dataclasses import dataclass
 
 from dispatcher.scheduling.equivalence.class_rows import ClassRows, RowTables
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
@@ -13,6 +14,17 @@ from dispatcher.scheduling.framework.roles import roles_of
 
 _MOST_CLASSES = 512
 _BYTES_PER_ROW = 18  # of a class: codes and totals, if it shares them with no other; totals with what clusters add
+
+
+@dataclass(slots=True)
+class ClassCounts:
+    """Classes that are `kept`, how many were `dropped` to make room for others, and `searches` for pods of classes that
+    are not kept.
+    """
+
+    kept: int = 0
+    dropped: int = 0
+    searches: int = 0
 
 
 class EquivalenceCache:
@@ -29,6 +41,7 @@ class EquivalenceCache:
         self._classes: OrderedDict[ClassKey, EquivalenceClass] = OrderedDict()
         self._tables = RowTables(self.roles, fleet)
         self._last_asked = LastAsked()
+        self.counts = ClassCounts()
 
     def __contains__(self, key: ClassKey) -> bool:
         return key in self._classes
@@ -42,10 +55,12 @@ class EquivalenceCache:
         most = max(1, min(_MOST_CLASSES, self._limit // (_BYTES_PER_ROW * max(1, self._fleet.n))))
         while len(self._classes) >= most:
             self._classes.popitem(last=False)[1].rows.leave(reuse=True)
+            self.counts.dropped += 1
         rows = ClassRows(self._fleet, self._tables, key)
         made = EquivalenceClass(self._plan, self.roles, self._fleet, self.static_answers, key, rows)
         made.last_asked = self._last_asked
         self._classes[key] = made
+        self.counts.kept = len(self._classes)
         return made
 
     def drop(self, key: ClassKey) -> None:
@@ -54,3 +69,4 @@ class EquivalenceCache:
         if dropped is not None:
             dropped.rows.leave(reuse=False)
             self._tables.forget(dropped.rows.plugins)
+            self.counts.kept = len(self._classes)

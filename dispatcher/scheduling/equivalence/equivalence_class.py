@@ -144,7 +144,7 @@ class EquivalenceClass(Selector):
             one.known = False
 
     def _select_active(self) -> bool:
-        """Sort those who have something to say; True if all rows are due for it: others judge rows than did."""
+        """Sort the plugins that are not skipped; True if all rows are due for it: others evaluate rows now."""
         part = self._static
         evaluators = [one for one in self.evaluators if not one.skipped]
         row_scoped = [one for one in evaluators if one.role.scope is AnswerScope.ROW]
@@ -183,8 +183,8 @@ class EquivalenceClass(Selector):
             self.group_scores = self._group_scores()
             if self.group_scores is None:
                 self.groups = None
-                told = self._static.normalizing, self._cross_row, self.last_asked
-                self._fleet_scoped = FleetScopedTable(self.fleet, self.rows, *told)
+                inputs = self._static.normalizing, self._cross_row, self.last_asked
+                self._fleet_scoped = FleetScopedTable(self.fleet, self.rows, *inputs)
             elif (
                 self.groups is None
                 or self.groups.group_scores is not self.group_scores
@@ -229,12 +229,12 @@ class EquivalenceClass(Selector):
         self.collect_cross_row_explainers()
 
     def collect_cross_row_explainers(self) -> None:
-        """Who looks further than a row and can explain a decision, with what they know now."""
-        told = [
+        """Plugins whose answers rest on more than a row and that can explain a decision, with their present state."""
+        explainers = [
             (one.role.explainer, one.state, one.role.plugin.depends) for one in self._cross_row if one.role.explainer
         ]
         self.fleet_explainers = tuple(
-            [(plugin, state) for plugin, state, depends in told if plugin and depends not in _ROW_ALONE]
+            [(plugin, state) for plugin, state, depends in explainers if plugin and depends not in _ROW_ALONE]
         )
 
     @property

@@ -142,10 +142,10 @@ class PluginEvaluator:
         plugin, n = self.role.plugin, self.fleet.n
         if not in_step(plugin.__class__, "open_rows", "filter"):
             return None
-        told = guarded(plugin, plugin.open_rows, self.state, self.view)
-        if told is None:
+        answer = guarded(plugin, plugin.open_rows, self.state, self.view)
+        if answer is None:
             return None
-        rows, code = guarded(plugin, lambda: (np.asarray(told[0], dtype=np.intp), int(np.uint16(told[1]))))
+        rows, code = guarded(plugin, lambda: (np.asarray(answer[0], dtype=np.intp), int(np.uint16(answer[1]))))
         if (
             not code
             or rows.ndim != 1

@@ -67,9 +67,9 @@ class GroupScores:
         for at, evaluator in enumerate(self.evaluators):
             if evaluators is None or evaluator in evaluators:
                 self._filters[at], self._scores[at] = evaluator.filter_parts(), evaluator.score_parts()
-        parts = [part for told in (*self._filters, *self._scores) for part in told]
+        every = [part for own in (*self._filters, *self._scores) for part in own]
         varied = [column.value for column in self.columns if len(column.values) > 1]
-        axes = _distinct(varied, [part.domain for part in parts])
+        axes = _distinct(varied, [part.domain for part in every])
         same = self._at == fleet.changes.position and list(map(id, axes)) == list(map(id, self._axes))
         if not same or evaluators is None:
             self.partition = self._partitions.of(axes) if axes else None
@@ -83,8 +83,8 @@ class GroupScores:
                 codes = self._codes.get(id(column.value), _ONE)
                 self._put(column.role.score_at, np.asarray(column.values or [0.0])[codes])
         self._refuse()
-        for evaluator, told in zip(self.evaluators, self._scores, strict=True):
-            self._sum_up(evaluator, told)
+        for evaluator, parts in zip(self.evaluators, self._scores, strict=True):
+            self._sum_up(evaluator, parts)
         return True
 
     def _put(self, at: int | None, raw: Floats) -> None:
@@ -93,8 +93,8 @@ class GroupScores:
 
     def _refuse(self) -> None:
         self.codes = np.zeros(self.size, dtype=np.uint16)
-        for evaluator, told in zip(self.evaluators, self._filters, strict=True):
-            for part in told:
+        for evaluator, parts in zip(self.evaluators, self._filters, strict=True):
+            for part in parts:
                 answers = evaluator.answers(part, self._codes[id(part.domain)])
                 np.copyto(self.codes, answers, where=self.codes == 0)
 
@@ -113,15 +113,15 @@ class GroupScores:
     def _pre_score_domains(self, open_: Bools) -> None:
         """Run PreScore by domains, with one feasible row of each open group; it stands for all of the group."""
         partition = self.partition
-        telling = [
+        pre_scoring = [
             evaluator
-            for evaluator, told in zip(self.evaluators, self._scores, strict=True)
-            if told and evaluator.role.pre_scores_domains
+            for evaluator, parts in zip(self.evaluators, self._scores, strict=True)
+            if parts and evaluator.role.pre_scores_domains
         ]
-        if partition is None or not telling or not open_.any():
+        if partition is None or not pre_scoring or not open_.any():
             return
         rows = np.sort(partition.order[np.asarray(partition.starts)[:-1][open_]])
-        for evaluator in telling:
+        for evaluator in pre_scoring:
             evaluator.pre_score_domains(rows)
             self._sum_up(evaluator, evaluator.score_parts())
 

@@ -214,7 +214,7 @@ class RowTable:
     def _fill_few(self, few: RowList) -> None:
         where, codes = window_of(few), np.zeros(len(few), dtype=np.uint16)
         if len(few):
-            self._judge(where, codes)
+            self._apply_filters(where, codes)
         self._part = where, self._add_up(where, codes) if len(few) else np.zeros(0)
         self._few = few, codes
 
@@ -222,12 +222,12 @@ class RowTable:
         """Write `first` of these rows; [rows] their totals."""
         first = self._static_filters.first[where]
         first = first.copy() if isinstance(where, slice) else first
-        self._judge(where, first)
+        self._apply_filters(where, first)
         self._first[where] = first
         return self._add_up(where, first)
 
-    def _judge(self, where: Rows, first: Codes) -> None:
-        """Write into `first` [rows] what the filters say that come after the static ones."""
+    def _apply_filters(self, where: Rows, first: Codes) -> None:
+        """Write into `first` [rows] the codes of the filters that come after the static ones."""
         for one in self._filters:
             codes = one.codes[where] if isinstance(one, StaticColumn) else one.codes(where)
             if np.count_nonzero(codes):

@@ -88,8 +88,8 @@ class StaticFilters:
             return
         self.version += changed is None
         self._n, self._open, self._closed = fleet.n, None, None
-        told = [(at, *one.open_rows) for at, one in enumerate(self.columns) if one.open_rows is not None]
-        few = next((one for one in told if FEW_OPEN * len(one[1]) < fleet.n), None)
+        known = [(at, *one.open_rows) for at, one in enumerate(self.columns) if one.open_rows is not None]
+        few = next((one for one in known if FEW_OPEN * len(one[1]) < fleet.n), None)
         if few is None or self._shared is None:
             self._ask(fleet, slice(0, fleet.n) if changed is None else changed)
         else:
@@ -156,30 +156,30 @@ def _count_codes(first, cluster, clusters, counts):  # type: ignore[no-untyped-d
 def _numbered(first: Codes) -> tuple[Ints, Codes]:
     """The codes in `first`, 0 and up; and by code, its place among them. There may be 60,000, and few of them here."""
     found = np.flatnonzero(np.bincount(first, minlength=NO_NODE + 1)[1:NO_NODE]) + 1
-    told, places = np.append(0, found), np.zeros(NO_NODE + 1, dtype=np.uint16)
-    places[told], places[NO_NODE] = np.arange(len(told)), NO_NODE
-    return told, places
+    distinct, places = np.append(0, found), np.zeros(NO_NODE + 1, dtype=np.uint16)
+    places[distinct], places[NO_NODE] = np.arange(len(distinct)), NO_NODE
+    return distinct, places
 
 
 def count_codes(first: Codes, fleet: FleetState, rows: Rows | None = None) -> dict[tuple[int, int], int]:
     """(reason code, cluster index) -> rows refused for it; `first` is about `rows`, None: all."""
-    clusters, told = max(len(fleet.clusters), 1), np.arange(_USUAL_CODES)
+    clusters, distinct = max(len(fleet.clusters), 1), np.arange(_USUAL_CODES)
     cluster = fleet.cluster if rows is None else fleet.cluster[rows]
     if _count_codes.fast is not None:
-        counts = np.zeros(len(told) * clusters, dtype=np.int64)
-        if _count_codes.fast(first, cluster, clusters, counts) >= len(told):
-            told, places = _numbered(first)
-            counts = np.zeros(len(told) * clusters, dtype=np.int64)
+        counts = np.zeros(len(distinct) * clusters, dtype=np.int64)
+        if _count_codes.fast(first, cluster, clusters, counts) >= len(distinct):
+            distinct, places = _numbered(first)
+            counts = np.zeros(len(distinct) * clusters, dtype=np.int64)
             _count_codes.fast(places[first], cluster, clusters, counts)
     else:
         no = np.flatnonzero((first != 0) & (first != NO_NODE))
         codes = first[no]
-        if codes.max(initial=0) >= len(told):
-            told, places = _numbered(codes)
+        if codes.max(initial=0) >= len(distinct):
+            distinct, places = _numbered(codes)
             codes = places[codes]
         counts = np.bincount(codes.astype(np.int64) * clusters + cluster[no])
     keys = np.flatnonzero(counts)
-    whys, where, count = told[keys // clusters].tolist(), (keys % clusters).tolist(), counts[keys].tolist()
+    whys, where, count = distinct[keys // clusters].tolist(), (keys % clusters).tolist(), counts[keys].tolist()
     return dict(zip(zip(whys, where, strict=True), count, strict=True))
 
 

@@ -40,7 +40,7 @@ class NodeColumns:
     used_variance: Readings  # [signals, n] see `deviations.py`; [0, n] while no profile asks for it
     hot_since: Floats  # [rules, n] see `hot.py`
     hot: SmallInts  # [n] by which rules a node is hot, a bit each
-    source_set: SmallInts  # [n] who told each signal: code of a set of sources (`readings.SourceSets`)
+    source_set: SmallInts  # [n] from where each signal was read: code of a set of sources (`readings.SourceSets`)
     rank: Ints  # [n] stable tie-break: a hash of (cluster, node), the same after every restart
 
 
@@ -216,9 +216,9 @@ def add_pods(store: NodeColumns, rows: Rows, times: "int | Ints", wanted: Amount
     requested; `cpu_memory` (milli-CPU, bytes; three times) to what is nonzero, recent and settling.
     """
     if _add_pods.fast is not None and not isinstance(rows, slice) and isinstance(times, np.ndarray):
-        told = np.asarray([*zip(*wanted, strict=True)])
+        by_column = np.asarray([*zip(*wanted, strict=True)])
         others = store.nonzero, store.recent, store.settling
-        _add_pods.fast(rows, times, told[0], told[1], np.asarray(cpu_memory), store.requested, *others)
+        _add_pods.fast(rows, times, by_column[0], by_column[1], np.asarray(cpu_memory), store.requested, *others)
         return
     for column, amount in wanted:
         store.requested[column, rows] += times * amount

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dispatcher.scheduling.fleet.forecast import Forecasts, Outlook
-from dispatcher.scheduling.fleet.hot import MAX_RULES, judged
+from dispatcher.scheduling.fleet.hot import MAX_RULES, updated_mask
 from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.fleet.nodes import NodeTable
 from dispatcher.scheduling.framework.derived import Derived, HotRule, joined
@@ -24,7 +24,7 @@ class DerivedReadings(NodeTable):
 
     @property
     def clock(self) -> float:
-        """The time that plugins are told: the next full second, so that what rests on it is not asked anew for each
+        """The time that plugins see: the next full second, so that what rests on it is not asked anew for each
         pod. No sample is younger.
         """
         return float(math.ceil(self.now))
@@ -42,15 +42,15 @@ class DerivedReadings(NodeTable):
             self.signals.derived = Derived(now.deviations, rules)
             self._show()
             self.loads.extend(np.flatnonzero(self.live))
-            self.judge_hot()
+            self.update_hot()
 
-    def judge_hot(self) -> bool:
+    def update_hot(self) -> bool:
         """Bring up to date which nodes are hot (`hot.py`): when readings came, and as they grow old. Whether one is so
         no more.
         """
         if not self.signals.derived.hot:
             return False
-        mask, before = judged(self, self._store, self.signals.derived.hot, self.now), self.hot
+        mask, before = updated_mask(self, self._store, self.signals.derived.hot, self.now), self.hot
         turned, cooled = np.flatnonzero(mask != before), bool((before & ~mask).any())
         self._store.hot[: self.n] = mask
         self.loads.extend(turned)

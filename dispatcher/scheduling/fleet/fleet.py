@@ -64,7 +64,7 @@ class FleetState(ReadingTable):
         self._apps = Apps()
         self._on_nodes = PodsByNode()
         self._usual: Readings = np.zeros(0, dtype=np.float32)  # [signals] as `learn_usual` found it last
-        self._usual_told: Sequence[float] = _ALL_OF_IT
+        self._usual_shares: Sequence[float] = _ALL_OF_IT
         self._learnt_at = -np.inf
         self.uses = OwnerUses()
 
@@ -146,20 +146,20 @@ class FleetState(ReadingTable):
         self._drop_row(home, name)
 
     def learn_usual(self) -> None:
-        """Learn what nodes use of what is requested (`usual.py`), once a minute at most; all rows are told."""
+        """Learn what nodes use of what is requested (`usual.py`), once a minute at most; all rows count as changed."""
         if self.now - self._learnt_at < EVERY_S:
             return
         self._learnt_at = self.now
         found = learnt(self, self._awaited.requests(), self.now)
         if found is not None:
             self._usual = found.astype(np.float32)
-            self._usual_told = self._usual.tolist() if len(found) > _MEMORY else _ALL_OF_IT
+            self._usual_shares = self._usual.tolist() if len(found) > _MEMORY else _ALL_OF_IT
             self._store.usual[: len(found), : self.n] = self._usual[:, None]
             self.loads.extend(np.flatnonzero(self.live))
 
     def with_use(self, placed: Placed) -> Placed:
         """The pod as it counts by what its owner's pods are known to use now; itself where that is no news."""
-        counts_as = self.uses.counts_as(placed.pod, self._usual_told)
+        counts_as = self.uses.counts_as(placed.pod, self._usual_shares)
         return placed if counts_as == placed.counts_as else msgspec.structs.replace(placed, counts_as=counts_as)
 
     # --- pods --------------------------------------------------------------------------------------------------------
@@ -239,8 +239,8 @@ class FleetState(ReadingTable):
         pod_ids, pods = zip(*newcomers, strict=True)
         at = np.asarray(rows, dtype=np.intp)
         names = zip(*[self._places[row] for row in rows], strict=True)
-        yes, told = repeat(True), (repeat(first.counts_as), repeat(amounts))
-        occupants = list(map(Occupant, pod_ids, pods, *names, yes, repeat(self.now), rows, yes, yes, yes, *told))
+        yes, sizes = repeat(True), (repeat(first.counts_as), repeat(amounts))
+        occupants = list(map(Occupant, pod_ids, pods, *names, yes, repeat(self.now), rows, yes, yes, yes, *sizes))
         self._occupants.update(zip(pod_ids, occupants, strict=True))
         self._on_nodes.put_all(occupants, rows)
         by_row = self._awaited.by_row

@@ -16,8 +16,8 @@ from dispatcher.scheduling.framework.derived import HotRule
 MAX_RULES = 31  # bits of the mask
 
 
-def judged(fleet: NodeTable, store: RowStore, rules: tuple[HotRule, ...], now: float) -> SmallInts:
-    """[n] the mask as it is now; `hot_since` is written."""
+def updated_mask(fleet: NodeTable, store: RowStore, rules: tuple[HotRule, ...], now: float) -> SmallInts:
+    """[n] the mask as of `now`; writes `hot_since`."""
     mask = np.zeros(fleet.n, dtype=np.int32)
     takes = fleet.live & fleet.ready & ~fleet.unschedulable
     for at, rule in enumerate(rules[:MAX_RULES]):
@@ -30,14 +30,14 @@ def judged(fleet: NodeTable, store: RowStore, rules: tuple[HotRule, ...], now: f
 
 
 def _since(fleet: NodeTable, rule: HotRule, since: Floats, now: float) -> Floats:
-    """[n] with the readings as they are."""
+    """[n] `hot_since` of one rule with the readings as they are."""
     column = fleet.signal_axis.column(rule.signal)
     if column is None or column >= len(fleet.used):
         return np.full(fleet.n, np.nan)
     mean, used, sampled_at = fleet.used_mean[column], fleet.used[column], fleet.used_at[column]
-    told = fleet.live & (now - sampled_at < rule.stale_s)
-    enters = told & (mean >= rule.enter) & (used >= rule.enter)
-    stays = told & ~np.isnan(since) & (mean > rule.leave)
+    fresh = fleet.live & (now - sampled_at < rule.stale_s)
+    enters = fresh & (mean >= rule.enter) & (used >= rule.enter)
+    stays = fresh & ~np.isnan(since) & (mean > rule.leave)
     found: Floats = np.where(stays, since, np.where(enters, sampled_at, np.nan))
     return found
 

@@ -102,9 +102,9 @@ class LabelColumns:
         if len(self._columns) >= _MANY:
             kept = {*_KEPT, *self._nodes_with}
             self._columns = {name: one for name, one in self._columns.items() if name[0] in kept}
-        told = [None if node is None else node.labels.get(key) for node in nodes]
+        values = [None if node is None else node.labels.get(key) for node in nodes]
         made = _Column(np.full(0, ABSENT, dtype=np.int32))
-        made.codes = made.codes_of(self._texts(range(len(nodes)), told, scoped))
+        made.codes = made.codes_of(self._texts(range(len(nodes)), values, scoped))
         self._columns[key, scoped] = made
         return made
 
@@ -157,10 +157,10 @@ class LabelColumns:
         self._nodes_with.update(chain.from_iterable(node.labels for node in nodes))
         most = max(rows, default=-1) + 1
         for (key, scoped), column in self._columns.items():
-            told = [node.labels.get(key) for node in nodes]
+            values = [node.labels.get(key) for node in nodes]
             column.make_room()
             column.codes, column.sorted = grown(column.codes, most, ABSENT), None
-            column.codes[rows] = column.codes_of(self._texts(rows, told, scoped))
+            column.codes[rows] = column.codes_of(self._texts(rows, values, scoped))
 
     def _write(self, row: int, after: Mapping[str, str]) -> None:
         for (key, scoped), column in self._columns.items():

@@ -27,7 +27,7 @@ Pair = tuple[str, str]  # in the order of their names
 
 @dataclass(frozen=True, slots=True)
 class MeasuredLink:
-    """One direction, as its agent told it; `at` is on the core's clock."""
+    """One direction, as its agent measured it; `at` is on the core's clock."""
 
     rtt_ms: float
     jitter_ms: float
@@ -58,7 +58,7 @@ class LinkTable:
         self._versions[LINKS] += 1
 
     def take(self, cluster: str, readings: Iterable[LinkReading], now: float) -> None:
-        """What the agent of `cluster` measured: newest sample first come. What cannot be is no news."""
+        """Take over what the agent of `cluster` measured, unless a newer sample is known; nonsense is ignored."""
         known = {info.name for info in self._clusters}
         for one in readings:
             if one.cluster == cluster or one.cluster not in known or not _possible(one):
@@ -66,7 +66,7 @@ class LinkTable:
             at, before = now - max(one.age_s, 0.0), self._measured.get((cluster, one.cluster))
             if before is None or at >= before.at:
                 self._measured[cluster, one.cluster] = MeasuredLink(one.rtt_ms, one.jitter_ms, one.loss, at)
-                self._judge(_pair(cluster, one.cluster), now)
+                self._update_pair(_pair(cluster, one.cluster), now)
 
     def expire(self, now: float) -> None:
         """Time has passed: what is too old counts no more."""
@@ -74,10 +74,10 @@ class LinkTable:
             return
         self._next_stale = math.inf
         for pair in {_pair(*ends) for ends in self._measured}:
-            self._judge(pair, now)
+            self._update_pair(pair, now)
 
-    def _judge(self, pair: Pair, now: float) -> None:
-        """What counts for a pair now."""
+    def _update_pair(self, pair: Pair, now: float) -> None:
+        """Bring up to date what counts for a pair."""
         if pair in self._configured:
             return
         fresh = [one for one in self._both(pair) if now - one.at < self._stale_s]

@@ -19,8 +19,8 @@ class MetricColumns:
         """[len(nodes)] read-only; `nodes` are the rows, None where a row is dead."""
         column = self._columns.get(name)
         if column is None:
-            told = (np.nan if node is None else node.metrics.get(name, np.nan) for node in nodes)
-            column = np.fromiter(told, dtype=np.float64, count=len(nodes))
+            values = (np.nan if node is None else node.metrics.get(name, np.nan) for node in nodes)
+            column = np.fromiter(values, dtype=np.float64, count=len(nodes))
         self._columns[name] = column = grown(column, len(nodes), np.nan)
         window: Floats = read_only(column[: len(nodes)])
         return window

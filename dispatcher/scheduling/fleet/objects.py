@@ -5,7 +5,7 @@ the cluster reports meanwhile shows through in all other fields.
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from types import MappingProxyType
@@ -13,9 +13,10 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from dispatcher.scheduling.framework.fleet_view import Watched
+
 K = TypeVar("K")
 T = TypeVar("T")
-Watched = type[Any] | tuple[Any, ...]  # a kind of objects; or a kind, and fields of it that alone are read
 _NONE: Mapping[str, Any] = MappingProxyType({})
 # Fields by whose values objects of a kind are counted.
 _COUNTED: Mapping[str, Callable[[Any], Any]] = {
@@ -27,6 +28,20 @@ _COUNTED: Mapping[str, Callable[[Any], Any]] = {
 def version_of(kind: str, fields: tuple[str, ...]) -> str:
     """The name under which `versions` counts changes of these fields; of all without any."""
     return f"{kind}.{','.join(fields)}" if fields else kind
+
+
+@dataclass(slots=True)
+class _Part:
+    """The objects of a kind in one namespace of a cluster; what `versions` said at the last change of any of them, by
+    name; and what was derived from them, as of that.
+    """
+
+    objects: dict[str, Any] = field(default_factory=dict)
+    changed: dict[str, int] = field(default_factory=dict)
+    derived: dict[Callable[..., Any], tuple[tuple[int, ...], Any]] = field(default_factory=dict)
+
+
+_NO_PART = _Part()
 
 
 @dataclass
@@ -47,11 +62,24 @@ class ClusterObjects:
         self.versions: Counter[str] = Counter()
         self._watched: dict[str, dict[str, Callable[[Any], Any]]] = {}  # kind -> name in `versions` -> what is watched
         self._alike: Counter[tuple[str, str, Any]] = Counter()
+        self._parts: dict[str, dict[tuple[str, str], _Part]] = {}  # kind, from when it is asked for so -> place -> part
         self._derived: dict[tuple[str, Callable[..., Any]], tuple[tuple[int, ...], Any]] = {}
 
     def of(self, cluster: str, kind: type[K], *fields: str) -> Mapping[str, K]:
         """key -> object, read-only; all of it, whatever `fields` are to be read."""
         return cast(Mapping[str, K], MappingProxyType(self._kept.get((cluster, kind.__name__), _NONE)))
+
+    def in_namespace(self, cluster: str, kind: type[K], namespace: str) -> Mapping[str, K]:
+        """key -> object of a namespaced kind, read-only, without a look at those in others."""
+        return cast(Mapping[str, K], MappingProxyType(self._part(cluster, kind, namespace).objects))
+
+    def _part(self, cluster: str, kind: type[Any], namespace: str) -> _Part:
+        parts = self._parts.get(kind.__name__)
+        if parts is None:
+            parts = self._parts[kind.__name__] = {}
+            for owner, found in self.every(kind):
+                parts.setdefault((owner, cast(Any, found).namespace), _Part()).objects[cast(Any, found).key] = found
+        return parts.get((cluster, namespace), _NO_PART)
 
     def watch(self, kind: str, fields: tuple[str, ...]) -> str:
         """The name in `versions` that from now on moves only when an object of the kind comes, goes or changes in one
@@ -75,13 +103,27 @@ class ClusterObjects:
         """The name in `versions` of a kind, or of some fields of it."""
         return self.watch(watched[0].__name__, watched[1:]) if isinstance(watched, tuple) else watched.__name__
 
-    def derived(self, cluster: str, make: Callable[..., T], *kinds: Watched) -> T:
-        """What `make` says of the mappings of these kinds; kept until one of them changes."""
-        now = tuple([self.versions[self.name_of(kind)] for kind in kinds])
+    def derived(self, cluster: str, make: Callable[..., T], *kinds: Watched, namespace: str = "") -> T:
+        """What `make` says of the mappings of these kinds (of what is in a namespace, if one is named); kept until one
+        of them changes.
+        """
+        names = [self.name_of(kind) for kind in kinds]
+        found = [kind[0] if isinstance(kind, tuple) else kind for kind in kinds]
+        if namespace:
+            return self._derived_in([self._part(cluster, kind, namespace) for kind in found], make, names)
+        now = tuple([self.versions[name] for name in names])
         known = self._derived.get((cluster, make))
         if known is None or known[0] != now:
-            found = [kind[0] if isinstance(kind, tuple) else kind for kind in kinds]
             known = self._derived[cluster, make] = now, make(*(self.of(cluster, kind) for kind in found))
+        return cast(T, known[1])
+
+    def _derived_in(self, parts: Sequence[_Part], make: Callable[..., T], names: Sequence[str]) -> T:
+        now = tuple([part.changed.get(name, 0) for part, name in zip(parts, names, strict=True)])
+        known = parts[0].derived.get(make)
+        if known is None or known[0] != now:
+            known = now, make(*(MappingProxyType(part.objects) for part in parts))
+            if parts[0] is not _NO_PART:
+                parts[0].derived[make] = known
         return cast(T, known[1])
 
     def every(self, kind: type[K]) -> Iterator[tuple[str, K]]:
@@ -121,9 +163,12 @@ class ClusterObjects:
 
     def _moved(self, cluster: str, kind: str, before: Any, after: Any) -> None:
         """An object came (`before` None), changed or went (`after` None)."""
-        self.versions[kind] += 1
-        for name, look in self._watched.get(kind, {}).items():
-            self.versions[name] += before is None or after is None or look(before) != look(after)
+        moved, whole = [kind], before is None or after is None
+        moved += [name for name, look in self._watched.get(kind, {}).items() if whole or look(before) != look(after)]
+        for name in moved:
+            self.versions[name] += 1
+        if kind in self._parts:
+            self._move_part(self._parts[kind], (cluster, (after or before).namespace), moved, before, after)
         counted = _COUNTED.get(kind)
         if counted is not None:
             if after is not None:
@@ -133,6 +178,19 @@ class ClusterObjects:
                 self._alike[values] -= 1
                 if not self._alike[values]:
                     del self._alike[values]
+
+    def _move_part(
+        self, parts: dict[tuple[str, str], _Part], place: tuple[str, str], moved: Sequence[str], before: Any, after: Any
+    ) -> None:
+        part = parts.setdefault(place, _Part())
+        if after is None:
+            part.objects.pop(before.key, None)
+        else:
+            part.objects[after.key] = after
+        for name in moved:
+            part.changed[name] = self.versions[name]
+        if not part.objects:
+            del parts[place]
 
     def remove(self, cluster: str, kind: str, key: str) -> bool:
         """Forget one; False if it was not known."""

@@ -33,20 +33,20 @@ Amounts = tuple[int, int]
 
 
 class OwnerUses:
-    """By owner, what agents of several clusters told last. `dropped`: reports that were absurd, or too many."""
+    """By owner, the last reports of agents of several clusters. `dropped`: reports that were absurd, or too many."""
 
     def __init__(self) -> None:
-        self._told: dict[OwnerName, dict[str, OwnerUse]] = {}
-        self._names: dict[str, dict[OwnerName, None]] = {}  # by cluster, those told of last at the end
+        self._reports: dict[OwnerName, dict[str, OwnerUse]] = {}
+        self._names: dict[str, dict[OwnerName, None]] = {}  # by cluster, those reported last at the end
         self.dropped = 0
-        self._found: dict[tuple[Hashable, Amounts], Amounts | None] = {}  # until anything is told
+        self._found: dict[tuple[Hashable, Amounts], Amounts | None] = {}  # until the next report
         self._usual: Sequence[float] = ()
 
     def __len__(self) -> int:
-        return len(self._told)
+        return len(self._reports)
 
     def put(self, cluster: str, uses: Iterable[OwnerUse]) -> None:
-        """An agent has told these, each in place of what it told of that owner before."""
+        """Take over what an agent reports, each in place of its earlier report of that owner."""
         names = self._names.setdefault(cluster, {})
         self._found.clear()
         for use in uses:
@@ -55,21 +55,21 @@ class OwnerUses:
                 continue
             names.pop(use.name, None)
             names[use.name] = None
-            self._told.setdefault(use.name, {})[cluster] = use
+            self._reports.setdefault(use.name, {})[cluster] = use
             if len(names) > MAX_OWNERS:
                 self.dropped += 1
                 self._drop(cluster, next(iter(names)))
 
     def _drop(self, cluster: str, name: OwnerName) -> None:
         del self._names[cluster][name]
-        told = self._told[name]
-        del told[cluster]
-        if not told:
-            del self._told[name]
+        by_cluster = self._reports[name]
+        del by_cluster[cluster]
+        if not by_cluster:
+            del self._reports[name]
 
     def counts_as(self, pod: Pod, usual: Sequence[float]) -> Amounts | None:
         """(milli-CPU, bytes) that the pod counts as requesting; None: what it requests. `usual`: of CPU, of memory."""
-        if not self._told:
+        if not self._reports:
             return None
         if usual != self._usual or len(self._found) > MAX_OWNERS:
             self._found, self._usual = {}, usual
@@ -80,10 +80,10 @@ class OwnerUses:
         return self._found[key]
 
     def _counts_as(self, name: OwnerName | None, asked: Amounts) -> Amounts | None:
-        told = self._told.get(name) if name is not None else None
-        if not told:
+        by_cluster = self._reports.get(name) if name is not None else None
+        if not by_cluster:
             return None
-        reports = [use for _, use in sorted(told.items())]
+        reports = [use for _, use in sorted(by_cluster.items())]
         weights = [min(use.minutes, ENOUGH_MINUTES) for use in reports]
         minutes = sum(weights)
         found = []

@@ -36,13 +36,13 @@ class ReadingTable(DerivedReadings):
         row = self._cluster(cluster).rows.get(reading.node)
         if row is None:
             return
-        told: list[str] = []
+        signals: list[str] = []
         for name, share, age in reading.signals():
             column = self._signal(name)
             if column is not None:
                 take_sample(self._store, column, row, share, age, self.now)
-                told.append(name)
-        self._sources.note(self._store, row, reading, told)
+                signals.append(name)
+        self._sources.note(self._store, row, reading, signals)
         self._awaited.read(row)
         self.loads.append(row)
 
@@ -64,14 +64,14 @@ class ReadingTable(DerivedReadings):
 
         In one pass, while a reading is in the processor's cache: thousands are not.
         """
-        source, rows, told = readings[0].source, list[int](), list[float | None]()
+        source, rows, values = readings[0].source, list[int](), list[float | None]()
         for one in readings:
             row = row_of(one.node)
             if row is None or one.source != source or one.sources or one.more:
                 return False
             rows.append(row)
-            told += (one.cpu, one.memory, one.net, one.cpu_age_s, one.memory_age_s, one.net_age_s)
-        columns = np.asarray(told, dtype=np.float64).reshape(-1, 6).T
+            values += (one.cpu, one.memory, one.net, one.cpu_age_s, one.memory_age_s, one.net_age_s)
+        columns = np.asarray(values, dtype=np.float64).reshape(-1, 6).T
         if np.isnan(columns[:3]).any() or len(set(rows)) < len(rows):  # not known, perhaps
             return False
         self._take(np.asarray(rows, dtype=np.intp), columns[:3], columns[3:], readings[0])
@@ -103,11 +103,11 @@ class ReadingTable(DerivedReadings):
 
     @property
     def source_sets(self) -> Sequence[Mapping[str, str]]:
-        """By code of the column `source_set`: signal -> who told it last. Sets never change, they only come."""
+        """By code of the column `source_set`: signal -> its last source. Sets never change, they only come."""
         return self._sources.sets
 
     def sources_of(self, row: int) -> Mapping[str, str]:
-        """Who told each signal of a row last."""
+        """The last source of each signal of a row."""
         return self._sources.sets[self.source_set.item(row)]
 
 

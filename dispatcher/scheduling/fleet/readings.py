@@ -50,7 +50,7 @@ def _left_of(before: Array, sampled_at: Array) -> Array:
 
 
 def left_to_settle(placed_at: float, sampled_at: float) -> float:
-    """The share 0..1 of a pod's load that the mean does not hold, which was last told by a sample of that time.
+    """The share 0..1 of a pod's load that the mean does not hold, whose last sample is of that time.
 
     1 where nothing was ever read (-inf); 0 once it is hardly anything.
     """
@@ -78,7 +78,7 @@ def take_samples(store: RowStore, rows: RowList | slice, share: Array, age: Arra
 
 
 def groups_alike(known: Iterable[tuple[int, Reading]]) -> Iterable[Sequence[tuple[int, Reading]]]:
-    """(row, reading) grouped by which signals are known and who told them; mostly all are one group. Of a row, only the
+    """(row, reading) grouped by which signals are known and their sources; mostly all are one group. Of a row, only the
     first is in these: the others follow, each by itself, in turn.
     """
     groups: dict[Hashable, list[tuple[int, Reading]]] = {}
@@ -89,8 +89,8 @@ def groups_alike(known: Iterable[tuple[int, Reading]]) -> Iterable[Sequence[tupl
             later.append([pair])
             continue
         seen.add(row)
-        told_by = frozenset(one.sources.items()) if one.sources else None
-        key = (one.source, one.cpu is None, one.memory is None, one.net is None, told_by, not one.more)
+        sources = frozenset(one.sources.items()) if one.sources else None
+        key = (one.source, one.cpu is None, one.memory is None, one.net is None, sources, not one.more)
         group = groups.get(key)
         if group is None:
             groups[key] = [pair]
@@ -100,9 +100,9 @@ def groups_alike(known: Iterable[tuple[int, Reading]]) -> Iterable[Sequence[tupl
 
 
 class SourceSets:
-    """Who told the signals of a row, as a code: most nodes of a cluster are told by the same sources.
+    """The sources of the signals of a row, as a code: most nodes of a cluster have the same sources.
 
-    Code 0 is nobody. Agents are not trusted: names are cut, and of more sets than MAX_SETS the sources are not known.
+    Code 0: no source. Agents are not trusted: names are cut, and of more sets than MAX_SETS the sources are not known.
     """
 
     MAX_SETS, MAX_NAME = 4096, 80
@@ -114,30 +114,30 @@ class SourceSets:
         # By code a (source, sources, signals) of a reading that is known to change nothing: nearly every one is such.
         self._settled: dict[int, tuple[str, Mapping[str, str], Sequence[str]]] = {}
 
-    def note(self, store: RowStore, row: int, reading: Reading, told: Sequence[str]) -> None:
-        """Write who told the signals `told` of a row."""
-        before, now = store.source_set.item(row), (reading.source, reading.sources, told)
+    def note(self, store: RowStore, row: int, reading: Reading, signals: Sequence[str]) -> None:
+        """Write the source of these `signals` of a row."""
+        before, now = store.source_set.item(row), (reading.source, reading.sources, signals)
         if self._settled.get(before) == now:
             return
-        code = self.code(before, {signal: reading.source_of(signal) for signal in told})
+        code = self.code(before, {signal: reading.source_of(signal) for signal in signals})
         store.source_set[row] = code
         if code:
             self._settled[code] = now
 
     def note_all(self, store: RowStore, rows: RowList | slice, like: Reading) -> None:
-        """`note` for all of these rows, of which the readings were told as this one is."""
-        told = {signal: like.source_of(signal) for signal, _, _ in like.signals()}
+        """`note` for all of these rows, whose readings have the signals and sources of `like`."""
+        sources = {signal: like.source_of(signal) for signal, _, _ in like.signals()}
         before = store.source_set[rows].copy()
         for code in dict.fromkeys(before.tolist()):
-            if (now := self.code(code, told)) != code:
+            if (now := self.code(code, sources)) != code:
                 store.source_set[rows] = np.where(before == code, now, store.source_set[rows])
 
-    def code(self, before: int, told: Mapping[str, str]) -> int:
-        """The code of a row that had `before`, and is now `told` these signals by these sources."""
+    def code(self, before: int, sources: Mapping[str, str]) -> int:
+        """The code of a row that had `before`, and now these signals from these sources."""
         known = self._sets[before]
-        if all(known.get(signal) == source for signal, source in told.items()):
+        if all(known.get(signal) == source for signal, source in sources.items()):
             return before
-        now = dict(known) | {signal: source[: self.MAX_NAME] for signal, source in told.items()}
+        now = dict(known) | {signal: source[: self.MAX_NAME] for signal, source in sources.items()}
         key = tuple(sorted(now.items()))
         found = self._codes.get(key)
         if found is None and len(self._sets) < self.MAX_SETS:

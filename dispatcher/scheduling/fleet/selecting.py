@@ -22,7 +22,6 @@ class DefaultSelectors:
     def __init__(self, kept: ClusterObjects) -> None:
         self._kept = kept
         self._at: tuple[int, ...] = ()
-        self._services: dict[tuple[str, str], list[Service]] = {}
         # With the labels, so that their id stays theirs.
         self._known: dict[_Key, tuple[dict[str, str], LabelSelector | None]] = {}
 
@@ -33,7 +32,7 @@ class DefaultSelectors:
         """
         now = tuple(self._kept.versions[kind] for kind in _KINDS)
         if now != self._at or len(self._known) > _MOST:
-            self._at, self._services, self._known = now, {}, {}
+            self._at, self._known = now, {}
         pod = placed.pod
         key = (placed.home, pod.namespace, pod.owner, id(pod.labels))
         known = self._known.get(key)
@@ -43,7 +42,7 @@ class DefaultSelectors:
 
     def _made(self, cluster: str, pod: Pod) -> LabelSelector | None:
         labels: dict[str, str] = {}
-        for service in self._in(cluster, pod.namespace):
+        for service in self._kept.in_namespace(cluster, Service, pod.namespace).values():
             if service.selector and service.selector.items() <= pod.labels.items():
                 labels |= service.selector
         owner = self._owner(cluster, pod)
@@ -52,13 +51,6 @@ class DefaultSelectors:
         # Clauses, since an owner that does not mean the pod may ask for another value of a label.
         clauses = [Requirement(key, IN, (value,)) for key, value in sorted(owner.match_labels.items())]
         return LabelSelector(labels, (*clauses, *owner.match_expressions))
-
-    def _in(self, cluster: str, namespace: str) -> list[Service]:
-        if not self._services:
-            self._services["", ""] = []
-            for kept, service in self._kept.every(Service):
-                self._services.setdefault((kept, service.namespace), []).append(service)
-        return self._services.get((cluster, namespace), [])
 
     def _owner(self, cluster: str, pod: Pod) -> LabelSelector | None:
         kind, _, rest = pod.owner.partition("/")

@@ -30,8 +30,8 @@ class SignalColumns(NamedTuple):
     @classmethod
     def of(cls, columns: NodeColumns) -> "SignalColumns":
         """Those of the fleet."""
-        told = columns.used, columns.used_at, columns.used_mean, columns.usual, columns.used_variance
-        return cls(*told, columns.forecast, columns.forecast_error, columns.last_error, columns.hot)
+        readings = columns.used, columns.used_at, columns.used_mean, columns.usual, columns.used_variance
+        return cls(*readings, columns.forecast, columns.forecast_error, columns.last_error, columns.hot)
 
     def of_row(self, row: int) -> "SignalColumns":
         """Those of one row, copied."""

@@ -278,7 +278,9 @@ class FleetTrial:
             if not skipped:
                 states.append((plugin, state, wide, view))
             lasting &= by_row or (skipped and plugin.depends is Depends.DOMAIN)
-            lasting &= not observed.counts and plugin not in self._plan.gates  # what those book moves with every pod
+            lasting &= (
+                not observed.counts and plugin not in self._plan.pod_plugins
+            )  # what those book moves with every pod
             kinds |= observed.kinds
         if lasting and not observed.now:
             self._kept.keep(states, kinds)

@@ -53,10 +53,10 @@ def _add_up(sums: Ints, fleet: NodeTable, rows: slice, more: tuple[RowList, Ints
     settling[:, more[0][first:last] - rows.start] += more[1][:, first:last]
     shares = [_requested(fleet, rows, settling, at) for at in range(len(_RESOURCES))]
     for column, name in enumerate(fleet.signal_axis.names[: sums.shape[1]]):
-        told = fleet.live[rows] & (now - fleet.used_at[column, rows] <= FRESH_S)
+        fresh = fleet.live[rows] & (now - fleet.used_at[column, rows] <= FRESH_S)
         asked = shares[_ROW[name]] if name in _ROW else np.maximum(*shares)
-        used = fleet.used_mean[column, rows][told] * np.float32(_UNITS)
-        sums[:, column] += np.count_nonzero(told), asked[told].sum(), used.astype(np.int64).sum()
+        used = fleet.used_mean[column, rows][fresh] * np.float32(_UNITS)
+        sums[:, column] += np.count_nonzero(fresh), asked[fresh].sum(), used.astype(np.int64).sum()
 
 
 def _requested(fleet: NodeTable, rows: slice, settling: Ints, row: int) -> Ints:

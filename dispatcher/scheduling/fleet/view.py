@@ -19,10 +19,10 @@ from dispatcher.scheduling.fleet.counts import DomainCount
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.images import IMAGES
 from dispatcher.scheduling.fleet.links import LINKS
-from dispatcher.scheduling.fleet.objects import Watched
 from dispatcher.scheduling.fleet.volumes import USERS, UsedVolume
 from dispatcher.scheduling.framework import Bools, ClusterInfo, Floats, Ints, K, Link, Placed, Rows, Signals, SmallInts
 from dispatcher.scheduling.framework.coded_values import CodedValues
+from dispatcher.scheduling.framework.fleet_view import Watched
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, pods_beside
 from dispatcher.scheduling.rules.volumes import CsiVolume
 
@@ -293,10 +293,10 @@ class ObservedObjects(_Facet):
         """How many objects have the values by which they are counted; nothing is noted."""
         return self._fleet.kept.alike(cluster, kind, values)
 
-    def derived(self, cluster: str, make: Callable[..., T], *kinds: Watched) -> T:
+    def derived(self, cluster: str, make: Callable[..., T], *kinds: Watched, namespace: str = "") -> T:
         """What `make` says of the mappings of these kinds."""
         self._observed.kinds.update(map(self._fleet.kept.name_of, kinds))
-        return self._fleet.kept.derived(cluster, make, *kinds)
+        return self._fleet.kept.derived(cluster, make, *kinds, namespace=namespace)
 
     def reported(self, cluster: str, found: K) -> K | None:
         """An object as its cluster reports it, whatever is assumed of it; None if it is gone."""

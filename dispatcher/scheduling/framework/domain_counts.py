@@ -1,7 +1,7 @@
-"""What a policy by fault domains makes of counts of pods, told as rules that the cycle can carry on by itself.
+"""What a policy by fault domains makes of counts of pods, stated as rules that the cycle can evaluate by itself.
 
-A policy that tells its rules is asked once for a whole batch of equal pods: what one more pod moves is a few counts.
-The rules say of every row what the policy's parts say of it, bit for bit, and go on to do so as pods of the class come.
+A policy that states its rules is asked once for a whole batch of equal pods: one more pod changes a few counts alone.
+The rules give every row what the policy's own methods give it, bit for bit, also as pods of the class are placed.
 """
 
 import enum
@@ -18,38 +18,38 @@ from dispatcher.scheduling.framework.value_columns import Column, Each, Same, co
 ExplainPods = Callable[[Sequence[int]], Column | Sequence[Mapping[str, Any]]]
 
 
-def told_of(story: ExplainPods, ats: Sequence[int], failed: Callable[[Exception], None] | None = None) -> Column:
-    """What it says of pods of these numbers; an error where it fails: a decision stands without its comments, too.
+def told_of(explain: ExplainPods, ats: Sequence[int], failed: Callable[[Exception], None] | None = None) -> Column:
+    """What `explain` returns for pods of these numbers; where it fails, the error: a decision needs no explanation.
 
-    `failed` is told of each error.
+    `failed` is called with each error.
     """
     try:
-        said = story(ats)
-        if isinstance(said, Sequence) and len(said) != len(ats):
-            raise ValueError(f"explain_batch told of {len(said)} pods of {len(ats)}")
-        found = column_of(said)
+        answer = explain(ats)
+        if isinstance(answer, Sequence) and len(answer) != len(ats):
+            raise ValueError(f"explain_batch told of {len(answer)} pods of {len(ats)}")
+        found = column_of(answer)
         if len(ats) == 1 and len(found.values(1)) != 1:
             raise ValueError("explain_batch told of another number of pods")
     except Exception as error:
         if len(ats) > 1:
-            return Each([told_of(story, [at], failed).values(1)[0] for at in ats])
+            return Each([told_of(explain, [at], failed).values(1)[0] for at in ats])
         if failed is not None:
             failed(error)
         return Same({"error": f"{type(error).__name__}: {error}"[:200]})
     return found
 
 
-class ToldAlone:
-    """What a story says of the only pod of a batch, when a record is wanted. `failed` is told of the first error."""
+class LazyExplanation:
+    """Explains the only pod of a batch when its record is wanted. `failed` is called with the first error."""
 
-    __slots__ = ("_failed", "_story")
+    __slots__ = ("_explain", "_failed")
 
-    def __init__(self, story: ExplainPods, failed: Callable[[Exception], None]) -> None:
-        self._story, self._failed = story, cast(Callable[[Exception], None] | None, failed)
+    def __init__(self, explain: ExplainPods, failed: Callable[[Exception], None]) -> None:
+        self._explain, self._failed = explain, cast(Callable[[Exception], None] | None, failed)
 
     def __call__(self) -> Mapping[str, Any]:
         """A map of plain JSON values."""
-        found: Mapping[str, Any] = told_of(self._story, [0], self._fail).values(1)[0]
+        found: Mapping[str, Any] = told_of(self._explain, [0], self._fail).values(1)[0]
         return found
 
     def _fail(self, error: Exception) -> None:

@@ -41,6 +41,7 @@ Rows = NDArray[np.intp] | slice
 
 K = TypeVar("K")
 T = TypeVar("T")
+Watched = type[Any] | tuple[Any, ...]  # a kind of objects; or a kind, and fields of it that alone are read
 
 
 @dataclass(frozen=True)
@@ -237,9 +238,9 @@ class Objects(Protocol):
         """
         ...
 
-    def derived(self, cluster: str, make: Callable[..., T], *kinds: type[Any] | tuple[Any, ...]) -> T:
-        """What `make` says of the mappings (see `of`) of these kinds: asked again when one of them has changed. A kind
-        may stand with the only fields of it that are read: (PersistentVolume, "handle").
+    def derived(self, cluster: str, make: Callable[..., T], *kinds: Watched, namespace: str = "") -> T:
+        """What `make` says of the mappings (see `of`) of these kinds: asked again when one of them changes. A kind may
+        stand with the only fields of it that are read: (PersistentVolume, "handle"). `namespace`: of those in it alone.
         """
         ...
 

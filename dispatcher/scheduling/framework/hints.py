@@ -5,10 +5,12 @@ look closer with `Plugin.hint`. Both only say which pods are worth a new try, ne
 """
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from operator import attrgetter, or_
 
+from dispatcher.model.node import Node
 from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason
 
@@ -83,6 +85,12 @@ class ClusterEvent:
     cluster: str = ""
     before: object = None
     after: object = None
+
+
+def node_change_helps(event: ClusterEvent, helps: Callable[[Node, Node], bool]) -> bool:
+    """`helps` of a known node before and after its change; True for any other event. For `Plugin.hint_any`."""
+    before, after = event.before, event.after
+    return not (isinstance(before, Node) and isinstance(after, Node)) or helps(before, after)
 
 
 # Which events may help a pod refused for a reason, where no plugin says it; a pod wakes if any may.

@@ -92,8 +92,8 @@ class Restores(Protocol):
 
 @runtime_checkable
 class ReservesMany(Protocol):
-    """A Reserve plugin that gates and books many pods at once, whatever rows they go to: they are of one class, but for
-    what its own `batch_key` leaves out.
+    """A Reserve plugin that checks and books many pods at once, on whatever rows: they are of one class, but for what
+    its own `batch_key` leaves out.
     """
 
     def fits(self, pods: Sequence[Placed], fleet: FleetView) -> int:
@@ -114,7 +114,7 @@ class ReservesMany(Protocol):
 
 @runtime_checkable
 class ReservesRows(Protocol):
-    """A Reserve plugin that judges by class, too, and books many pods of one class at once, each on its row."""
+    """A Reserve plugin that filters or scores, too, and books many pods of one class at once, each on its row."""
 
     name: ClassVar[str]
 
@@ -178,22 +178,22 @@ class Plan:
     """The plugins of one profile by extension point, each in profile order.
 
     `standing`: plugins that tell pods of equal class keys apart by what the fleet holds, with their place in `looks`.
-    `judges`: filters and scores; their PreFilter answer is kept for the class. `gates`: Reserve plugins and those
-    that only pre-filter; their PreFilter is asked for every single pod, since what they book moves with every pod.
-    Judges that book and yet say they are STATIC are no gates: what they book shows in the fleet's objects.
-    `noting_gates`: gates that add numbers of their own to a decision's record.
+    `class_plugins`: filters and scores; their PreFilter runs once for a class, and its answer is kept. `pod_plugins`:
+    Reserve plugins and those that only pre-filter; their PreFilter runs for every single pod, since what they book
+    changes with every pod. A filter or score that reserves, too, and yet says that it is STATIC is no pod plugin: what
+    it books shows in the fleet's objects. `pod_explainers`: pod plugins that add numbers to a decision's record.
     """
 
     profile: str
     looks: tuple[Plugin, ...]
     standing: tuple[tuple[int, Plugin], ...]
-    judges: tuple[Plugin, ...]
-    gates: tuple[Plugin, ...]
+    class_plugins: tuple[Plugin, ...]
+    pod_plugins: tuple[Plugin, ...]
     filters: tuple[Filter, ...]
     scores: tuple[Scored, ...]
     reserves: tuple[Reserve, ...]
     permits: tuple[Permit, ...]
-    noting_gates: tuple[ExplainingPlugin, ...] = ()
+    pod_explainers: tuple[ExplainingPlugin, ...] = ()
     plugins: tuple[Plugin, ...] = ()
     pre_enqueues: tuple[PreEnqueue, ...] = ()
     post_filters: tuple[PostFilter, ...] = ()
@@ -208,24 +208,28 @@ class Plan:
         plugins = [NamedNodes(naming), *plugins] if naming else plugins
         weights = {use.name: use.weight for use in profile.plugins}
         scores = [Scored(one, weights.get(one.name, 1.0)) for one in plugins if isinstance(one, Score)]
-        judges = [one for one in plugins if isinstance(one, Filter | Score)]
-        gates = [one for one in plugins if _is_gate(one, judged=one in judges)]
+        class_plugins = [one for one in plugins if isinstance(one, Filter | Score)]
+        pod_plugins = [one for one in plugins if _runs_per_pod(one, by_class=one in class_plugins)]
         permits = [one for one in plugins if isinstance(one, Permit)]
         post_filters = [one for one in plugins if isinstance(one, PostFilter)]
-        looks = [one for one in plugins if any(one in some for some in (judges, gates, permits, post_filters))]
+        looks = [
+            one for one in plugins if any(one in some for some in (class_plugins, pod_plugins, permits, post_filters))
+        ]
         return cls(
             profile=profile.scheduler_name,
             looks=tuple(looks),
             standing=tuple(
                 (at, one) for at, one in enumerate(looks) if type(one).standing_key is not Plugin.standing_key
             ),
-            judges=tuple(judges),
-            gates=tuple(gates),
+            class_plugins=tuple(class_plugins),
+            pod_plugins=tuple(pod_plugins),
             filters=tuple(one for one in plugins if isinstance(one, Filter)),
             scores=tuple(one for one in scores if one.weight != 0.0),
             reserves=tuple(one for one in plugins if isinstance(one, Reserve)),
             permits=tuple(permits),
-            noting_gates=tuple(one for one in gates if one not in judges and isinstance(one, ExplainingPlugin)),
+            pod_explainers=tuple(
+                one for one in pod_plugins if one not in class_plugins and isinstance(one, ExplainingPlugin)
+            ),
             plugins=tuple(plugins),
             pre_enqueues=tuple(one for one in plugins if isinstance(one, PreEnqueue)),
             post_filters=tuple(post_filters),
@@ -270,7 +274,7 @@ class Plan:
 
     @cached_property
     def _batching(self) -> tuple[tuple[int, Reserve], ...]:
-        many = [one for one in self.gates if isinstance(one, Reserve) and books_many(one)]
+        many = [one for one in self.pod_plugins if isinstance(one, Reserve) and books_many(one)]
         return tuple((self.looks.index(one), one) for one in many if "batch_key" in vars(type(one)))
 
     def _key(self, parts: Sequence[Hashable]) -> ClassKey:
@@ -299,12 +303,12 @@ class Plan:
 
     def _away_key(self, key: ClassKey, placed: Placed, fleet: FleetView, reach: frozenset[str]) -> ClassKey:
         """With the clusters that are left: what a plugin keeps for a key holds for these alone."""
-        said = (reach, *[guarded(one, _hashed, one.away_key, placed, fleet) for _, one in self._away])
-        if key.away is None or key.away[0] != said:
+        keys = (reach, *[guarded(one, _hashed, one.away_key, placed, fleet) for _, one in self._away])
+        if key.away is None or key.away[0] != keys:
             parts = list(key)
-            for (at, _), one in zip(self._away, said[1:], strict=True):
+            for (at, _), one in zip(self._away, keys[1:], strict=True):
                 parts[at] = key[at] if one is None else (reach, one)
-            key.away = said, self._key(parts)
+            key.away = keys, self._key(parts)
         return key.away[1]
 
     def standing_key(self, key: ClassKey, placed: Placed, fleet: FleetView) -> ClassKey:
@@ -335,19 +339,19 @@ class Plan:
         """Whether what refuses a pod without volumes refuses all with the very same class key, as long as nothing
         moves.
         """
-        return self.stands_by_template and self.gates_by_class
+        return self.stands_by_template and self.pod_plugins_in_bulk
 
     @cached_property
-    def gates_by_class(self) -> bool:
-        """Whether no gate has to be asked of each pod: all of them book many of a class at once."""
-        return all(books_many(one) for one in self.gates)
+    def pod_plugins_in_bulk(self) -> bool:
+        """Whether no pod plugin has to be asked of each pod: all of them check and book many of a class at once."""
+        return all(books_many(one) for one in self.pod_plugins)
 
 
-def _is_gate(plugin: Plugin, *, judged: bool) -> bool:
-    """A judge that says its answers rest on nodes and objects alone is asked by class and in its turn, like others."""
+def _runs_per_pod(plugin: Plugin, *, by_class: bool) -> bool:
+    """Whether PreFilter runs for every pod: not of a filter or score whose answers rest on nodes and objects alone."""
     if isinstance(plugin, Reserve):
-        return not (judged and plugin.depends is Depends.STATIC)
-    return not judged and _pre_filters(plugin)
+        return not (by_class and plugin.depends is Depends.STATIC)
+    return not by_class and _pre_filters(plugin)
 
 
 def _pre_filters(plugin: Plugin) -> bool:

@@ -67,7 +67,7 @@ class Role:
 
 def roles_of(plan: Plan) -> tuple[Role, ...]:
     """The roles of a plan's filters and scores, in profile order."""
-    return tuple(_role(plan, plugin) for plugin in plan.judges)
+    return tuple(_role(plan, plugin) for plugin in plan.class_plugins)
 
 
 def _role(plan: Plan, plugin: Plugin) -> Role:

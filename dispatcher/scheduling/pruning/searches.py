@@ -85,6 +85,7 @@ class PrunedSearches:
                 return None
             if found is not None:
                 self._last = key, found
+                self._classes.counts.searches += 1
             return found
         return None
 

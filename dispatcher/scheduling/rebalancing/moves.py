@@ -98,15 +98,15 @@ class Moves:
             or any(app[1] and app_name(one.victim.placed.pod) == app for one in recent)
         )
 
-    def in_vain(self, fleet: FleetState, spot: HotSpot, signal: int, judged_from: float = -np.inf) -> int:
+    def in_vain(self, fleet: FleetState, spot: HotSpot, signal: int, evaluated_from: float = -np.inf) -> int:
         """How many pods have left a hot spot of late that it has not become cooler for; 0 if it has, or may yet.
 
         What must have left the mean by now: due = sum(use * (1 - left_to_settle)), and what has not is missing. A node
         to which others came meanwhile is not judged, nor one that is or was saturated. `signal`: the row of the spot's
-        signal in `Move.use`. `judged_from`: moves before that do not count.
+        signal in `Move.use`. `evaluated_from`: moves before that do not count.
         """
         alike = (one for one in self._moves if (one.spot.place, one.spot.signal) == (spot.place, spot.signal))
-        earliest = max(fleet.now - _LOOKED_BACK_S, judged_from)
+        earliest = max(fleet.now - _LOOKED_BACK_S, evaluated_from)
         gone = [one for one in alike if one.at >= earliest and not _is_there(fleet, one)]
         if len(gone) < _ENOUGH or any(one.placed_at > gone[0].at for one in fleet.occupants_on(*spot.place)):
             return 0

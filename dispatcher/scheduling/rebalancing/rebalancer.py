@@ -39,7 +39,7 @@ from dispatcher.scheduling.rules.budgets import Budgets, Left
 MOST_TRIES = 6  # what-ifs for one hot spot in one look
 MOST_ASKED = 120  # what-ifs of one look
 BURNT_S = 3600.0  # a node that moves do not relieve is left alone for so long, or until it is cool
-_ROSE = 0.1  # of a node: by so much more than when it was judged, so load rises, and it is judged anew
+_ROSE = 0.1  # of a node: by so much more than when it was evaluated, so load rises, and it is evaluated anew
 MOST_TOLD = 2000  # pods that stay, of one look
 _LEAST_USE = 0.01  # of a node: less is not worth a restart
 WouldGo = Callable[[Occupant], Decision | None]
@@ -80,7 +80,7 @@ class Rebalancer:
         self._spots, self.moves = HotSpots(rules), Moves()
         self._asked = 0
         self._burnt: dict[Place, _Burnt] = {}
-        self._judged_from: dict[Place, float] = {}  # moves before that say nothing of a node
+        self._evaluated_from: dict[Place, float] = {}  # moves before that say nothing of a node
         self._taken: Mapping[str, int] = {}  # moves of the last look by cluster
         self._fruitless: set[Place] = set()  # hot spots of which no pod could go at the last look: others come first
 
@@ -96,7 +96,7 @@ class Rebalancer:
         for ordered in under_way:
             budgets.take(ordered.victim, left)
         spots = self._spots.look(fleet, carried)
-        self._burnt, self._judged_from = self._still_burnt({spot.place: spot for spot in spots})
+        self._burnt, self._evaluated_from = self._still_burnt({spot.place: spot for spot in spots})
         moves, staying, room = list[Move](), list[Stay](), rules.under_way - len(under_way)
         self._asked, fruitless = 0, set[Place]()
         shares = ClusterShares(rules, under_way, self._taken)
@@ -131,7 +131,7 @@ class Rebalancer:
             found = (
                 f"PodDisruptionBudget {forbidding} allows no disruption"
                 if forbidding
-                else attempt.judged(occupant, use, self._would_go(occupant))
+                else attempt.move_or_reason(occupant, use, self._would_go(occupant))
             )
             if isinstance(found, Move):
                 left.update(supposed)
@@ -142,8 +142,8 @@ class Rebalancer:
     def _burnt_by_one(self, spot: HotSpot) -> str:
         """Why nobody goes from a node, '' if somebody may: those that went were not the ones that make it hot."""
         signal = self._rules.signals.index(spot.signal)
-        judged_from = self._judged_from.get(spot.place, -np.inf)
-        if count := self.moves.in_vain(self._fleet, spot, signal, judged_from):
+        evaluated_from = self._evaluated_from.get(spot.place, -np.inf)
+        if count := self.moves.in_vain(self._fleet, spot, signal, evaluated_from):
             self._burnt.setdefault(spot.place, _Burnt(self._fleet.now, count, highest(self._fleet, spot)))
         if spot.place not in self._burnt:
             return ""
@@ -155,8 +155,10 @@ class Rebalancer:
         now = self._fleet.now
         recent = {place: one for place, one in self._burnt.items() if place in hot and now - one.since < BURNT_S}
         rose = {place for place, one in recent.items() if hot[place].utilisation >= one.highest + _ROSE}
-        judged_from = {place: at for place, at in self._judged_from.items() if place in hot} | dict.fromkeys(rose, now)
-        return {place: one for place, one in recent.items() if place not in rose}, judged_from
+        evaluated_from = {place: at for place, at in self._evaluated_from.items() if place in hot} | dict.fromkeys(
+            rose, now
+        )
+        return {place: one for place, one in recent.items() if place not in rose}, evaluated_from
 
     def _held(self, occupant: Occupant) -> str:
         rules, now = self._rules, self._fleet.now
@@ -207,7 +209,7 @@ class _Attempt:
 
         return sorted([one for one in pods if one[1][worst] >= _LEAST_USE], key=order)
 
-    def judged(self, occupant: Occupant, use: Floats, decision: Decision | None) -> Move | str:
+    def move_or_reason(self, occupant: Occupant, use: Floats, decision: Decision | None) -> Move | str:
         """The move, or why it is not made."""
         fleet, rules, spot = self._fleet, self._rules, self.spot
         if decision is None:

@@ -6,7 +6,7 @@
     cost       = sum over signals of weight * (u^3 + u / 5), as points: 0 an idle node, 100 a full one
 
 The names are ExpectedLoad's (docs/telemetry.md), and so is the cost: its score is 100 less that. Signals other than cpu
-and memory go by the larger of the CPU and memory shares. What one pod uses is not told: it counts as what pods of its
+and memory go by the larger of the CPU and memory shares. What one pod uses is not known: it counts as what pods of its
 owner are known to use (`fleet.owner_uses`), else as its request, scaled so that the pods of a node always make what the
 node carries. So a pod that burns a node is met before its neighbours, once its like are known.
 
@@ -38,8 +38,8 @@ def measured(fleet: FleetState, signals: Sequence[str]) -> Floats:
     for at, name in enumerate(signals):
         column = fleet.signal_axis.column(name)
         if column is not None and column < len(fleet.used_mean):
-            told = fleet.live & (fleet.now - fleet.used_at[column] <= FRESH_S)
-            found[at, told] = fleet.used_mean[column, told]
+            fresh = fleet.live & (fleet.now - fleet.used_at[column] <= FRESH_S)
+            found[at, fresh] = fleet.used_mean[column, fresh]
     return found
 
 

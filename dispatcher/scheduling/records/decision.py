@@ -55,7 +55,7 @@ _ALONE = "%s/%s score %.1f, the only one of %s nodes that fits%s"
 class Decision(msgspec.Struct, gc=False, eq=False):
     """A pod and its place. `why`: why there.
 
-    `extras`: by plugin, what it said about the place, or what can say it when a record is wanted (see `extras`).
+    `extras`: by plugin, what it explained about the place, or a function that returns it for a record (see `extras`).
     `waits`: Permit plugins that want the place held before it is acted on, and for how many seconds at most.
     `cycle`: what plugins keep for the points after the decision.
     Most decisions have neither extras nor waits: no dict is made for these, of which garbage collection would know.
@@ -72,9 +72,9 @@ class Decision(msgspec.Struct, gc=False, eq=False):
     waits: Mapping[str, float] = _NOTHING
     cycle: CycleState | None = None
 
-    def note(self, plugin: str, said: Any) -> None:
-        """What a plugin said about the place, or what can say it."""
-        self.extras = {**self.extras, plugin: said}
+    def note(self, plugin: str, explained: Any) -> None:
+        """What a plugin explained about the place, or a function that returns it."""
+        self.extras = {**self.extras, plugin: explained}
 
     def wait(self, plugin: str, seconds: float) -> None:
         """A Permit plugin wants the place held for so long at most."""
@@ -136,9 +136,9 @@ class Unschedulable(msgspec.Struct):
 
     def again(self, pod_id: PodId, placed: Placed, time: float) -> "Unschedulable":
         """The same refusal of another pod of the class."""
-        told = Unschedulable(pod_id, placed, self.message, self.reasons, time, self.context, self.per_cluster)
-        told.nominated, told.absent = self.nominated, self.absent
-        return told
+        same = Unschedulable(pod_id, placed, self.message, self.reasons, time, self.context, self.per_cluster)
+        same.nominated, same.absent = self.nominated, self.absent
+        return same
 
     @property
     def full_message(self) -> str:
@@ -201,7 +201,7 @@ def tables_of(decisions: Iterable[Decision]) -> Iterator[Table]:
 
 def _column(batch: Sequence[Decision]) -> Column:
     first, parts = batch[0], batch[0].why.parts([one.why for one in batch])
-    contexts, told = parts.contexts, _told(batch, parts.facts)
+    contexts, explained = parts.contexts, _explain(batch, parts.facts)
     names, stands_on = first.why.fleet.signal_axis.names, _Contexts.of(contexts)
     scores = np.asarray([one.score for one in batch])
     has_rival = numbers(np.asarray([one is not None for one in parts.rivals]))
@@ -214,13 +214,13 @@ def _column(batch: Sequence[Decision]) -> Column:
             "outcome": Same("scheduled"),
             "decision": _place([one.cluster for one in batch], [one.node for one in batch], scores),
             **_rivals(has_rival, parts.rivals, scores),
-            "scores": _scores(has_rival, parts.scores, told.signals),
+            "scores": _scores(has_rival, parts.scores, explained.signals),
             "rejected": stands_on.column([one.rejected_rows() for one in stands_on.found]),
             "feasible": stands_on.column([one.feasible for one in stands_on.found]),
             "evaluated": stands_on.column([one.evaluated for one in stands_on.found]),
             "readings": _readings(names, first.time, parts.facts),
             "extras": extras_of(
-                [one.pod_id for one in batch], [one.extras for one in batch], {**parts.extras, **told.extras}
+                [one.pod_id for one in batch], [one.extras for one in batch], {**parts.extras, **explained.extras}
             ),
         }
     )
@@ -239,7 +239,7 @@ def _pods(batch: Sequence[Decision]) -> dict[str, Column]:
 def _refusals(batch: Sequence[Decision]) -> list[list[dict[str, Any]]]:
     nothing, now = list[dict[str, Any]](), batch[0].time
     refused = (one.placed.refused for one in batch)
-    return [[one.record(now) for one in told if not one.over] if told else nothing for told in refused]
+    return [[one.record(now) for one in some if not one.over] if some else nothing for some in refused]
 
 
 def _place(clusters: Sequence[str], nodes: Sequence[str], scores: Floats) -> Column:
@@ -263,14 +263,14 @@ def _scores(has_rival: Column, columns: ScoreColumns, signals: Mapping[str, Sequ
     factors, found = np.asarray(weights, dtype=np.float64)[:, None], dict[str, Column]()
     shown = zip(names, weights, raw, normalized, factors * normalized, factors * runner_up, strict=True)
     for name, weight, given, value, weighted, rival in shown:
-        told = {
+        by_kind = {
             "raw": numbers(given),
             "normalized": numbers(value),
             "weight": Same(weight),
             "weighted": numbers(weighted),
             "runner_up_weighted": where(has_rival, numbers(rival), Same(None)),
         }
-        found[name] = _with_signals(told, signals.get(name, [()]), raw.shape[1])
+        found[name] = _with_signals(by_kind, signals.get(name, [()]), raw.shape[1])
     return fields(found)
 
 
@@ -299,24 +299,24 @@ class _Contexts(NamedTuple):
         return Same(values[0]) if all(one == values[0] for one in values) else Picked(values, self.which)
 
 
-class _Told(NamedTuple):
-    """By plugin what it says of the chosen rows, and of which signals it read there (of each row, or one for all)."""
+class _Explanations(NamedTuple):
+    """By plugin what it explains of the chosen rows, and which signals it read there (of each row, or one for all)."""
 
     extras: dict[str, Column]
     signals: dict[str, Sequence[Sequence[str]]]
 
 
-def _told(batch: Sequence[Decision], facts: RowFacts) -> _Told:
+def _explain(batch: Sequence[Decision], facts: RowFacts) -> _Explanations:
     fleet = batch[0].why.fleet
-    found, rows = _Told({}, {}), PastRows(fleet, facts)
+    found, rows = _Explanations({}, {}), PastRows(fleet, facts)
     alone = [rows] if len(batch) == 1 else None
     for plugin, state in batch[0].why.row_explainers:
-        said = _at_once(plugin, state, batch[0].placed, rows)
-        if said is None:
+        explained = _at_once(plugin, state, batch[0].placed, rows)
+        if explained is None:
             alone = alone or [PastRows(fleet, facts.alone(place)) for place in range(len(batch))]
-            each_said = [_one_row(plugin, state, one.placed, row) for one, row in zip(batch, alone, strict=True)]
-            said = each([one for one, _ in each_said]), [signals for _, signals in each_said]
-        found.extras[plugin.name], found.signals[plugin.name] = said
+            each_explained = [_one_row(plugin, state, one.placed, row) for one, row in zip(batch, alone, strict=True)]
+            explained = each([one for one, _ in each_explained]), [signals for _, signals in each_explained]
+        found.extras[plugin.name], found.signals[plugin.name] = explained
     return found
 
 
@@ -328,12 +328,12 @@ def _at_once(
         return None
     rows.signals.asked.clear()
     try:
-        said = cast(ExplainsRows, plugin).explain_rows(state, placed, rows, np.arange(rows.n))
+        explained = cast(ExplainsRows, plugin).explain_rows(state, placed, rows, np.arange(rows.n))
     except Exception:  # asked row by row, it fails for those that it fails for
         return None
-    if isinstance(said, Sequence) and len(said) != rows.n:
+    if isinstance(explained, Sequence) and len(explained) != rows.n:
         return None
-    return column_of(said), [list(rows.signals.asked)]
+    return column_of(explained), [list(rows.signals.asked)]
 
 
 @cache
@@ -344,23 +344,23 @@ def _explains_rows(kind: type) -> bool:
 def _one_row(plugin: ExplainingPlugin, state: object, placed: Placed, row: PastRows) -> tuple[object, list[str]]:
     row.signals.asked.clear()
     try:
-        said = plugin.explain(state, placed, row, 0)
+        explained = plugin.explain(state, placed, row, 0)
     except Exception as error:  # a decision stands without its comments, too
-        said = {"error": f"{type(error).__name__}: {error}"[:200]}
-    return said, list(row.signals.asked)
+        explained = {"error": f"{type(error).__name__}: {error}"[:200]}
+    return explained, list(row.signals.asked)
 
 
 def _readings(names: Sequence[str], now: float, facts: RowFacts) -> Column:
     signals, found, unknown = facts.signals, dict[str, Column](), Same("unknown")
     known, ages = np.isfinite(signals.used) & np.isfinite(signals.used_at), np.maximum(now - signals.used_at, 0.0)
-    for name, told, used, mean, age in zip(names, known, signals.used, signals.mean, ages, strict=False):
+    for name, is_known, used, mean, age in zip(names, known, signals.used, signals.mean, ages, strict=False):
         shown = {
             "used": numbers(used),
             "mean": numbers(mean),
             "age_s": numbers(age),
             "source": picked([one.get(name, "") for one in facts.sources]),
         }
-        found[name] = where(numbers(told), fields(shown), unknown)
+        found[name] = where(numbers(is_known), fields(shown), unknown)
     return fields(found)
 
 

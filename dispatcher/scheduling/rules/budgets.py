@@ -24,10 +24,15 @@ class Budgets:
 
     def _in(self, cluster: str, namespace: str) -> "_Guard | None":
         if (cluster, namespace) not in self._of:
-            found = self._objects.derived(cluster, _Allowing, PodDisruptionBudget).of(namespace)
-            selecting = self._objects.derived(cluster, _Selecting, (PodDisruptionBudget, "selector"))
-            self._of[cluster, namespace] = _Guard(selecting.of(namespace), found) if found is not None else None
+            self._of[cluster, namespace] = self._guard(cluster, namespace)
         return self._of[cluster, namespace]
+
+    def _guard(self, cluster: str, namespace: str) -> "_Guard | None":
+        found = self._objects.derived(cluster, _allowing, PodDisruptionBudget, namespace=namespace)
+        if found is None:
+            return None
+        selecting = self._objects.derived(cluster, _selecting, (PodDisruptionBudget, "selector"), namespace=namespace)
+        return _Guard(selecting, found)
 
     def take(self, victim: Victim, left: Left) -> str:
         """Take one more pod; a budget (namespace/name) that had nothing left, "" if all had."""
@@ -61,46 +66,26 @@ class _Allowance:
         self.disrupted = {name: bits(places, len(budgets)) for name, places in disrupted.items()}
 
 
-class _ByNamespace:
-    """The budgets of a cluster that cover any pods, by namespace; each in the order of their names."""
-
-    def __init__(self, found: Mapping[str, PodDisruptionBudget]) -> None:
-        self._budgets: dict[str, list[PodDisruptionBudget]] = {}
-        for one in found.values():
-            if one.selector is not None and (one.selector.match_labels or one.selector.match_expressions):
-                self._budgets.setdefault(one.namespace, []).append(one)
-
-    def _sorted(self, namespace: str) -> list[PodDisruptionBudget]:
-        return sorted(self._budgets[namespace], key=lambda one: one.name)
+Found = Mapping[str, PodDisruptionBudget]  # those of a namespace
 
 
-class _Selecting(_ByNamespace):
+def _covering(found: Found) -> list[PodDisruptionBudget]:
+    """Those that cover any pods, in the order of their names."""
+    some = [
+        one for one in found.values() if one.selector and (one.selector.match_labels or one.selector.match_expressions)
+    ]
+    return sorted(some, key=lambda one: one.name)
+
+
+def _selecting(found: Found) -> SelectorIndex:
     """Which of them cover a pod; it stays as it is while only their status changes."""
-
-    def __init__(self, found: Mapping[str, PodDisruptionBudget]) -> None:
-        super().__init__(found)
-        self._known: dict[str, SelectorIndex] = {}
-
-    def of(self, namespace: str) -> SelectorIndex:
-        """Of a namespace that has budgets."""
-        if namespace not in self._known:
-            selectors = [one.selector for one in self._sorted(namespace) if one.selector is not None]
-            self._known[namespace] = SelectorIndex(selectors)
-        return self._known[namespace]
+    return SelectorIndex([one.selector for one in _covering(found) if one.selector is not None])
 
 
-class _Allowing(_ByNamespace):
-    """What they allow."""
-
-    def __init__(self, found: Mapping[str, PodDisruptionBudget]) -> None:
-        super().__init__(found)
-        self._known: dict[str, _Allowance] = {}
-
-    def of(self, namespace: str) -> _Allowance | None:
-        """Of a namespace; None without budgets."""
-        if namespace not in self._known and namespace in self._budgets:
-            self._known[namespace] = _Allowance(self._sorted(namespace))
-        return self._known.get(namespace)
+def _allowing(found: Found) -> _Allowance | None:
+    """What they allow; None without budgets."""
+    budgets = _covering(found)
+    return _Allowance(budgets) if budgets else None
 
 
 class _Guard:

@@ -35,7 +35,7 @@ def _mark(allocatable, requested, rows, amount, short, beyond, kinds):  # type: 
 
 def lacking_codes(wanted: Sequence[tuple[str, int]], fleet: FleetView, rows: Rows) -> Codes:
     """[len(rows)] 0, or one code of all of `wanted` (resource, amount) that lacks on the row: TOO_MANY_PODS and
-    INSUFFICIENT. At most `MOST_TOLD` resources are told of.
+    INSUFFICIENT. At most `MOST_TOLD` resources are named.
     """
     wanted = wanted[:MOST_TOLD]
     if not isinstance(rows, slice) and len(rows) <= _FEW:
@@ -49,7 +49,7 @@ def lacking_codes(wanted: Sequence[tuple[str, int]], fleet: FleetView, rows: Row
     short = np.flatnonzero(np.logical_or.reduce(lacks))
     if len(short):
         where = short + (rows.start or 0) if isinstance(rows, slice) else rows[short]
-        codes[short] = _told(wanted, [one[short] for one in lacks], fleet, where)
+        codes[short] = _codes_of_lacks(wanted, [one[short] for one in lacks], fleet, where)
     return codes
 
 
@@ -106,8 +106,8 @@ def _lacks(name: str, amount: int, fleet: FleetView, rows: Rows) -> Bools:
     return lacks
 
 
-def _told(wanted: Sequence[tuple[str, int]], lacks: Sequence[Bools], fleet: FleetView, rows: Rows) -> Codes:
-    """[rows] the code of everything that lacks there; each kind of row makes its code once."""
+def _codes_of_lacks(wanted: Sequence[tuple[str, int]], lacks: Sequence[Bools], fleet: FleetView, rows: Rows) -> Codes:
+    """[rows] the code of everything that is lacking there; each distinct code is made once."""
     patterns = np.zeros((2, len(lacks[0])), dtype=np.int64)
     for bit, ((name, amount), one) in enumerate(zip(wanted, lacks, strict=True)):
         column = fleet.axis.column(name)
@@ -124,7 +124,7 @@ def _told(wanted: Sequence[tuple[str, int]], lacks: Sequence[Bools], fleet: Flee
 
 def _code(wanted: Sequence[tuple[str, int]], short: int, beyond: int, fleet: FleetView) -> int:
     table, scarce = fleet.reasons, fleet.reasons.is_scarce
-    told = dict.fromkeys(
+    distinct = dict.fromkeys(
         table.code(Reason.TOO_MANY_PODS)
         if name == PODS
         else table.code(
@@ -135,5 +135,5 @@ def _code(wanted: Sequence[tuple[str, int]], short: int, beyond: int, fleet: Fle
         for bit, (name, _) in enumerate(wanted)
         if short >> bit & 1
     )
-    codes = list(told)
+    codes = list(distinct)
     return codes[0] if len(codes) == 1 else table.joint(codes)

@@ -7,8 +7,6 @@ to renew. A private key is readable by its owner alone.
 
 import datetime as dt
 import ipaddress
-import os
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +21,7 @@ from dispatcher.model.leader_certificate import LEADER_URI
 from dispatcher.model.revocation_lists import lists_of, revocation_lists
 from dispatcher.model.seals import SigningKey
 from dispatcher.service.errors import CommandError, ExitCode
+from dispatcher.service.gateway.folder import Folder
 from dispatcher.service.gateway.revocation import RECORD, issued, recorded, revoked_by, with_list
 
 AUTHORITY_DAYS, LEAF_DAYS = 3650, 90
@@ -59,32 +58,34 @@ class Made:
     until: dt.datetime
 
 
-def ensure(folder: Path, hosts: Iterable[str], clusters: Iterable[str]) -> list[Made]:
+def ensure(folder: Path | Folder, hosts: Iterable[str], clusters: Iterable[str]) -> list[Made]:
     """Make what is missing or soon expires, each as .crt and .key: ca, gateway (for `hosts`) and with it signing,
     cluster-NAME for an agent that is one process, cluster-NAME.observer and cluster-NAME.executor for one that is two.
 
     CommandError: a file cannot be read or written.
     """
-    now = dt.datetime.now(dt.UTC)
+    now, folder = dt.datetime.now(dt.UTC), _folder(folder)
     try:
-        if not folder.exists():
-            folder.mkdir(parents=True)
-            (folder / ".gitignore").write_text("*\n")  # it holds the keys of the whole fleet
+        folder.make()
         authority, told = _authority(folder, now)
         revoked = _keep_list(folder, authority, now)
         found = [told]
         hosts = tuple(hosts)
         if hosts:
-            found.append(_leaf(folder / "gateway", authority, [_host(one) for one in hosts], (now, revoked)))
-            found.append(_leaf(folder / SIGNING, authority, [_LEADER], (now, revoked)))
+            found.append(_leaf(folder, "gateway", authority, [_host(one) for one in hosts], (now, revoked)))
+            found.append(_leaf(folder, SIGNING, authority, [_LEADER], (now, revoked)))
         found += [
-            _leaf(folder / name_of(cluster, role), authority, [_uri(cluster, role)], (now, revoked))
+            _leaf(folder, name_of(cluster, role), authority, [_uri(cluster, role)], (now, revoked))
             for cluster in clusters
             for role in ("", *ROLES)
         ]
     except (OSError, ValueError, TypeError) as error:
         raise CommandError(f"{folder}: {error}") from None
     return found
+
+
+def _folder(folder: Path | Folder) -> Folder:
+    return folder if isinstance(folder, Folder) else Folder(folder)
 
 
 @dataclass(frozen=True)
@@ -95,19 +96,19 @@ class Revoked:
     before: tuple[int, ...]
 
 
-def revoke(folder: Path, cluster: str) -> Revoked:
+def revoke(folder: Path | Folder, cluster: str) -> Revoked:
     """Put all certificates of a cluster that have not expired on the authority's list, which is in ca.crt.
 
     A later `ensure` makes another one, which is good. CommandError: none is known, or a file cannot be used.
     """
-    now, stems = dt.datetime.now(dt.UTC), [name_of(cluster, role) for role in ("", *ROLES)]
+    now, stems, folder = dt.datetime.now(dt.UTC), [name_of(cluster, role) for role in ("", *ROLES)], _folder(folder)
     try:
-        authority = read_authority(folder / "ca")
+        authority = _authority_in(folder, "ca")
         if authority is None:
             raise CommandError(f"{folder} holds no authority (ca.crt, ca.key): name the folder that has it")
         for stem in stems:
-            if (held := _read(folder / stem)) is not None:
-                _record(folder / stem, held.certificate)
+            if (held := _read(folder, stem)) is not None:
+                _record(folder, stem, held.certificate)
         known = issued(folder)
         serials = [one for one, (name, until) in known.items() if name in stems and until > now]
         if not any(name in stems for name, _ in known.values()):
@@ -115,31 +116,29 @@ def revoke(folder: Path, cluster: str) -> Revoked:
             names = sorted(name.partition(".")[0] for name in signed)
             text = f"{folder} has made no certificate of cluster {cluster!r}; known: {', '.join(dict.fromkeys(names))}"
             raise CommandError(text, ExitCode.NOT_FOUND)
-        file = _file(folder / "ca", ".crt")
-        pem = file.read_bytes()
+        pem = folder.need("ca.crt")
         listed = revoked_by(authority.certificate, pem)
         fresh = tuple(one for one in serials if one not in listed)
         if fresh:
-            write_whole(file, with_list(pem, (authority.certificate, authority.key), fresh, now), 0o644)
+            folder.write("ca.crt", with_list(pem, (authority.certificate, authority.key), fresh, now), 0o644)
     except (OSError, ValueError, TypeError) as error:
         raise CommandError(f"{folder}: {error}") from None
     return Revoked(fresh, tuple(one for one in serials if one in listed))
 
 
-def _keep_list(folder: Path, authority: Authority, now: dt.datetime) -> frozenset[int]:
+def _keep_list(folder: Folder, authority: Authority, now: dt.datetime) -> frozenset[int]:
     """Sign the authority's list anew where others made it to end soon; the serial numbers on it."""
-    file = _file(folder / "ca", ".crt")
-    pem = file.read_bytes()
+    pem = folder.need("ca.crt")
     mine = lists_of(authority.certificate, revocation_lists(pem))
     ends = [one.next_update_utc for one in mine if one.next_update_utc is not None]
     if ends and min(ends) < min(now + dt.timedelta(days=LEAF_DAYS), authority.certificate.not_valid_after_utc):
-        write_whole(file, with_list(pem, (authority.certificate, authority.key), (), now), 0o644)
+        folder.write("ca.crt", with_list(pem, (authority.certificate, authority.key), (), now), 0o644)
     return revoked_by(authority.certificate, pem)
 
 
-def _record(stem: Path, certificate: x509.Certificate) -> None:
-    if (text := recorded(stem.parent, stem.name, certificate)) is not None:
-        write_whole(stem.with_name(RECORD), text, 0o644)
+def _record(folder: Folder, stem: str, certificate: x509.Certificate) -> None:
+    if (text := recorded(folder, stem, certificate)) is not None:
+        folder.write(RECORD, text, 0o644)
 
 
 _LEADER = x509.UniformResourceIdentifier(LEADER_URI)
@@ -161,14 +160,13 @@ def _host(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
-def _authority(folder: Path, now: dt.datetime) -> tuple[Authority, Made]:
-    stem = folder / "ca"
-    if _file(stem, ".crt").exists() != _file(stem, ".key").exists():
+def _authority(folder: Folder, now: dt.datetime) -> tuple[Authority, Made]:
+    if folder.has("ca.crt") != folder.has("ca.key"):
         raise ValueError("ca.crt and ca.key belong together, and one of them is missing: put it back")
-    if (pair := read_authority(stem)) is not None:
-        return pair, Made(stem.with_suffix(".crt"), made=False, until=pair.certificate.not_valid_after_utc)
+    if (pair := _authority_in(folder, "ca")) is not None:
+        return pair, Made(folder.path / "ca.crt", made=False, until=pair.certificate.not_valid_after_utc)
     authority = _new_authority(now)
-    return authority, _written(stem, Pair(authority.certificate, authority.key))
+    return authority, _written(folder, "ca", Pair(authority.certificate, authority.key))
 
 
 def _new_authority(now: dt.datetime) -> Authority:
@@ -214,24 +212,28 @@ def serving_files(host: str) -> dict[str, bytes]:
 
 
 def _leaf(
-    stem: Path, authority: Authority, names: list[x509.GeneralName], at: tuple[dt.datetime, frozenset[int]]
+    folder: Folder,
+    stem: str,
+    authority: Authority,
+    names: list[x509.GeneralName],
+    at: tuple[dt.datetime, frozenset[int]],
 ) -> Made:
     """`at`: the time, and the serial numbers that are revoked."""
     now, revoked = at
-    pair = _read(stem)
+    pair = _read(folder, stem)
     if pair is not None:
-        _record(stem, pair.certificate)  # an earlier build kept no record
+        _record(folder, stem, pair.certificate)  # an earlier build kept no record
     if (
         pair is not None
         and pair.certificate.serial_number not in revoked
         and _good(pair, authority.certificate, names, now)
     ):
-        return Made(_file(stem, ".crt"), made=False, until=pair.certificate.not_valid_after_utc)
+        return Made(folder.path / f"{stem}.crt", made=False, until=pair.certificate.not_valid_after_utc)
     signs = names == [_LEADER]
     key: AnyKey = ed25519.Ed25519PrivateKey.generate() if signs else ec.generate_private_key(_CURVE)
-    certificate = _certified(stem.name, authority, names, key, (now, LEAF_DAYS))
-    _record(stem, certificate)
-    return _written(stem, Pair(certificate, key))
+    certificate = _certified(stem, authority, names, key, (now, LEAF_DAYS))
+    _record(folder, stem, certificate)
+    return _written(folder, stem, Pair(certificate, key))
 
 
 def _certified(
@@ -285,47 +287,34 @@ def _builder(
     )
 
 
-def _file(stem: Path, suffix: str) -> Path:
-    return stem.with_name(stem.name + suffix)  # a cluster's name has no dot, a host's may
-
-
-def _read(stem: Path) -> Pair | None:
+def _read(folder: Folder, stem: str) -> Pair | None:
     """The pair of both files, None where one is missing. ValueError, TypeError: one is no such file."""
-    certificate, key = _file(stem, ".crt"), _file(stem, ".key")
-    if not (certificate.exists() and key.exists()):
+    certificate, key = folder.read(f"{stem}.crt"), folder.read(f"{stem}.key")
+    if certificate is None or key is None:
         return None
-    read = serialization.load_pem_private_key(key.read_bytes(), None)
+    read = serialization.load_pem_private_key(key, None)
     if not isinstance(read, ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey):
-        raise ValueError(f"{key.name} is neither an ECDSA nor an Ed25519 key")
-    return Pair(x509.load_pem_x509_certificate(certificate.read_bytes()), read)
+        raise ValueError(f"{stem}.key is neither an ECDSA nor an Ed25519 key")
+    return Pair(x509.load_pem_x509_certificate(certificate), read)
 
 
 def read_authority(stem: Path) -> Authority | None:
     """Who signs, of these files; None where one is missing. OSError, ValueError, TypeError: one cannot be used."""
-    pair = _read(stem)
+    return _authority_in(Folder(stem.parent), stem.name)
+
+
+def _authority_in(folder: Folder, stem: str) -> Authority | None:
+    pair = _read(folder, stem)
     if pair is None:
         return None
     if not isinstance(pair.key, ec.EllipticCurvePrivateKey):
-        raise ValueError(f"{stem.name}.key is no ECDSA key")
+        raise ValueError(f"{stem}.key is no ECDSA key")
     return Authority(pair.certificate, pair.key)
 
 
-def _written(stem: Path, pair: Pair) -> Made:
+def _written(folder: Folder, stem: str, pair: Pair) -> Made:
     pem = serialization.Encoding.PEM
     key = pair.key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    write_whole(_file(stem, ".key"), key, 0o600)
-    write_whole(_file(stem, ".crt"), pair.certificate.public_bytes(pem), 0o644)
-    return Made(_file(stem, ".crt"), made=True, until=pair.certificate.not_valid_after_utc)
-
-
-def write_whole(file: Path, data: bytes, mode: int) -> None:
-    """Write a file as a whole: who reads it meanwhile sees the old one."""
-    descriptor, beside = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")  # new, and for us alone
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            os.fchmod(descriptor, mode)
-            stream.write(data)
-        Path(beside).replace(file)
-    except BaseException:
-        Path(beside).unlink(missing_ok=True)
-        raise
+    folder.write(f"{stem}.key", key, 0o600)
+    folder.write(f"{stem}.crt", pair.certificate.public_bytes(pem), 0o644)
+    return Made(folder.path / f"{stem}.crt", made=True, until=pair.certificate.not_valid_after_utc)

@@ -6,21 +6,20 @@ authority: who could put back an older file could as well take the list out, so 
 
 import datetime as dt
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from dispatcher.model.revocation_lists import lists_of, revocation_lists, without_lists
+from dispatcher.service.gateway.folder import Folder
 
 RECORD = "issued.txt"  # SERIAL NAME UNTIL, a line each certificate
 
 
-def issued(folder: Path) -> dict[int, tuple[str, dt.datetime]]:
+def issued(folder: Folder) -> dict[int, tuple[str, dt.datetime]]:
     """Serial number -> (name, until) of each recorded certificate. OSError, ValueError: the record cannot be read."""
-    file = folder / RECORD
-    lines = file.read_text().splitlines() if file.exists() else []
+    lines = (folder.read(RECORD) or b"").decode().splitlines()
     try:
         rows = [line.split() for line in lines if line.strip()]
         return {int(serial, 16): (name, dt.datetime.fromisoformat(until)) for serial, name, until in rows}
@@ -28,7 +27,7 @@ def issued(folder: Path) -> dict[int, tuple[str, dt.datetime]]:
         raise ValueError(f"{RECORD} has a line that is not `SERIAL NAME UNTIL`: {error}") from None
 
 
-def recorded(folder: Path, name: str, certificate: x509.Certificate) -> bytes | None:
+def recorded(folder: Folder, name: str, certificate: x509.Certificate) -> bytes | None:
     """The record with this certificate, too; None if it is there already."""
     known = issued(folder)
     if certificate.serial_number in known:

@@ -72,12 +72,12 @@ class Session:
             case Call():
                 if not all(isinstance(word, Word) for word in message.words):
                     raise BadMessage(f"{message.method} of {message.target} with words that no actor is sent")
-                self._hear(message.leads)
+                self._note_leading(message.leads)
                 task = asyncio.create_task(self._answer(message), name=f"{message.method} of {message.target}")
                 self._under_way[message.number] = task
                 task.add_done_callback(partial(self._done, message.number))
             case Beat():
-                self._hear(message.leads)
+                self._note_leading(message.leads)
                 self.connection.send(Alive())
             case Cancel():
                 if (task_of := self._under_way.get(message.number)) is not None:
@@ -90,21 +90,25 @@ class Session:
         if task.cancelled():  # each call is answered once
             self.connection.send(failure(number, AgentDied("it was given up")))
 
-    def _hear(self, leads: bool) -> None:
+    def _note_leading(self, leads: bool) -> None:
         self._led_until = time.monotonic() + LEADS_S if leads else float("-inf")
 
-    def _begin(self, told: Setup) -> None:
+    def _begin(self, setup: Setup) -> None:
         if self._ways is not None:
             raise BadMessage("a second setup")
         self._ways = {
-            **{target_of(cluster): _agent(cluster) for cluster in told.clusters},
-            **{name: _gateway(RayActor(GivenSettings(name, given), self.leads)) for name, given in told.actors.items()},
+            **{target_of(cluster): _agent(cluster) for cluster in setup.clusters},
+            **{
+                name: _gateway(RayActor(GivenSettings(name, given), self.leads)) for name, given in setup.actors.items()
+            },
         }
-        if told.actors:
-            surplus = Surplus(len(told.actors), self.leads)
+        if setup.actors:
+            surplus = Surplus(len(setup.actors), self.leads)
             self._surplus = asyncio.create_task(surplus.run(), name="surplus gateway actors are ended")
         self.connection.send(Ready(version()))
-        log.info("a dispatcher is connected", version=told.build, actors=list(told.actors), clusters=len(told.clusters))
+        log.info(
+            "a dispatcher is connected", version=setup.build, actors=list(setup.actors), clusters=len(setup.clusters)
+        )
 
     async def _answer(self, call: Call) -> None:
         reply: Answer | Failure

@@ -84,7 +84,7 @@ class Ways:
         way.add(Span("queue", min(queued_at, decision.time), decision.time))
         attributes: Attributes = {"cluster": way.cluster, "node": way.node}
         way.add(Span("decide", decision.time, max(now, decision.time), attributes))
-        self._heard(uid, way, now)
+        self._touch(uid, way, now)
 
     def sent(self, cluster: str, intents: Iterable[AnyIntent], now: float) -> None:
         """Intents are handed over to be sent to a cluster."""
@@ -94,7 +94,7 @@ class Ways:
             if (way := self._ways.get(intent.pod.uid)) is not None:
                 way.begun[intent.id] = (type(intent).__name__, cluster, now)
                 self._pod_of[intent.id] = intent.pod.uid
-                self._heard(intent.pod.uid, way, now)
+                self._touch(intent.pod.uid, way, now)
 
     def event(self, event: Event, now: float) -> None:
         """Something was heard of a cluster."""
@@ -120,13 +120,13 @@ class Ways:
         kind, cluster, begun_at = way.begun.pop(intent_id)
         attributes: Attributes = {"intent": kind, "cluster": cluster, "verdict": verdict[:16]}
         way.add(Span("intent", begun_at, now, attributes))
-        self._heard(uid, way, now)
+        self._touch(uid, way, now)
 
     def _shown(self, uid: str, way: Way, now: float) -> None:
         way.spans.append(Span("bound shown", max(span.end for span in way.spans), now))
         self._over(uid, now, "shown")
 
-    def _heard(self, uid: str, way: Way, now: float) -> None:
+    def _touch(self, uid: str, way: Way, now: float) -> None:
         way.since = now
         self._ways.move_to_end(uid)
 

@@ -125,7 +125,7 @@ class Stage:
             pauses=pauses,
             keys=keys_of("b"),
         )
-        self.loop._local.trusted.hear("a", "a-cluster-uid", keys_of("a").endorsed_keys())
+        self.loop._local.trusted.trust("a", "a-cluster-uid", keys_of("a").endorsed_keys())
 
     def home(self, name: str, namespace: str = "default") -> Bind:
         ref = self.world.submit(pod_object(name, namespace))

@@ -123,7 +123,7 @@ async def test_what_it_was_ordered_by_a_lie_and_did_not_do_is_audited(lie: str) 
 async def test_what_another_cluster_was_ordered_by_a_lie_is_audited_with_whom_it_names_as_source(how: str) -> None:
     world = World(cluster="b")
     loop = ExecutorLoop(SlowApi(world), world.cache, "b", "b-cluster-uid", clock=Clock())
-    loop.local.trusted.hear("a", "a-cluster-uid", keys_of("a").endorsed_keys())
+    loop.local.trusted.trust("a", "a-cluster-uid", keys_of("a").endorsed_keys())
     with capture_logs() as lines:
         await loop.execute(batch(ABROAD[how]()))
     await loop.stop()

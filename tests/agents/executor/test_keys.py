@@ -83,8 +83,8 @@ def test_a_public_key_and_what_vouches_for_it_have_one_spelling() -> None:
 
 def test_what_is_no_key_is_not_believed_so_that_the_real_one_is() -> None:
     trusted = TrustedKeys()
-    assert "a key that is none" in trusted.hear("a", "ua", ("bm8ga2V5",))
-    assert trusted.hear("a", "ua", keys("A1").endorsed_keys()) == ""
+    assert "a key that is none" in trusted.trust("a", "ua", ("bm8ga2V5",))
+    assert trusted.trust("a", "ua", keys("A1").endorsed_keys()) == ""
     assert trusted.of("ua") == keys("A1").public
 
 
@@ -114,7 +114,7 @@ def test_a_claim_is_no_proof_and_a_proof_no_claim() -> None:
 
 def trusting(*told: str, name: str = "a", uid: str = "ua") -> TrustedKeys:
     trusted = TrustedKeys()
-    assert trusted.hear(name, uid, told) == ""
+    assert trusted.trust(name, uid, told) == ""
     return trusted
 
 
@@ -146,26 +146,26 @@ def test_the_first_keys_that_are_heard_of_a_cluster_are_believed() -> None:
 )
 def test_later_keys_are_believed_where_a_known_one_vouches(told: tuple[str, ...], believed: tuple[str, ...]) -> None:
     trusted = trusting(*keys("A1").endorsed_keys())
-    problem = trusted.hear("a", "ua", told)
+    problem = trusted.trust("a", "ua", told)
     assert bool(problem) == (believed is None)
     assert trusted.of("ua") == keys(*(believed or ("A1",))).public
 
 
 def test_an_old_key_that_was_taken_away_does_not_come_back() -> None:
     trusted = trusting(*keys("A1").endorsed_keys())
-    assert trusted.hear("a", "ua", keys("A2", "A1").endorsed_keys()) == ""
-    assert trusted.hear("a", "ua", keys("A1").endorsed_keys()) != ""
+    assert trusted.trust("a", "ua", keys("A2", "A1").endorsed_keys()) == ""
+    assert trusted.trust("a", "ua", keys("A1").endorsed_keys()) != ""
     assert trusted.of("ua") == keys("A2", "A1").public
-    assert trusted.hear("a", "ua", keys("A2").endorsed_keys()) == ""
+    assert trusted.trust("a", "ua", keys("A2").endorsed_keys()) == ""
     assert trusted.of("ua") == keys("A2").public
-    assert trusted.hear("a", "ua", keys("A1").endorsed_keys()) != ""
+    assert trusted.trust("a", "ua", keys("A1").endorsed_keys()) != ""
 
 
 def test_another_cluster_under_a_known_name_and_a_known_one_under_another_are_refused() -> None:
     trusted = trusting(*keys("A1").endorsed_keys())
-    assert "kube-system UID ux" in trusted.hear("a", "ux", keys("X").endorsed_keys())
+    assert "kube-system UID ux" in trusted.trust("a", "ux", keys("X").endorsed_keys())
     assert trusted.of("ux") == ()
-    assert trusted.hear("b", "ua", keys("A1").endorsed_keys()) != ""
+    assert trusted.trust("b", "ua", keys("A1").endorsed_keys()) != ""
     assert trusted.name_of("ua") == "a"
 
 
@@ -174,32 +174,32 @@ def test_what_was_kept_is_believed_by_the_next_life_and_what_cannot_be_read_is_n
     assert TrustedKeys(kept).of("ua") == keys("A1").public
     assert TrustedKeys("{").of("ua") == ()
     later = TrustedKeys()
-    later.hear("a", "ua", keys("X").endorsed_keys())
+    later.trust("a", "ua", keys("X").endorsed_keys())
     later.recall(kept)
     assert later.of("ua") == keys("A1").public
 
 
 def test_what_was_kept_of_a_name_goes_before_another_cluster_that_was_heard_under_it() -> None:
     later = TrustedKeys()
-    later.hear("a", "ux", keys("X").endorsed_keys())
-    later.hear("b", "ub", keys("B").endorsed_keys())
+    later.trust("a", "ux", keys("X").endorsed_keys())
+    later.trust("b", "ub", keys("B").endorsed_keys())
     later.recall(trusting(*keys("A1").endorsed_keys()).text().text)
     assert (later.of("ux"), later.of("ua"), later.of("ub")) == ((), keys("A1").public, keys("B").public)
-    assert "kube-system UID ua" in later.hear("a", "ux", keys("X").endorsed_keys())
+    assert "kube-system UID ua" in later.trust("a", "ux", keys("X").endorsed_keys())
 
 
 def test_of_two_clusters_that_were_kept_under_one_name_the_next_that_is_heard_is_believed() -> None:
     kept = {"ua": ("a", *keys("A1").public), "ux": ("a", *keys("X").public), "ub": ("b", *keys("B").public)}
     trusted = TrustedKeys(msgspec.json.encode(kept).decode())
     assert (trusted.of("ua"), trusted.of("ux"), trusted.of("ub")) == ((), (), keys("B").public)
-    assert trusted.hear("a", "ua", keys("A1").endorsed_keys()) == ""
+    assert trusted.trust("a", "ua", keys("A1").endorsed_keys()) == ""
     assert trusted.of("ua") == keys("A1").public
 
 
 def test_what_is_kept_fits_and_those_known_longest_go_first() -> None:
     trusted = trusting(*keys("A1").endorsed_keys())
     for name in ("b", "c"):
-        assert trusted.hear(name, f"u{name}", keys(name).endorsed_keys()) == ""
+        assert trusted.trust(name, f"u{name}", keys(name).endorsed_keys()) == ""
     whole = trusted.text()
     assert whole.left_out == ()
     part = trusted.text(len(whole.text.encode()) - 1)
@@ -211,8 +211,8 @@ def test_what_is_kept_fits_and_those_known_longest_go_first() -> None:
 def test_a_cluster_too_many_is_refused_with_words_and_the_way_out() -> None:
     trusted = TrustedKeys()
     told = keys("A1").endorsed_keys()
-    assert {trusted.hear(f"c{number}", f"u{number}", told) for number in range(MAX_CLUSTERS)} == {""}
-    said = trusted.hear("more", "u-more", told)
+    assert {trusted.trust(f"c{number}", f"u{number}", told) for number in range(MAX_CLUSTERS)} == {""}
+    said = trusted.trust("more", "u-more", told)
     assert 'those of cluster "more" are one too many' in said
     assert "cluster forget-keys NAME" in said
     assert trusted.of("u-more") == ()

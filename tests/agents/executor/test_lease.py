@@ -28,7 +28,7 @@ def told(lease: Renewals, at: float) -> str:
 def renewed(said_at: float) -> Renewals:
     """A lease that was renewed with the word of this time."""
     lease = Renewals()
-    assert lease.hear(told(lease, said_at), LEASE_S)
+    assert lease.renew(told(lease, said_at), LEASE_S)
     return lease
 
 
@@ -40,7 +40,7 @@ def test_a_lease_lapses_when_the_last_word_that_was_echoed_is_as_old(age: float,
 def test_an_echo_counts_from_when_its_word_was_said_however_late_it_arrives() -> None:
     lease = Renewals()
     word = told(lease, 1000.0)
-    assert lease.hear(word, LEASE_S)  # an hour later: nothing asks for the time
+    assert lease.renew(word, LEASE_S)  # an hour later: nothing asks for the time
     assert lease.lapsed(1000.0 + 3600)
 
 
@@ -55,15 +55,15 @@ def test_an_agent_that_starts_and_is_not_renewed_goes_on_for_a_short_time(age: f
 def test_what_is_no_word_of_this_life_renews_nothing(echo: str) -> None:
     lease = Renewals()
     told(lease, 2000.0)
-    assert not lease.hear(echo, LEASE_S)
+    assert not lease.renew(echo, LEASE_S)
     assert lease.lapsed(2000.0 + RESTART_S)
 
 
 def test_a_call_that_a_later_one_overtook_renews_nothing() -> None:
     lease = renewed(1000.0)
     older, newer = lease.token(1005.0, 0.0), lease.token(1010.0, 0.0)
-    assert lease.hear(newer, LEASE_S)
-    assert not lease.hear(older, 10.0)
+    assert lease.renew(newer, LEASE_S)
+    assert not lease.renew(older, 10.0)
     assert not lease.lapsed(1010.0 + LEASE_S - 0.1)
     assert lease.lapsed(1010.0 + LEASE_S)
 
@@ -71,9 +71,9 @@ def test_a_call_that_a_later_one_overtook_renews_nothing() -> None:
 def test_a_lease_that_has_lapsed_is_renewed_by_a_new_word_alone() -> None:
     lease = renewed(1000.0)
     old, new = lease.token(1005.0, 0.0), lease.token(2000.0, 0.0)
-    assert lease.hear(old, LEASE_S)
+    assert lease.renew(old, LEASE_S)
     assert lease.lapsed(2000.0)
-    assert lease.hear(new, LEASE_S)
+    assert lease.renew(new, LEASE_S)
     assert not lease.lapsed(2000.0)
 
 

@@ -147,7 +147,7 @@ def test_without_the_keys_of_its_home_cluster_it_waits_for_them() -> None:
     it.world.local.trusted.forget("a")
     it.tend(0)
     assert (it.tend(LEFT_S), it.left) == ([""], 1)
-    it.world.local.trusted.hear("a", "a-cluster-uid", keys_of("a").endorsed_keys())
+    it.world.local.trusted.trust("a", "a-cluster-uid", keys_of("a").endorsed_keys())
     assert (it.tend(2 * LEFT_S), it.left) == ([""], 0)
 
 

@@ -430,7 +430,7 @@ async def test_what_a_late_copy_of_a_call_says_of_leases_is_not_believed(overtak
         if overtaken:
             await it.loop.set_peers(Peers("dispatcher", 1, echo=words[1], lease_s=120.0))
         await it.loop.set_peers(Peers("dispatcher", 1, lost, echo=words[0], lease_s=120.0))
-        assert it.loop._telling is not None
-        await it.loop._telling
+        assert it.loop._taking_over is not None
+        await it.loop._taking_over
         (peer,) = it.loop._local.peers.known.values()
         assert peer.unrenewed_s == believed

@@ -260,7 +260,7 @@ class World:
         cluster = self.api.cluster
         self.local = Local(self.cache, cluster, read_pod, keys_of(cluster), f"{cluster}-cluster-uid", self.policy)
         for other in ("a", "b", "c"):
-            self.local.trusted.hear(other, f"{other}-cluster-uid", keys_of(other).endorsed_keys())
+            self.local.trusted.trust(other, f"{other}-cluster-uid", keys_of(other).endorsed_keys())
         self.local.peers.update(self.peers, NOW.mono)
         if listed:
             self.sync()
@@ -307,7 +307,7 @@ def show(api: ApiModel, cache: ClusterCache, authenticity: MarkVerifier | None =
         cache.begin(kind)
         raws = [msgspec.json.encode(obj) for path, obj in api.objects.items() if part in path]
         found = [seen for raw in raws if (seen := see(raw)) is not None]
-        cache.page(kind, [judge.judge(seen)[0] if isinstance(seen, PodSeen) else seen for seen in found])
+        cache.page(kind, [judge.verify(seen)[0] if isinstance(seen, PodSeen) else seen for seen in found])
         cache.end(kind)
 
 

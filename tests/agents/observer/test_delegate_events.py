@@ -32,7 +32,7 @@ class Cluster:
         self.see(Pod("ours", "default", "db-1", node="n1"))
 
     def see(self, pod: Pod, version: int = 1) -> None:
-        self.cache.apply(PodSeen(pod.uid, version, self.events.told_with(pod)))
+        self.cache.apply(PodSeen(pod.uid, version, self.events.with_own_events(pod)))
 
     def happens(
         self, uid: str = "theirs", reason: str = "FailedMount", count: int = 1, *, at: float = 0.0, namespace: str = ""
@@ -110,9 +110,9 @@ def test_delegates_beyond_the_limit_push_out_those_told_longest_ago(monkeypatch:
     cluster.see(other)
     cluster.happens()
     cluster.happens("other")
-    assert cluster.events.told_with(other) != other
+    assert cluster.events.with_own_events(other) != other
     bare = Pod("theirs", "default", "web-1", node="n1", source=SOURCE, status=STATUS)
-    assert cluster.events.told_with(bare) == bare
+    assert cluster.events.with_own_events(bare) == bare
 
 
 METADATA = {"name": "e", "uid": "e1", "resourceVersion": "7"}

@@ -19,7 +19,7 @@ def claimed(*, terminating: bool) -> PodSeen:
 def test_a_claim_that_does_not_verify_counts_for_nothing_and_is_told_to_owners_of_pods_that_stay(
     terminating: bool,
 ) -> None:
-    seen, warning = MarkVerifier(("key",)).judge(claimed(terminating=terminating))
+    seen, warning = MarkVerifier(("key",)).verify(claimed(terminating=terminating))
     assert seen.pod is not None
     assert seen.pod.claim is None
     assert bool(warning) is not terminating

@@ -10,27 +10,27 @@ from agents.observer.watch_count import FIRST_REST_S, LONGEST_REST_S, RELIST_AFT
 def differing(counted: WatchCount, times: int = RELIST_AFTER, now: float = 0.0) -> None:
     """So many comparisons in a row that differ."""
     for _ in range(times):
-        counted.told(ServerCount(10, 5), 10, 4, now)
+        counted.compare_soon(ServerCount(10, 5), 10, 4, now)
 
 
 def test_counts_at_the_same_version_are_compared_at_once() -> None:
     counted = WatchCount()
-    counted.told(ServerCount(10, 5), 10, 4, 0.0)
+    counted.compare_soon(ServerCount(10, 5), 10, 4, 0.0)
     assert (counted.doubts, counted.wants_list(0.0)) == (1, False)
-    counted.told(ServerCount(11, 5), 11, 4, 0.0)
+    counted.compare_soon(ServerCount(11, 5), 11, 4, 0.0)
     assert counted.wants_list(0.0)
 
 
 def test_one_comparison_that_agrees_ends_all_doubt() -> None:
     counted = WatchCount()
     differing(counted)
-    counted.told(ServerCount(12, 5), 12, 5, 0.0)
+    counted.compare_soon(ServerCount(12, 5), 12, 5, 0.0)
     assert (counted.doubts, counted.wants_list(0.0)) == (0, False)
 
 
 def test_a_watch_that_is_behind_is_compared_when_it_passes_the_version() -> None:
     counted = WatchCount()
-    counted.told(ServerCount(10, 5), 7, 4, 0.0)
+    counted.compare_soon(ServerCount(10, 5), 7, 4, 0.0)
     assert not counted.passes(9)
     assert not counted.passes(10)
     assert counted.passes(11)
@@ -41,20 +41,20 @@ def test_a_watch_that_is_behind_is_compared_when_it_passes_the_version() -> None
 
 def test_a_watch_that_stands_still_is_compared_as_it_is_once_patience_ends() -> None:
     counted = WatchCount(patience_s=4.0)
-    counted.told(ServerCount(10, 5), 7, 4, 0.0)
-    counted.told(ServerCount(10, 5), 7, 4, 3.9)
+    counted.compare_soon(ServerCount(10, 5), 7, 4, 0.0)
+    counted.compare_soon(ServerCount(10, 5), 7, 4, 3.9)
     assert counted.doubts == 0
     assert counted.differs(4)
-    counted.told(ServerCount(10, 5), 7, 4, 4.0)
+    counted.compare_soon(ServerCount(10, 5), 7, 4, 4.0)
     assert counted.doubts == 1
-    counted.told(ServerCount(12, 5), 7, 4, 8.0)
+    counted.compare_soon(ServerCount(12, 5), 7, 4, 8.0)
     assert counted.wants_list(8.0)
 
 
 def test_a_watch_that_lags_but_moves_is_waited_for() -> None:
     counted = WatchCount(patience_s=4.0)
     for second in range(60):
-        counted.told(ServerCount(100 + second, 50), 7 + second, 4 + second, float(second * 10))
+        counted.compare_soon(ServerCount(100 + second, 50), 7 + second, 4 + second, float(second * 10))
     assert counted.doubts == 0
 
 
@@ -62,7 +62,7 @@ def test_a_watch_that_lags_but_moves_is_waited_for() -> None:
 def test_a_server_that_does_not_say_is_not_compared(server: ServerCount) -> None:
     counted = WatchCount()
     for now in (0.0, 100.0, 200.0):
-        counted.told(server, 10, 4, now)
+        counted.compare_soon(server, 10, 4, now)
     assert counted.doubts == 0
 
 
@@ -89,7 +89,7 @@ def test_lists_that_do_not_help_come_ever_more_seldom_and_one_that_helps_ends_th
         counted.rest(now, 1.0)
     assert rests[:4] == [0.0, FIRST_REST_S, 2 * FIRST_REST_S, 4 * FIRST_REST_S]
     assert rests[-1] == LONGEST_REST_S
-    counted.told(ServerCount(10, 4), 10, 4, now)
+    counted.compare_soon(ServerCount(10, 4), 10, 4, now)
     differing(counted, now=now)
     assert counted.wants_list(now)
 
@@ -108,7 +108,7 @@ def test_a_watch_that_loses_nothing_is_never_doubted(steps: list[tuple[str, int]
             have += 1 if what == "add" else -1
             log.append((version, have))
         elif what == "tell":
-            counted.told(ServerCount(version, have), at, own, now)
+            counted.compare_soon(ServerCount(version, have), at, own, now)
         else:
             for number, after in log[:much]:
                 if counted.passes(number):
@@ -125,5 +125,5 @@ def test_a_watch_that_has_lost_something_is_doubted_at_every_comparison(
     counted, version = WatchCount(), 0
     for number, (_, much) in enumerate(steps, start=1):
         version += much
-        counted.told(ServerCount(version, 10), version, 10 + wrong, 0.0)
+        counted.compare_soon(ServerCount(version, 10), version, 10 + wrong, 0.0)
         assert counted.doubts == number

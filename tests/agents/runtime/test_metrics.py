@@ -66,6 +66,7 @@ async def test_age_error_and_lag_of_each_source_and_how_the_agent_does_are_told(
             await agent.changes("", 0, 0.0)
             told = await scraped(agent)
     assert (told["api_server_up"], told["synced"], told["nodes"]) == (1, 1, 2)
+    assert min(told["process_resident_memory_bytes"], told["process_cpu_seconds_total"]) > 0
     assert 0 <= told["dispatcher_silence_seconds"] < 60
     assert told["watch_interruptions_total nodes"] == 0
     assert told["source_up prometheus"] == told["source_up kubelet"] == 0

@@ -491,9 +491,9 @@ async def test_forged_word_of_peers_renews_no_lease_and_shows_no_cluster(folder:
         for seal in (b"", sealed(leader, encode(Peers("dispatcher", 1)), header(PEERS)), sealed(leader, body)):
             with pytest.raises(Refused):
                 await hear_of_peers(it.loop, gate, body, seal)  # type: ignore[arg-type]
-        assert it.loop._told is None
+        assert it.loop._newest_peers is None
         await hear_of_peers(it.loop, gate, body, sealed(leader, body, header(PEERS)))  # type: ignore[arg-type]
-        assert it.loop._told is not None
+        assert it.loop._newest_peers is not None
 
 
 def test_the_authority_keeps_a_signing_key_that_is_good_and_makes_it_beside_the_gateways(tmp_path: Path) -> None:

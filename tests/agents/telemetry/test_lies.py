@@ -21,7 +21,7 @@ from agents.runtime.telemetry_settings import PrometheusSettings
 from dispatcher.model.messages import Changes, decode, encode
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.events import ClusterChanged, Tick
-from dispatcher.scheduling.views import explain, nodes_view
+from dispatcher.scheduling.views import explain, nodes_view, whole
 from tests.agents.kube.fake_server import FakeApi, fake_api, until
 from tests.agents.kube.objects import needs, pod_object
 from tests.agents.telemetry.servers import HOSTILE, Handler, serving
@@ -182,7 +182,7 @@ def judged(core: SchedulerCore) -> set[str]:
 
 def fresh(core: SchedulerCore) -> set[tuple[str, str]]:
     """The nodes of which the core has a reading that is younger than a minute."""
-    ages = {(row["cluster"], row["name"]): row["load"]["cpu"]["age_s"] for row in nodes_view(core)}
+    ages = {(row["cluster"], row["name"]): row["load"]["cpu"]["age_s"] for row in whole(nodes_view(core))}
     return {node for node, age in ages.items() if age is not None and age < 60}
 
 

@@ -26,7 +26,7 @@ from dispatcher.scheduling.events import (
     SendPeers,
     Tick,
 )
-from dispatcher.scheduling.views import explain, pods_view
+from dispatcher.scheduling.views import explain, pods_view, whole
 from tests.laws.cores import make_core
 
 NODE = Node("n1", ready=True, allocatable={"cpu": 4000, "memory": 2**33, "pods": 20})
@@ -75,7 +75,7 @@ def test_a_refused_bind_gives_the_room_back_and_waits_before_the_next_try() -> N
     outcome = Outcome(bind.id, bind.pod.uid, bind.epoch, REFUSED, "node is full")  # type: ignore[attr-defined]
     core.handle(Answered("east", (outcome,)), 1.1)
     assert core.fleet.occupant(("east", "uid-a")) is None
-    assert [row["reason"] for row in pods_view(core)] == ["node(s) were refused by their agent (node is full)"]
+    assert [row["reason"] for row in whole(pods_view(core))] == ["node(s) were refused by their agent (node is full)"]
     assert not intents(core.handle(Tick(), 1.2), Bind)
     (again,) = intents(core.handle(Tick(), 3.0), Bind)
     assert again.epoch > bind.epoch  # type: ignore[attr-defined]

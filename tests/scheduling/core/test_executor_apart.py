@@ -32,7 +32,7 @@ from tests.scheduling.delegation.test_protocol import (
     seen,
 )
 
-BLIND_EAST: dict[str, Any] = {"reachable": frozenset(("west",)), "blind": frozenset(("east",))}
+BLIND_EAST: dict[str, Any] = {"reachable": frozenset(("west",)), "executor_only": frozenset(("east",))}
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ BLIND_EAST: dict[str, Any] = {"reachable": frozenset(("west",)), "blind": frozen
         pytest.param(seen(CLAIMED, DELEGATE, **BLIND_EAST), Step.NOTHING, id="nothing is bound"),
         pytest.param(seen(PENDING, **BLIND_EAST), Step.NOTHING, id="nothing is placed"),
         pytest.param(
-            seen(REMOTE, DELEGATE, blind=frozenset(("east",)), reachable=frozenset()),
+            seen(REMOTE, DELEGATE, executor_only=frozenset(("east",)), reachable=frozenset()),
             Step.NOTHING,
             id="what was last heard of a target that is away is no news",
         ),
@@ -60,7 +60,7 @@ def test_where_the_observer_is_away_statuses_go_on_and_nothing_else_does(situati
 
 @pytest.mark.parametrize("situation", [seen(PENDING), seen(REMOTE, DELEGATE), seen(CLAIMED, decided=True)])
 def test_where_the_executor_of_its_cluster_is_away_nothing_is_asked_for_a_pod(situation: ObservedState) -> None:
-    assert next_step(msgspec.structs.replace(situation, mute=frozenset(("east",)))).step is Step.NOTHING
+    assert next_step(msgspec.structs.replace(situation, observer_only=frozenset(("east",)))).step is Step.NOTHING
     assert next_step(situation).step is not Step.NOTHING
 
 
@@ -71,7 +71,7 @@ def test_a_local_pod_wants_no_place_while_nobody_could_bind_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("silent", "executor", "blind", "mute"),
+    ("silent", "executor", "executor_only", "observer_only"),
     [
         pytest.param(False, None, False, False, id="one process, there"),
         pytest.param(True, None, False, False, id="one process, away"),
@@ -81,10 +81,12 @@ def test_a_local_pod_wants_no_place_while_nobody_could_bind_it() -> None:
         pytest.param(True, False, False, False, id="both away"),
     ],
 )
-def test_who_is_there_says_what_a_cluster_can_do(silent: bool, executor: bool | None, blind: bool, mute: bool) -> None:
+def test_who_is_there_says_what_a_cluster_can_do(
+    silent: bool, executor: bool | None, executor_only: bool, observer_only: bool
+) -> None:
     view = ClusterView("east", silent=silent, executor=executor, synced=True, api_ok=True)
     reach = Reach.of({"east": view})
-    assert (("east" in reach.blind), ("east" in reach.mute)) == (blind, mute)
+    assert (("east" in reach.executor_only), ("east" in reach.observer_only)) == (executor_only, observer_only)
 
 
 def test_what_clusters_can_do_is_found_for_all_of_them_as_each_says_of_itself() -> None:
@@ -97,8 +99,8 @@ def test_what_clusters_can_do_is_found_for_all_of_them_as_each_says_of_itself() 
     reach = Reach.of(views)
     for name, view in views.items():
         found = [name in one for one in reach]
-        blind, mute = view.silent and view.takes_orders, view.ready and not view.takes_orders
-        assert found == [view.ready, view.restored, blind, mute], view
+        executor_only, observer_only = view.silent and view.takes_orders, view.ready and not view.takes_orders
+        assert found == [view.ready, view.restored, executor_only, observer_only], view
 
 
 def report(executor: bool | None, revision: int = 1, **more: object) -> ClusterChanged:

@@ -15,7 +15,7 @@ from dispatcher.scheduling.events import ClusterChanged, Tick
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Plugin, PluginUse, Profile
 from dispatcher.scheduling.queue import SchedulingQueue
-from dispatcher.scheduling.views import nodes_view
+from dispatcher.scheduling.views import nodes_view, whole
 
 POD = Pod("u1", "default", "p1", requests={"cpu": 1}, scheduler_name=SCHEDULER_NAME)
 NODES = (Node("n1", ready=True, allocatable={"cpu": 4000, "pods": 50}),)
@@ -61,14 +61,14 @@ def test_a_reading_that_shows_a_node_cool_wakes_the_pods_that_wait_for_it() -> N
     stage = Stage()
     stage.read(0.1, 30.0)  # the mean is still high
     assert stage.state == "unschedulable"
-    (told,) = nodes_view(stage.core)
+    (told,) = whole(nodes_view(stage.core))
     assert told["hot"] == [
         {"signal": "cpu", "mean": 0.8263, "since_s": 29.0, "enter": 0.85, "leave": 0.7, "refuses": True}
     ]
     stage.read(0.1, 120.0)
     stage.core.handle(Tick(), 121.0)
     assert stage.core.fleet.occupant(("east", "u1")) is not None
-    assert nodes_view(stage.core)[0]["hot"] == []
+    assert whole(nodes_view(stage.core))[0]["hot"] == []
 
 
 def test_a_node_of_which_nothing_is_heard_any_more_is_hot_no_longer() -> None:

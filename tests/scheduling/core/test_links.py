@@ -6,7 +6,7 @@ import pytest
 
 from dispatcher.model.messages import LinkReading, Peer, PeersAck, decode, encode
 from dispatcher.scheduling.events import PeersAcknowledged, Tick
-from dispatcher.scheduling.views import links_view
+from dispatcher.scheduling.views import links_view, whole
 from tests.laws.cores import make_core
 from tests.scheduling.delegation.test_peers import said, tell
 
@@ -21,14 +21,14 @@ def test_what_an_agent_measured_is_in_the_matrix_until_it_is_too_old() -> None:
     core.handle(Tick(), 110.0)
     measured = {"rtt_ms": 40.0, "jitter_ms": 1.5, "loss": 0.1, "age_s": 30.0}
     counts = {"counts_ms": 40.0, "source": "measured"}
-    assert links_view(core) == [
+    assert whole(links_view(core)) == [
         {"from": "east", "to": "west", **measured, **counts},
         {"from": "west", "to": "east", **UNKNOWN, **counts},
     ]
     core.handle(PeersAcknowledged("east"), 199.0)  # it has nothing newer to say
     core.handle(Tick(), 201.0)
     unknown = {"counts_ms": None, "source": "unknown"}
-    assert links_view(core) == [
+    assert whole(links_view(core)) == [
         {"from": "east", "to": "west", **measured, "age_s": 121.0, **unknown},
         {"from": "west", "to": "east", **UNKNOWN, **unknown},
     ]
@@ -39,7 +39,7 @@ def test_a_configured_time_counts_whatever_is_measured() -> None:
     core = make_core(("east", "west"))
     core.fleet.links.configure({("west", "east"): 7.0})
     core.handle(PeersAcknowledged("east", links=(LinkReading("west", 40.0),)), 100.0)
-    assert [(row["counts_ms"], row["source"]) for row in links_view(core)] == [(7.0, "configured")] * 2
+    assert [(row["counts_ms"], row["source"]) for row in whole(links_view(core))] == [(7.0, "configured")] * 2
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_what_cannot_be_is_no_news(reading: LinkReading) -> None:
     core = make_core(("east", "west"))
     core.handle(PeersAcknowledged("east", links=(LinkReading("west", 40.0),)), 100.0)
     core.handle(PeersAcknowledged("east", links=(reading,)), 101.0)
-    assert [row["counts_ms"] for row in links_view(core)] == [40.0, 40.0]
+    assert [row["counts_ms"] for row in whole(links_view(core))] == [40.0, 40.0]
 
 
 def test_others_are_told_where_an_agent_answers_probes_if_that_is_an_address() -> None:

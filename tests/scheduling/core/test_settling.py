@@ -22,13 +22,13 @@ PODS = 20
 def looked() -> Iterator[list[str]]:
     """UIDs of pods that were looked at."""
     found: list[str] = []
-    way_of = Reconciler._way_of
+    way_of = Reconciler._handler_of
 
     def noted(self: Reconciler, now: float, tracked: Tracked) -> object:
         found.append(tracked.pod_id[1])
         return way_of(self, now, tracked)
 
-    with patch.object(Reconciler, "_way_of", noted):
+    with patch.object(Reconciler, "_handler_of", noted):
         yield found
 
 

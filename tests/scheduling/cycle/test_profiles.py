@@ -12,9 +12,11 @@ from dispatcher.plugins.data_locality import DataLocality
 from dispatcher.plugins.registry import PluginContext, build, shared_queue_sort
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.cycle.profiles import Profiles
+from dispatcher.scheduling.equivalence.cache import ClassCounts
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import SKIP, FleetView, Placed, Plugin, PluginUse, Profile, refuse
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
+from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from tests.builders import PodBuilder, fleet, node, pod
 from tests.scheduling.tiny_plugins import Fit, Quota, Ready
 
@@ -67,6 +69,25 @@ def test_a_name_without_a_profile_is_refused_with_the_names_there_are() -> None:
 def test_classes_of_two_profiles_are_never_one() -> None:
     both = profiles(fleet(a=["n1"]), global_dispatcher=[Fit()], global_dispatcher_packing=[Fit()])
     assert both.classify(pod().placed()) != both.classify(pod().set(scheduler_name=PACKING).placed())
+
+
+def test_classes_are_counted_by_profile_as_they_are_kept_and_make_room_for_others() -> None:
+    state, made = fleet(a=["n1"]), [Ready(), Fit()]
+    first, second = (Profile(name, tuple(PluginUse(one.name) for one in made)) for name in ("first", "second"))
+    both = Profiles([Scheduler(first, made, state, class_bytes=2 * 18), Scheduler(second, made, state)])
+    for at, cpu in enumerate((1, 2, 3, 3, 1)):  # room for two classes: that of the last pod comes again
+        decided(both, pod(f"pod-{at}").cpu(cpu).set(scheduler_name="first"))
+    assert both.class_counts == {"first": ClassCounts(kept=2, dropped=2), "second": ClassCounts()}
+
+
+def test_decisions_on_pods_of_classes_that_are_not_kept_are_counted() -> None:
+    state = fleet(a=[node("n1").cpu(64), node("n2").cpu(64)])
+    plugins = build(DEFAULT_PROFILE, PluginContext())
+    one = Scheduler(DEFAULT_PROFILE, plugins, state, large=0)
+    for at in range(5):  # a class that is met for the fourth time is kept
+        placed = pod(f"pod-{at}").cpu(1).placed("a")
+        assert isinstance(one.schedule(placed, ("a", placed.pod.uid)), Decision)
+    assert one.class_counts == ClassCounts(kept=1, searches=3)
 
 
 def test_two_profiles_of_one_name_are_an_error() -> None:

@@ -24,7 +24,7 @@ from dispatcher.scheduling.events import (
     SendPeers,
     Tick,
 )
-from dispatcher.scheduling.views import clusters_view
+from dispatcher.scheduling.views import clusters_view, whole
 from dispatcher.service.assembly import assemble
 from dispatcher.service.link import LocalLink
 from tests.laws.cores import make_core
@@ -44,7 +44,7 @@ def report(core: SchedulerCore, cluster: str, uid: str, *pods: Pod, now: float =
 
 
 def problem_of(core: SchedulerCore, cluster: str) -> str:
-    (row,) = [row for row in clusters_view(core) if row["name"] == cluster]
+    (row,) = [row for row in whole(clusters_view(core)) if row["name"] == cluster]
     return "" if row["ready"] else str(row["problem"])
 
 
@@ -141,7 +141,7 @@ def test_two_clusters_with_one_key_are_told_to_the_operator_and_shown_with_the_f
     for cluster, keys in (("north", ("K1",)), ("south", ("K2 sig", "K1")), ("west", ("K3",))):
         core.handle(ClusterChanged(Changes(cluster, f"{cluster}-uid", "life", 0, 1, full=True, keys=keys)), 1.0)
     (told,) = troubles(core.handle(Tick(), 2.0))
-    shown = {row["name"]: row["problem"] for row in clusters_view(core)}
+    shown = {row["name"]: row["problem"] for row in whole(clusters_view(core))}
     assert told.startswith('clusters "north" and "south" have the same key')
     assert "a key of its own" in told
     assert shown == {"north": told, "south": told, "west": ""}

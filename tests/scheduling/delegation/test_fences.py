@@ -10,7 +10,7 @@ from dispatcher.model.pod import Claim as PodClaim
 from dispatcher.model.pod import Pod, SourceRef
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
 from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, Effect, OperatorWarning, SendIntents, Tick
-from dispatcher.scheduling.views import clusters_view, source_of
+from dispatcher.scheduling.views import clusters_view, source_of, whole
 from tests.laws.cores import make_core
 
 NODE = Node("w1", ready=True, allocatable={"cpu": 4000, "memory": 2**33, "pods": 50})
@@ -110,7 +110,7 @@ def test_pods_of_clusters_that_are_not_ours_are_told_with_the_command_and_left_a
     assert "global-dispatcher cluster leave old --lost" in troubles[0]
     assert "0 pods went there and 1 of its pods run here" in troubles[1]
     assert not sent(core.handle(Tick(), 500.0), FinishSource, DeleteDelegate)
-    rows = {row["name"]: row for row in clusters_view(core)}
+    rows = {row["name"]: row for row in whole(clusters_view(core))}
     assert list(rows) == ["east", "old", "older"]
     assert not rows["old"]["ready"]
     assert "cluster leave old --lost" in rows["old"]["problem"]
@@ -121,7 +121,7 @@ def test_the_view_of_clusters_says_who_is_cordoned_and_fenced_for_whom_and_how_m
     tell(core, "west", [copy("a"), copy("b", "north")], [NODE], 1.0)
     tell(core, "north", [remote("b")], [proxy("west", cordoned=True), proxy("east")], 1.0)
     tell(core, "east", [remote("a")], [proxy("west", fenced=True, cordoned=True)], 1.0)
-    rows = {row["name"]: row for row in clusters_view(core)}
+    rows = {row["name"]: row for row in whole(clusters_view(core))}
     assert [
         (rows[name]["cordoned_in"], rows[name]["fenced_in"], rows[name]["remote"]) for name in ("east", "west")
     ] == [

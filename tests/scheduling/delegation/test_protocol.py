@@ -77,6 +77,10 @@ EAST_LOST: dict[str, Any] = {"reachable": frozenset(("west",))}
         pytest.param(seen(CLAIMED, DYING), Step.NOTHING, id="a dying delegate is waited for"),
         pytest.param(seen(REMOTE, DELEGATE), Step.MIRROR, id="a new status is mirrored"),
         pytest.param(seen(SHOWN, DELEGATE, mirrored=b"{}"), Step.NOTHING, id="a mirrored status rests"),
+        pytest.param(seen(REMOTE, DELEGATE, paced=True), Step.NOTHING, id="one that follows too many waits"),
+        pytest.param(seen(REMOTE, DONE, paced=True, **ENDED), Step.MIRROR, id="but not an end"),
+        pytest.param(seen(REMOTE, DONE, paced=True), Step.CONFIRM_END, id="nor the question for it"),
+        pytest.param(seen(REMOTE, DYING, paced=True, **GOING), Step.DELETE_SOURCE, id="nor a deletion"),
         pytest.param(seen(REMOTE, DELEGATE, mirrored=b"{}"), Step.MIRROR, id="an older phase is mirrored again"),
         pytest.param(
             seen(msgspec.structs.replace(SHOWN, ready=True), DELEGATE, mirrored=b"{}"),

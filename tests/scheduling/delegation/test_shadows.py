@@ -15,8 +15,8 @@ from dispatcher.scheduling.delegation import shadows as shadow_budgets
 from dispatcher.scheduling.delegation.shadows import (
     MAX_COVERS,
     MAX_UNCOUNTED,
+    BudgetIndex,
     ShadowBudgets,
-    by_namespace,
     shadow_name,
     shadows,
     why_uncounted,
@@ -69,7 +69,10 @@ class Fleet:
         return self
 
     def told(self, to: str = "west") -> Shadows:
-        return shadows(self.clusters, self.tracked, self.budgets.__getitem__)[to]
+        return shadows(self.clusters, self.tracked, self.within)[to]
+
+    def within(self, cluster: str, namespace: str) -> list[PodDisruptionBudget]:
+        return [one for one in self.budgets[cluster] if one.namespace == namespace]
 
     def only(self) -> Shadow:
         (one,) = self.told().shadows
@@ -201,7 +204,7 @@ def test_the_cluster_of_a_pod_is_told_why_not_all_of_its_budgets_are_kept(case: 
     told = fleet.told("east").uncounted
     assert [one.pod.uid for one in told] == (["s1"] if why else [])
     assert all(why in one.why for one in told)
-    assert (why_uncounted(source(1), by_namespace(budgets)) != "") == bool(why)
+    assert (why_uncounted(source(1), BudgetIndex(lambda _: budgets)) != "") == bool(why)
 
 
 def test_many_pods_without_all_of_their_budgets_do_not_hide_those_of_other_namespaces() -> None:
@@ -329,10 +332,27 @@ def test_where_users_write_many_clauses_for_many_pods_it_is_looked_at_more_seldo
 
     def looked(now: float) -> bool:
         before = looks.of("west")
-        looks.look(fleet.clusters, fleet.tracked, fleet.budgets.__getitem__, now)
+        looks.look(fleet.clusters, fleet.tracked, fleet.within, now)
         return looks.of("west") is not before
 
     assert [looked(now) for now in (0.0, 2.0, 2.9, 3.1, 5.0, 6.2)] == [True, False, False, True, False, True]
+
+
+def test_only_namespaces_of_pods_that_run_elsewhere_are_looked_at_however_many_budgets_others_have() -> None:
+    fleet, asked = three(budget()), list[tuple[str, str]]()
+    for at in range(10_000):
+        fleet.budgets["east"].append(msgspec.structs.replace(budget(f"b{at}"), namespace=f"n{at % 100}"))
+    for at in range(100):
+        here = msgspec.structs.replace(source(100 + at), namespace=f"n{at}", node="e1")
+        fleet.pair(100 + at, here, lost=True)
+
+    def within(cluster: str, namespace: str) -> list[PodDisruptionBudget]:
+        asked.append((cluster, namespace))
+        return fleet.within(cluster, namespace)
+
+    told = shadows(fleet.clusters, fleet.tracked, within)
+    assert [one.keep for one in told["west"].shadows] == [2]
+    assert sorted(asked) == [("east", "default"), ("west", "default")]
 
 
 def _told(effects: list[Effect]) -> list[Shadows]:

@@ -18,10 +18,10 @@ REMOTE = msgspec.structs.replace(CLAIMED, node=proxy_node_name("west"))
 DELEGATE = Pod("d1", "default", "web-1-abc", node="w1")
 
 
-def vanished(source: Pod = REMOTE, *, told: bool = False) -> Tracked:
+def vanished(source: Pod = REMOTE, *, seen_deleted: bool = False) -> Tracked:
     tracked = Tracked(("east", source.uid))
     tracked.see_source(source)
-    tracked.see_source(None, told=told)
+    tracked.see_source(None, seen_deleted=seen_deleted)
     return tracked
 
 
@@ -39,7 +39,7 @@ def test_it_holds_its_room_where_it_was_going(source: Pod) -> None:
 
 
 def test_one_that_was_deleted_or_is_local_holds_none() -> None:
-    for tracked in (vanished(told=True), vanished(LOCAL)):
+    for tracked in (vanished(seen_deleted=True), vanished(LOCAL)):
         assert tracked.forgotten
         assert place_of(tracked) is None
 
@@ -47,7 +47,7 @@ def test_one_that_was_deleted_or_is_local_holds_none() -> None:
 def test_one_whose_target_said_that_it_has_no_delegate_holds_none() -> None:
     tracked = Tracked(("east", "u1"), REMOTE)
     tracked.see_delegate("west", None)
-    tracked.see_source(None, told=False)
+    tracked.see_source(None, seen_deleted=False)
     assert tracked.forgotten
 
 

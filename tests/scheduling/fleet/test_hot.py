@@ -25,7 +25,7 @@ def read(state: FleetState, name: str, cpu: float, after: float = LONG_S, cluste
     """Whether any node is hot no more."""
     state.now += after
     state.put_reading(cluster, reading(name, cpu=cpu))
-    return state.judge_hot()
+    return state.update_hot()
 
 
 def hot(state: FleetState, rule: HotRule = RULE) -> set[str]:
@@ -72,9 +72,9 @@ def test_what_is_stale_is_not_hot() -> None:
     state = watched()
     read(state, "n1", 0.9)
     state.now += 99.0
-    assert (state.judge_hot(), hot(state)) == (False, {"n1"})
+    assert (state.update_hot(), hot(state)) == (False, {"n1"})
     state.now += 1.0
-    assert (state.judge_hot(), hot(state)) == (True, set())
+    assert (state.update_hot(), hot(state)) == (True, set())
     assert read(state, "n1", 0.7) is False
     assert hot(state) == set()  # nor is it again by what it was
 
@@ -118,10 +118,10 @@ def test_rows_are_told_anew_only_where_a_node_turned_hot_or_cool() -> None:
     state = watched()
     read(state, "n1", 0.9)
     position = state.loads.position
-    state.judge_hot()
+    state.update_hot()
     assert state.loads.position == position
     state.now += 100.0
-    state.judge_hot()
+    state.update_hot()
     assert state.loads.since(position).tolist() == [0]  # type: ignore[union-attr]
 
 
@@ -133,7 +133,7 @@ def test_a_node_that_comes_back_is_not_hot() -> None:
     state.remove_node("a", "n1")
     state.put_node("a", built)
     assert hot(state) == set()
-    state.judge_hot()
+    state.update_hot()
     assert hot(state) == set()
 
 
@@ -150,7 +150,7 @@ def test_what_is_hot_is_what_one_node_looked_at_alone_would_be(steps: list[tuple
         if told:
             state.put_reading("a", reading("n1", cpu=share))
             sampled_at = state.now
-        state.judge_hot()
+        state.update_hot()
         mean, used = state.signals.mean("cpu")[0], state.signals.used("cpu")[0]
         if state.now - sampled_at >= RULE.stale_s:
             is_hot = False

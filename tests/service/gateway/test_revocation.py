@@ -17,6 +17,7 @@ from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.gateway import authority
 from dispatcher.service.gateway.authority import ensure, name_of, revoke
 from dispatcher.service.gateway.certificates import Refresh, ServerTls
+from dispatcher.service.gateway.folder import Folder
 from dispatcher.service.gateway.revocation import RECORD, issued, revoked_by
 
 HOSTS, CLUSTERS = ("localhost",), ("east", "west")
@@ -128,7 +129,7 @@ def test_certificates_of_a_build_that_kept_no_record_are_meant_too(folder: Path)
     assert set(revoke(folder, "east").now) == serials(folder, "east")
     (folder / RECORD).unlink()
     ensure(folder, (), ["west"])
-    assert "cluster-west" in {name for name, _ in issued(folder).values()}
+    assert "cluster-west" in {name for name, _ in issued(Folder(folder)).values()}
 
 
 @pytest.mark.parametrize(

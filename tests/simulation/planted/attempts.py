@@ -21,10 +21,10 @@ def observers_believed(patches: Patches) -> None:
 
     real = Tracked._seen
 
-    def seen(self: Any, cluster: str, pod: Any, *, told: bool) -> None:
-        real(self, cluster, pod, told=told)
-        if pod is None and told:
-            self.is_gone(cluster)
+    def seen(self: Any, cluster: str, pod: Any, *, seen_deleted: bool) -> None:
+        real(self, cluster, pod, seen_deleted=seen_deleted)
+        if pod is None and seen_deleted:
+            self.confirm_gone(cluster)
 
     patches.set(Tracked, "_seen", seen)
 

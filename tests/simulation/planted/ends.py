@@ -18,14 +18,14 @@ def finalizer_left(patches: Patches) -> None:
 def finalizer_dropped_early(patches: Patches) -> None:
     from dispatcher.scheduling.delegation import protocol
 
-    real = protocol._end
+    real = protocol._ended_source
 
     def end(seen: Any, source: Any, target: str, delegate: Any) -> Any:
         if delegate is not None and delegate.terminating:
             return protocol.NextStep(protocol.Step.FINISH)
         return real(seen, source, target, delegate)
 
-    patches.set(protocol, "_end", end)
+    patches.set(protocol, "_ended_source", end)
 
 
 @plant("delegates of deleted sources stay", "people", hint=Hint(stories.deleted))
@@ -39,13 +39,13 @@ def delegates_stay(patches: Patches) -> None:
 def drained_source_stays(patches: Patches) -> None:
     from dispatcher.scheduling.delegation import protocol
 
-    real = protocol._beside
+    real = protocol._on_proxy_node
 
     def beside(*args: Any) -> Any:
         due = real(*args)
         return protocol.NOTHING if due.step in (protocol.Step.DELETE_SOURCE, protocol.Step.FINISH) else due
 
-    patches.set(protocol, "_beside", beside)
+    patches.set(protocol, "_on_proxy_node", beside)
 
 
 @plant("once a pod has ended, its observer says how", hint=Hint(stories.told_another_end))

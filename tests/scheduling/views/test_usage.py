@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from dispatcher.model.node import Reading
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.usage import usage_view
+from dispatcher.scheduling.views import usage_view, whole
 from tests.builders import fleet, node, pod, put
 
 
 def usage(state: FleetState) -> dict[str, dict[str, Any]]:
     """The rows by cluster."""
     clusters = {info.name: ClusterView(info.name) for info in state.clusters}
-    rows = usage_view(cast(Any, SimpleNamespace(fleet=state, clusters=clusters)))
+    rows = whole(usage_view(cast(Any, SimpleNamespace(fleet=state, clusters=clusters))))
     return {row["cluster"]: row for row in rows}
 
 

@@ -1,18 +1,19 @@
-"""What each agent is told of the other clusters: what their proxy nodes shall show, and which budgets to keep."""
+"""What is sent to each agent about the other clusters: what their proxy nodes show, and which budgets to keep."""
 
 from collections.abc import Iterable
+from functools import partial
 
 from dispatcher.model.messages import encode_part
 from dispatcher.model.objects import PodDisruptionBudget
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation.peers import peers
-from dispatcher.scheduling.delegation.shadows import BudgetIndex, ShadowBudgets, by_namespace, why_uncounted
+from dispatcher.scheduling.delegation.shadows import BudgetIndex, ShadowBudgets, why_uncounted
 from dispatcher.scheduling.delegation.tracking import Tracked
 
 
-class Telling:
-    """Every few seconds all is told anew; what budgets ask for, as soon as it is something else."""
+class PeerUpdates:
+    """Everything is sent every few seconds; what budgets ask for, as soon as it has changed."""
 
     def __init__(self, state: CoreState) -> None:
         self._state = state
@@ -21,12 +22,12 @@ class Telling:
         self._indexes: dict[str, BudgetIndex] = {}  # by cluster, of budgets at the version below
         self._indexed_version = -1
 
-    def tell_peers(self) -> None:
-        """All agents are told anew at the next Tick: a cluster became Ready, or is so no more."""
+    def send_to_all(self) -> None:
+        """Send to all agents at the next Tick: a cluster became Ready, or is so no more."""
         self._at = float("-inf")
 
     def tick(self, now: float) -> None:
-        """Say what is due to whom."""
+        """Send what is due."""
         state, timing = self._state, self._state.timing
         due = self._shadows.look(state.clusters, state.tracked, self._budgets, now)
         if now - self._at >= timing.peers_s:
@@ -35,7 +36,7 @@ class Telling:
         encoded = tuple(map(encode_part, shown))
         places = {peer.cluster: at for at, peer in enumerate(shown)}
         for name in due:
-            if state.clusters[name].hears:
+            if state.clusters[name].executor_answers:
                 at = places.get(name, len(shown))
                 others, sent = shown[:at] + shown[at + 1 :], encoded[:at] + encoded[at + 1 :]
                 state.effects.append(events.SendPeers(name, others, self._shadows.of(name), sent))
@@ -47,13 +48,13 @@ class Telling:
         return why_uncounted(tracked.source, self._index(tracked.home))
 
     def _index(self, cluster: str) -> BudgetIndex:
-        """Kept until budgets change: a list of all pods asks for each of them."""
+        """Cached until budgets change: a list of all pods asks for each of them."""
         version = self._state.fleet.kept.versions[PodDisruptionBudget.__name__]
         if version != self._indexed_version:
             self._indexed_version, self._indexes = version, {}
         if cluster not in self._indexes:
-            self._indexes[cluster] = by_namespace(self._budgets(cluster))
+            self._indexes[cluster] = BudgetIndex(partial(self._budgets, cluster))
         return self._indexes[cluster]
 
-    def _budgets(self, cluster: str) -> Iterable[PodDisruptionBudget]:
-        return self._state.fleet.kept.of(cluster, PodDisruptionBudget).values()
+    def _budgets(self, cluster: str, namespace: str) -> Iterable[PodDisruptionBudget]:
+        return self._state.fleet.kept.in_namespace(cluster, PodDisruptionBudget, namespace).values()

@@ -1,7 +1,5 @@
 """What each cluster has, what pods request of it and what is measured there, as plain JSON-ready rows."""
 
-from typing import Any
-
 import numpy as np
 
 from dispatcher.model.resources import CPU, MEMORY, PODS, format_quantity
@@ -10,18 +8,19 @@ from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.fleet.columns import RowList, exact_sums
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Floats
+from dispatcher.scheduling.views.pieces import Pieces, Row
 
-Row = dict[str, Any]
 _SIZE_OF = {CPU_SIGNAL: CPU, MEMORY_SIGNAL: MEMORY}  # signal -> the resource by which a large node counts for more
 
 
-def usage_view(core: SchedulerCore) -> list[Row]:
-    """One row a cluster: requests against what its nodes can allocate, and its live load by signal.
+def usage_view(core: SchedulerCore) -> Pieces:
+    """One row, and piece, a cluster: requests against what its nodes can allocate, and its live load by signal.
 
     `used` is the mean over nodes whose reading is known (`known` of `nodes`), weighted by their size for cpu and
     memory; `age_s` the age of the oldest of these readings, `hottest` the node with the highest.
     """
-    return [_cluster_row(core, name) for name in sorted(core.clusters)]
+    for name in sorted(core.clusters):
+        yield [_cluster_row(core, name)]
 
 
 def _cluster_row(core: SchedulerCore, name: str) -> Row:

@@ -1,0 +1,89 @@
+"""What is known of each cluster, and of the ways between two."""
+
+from collections import Counter
+
+from dispatcher.model import names
+from dispatcher.model.pod import Pod
+from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.delegation import shared_keys, unconfigured
+from dispatcher.scheduling.delegation.fences import fenced_proxy
+from dispatcher.scheduling.delegation.peers import closed_proxy
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.views.pieces import Pieces, Row
+
+
+def clusters_view(core: SchedulerCore) -> Pieces:
+    """One row, and piece, a cluster: readiness and why not, nodes, pods it runs, age of its last report in seconds.
+
+    `remote`: copies there of pods of other clusters. `cordoned_in`, `fenced_in`: the clusters for whose pods it is so.
+    Clusters that are none of ours, but have pods of ours, come last.
+    """
+    keys = shared_keys.of(core.clusters)
+    shared = {name: shared_keys.problem_of(name, keys) for name in core.clusters}
+    copies = Counter(name for tracked in core.tracked.unsettled.values() for name in tracked.delegates)
+    submitted = core.tracked.submitted()
+    for name, view in sorted(core.clusters.items()):
+        counts = {"remote": copies[name], "submitted": submitted[name]}
+        yield [_cluster_row(core, view, shared[name], counts)]
+    unknown = unconfigured.of(core.tracked.unsettled.values(), core.clusters)
+    yield [_unconfigured_row(core, one) for one in unknown]
+
+
+def _unconfigured_row(core: SchedulerCore, found: unconfigured.UnconfiguredCluster) -> Row:
+    numbers = {"nodes": 0, "ready_nodes": 0, "pods": found.went, "remote": 0, "submitted": found.came}
+    told = {"name": found.cluster, "ready": False, "problem": found.text}
+    return {**told, **_closed_in(core, found.cluster), **numbers, "report_age_s": None}
+
+
+def _cluster_row(core: SchedulerCore, view: ClusterView, shared: str, counts: Row) -> Row:
+    own = [node for node in view.nodes.values() if not node.proxy_for]
+    heard = view.last_report_at > float("-inf")
+    problem = view.problem if view.ready else view.problem or "not synced yet"
+    return {
+        "name": view.name,
+        "ready": view.ready,
+        "problem": "; ".join(filter(None, (problem, shared))),
+        **_closed_in(core, view.name),
+        "nodes": len(own),
+        "ready_nodes": sum(node.ready for node in own),
+        "pods": sum(bool(pod.node) and not pod.terminal and not _remote(pod, view.name) for pod in view.pods.values()),
+        **counts,
+        "report_age_s": round(core.fleet.now - view.last_report_at, 3) if heard else None,
+    }
+
+
+def _closed_in(core: SchedulerCore, cluster: str) -> Row:
+    """What operators have said of a cluster, by the cluster where its proxy node is."""
+    proxies = {home: view.nodes.get(names.proxy_node_name(cluster)) for home, view in sorted(core.clusters.items())}
+    return {
+        "cordoned_in": [home for home, node in proxies.items() if closed_proxy(node)],
+        "fenced_in": [home for home, node in proxies.items() if fenced_proxy(node)],
+    }
+
+
+def _remote(pod: Pod, cluster: str) -> bool:
+    return pod.claim is not None and pod.claim.cluster != cluster
+
+
+def links_view(core: SchedulerCore) -> Pieces:
+    """One row a direction between two clusters: what the agent of `from` measured and how old that is; what counts for
+    both directions (None: unknown), and whether that is measured or configured. A piece for each cluster it begins at.
+    """
+    clusters = sorted(core.clusters)
+    for source in clusters:
+        yield [_link_row(core.fleet, source, target) for target in clusters if target != source]
+
+
+def _link_row(fleet: FleetState, source: str, target: str) -> Row:
+    told, link = fleet.links.measured(source, target), fleet.links.between(source, target, fleet.now)
+    return {
+        "from": source,
+        "to": target,
+        "rtt_ms": round(told.rtt_ms, 3) if told else None,
+        "jitter_ms": round(told.jitter_ms, 3) if told else None,
+        "loss": round(told.loss, 4) if told else None,
+        "age_s": round(max(0.0, fleet.now - told.at), 1) if told else None,
+        "counts_ms": round(link.rtt_ms, 3) if link else None,
+        "source": link.source if link else "unknown",
+    }

@@ -1,0 +1,84 @@
+"""What is known of each node: room, live load, and by what it is hot."""
+
+import math
+
+from dispatcher.model.resources import CPU, MEMORY, PODS, format_quantity
+from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.forecast import foreseen
+from dispatcher.scheduling.framework.derived import HotRule
+from dispatcher.scheduling.views.pieces import Pieces, Row, in_order
+
+
+def nodes_view(core: SchedulerCore) -> Pieces:
+    """One row a node: readiness, requests against allocatable, live load with age in seconds and source; and by what
+    it is hot: `refuses` is false while too many of its cluster's nodes are."""
+    fleet = core.fleet
+    for cluster in sorted(info.name for info in fleet.clusters):
+        for names in in_order(fleet.node_names(cluster)):
+            rows = [fleet.row_of(cluster, name) for name in names]
+            piece = [_node_row(fleet, row) for row in rows if row is not None]
+            if core.profiles.forecasts:
+                for told in piece:
+                    _add_forecast(fleet, told)
+            yield piece
+
+
+def _add_forecast(fleet: FleetState, told: Row) -> None:
+    """What is foreseen, None where the last value predicts better, and by how much both miss on average."""
+    row = fleet.row_of(told["cluster"], told["name"])
+    if row is None:
+        return
+    for column, (load, forecast) in enumerate(zip(told["load"].values(), foreseen(fleet, row), strict=False)):
+        errors = fleet.forecast_error.item(column, row), fleet.last_error.item(column, row)
+        shown = (None if one is None or math.isnan(one) else round(one, 4) for one in (forecast, *errors))
+        load.update(zip(("forecast", "forecast_error", "last_value_error"), shown, strict=True))
+
+
+def _node_row(fleet: FleetState, row: int) -> Row:
+    cluster, name = fleet.name_of(row)
+    sources = fleet.sources_of(row)
+    return {
+        "cluster": cluster,
+        "name": name,
+        "ready": bool(fleet.ready[row]),
+        "unschedulable": bool(fleet.unschedulable[row]),
+        **{resource: _use(fleet, row, resource) for resource in (CPU, MEMORY, PODS)},
+        "load": {
+            name: _reading(fleet, used, at, sources.get(name, ""))
+            for name, (used, at) in zip(fleet.signal_axis.names, fleet.readings_of(row), strict=False)
+        },
+        "hot": [_heat(fleet, rule, since, row) for rule, since in fleet.heat_of(row)],
+    }
+
+
+def _use(fleet: FleetState, row: int, resource: str) -> Row:
+    column = fleet.axis.column(resource)
+    if column is None:
+        return {"requested": "0", "allocatable": "0"}
+    requested, allocatable = int(fleet.requested[column, row]), int(fleet.allocatable[column, row])
+    return {
+        "requested": format_quantity(resource, requested),
+        "allocatable": format_quantity(resource, allocatable),
+        "share": round(requested / allocatable, 4) if allocatable else None,
+    }
+
+
+def _reading(fleet: FleetState, used: float, at: float, source: str) -> Row:
+    known = not math.isnan(used)
+    return {
+        "used": round(used, 4) if known else None,
+        "age_s": round(fleet.now - at, 1) if known else None,
+        "source": source if known else "",
+    }
+
+
+def _heat(fleet: FleetState, rule: HotRule, since: float, row: int) -> Row:
+    return {
+        "signal": rule.signal,
+        "mean": round(float(fleet.signals.mean(rule.signal)[row]), 4),
+        "since_s": round(fleet.now - since, 1),
+        "enter": rule.enter,
+        "leave": rule.leave,
+        "refuses": bool(fleet.signals.hot(rule)[row]),
+    }

@@ -1,0 +1,117 @@
+"""What is known of each pod: where it is, and why."""
+
+from collections.abc import Iterator
+
+from dispatcher.model.leases import LEASE, failover_text, stopped_after_s
+from dispatcher.model.pod import Pod, PodId
+from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.delegation.protocol import target_of
+from dispatcher.scheduling.delegation.tracked_pods import TrackedPods
+from dispatcher.scheduling.delegation.tracking import Tracked
+from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.records.decision import Decision
+from dispatcher.scheduling.views.pieces import Pieces, Row, in_order
+
+
+def pods_view(core: SchedulerCore) -> Pieces:
+    """One row for each of our pods, as submitted: where it was submitted, where it runs, its phase and why."""
+    for keys in in_order(_names(core.tracked)):
+        known = (core.tracked.peek(pod_id) for _, _, pod_id in keys)
+        yield [_pod_row(core, one, one.source) for one in known if one is not None and one.source is not None]
+
+
+def _names(tracked: TrackedPods) -> Iterator[tuple[str, str, PodId]]:
+    """Namespace, name and id of each pod."""
+    for pod_id in tracked.ids():
+        source = tracked.source_of(pod_id)
+        if source is not None:
+            yield source.namespace, source.name, pod_id
+
+
+def _pod_row(core: SchedulerCore, tracked: Tracked, source: Pod) -> Row:
+    cluster, node = _place(tracked, source)
+    return {
+        "namespace": source.namespace,
+        "name": source.name,
+        "source": tracked.home,
+        "cluster": cluster,
+        "node": node,
+        "phase": "Terminating" if source.terminating else source.phase,
+        "ready": source.ready,
+        "reason": "; ".join(filter(None, (_waiting(core, tracked), _why(core, tracked, source)))),
+    }
+
+
+def _why(core: SchedulerCore, tracked: Tracked, source: Pod) -> str:
+    last = core.log.find(tracked.pod_id)
+    # What a pod without a node was told since its last decision is why that did not come to be.
+    undone = isinstance(last, Decision) and not source.node and tracked.reported
+    return tracked.reported if last is None or undone else last.summary()
+
+
+def _place(tracked: Tracked, source: Pod) -> tuple[str, str]:
+    if not source.node:
+        return "", ""
+    if source.claim is None or source.claim.cluster == tracked.home:
+        return tracked.home, source.node
+    delegate = tracked.delegates.get(source.claim.cluster)
+    return source.claim.cluster, delegate.node if delegate and delegate.node else source.claim.node
+
+
+def explain(core: SchedulerCore, namespace: str, name: str, cluster: str = "") -> Row | None:
+    """The whole record of one pod: where it is, what is in the air, the last decision and why; None if unknown.
+
+    With several clusters holding a pod of that name, `cluster` chooses; else the first by name.
+    """
+    found = [pod_id for pod_id in core.tracked.named(namespace, name) if cluster in ("", pod_id[0])]
+    tracked = core.tracked.peek(min(found)) if found else None
+    if tracked is None or tracked.source is None:
+        return None
+    last = core.log.find(tracked.pod_id)
+    return {
+        **_pod_row(core, tracked, tracked.source),
+        "uid": tracked.pod_id[1],
+        "in_flight": None if tracked.in_flight is None else tracked.in_flight.kind.value,
+        "waiting": _waiting(core, tracked),
+        "message": tracked.reported,
+        "refusals": _refusals(core, tracked),
+        "moved": core.rebalancing.of(tracked.pod_id, Placed(tracked.source, tracked.home)),
+        "decision": last.record() if last else None,
+    }
+
+
+def source_of(core: SchedulerCore, namespace: str, name: str) -> Row | None:
+    """The pod of which a pod is the copy, and where that is; None if it is nobody's."""
+    for tracked in core.tracked.unsettled.values():
+        for cluster, delegate in tracked.delegates.items():
+            source = delegate.source
+            if source is not None and (delegate.namespace, delegate.name) == (namespace, name):
+                return {"cluster": cluster, "home": tracked.home, "namespace": source.namespace, "name": source.name}
+    return None
+
+
+def _refusals(core: SchedulerCore, tracked: Tracked) -> list[Row]:
+    """Which clusters are passed over for the pod now, why, since when and for how long (see model.refusal)."""
+    known = core.refusals.known(tracked.pod_id, tracked.source, core.fleet.now) if tracked.source else ()
+    return [one.record(core.fleet.now) for one in known]
+
+
+def _waiting(core: SchedulerCore, tracked: Tracked) -> str | None:
+    """What holds up a pod that has its place already: a Permit or PreBind plugin, or somebody else's bind. Of one that
+    runs elsewhere: that its cluster is lost, or which of its disruption budgets are not kept there.
+    """
+    item = core.queue.get(tracked.pod_id)
+    waits = item is not None and core.queue.state_of(tracked.pod_id) == "waiting"
+    return item.note if item is not None and waits else _lost(core, tracked) or core.uncounted_budgets(tracked) or None
+
+
+def _lost(core: SchedulerCore, tracked: Tracked) -> str | None:
+    """What becomes of a pod of failover mode `lease` in a lost cluster."""
+    source, now, timing = tracked.source, core.fleet.now, core.timing
+    if source is None or source.failover != LEASE or not source.node or source.terminating:
+        return None
+    view = core.clusters.get(target_of(tracked.home, source))
+    if view is None or view.ready or now - view.not_ready_since < timing.cluster_lost_s:
+        return None
+    left_s = stopped_after_s(timing.delegate_lease_s, source.grace_s) - view.unrenewed_s(now)
+    return failover_text(view.name, max(0.0, left_s) if view.api_ok else None)
