@@ -246,8 +246,7 @@ class ExpectedLoad(BoundedScore[Amounts]):
 
     def score(self, state: Amounts, fleet: FleetView, rows: Rows) -> Floats:
         """100 less what the utilisation expected with this pod costs."""
-        now, booked = fleet.now, _booked(state, fleet, rows)
-        salt = self._salt(now)
+        now, salt, booked = fleet.now, self._salt(fleet.now), _booked(state, fleet, rows)
         costs, told = np.zeros(len(booked[0])), np.empty(len(booked[0]))
         for name, weight in self._signals:
             columns = _columns(name, booked, fleet, rows, self._forecast)
@@ -261,12 +260,14 @@ class ExpectedLoad(BoundedScore[Amounts]):
 
     def _expected(self, columns: SignalLoad, now: float) -> tuple[Floats, Floats]:
         """[rows] utilisation, and the weight that the reading had in it."""
-        age, mean = now - columns.sampled_at, columns.mean.astype(np.float64)
-        measured, requested = self._both(columns)
-        measured = measured + _doubt(age, self._stale_s, self._chance) * _drawn(
-            columns.rank, columns.nonzero0, self._salt(now)
-        )
+        age, mean, salt = now - columns.sampled_at, columns.mean.astype(np.float64), self._salt(now)
         weight = _weight(age, self._fresh_s, self._stale_s, mean)
+        if _costs.fast is not None:
+            told, costs = np.empty((2, len(mean)))
+            _costs.fast(*columns, now, self._fresh_s, self._stale_s, self._surge, self._chance, salt, 0.0, told, costs)
+            return least(told, 1.0), weight
+        measured, requested = self._both(columns)
+        measured = measured + _doubt(age, self._stale_s, self._chance) * _drawn(columns.rank, columns.nonzero0, salt)
         return least(_mixed(measured, requested, weight), 1.0), weight
 
     def _salt(self, now: float) -> int:
@@ -320,13 +321,13 @@ class ExpectedLoad(BoundedScore[Amounts]):
 
     def explain_rows(self, state: Amounts, placed: Placed, fleet: FleetView, rows: Rows) -> Column:
         """The same of each row."""
-        learnt = state != nonzero_request(placed.pod)
+        learnt, booked = state != nonzero_request(placed.pod), _booked(state, fleet, rows)
         by = {"pod_by": Same("what pods of its owner use" if learnt else "its request")}
-        told = {name: self._told(name, state, fleet, rows) for name, _ in self._signals}
+        told = {name: self._told(name, booked, fleet, rows) for name, _ in self._signals}
         return fields({name: fields({**one, **by}) for name, one in told.items()})
 
-    def _told(self, name: str, amounts: Amounts, fleet: FleetView, rows: Rows) -> dict[str, Column]:
-        columns, now = _columns(name, _booked(amounts, fleet, rows), fleet, rows, self._forecast), fleet.now
+    def _told(self, name: str, booked: _Booked, fleet: FleetView, rows: Rows) -> dict[str, Column]:
+        columns, now = _columns(name, booked, fleet, rows, self._forecast), fleet.now
         means, at = fleet.signals.mean(name)[rows], columns.sampled_at
         coming = columns.usual * _share(
             columns.more0, _part(columns.capacity0), columns.more1, _part(columns.capacity1)

@@ -188,19 +188,24 @@ def _figures_of(
     `known`: usage before them all and limits, by tenant.
     """
     of, before = [tenants[at] for at in ats], _before(tenants, ats)
-    limited = [tuple(known[one][1]) for one in dict.fromkeys(of)]
+    limits = {one: known[one][1] for one in dict.fromkeys(of)}
+    limited = [tuple(told) for told in limits.values()]
     if limited.count(limited[0]) < len(limited):
         rows = [_figures_of(tenants, asked, known, [at]).values(1)[0] for at in ats]
         return each(rows)
     columns = {"tenant": picked(of)}
     for name in limited[0]:
-        more, texts = asked.get(name, 0), _Texts(name)
-        used = [known[one][0].get(name, 0) + count * more for one, count in zip(of, before, strict=True)]
+        more = asked.get(name, 0)
+        begun = {one: known[one][0].get(name, 0) for one in limits}
+        used = [begun[one] + count * more for one, count in zip(of, before, strict=True)]
+        after = [one + more for one in used]
+        texts = {one: format_quantity(name, one) for one in dict.fromkeys(used + after)}  # mostly two pods have one
+        limit = {one: format_quantity(name, told[name]) for one, told in limits.items()}
         columns[name] = fields(
             {
                 "used_before": each([texts[one] for one in used]),
-                "used_after": each([texts[one + more] for one in used]),
-                "limit": picked([texts[known[one][1][name]] for one in of]),
+                "used_after": each([texts[one] for one in after]),
+                "limit": picked([limit[one] for one in of]),
             }
         )
     return fields(columns)
@@ -215,15 +220,3 @@ def _before(tenants: Sequence[str], ats: Sequence[int]) -> Sequence[int]:
         found.append(counts[tenant])
         counts[tenant] += 1
     return [found[at] for at in ats]
-
-
-class _Texts(dict[int, str]):
-    """Amounts of a resource in words, each made once."""
-
-    def __init__(self, resource: str) -> None:
-        super().__init__()
-        self._resource = resource
-
-    def __missing__(self, amount: int) -> str:
-        text = self[amount] = format_quantity(self._resource, amount)
-        return text

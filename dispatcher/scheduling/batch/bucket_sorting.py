@@ -17,6 +17,7 @@ from dispatcher.scheduling.equivalence.partitions import Partition
 from dispatcher.scheduling.fleet.columns import RowList, distinct
 from dispatcher.scheduling.framework import Bools, Ints
 from dispatcher.scheduling.framework.kernels import kernel
+from dispatcher.scheduling.framework.memory import window_of
 
 MANY_GROUPS = 16  # from there on the best rows of groups are kept
 _FEW_HELD = 16  # while one row in so many at most has pods that count: each of those is looked at
@@ -98,7 +99,8 @@ class _Digits:
 
     def combined(self, rows: RowList) -> Ints:
         """[rows] the numbers."""
-        groups = self.partition.group[rows].astype(np.int64) if self.partition else np.zeros(len(rows), dtype=np.int64)
+        where = window_of(rows)
+        groups = self.partition.group[where].astype(np.int64) if self.partition else np.zeros(len(rows), dtype=np.int64)
         for counts, low, width in zip(self.on_host, self.lows, self.widths, strict=True):
             _add_counts(rows, counts, low, width, groups)
         return groups
@@ -130,7 +132,7 @@ def sorting_of(
         told = [counts[held] for counts, held in zip(on_host, held_of, strict=True)]
     elif partition is not None and not partition.whole:
         rows = eq_class.rows.feasible_rows()
-        told = [counts[rows] for counts in on_host]
+        told = [counts[window_of(rows)] for counts in on_host]
     digits = _Digits.of(partition, on_host, told)
     if digits.width > _WIDEST:
         return None

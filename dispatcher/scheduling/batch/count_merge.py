@@ -37,7 +37,7 @@ from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.selector import BatchSelector
 
 _FEW = 16  # buckets whose next ones are found before the merge begins
-_SOON = 64  # rows, beside two for each pod, that are looked at in one go
+_SOON = 128  # rows, beside two for each pod, that are looked at in one go
 _UNKNOWN = -1
 _LEAST_TRACED, _MOST_TRACED = 256, 1 << 23  # pods; pods times buckets of which a batch keeps a trace
 

@@ -29,8 +29,7 @@ def leading_rows(layout: BucketLayout, of: ClassRows, ranks: Ints, count: int) -
     if len(members) < _MANY or fill_best_kernel.fast is None:
         depth = np.minimum(members, _depth_of(members, count))
         shallow = fill_best_kernel.fast is not None and depth.max(initial=0) <= _SHALLOW_OF_FEW
-        few = layout.sorting.leading is None and _few_feasible(layout, ranks)  # with `leading`, rows are not sorted yet
-        return (_filled if shallow and not few else _one_by_one)(layout, of, ranks, depth)
+        return (_filled if shallow else _one_by_one)(layout, of, ranks, depth)
     depth = np.minimum(members, min(count + 1, max(_SHALLOW, 4 * count // len(members))))
     found, starts = _filled(layout, of, ranks, depth)
     deep = _deep(of.totals_of(found), starts, depth, count) & (depth < members)

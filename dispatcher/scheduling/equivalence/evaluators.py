@@ -149,7 +149,7 @@ class PluginEvaluator:
         if (
             not code
             or rows.ndim != 1
-            or (len(rows) and not (rows[0] >= 0 and rows[-1] < n and (np.diff(rows) > 0).all()))
+            or (len(rows) and not (rows[0] >= 0 and rows[-1] < n and (rows[1:] > rows[:-1]).all()))
         ):
             raise PluginError(plugin.name, f"open_rows are no ascending rows of {n} with a code for all others")
         return rows, code

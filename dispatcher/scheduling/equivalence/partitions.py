@@ -13,7 +13,7 @@ from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Bools, SmallInts
 from dispatcher.scheduling.framework.kernels import kernel
-from dispatcher.scheduling.framework.memory import untouched
+from dispatcher.scheduling.framework.memory import untouched, window_of
 
 MOST_GROUPS = 4096
 _FEW_GROUPS = 64
@@ -98,11 +98,12 @@ def _number(combined, ids, group):  # type: ignore[no-untyped-def]
 
 def partition_of_some(axes: Sequence[SmallInts], rows: RowList) -> Partition | None:
     """`partition_of` some rows alone, faster where they are few; `group` of all others is 0 and means nothing."""
-    found = partition_of([axis[rows] for axis in axes])
+    where = window_of(rows)
+    found = partition_of([axis[where] for axis in axes])
     if found is None:
         return None
     group = untouched(len(axes[0]), np.int32)
-    group[rows] = found.group
+    group[where] = found.group
     return Partition(found.size, group, found.axis_codes, whole=False)
 
 

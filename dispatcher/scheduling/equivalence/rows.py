@@ -13,12 +13,12 @@ from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE
 from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator, finite
 from dispatcher.scheduling.equivalence.static_answers import FEW_OPEN, NO_NODE, StaticFilters, count_codes
 from dispatcher.scheduling.equivalence.static_columns import StaticColumn
-from dispatcher.scheduling.fleet.columns import RowList, distinct, grown, window_of
+from dispatcher.scheduling.fleet.columns import RowList, distinct, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.framework import Bools, Codes, Floats, Rows
 from dispatcher.scheduling.framework.kernels import kernel
-from dispatcher.scheduling.framework.memory import blocks
+from dispatcher.scheduling.framework.memory import blocks, window_of
 
 _FEW = 32
 _NEVER = -1
@@ -294,7 +294,10 @@ class RowTable:
     def feasible_rows(self) -> RowList:
         """All feasible rows, ascending."""
         few = self._codes_of_few()
-        return np.flatnonzero(self.first[: self._fleet.n] == 0) if few is None else few[0][few[1] == 0]
+        if few is None:
+            return np.flatnonzero(self.first[: self._fleet.n] == 0)
+        rows, codes = few
+        return rows[codes == 0] if np.count_nonzero(codes) else rows
 
     def _codes_of_few(self) -> tuple[RowList, Codes] | None:
         """The few rows that the static filters let pass, and `first` there; None if these are not few."""

@@ -5,7 +5,7 @@ Two steps of sharing: a column a plugin and key (`StaticColumn`), and all column
 such plugin (`StaticAnswers`). Refreshed when a class that uses them is: the rows whose node changed, or all.
 """
 
-from collections import Counter, OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -22,7 +22,7 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Codes, Ints, Placed, Readings, Rows
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.kernels import kernel
-from dispatcher.scheduling.framework.memory import blocks
+from dispatcher.scheduling.framework.memory import blocks, window_of
 from dispatcher.scheduling.framework.roles import AnswerScope, Role
 
 NO_NODE = 0xFFFF  # instead of a reason code: the row holds no node
@@ -62,7 +62,7 @@ class StaticFilters:
         self._versions: tuple[int, ...] = ()
         self._open: RowList | None = None
         self._n = 0
-        self._closed: tuple[int, Codes, Counter[tuple[int, int]]] | None = None
+        self._closed: tuple[int, Codes, dict[tuple[int, int], int]] | None = None
 
     @property
     def first(self) -> Codes:
@@ -94,7 +94,7 @@ class StaticFilters:
             self._ask(fleet, slice(0, fleet.n) if changed is None else changed)
         else:
             self._open_few(fleet, self._shared.filters(self.columns[: few[0]]), *few)
-        self.evaluated = int(np.count_nonzero(fleet.live))
+        self.evaluated = fleet.live_count
         self._at, self._versions = fleet.changes.position, versions
 
     def _ask(self, fleet: FleetState, rows: Rows) -> None:
@@ -117,25 +117,26 @@ class StaticFilters:
         one refuses 8 with 4. For all who have such a column, rows are 5 5 5 5 5 5 5 3 5 5; here 6 to 8 are 0 3 4.
         """
         before.refresh(fleet)
-        closed, rejected = before.closed(code, fleet)
-        first = before.first[rows]
+        (closed, rejected), where = before.closed(code, fleet), window_of(rows)
+        first = before.first[where].copy()
         for column in self.columns[at + 1 :]:
-            np.copyto(first, column.codes[rows], where=first == 0)
+            np.copyto(first, column.codes[where], where=first == 0)
         self._few = closed, rows, first
-        found = rejected.copy()
-        found.subtract(count_codes(closed[rows], fleet, rows))
-        found.update(count_codes(first, fleet, rows))
+        found = dict(rejected)  # a Counter is slower
+        for codes, sign in (closed[where], -1), (first, 1):
+            for key, count in count_codes(codes, fleet, where).items():
+                found[key] = found.get(key, 0) + sign * count
         self.rejected = {key: found[key] for key in sorted(found) if found[key]}
         self._open = rows[first == 0]
         self.refused = fleet.n - len(self._open)
 
-    def closed(self, code: int, fleet: FleetState) -> tuple[Codes, Counter[tuple[int, int]]]:
+    def closed(self, code: int, fleet: FleetState) -> tuple[Codes, dict[tuple[int, int], int]]:
         """`first` and `rejected` as they would be if a further filter refused all other rows with `code`."""
         known = self._closed
         if known is None or known[0] != code:
             first = self.first[: fleet.n].copy()
             first[first == 0] = code
-            known = self._closed = code, first, Counter(count_codes(first, fleet))
+            known = self._closed = code, first, count_codes(first, fleet)
         return known[1:]
 
 
@@ -160,22 +161,23 @@ def _numbered(first: Codes) -> tuple[Ints, Codes]:
     return distinct, places
 
 
-def count_codes(first: Codes, fleet: FleetState, rows: RowList | None = None) -> dict[tuple[int, int], int]:
+def count_codes(first: Codes, fleet: FleetState, rows: Rows | None = None) -> dict[tuple[int, int], int]:
     """(reason code, cluster index) -> rows refused for it; `first` is about `rows`, None: all."""
     clusters, distinct = max(len(fleet.clusters), 1), np.arange(_USUAL_CODES)
-    if rows is None and _count_codes.fast is not None:
+    cluster = fleet.cluster if rows is None else fleet.cluster[rows]
+    if _count_codes.fast is not None:
         counts = np.zeros(len(distinct) * clusters, dtype=np.int64)
-        if _count_codes.fast(first, fleet.cluster, clusters, counts) >= len(distinct):
+        if _count_codes.fast(first, cluster, clusters, counts) >= len(distinct):
             distinct, places = _numbered(first)
             counts = np.zeros(len(distinct) * clusters, dtype=np.int64)
-            _count_codes.fast(places[first], fleet.cluster, clusters, counts)
+            _count_codes.fast(places[first], cluster, clusters, counts)
     else:
         no = np.flatnonzero((first != 0) & (first != NO_NODE))
         codes = first[no]
         if codes.max(initial=0) >= len(distinct):
             distinct, places = _numbered(codes)
             codes = places[codes]
-        counts = np.bincount(codes.astype(np.int64) * clusters + fleet.cluster[no if rows is None else rows[no]])
+        counts = np.bincount(codes.astype(np.int64) * clusters + cluster[no])
     keys = np.flatnonzero(counts)
     whys, where, count = distinct[keys // clusters].tolist(), (keys % clusters).tolist(), counts[keys].tolist()
     return dict(zip(zip(whys, where, strict=True), count, strict=True))

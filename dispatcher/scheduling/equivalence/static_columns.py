@@ -76,7 +76,7 @@ class StaticColumn:
         rows: Rows = slice(0, n)  # a window is cheaper than a copy
         if changed is not None:
             rows = changed[fleet.live[changed]]
-        elif not fleet.live.all():
+        elif fleet.live_count < n:
             rows = np.flatnonzero(fleet.live)
         if self.role.filter_at is not None:
             self._filter(rows, n)

@@ -246,13 +246,6 @@ def highest(store: NodeColumns, rows: RowList) -> int:
     return max(int(cells[:, rows].max(initial=0)) for cells in columns)
 
 
-def window_of(rows: RowList) -> Rows:
-    """These rows, as a window where they lie side by side, as the nodes of a cluster do: no column is copied for it."""
-    if len(rows) and rows.item(-1) - rows.item(0) + 1 == len(rows):
-        return slice(rows.item(0), rows.item(-1) + 1)
-    return rows
-
-
 def distinct(*lists: RowList) -> RowList:
     """The rows in any of the lists, each once, ascending. (np.unique takes ten times as long here.)"""
     filled = [rows for rows in lists if len(rows)]

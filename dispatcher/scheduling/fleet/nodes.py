@@ -279,6 +279,11 @@ class NodeTable(NodeColumns):
         """Live nodes of each cluster, in the order of their indexes."""
         return {name: len(cluster.rows) for name, cluster in self._clusters.items()}
 
+    @property
+    def live_count(self) -> int:
+        """How many rows are live, without a look at any."""
+        return sum([len(cluster.rows) for cluster in self._clusters.values()])
+
     # --- labels and domains ------------------------------------------------------------------------------------------
 
     def name_of(self, row: int) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Columns of very many rows: of which few are written, and piece by piece."""
+"""Columns of very many rows: of which few are written, windows on them, and piece by piece."""
 
 from collections.abc import Iterator
 from mmap import MAP_PRIVATE, mmap
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 BLOCK = 1 << 15  # rows: what is computed on the way stays in a core's cache, and takes no new memory of the system
-_FEW_BYTES = 1 << 19  # below, to ask the system for memory costs more than to write it
+_FEW_BYTES = 1 << 18  # below, to ask the system for memory costs more than to write it
 
 
 def untouched(length: int, dtype: DTypeLike) -> NDArray[Any]:
@@ -19,6 +19,13 @@ def untouched(length: int, dtype: DTypeLike) -> NDArray[Any]:
     if size < _FEW_BYTES:
         return np.zeros(length, dtype=dtype)
     return np.frombuffer(mmap(-1, size, MAP_PRIVATE), dtype=dtype)
+
+
+def window_of(rows: NDArray[np.intp]) -> NDArray[np.intp] | slice:
+    """These rows, as a window where they lie side by side, as the nodes of a cluster do: no column is copied for it."""
+    if len(rows) and rows.item(-1) - rows.item(0) + 1 == len(rows):
+        return slice(rows.item(0), rows.item(-1) + 1)
+    return rows
 
 
 def blocks(rows: slice) -> Iterator[slice]:

@@ -118,11 +118,10 @@ def numbers(values: NDArray[Any], digits: int | None = None) -> Column:
 def _small(values: NDArray[Any]) -> Column:
     if len(values) < _FEW:
         return Each(values.tolist())
-    low, high = values.min(), values.max()
     for kind in ("<i1", "<i2", "<i4"):
-        limits = np.iinfo(kind)
-        if limits.min <= low and high <= limits.max:
-            return Numbers(kind, values.astype(kind).tobytes())
+        fewer = values.astype(kind)
+        if not np.count_nonzero(fewer != values):
+            return Numbers(kind, fewer.tobytes())
     return Numbers("<i8", values.astype("<i8").tobytes())
 
 

@@ -29,11 +29,11 @@ from dispatcher.model.topology import CLUSTER_LEVEL
 from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator
 from dispatcher.scheduling.equivalence.partitions import Partition
 from dispatcher.scheduling.equivalence.static_answers import StaticFilters
-from dispatcher.scheduling.fleet.columns import RowList, window_of
+from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.framework import MAX_SCORE, Ints, Placed, Rows, SmallInts
 from dispatcher.scheduling.framework.domain_counts import LN, CountRules, Scale
 from dispatcher.scheduling.framework.kernels import FloatColumn, IntColumn, Number, WholeNumber, kernel
-from dispatcher.scheduling.framework.memory import untouched
+from dispatcher.scheduling.framework.memory import untouched, window_of
 from dispatcher.scheduling.pruning.domain_terms import ClusterAnswers, DomainTerms, TermsInMaking
 from dispatcher.scheduling.pruning.fitting_rows import WIDEST, FittingRows
 

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dispatcher.scheduling.fleet.columns import RowList, distinct, grown, window_of
+from dispatcher.scheduling.fleet.columns import RowList, distinct, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Floats, Readings, Rows, SmallInts
 from dispatcher.scheduling.framework.bounds import BoundedScore, UpperBound, fall_together
 from dispatcher.scheduling.framework.kernels import kernel
-from dispatcher.scheduling.framework.memory import blocks
+from dispatcher.scheduling.framework.memory import blocks, window_of
 from dispatcher.scheduling.framework.points import guarded
 from dispatcher.scheduling.framework.roles import Role
 

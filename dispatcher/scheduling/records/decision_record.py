@@ -55,10 +55,11 @@ class DecisionContext:
         """Rows of {reason, cluster, count}, most nodes first."""
         codes = {code for code, _ in self.rejected}  # few; the clusters are many
         texts = {code: [why.detail for why in self.whys(code, absent)] for code in codes}
-        counts: Counter[tuple[str, str]] = Counter()
+        counts = dict[tuple[str, str], int]()  # a Counter is slower
         for (code, cluster), nodes in self.rejected.items():
             for text in texts[code]:
-                counts[text, self.clusters[cluster]] += nodes
+                key = text, self.clusters[cluster]
+                counts[key] = counts.get(key, 0) + nodes
         rows = sorted([(-nodes, text, name) for (text, name), nodes in counts.items()])
         return [{"reason": text, "cluster": name, "count": -nodes} for nodes, text, name in rows]
 

@@ -115,7 +115,8 @@ class LabelMasks:
         fewest = min(found, key=len, default=None)
         if fewest is None or _FEW * len(fewest) > fleet.n:
             return None
-        return fewest[self.selected(pod, fleet, fewest)]
+        alone = len(found) == 1 and (pod.affinity is None or pod.affinity.required is None)
+        return fewest if alone else fewest[self.selected(pod, fleet, fewest)]
 
     def any_term(self, terms: tuple[NodeSelectorTerm, ...], fleet: FleetView, rows: Rows) -> Bools:
         """[rows] whether the node satisfies at least one term."""

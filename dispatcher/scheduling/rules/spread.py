@@ -3,7 +3,7 @@
 All counts are of matching pods of the namespace in the whole fleet, running and assumed, each once. Unit: pods.
 """
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,8 +17,9 @@ from dispatcher.scheduling.framework import Bools, FleetView, Ints, SmallInts
 from dispatcher.scheduling.framework.domain_counts import MaxCount, RuleCount
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.lifecycle import RowList
+from dispatcher.scheduling.framework.memory import window_of
 from dispatcher.scheduling.framework.pod_sets import PodSet, pods_beside, selector_key
-from dispatcher.scheduling.framework.value_columns import Column, Same, fields, numbers, picked
+from dispatcher.scheduling.framework.value_columns import Column, Same, fields, numbers, picked, where
 from dispatcher.scheduling.rules.eligibility import topology_key
 from dispatcher.scheduling.rules.spread_domains import Domains, Name, domains_of, domains_on, rows_with, with_domains
 
@@ -71,13 +72,13 @@ class Area:
         """[domains] matching pods."""
         if self.vain:
             return np.zeros(len(self.present), dtype=np.int64)
-        counted = self.domains.counted
-        if counted is None:
+        where = self.domains.where
+        if where is None:
             return fleet.affinity.count_in(self.pods, self.level)
-        by_row = fleet.affinity.count_in(self.pods, HOST_LEVEL)[counted]
-        if self.level == HOST_LEVEL:  # every row is a domain of its own
-            return self.domains.by_host(self.pods.name, counted, by_row)
-        found = np.bincount(self.domain[counted], weights=by_row, minlength=len(self.present))
+        by_row = fleet.affinity.count_in(self.pods, HOST_LEVEL)[where]
+        if self.level == HOST_LEVEL:
+            return self.domains.by_host(self.pods.name, by_row)
+        found = np.bincount(self.domain[where], weights=by_row, minlength=len(self.present))
         counts: Ints = found.astype(np.int64)
         return counts
 
@@ -211,22 +212,23 @@ class SpreadStory:
     def told(self, ats: Sequence[int]) -> Column:
         """What there was to say when pods of these numbers, ascending, were decided."""
         before = {**dict(zip(self.shown, self.of_shown.tolist(), strict=True)), **self.of_chosen}
-        adds: Ints = np.where(self.chosen >= 0, self.more, 0)
-        own, least = self._own_and_least(ats, before, adds)
+        adds: Ints = np.where(self.chosen >= 0, self.more, 0).astype(np.int64, copy=False)
+        own, least = self._own_and_least(ats, adds)
         chosen = self.chosen[ats].tolist()
+        domains = {code: self._name(code) if code >= 0 else None for code in dict.fromkeys(chosen)}
         counts: dict[str, Column] = {}
         for code in self.shown:
             mine = np.where(self.chosen == code, adds, 0) if code in self.met else None
             told = Same(before[code]) if mine is None else numbers((before[code] + np.cumsum(mine) - mine)[ats])
             counts[self._name(code)] = told
-        skews = [None if code < 0 else mine - low for code, mine, low in zip(chosen, own, least, strict=True)]
+        skews = numbers(own - least)
         return fields(
             {
-                "domain": picked([self._name(code) if code >= 0 else None for code in chosen]),
+                "domain": picked([domains[code] for code in chosen]),
                 "max_skew": Same(self.constraint.max_skew),
                 "hard": Same(self.constraint.hard),
-                "min": picked(least),
-                "skew": picked(skews),
+                "min": numbers(least),
+                "skew": where(numbers(self.chosen[ats] < 0), Same(None), skews) if None in domains.values() else skews,
                 "counts": fields(counts),
                 "domains": Same(self.domains),
             }
@@ -236,26 +238,44 @@ class SpreadStory:
         shown, others = self.names
         return "/".join(shown[code] if code in shown else others[code])
 
-    def _own_and_least(self, ats: Sequence[int], before: Mapping[int, int], adds: Ints) -> tuple[list[int], list[int]]:
+    def _own_and_least(self, ats: Sequence[int], adds: Ints) -> tuple[Ints, Ints]:
         """By pod, the count of the domain it went to, and the least of the eligible ones (0 while these are few)."""
-        counts, met, last = dict(before), frozenset(self.met), ats[-1] + 1
-        having = dict(Counter(counts[code] for code in met))  # how many of the chosen domains have such a count
-        least = min([*having, *(() if self.least_else is None else (self.least_else,))]) if self.enough else 0
-        rises = self.enough and least != self.least_else  # counts only rise
-        own, leasts = list[int](), list[int]()
-        for code, more in zip(self.chosen[:last].tolist(), adds[:last].tolist(), strict=True):
-            count = counts.get(code, 0)
-            own.append(count)
-            leasts.append(least)
-            if not more:
-                continue
-            counts[code] = now = count + more
-            if rises and code in met:
-                having[count] -= 1
-                having[now] = having.get(now, 0) + 1
-                while least != self.least_else and not having.get(least):
-                    least += 1
-        return (own, leasts) if len(ats) == last else ([own[at] for at in ats], [leasts[at] for at in ats])
+        chosen, last, met = self.chosen.tolist(), ats[-1] + 1, frozenset(self.met)
+        places = {code: at for at, code in enumerate(dict.fromkeys(chosen))}
+        at = np.asarray([places[code] for code in chosen[:last]], dtype=np.int64)
+        counts = np.asarray([self.of_chosen.get(code, 0) for code in places], dtype=np.int64)
+        eligible = np.asarray([self.enough and code in met for code in places], dtype=np.bool_)
+        least_else = _NO_COUNT if self.least_else is None else self.least_else
+        found = np.empty((2, last), dtype=np.int64)
+        count_on = _count_on.fast or _count_on.function
+        count_on(at, adds[:last], eligible, least_else if self.enough else 0, counts, *found)
+        return (found[0], found[1]) if len(ats) == last else (found[0, ats], found[1, ats])
+
+
+_NO_COUNT = np.iinfo(np.int64).max
+
+
+@kernel("ints ints bools int out_ints out_ints out_ints")
+def _count_on(at, adds, eligible, least_else, counts, own, leasts):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
+    """Write for pods, one after the other, the count of its domain before it, and the least count of eligible ones.
+
+    `at` [pods]: which of the chosen domains it goes to, where it `adds` so much; `eligible`, `counts` [chosen domains];
+    `least_else`: of the other eligible ones.
+    """
+    least, left = least_else, 0  # `left`: how many of the chosen ones have no more than the least; counts only rise
+    for pod in range(len(at)):
+        if left == 0 and (pod == 0 or least < least_else):
+            least = least_else
+            for domain in range(len(counts)):
+                if eligible[domain] and counts[domain] < least:
+                    least = counts[domain]
+            for domain in range(len(counts)):
+                left += eligible[domain] and counts[domain] == least
+        count = counts[at[pod]]
+        own[pod], leasts[pod] = count, least
+        if adds[pod] != 0:
+            left -= eligible[at[pod]] and count == least
+            counts[at[pod]] = count + adds[pod]
 
 
 def area_of(one: SpreadConstraint, pod: Pod, fleet: FleetView, eligible: Bools) -> Area:
@@ -314,14 +334,19 @@ class KnownAreas:
         if self._selected is None or self._selected[0] != (levels, selection):
             rows = selects()
             for each in levels:
-                rows = rows[fleet.topology.domain(each)[rows] >= 0]
+                rows = _having(fleet.topology.domain(each), rows)
             self._selected = (levels, selection), rows
         others = (one for key, one in self._known.items() if key[1:] == (levels, selection))
         if level not in self._having:
             self._having[level] = rows_with(level, fleet)
-        rows = self._selected[1]
-        rows = rows[fleet.topology.domain(level)[rows] >= 0]
+        rows = _having(fleet.topology.domain(level), self._selected[1])
         return domains_on(level, fleet, rows, self._having[level], next(others, None))
+
+
+def _having(domain: SmallInts, rows: RowList) -> RowList:
+    """Those of the rows that have a domain; the very same ones where all have."""
+    has = domain[window_of(rows)] >= 0
+    return rows if has.all() else rows[has]
 
 
 def counts_itself(one: SpreadConstraint, pod: Pod) -> bool:

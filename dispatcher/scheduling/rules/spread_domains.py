@@ -7,9 +7,9 @@ from functools import cached_property
 import numpy as np
 
 from dispatcher.model.topology import HOST_LEVEL
-from dispatcher.scheduling.framework import Bools, FleetView, Ints, SmallInts
+from dispatcher.scheduling.framework import Bools, FleetView, Ints, Rows, SmallInts
 from dispatcher.scheduling.framework.lifecycle import RowList
-from dispatcher.scheduling.framework.memory import blocks, untouched
+from dispatcher.scheduling.framework.memory import blocks, untouched, window_of
 
 _SHOWN_DOMAINS = 16
 Name = tuple[str, ...]
@@ -38,6 +38,11 @@ class Domains:
             yield np.flatnonzero(self.present[block]) + block.start
 
     @cached_property
+    def where(self) -> Rows | None:
+        """The `counted` rows, as a window if they lie side by side."""
+        return None if self.counted is None else window_of(self.counted)
+
+    @cached_property
     def span(self) -> tuple[int, int]:
         """The first domain that may be eligible, and one after the last."""
         if self.level != HOST_LEVEL or self.counted is None:
@@ -47,6 +52,8 @@ class Domains:
     @cached_property
     def size(self) -> int:
         """How many domains are eligible."""
+        if self.level == HOST_LEVEL and self.counted is not None:
+            return len(self.counted)
         return int(np.count_nonzero(self.present))
 
     @cached_property
@@ -89,18 +96,18 @@ class Domains:
         if self.counted is None or self.like is not None:
             return self.like.counting if self.like else None
         mask = untouched(len(self.domain), np.int32)
-        mask[self.counted] = 1
+        mask[self.where] = 1
         return mask
 
-    def by_host(self, pods: Hashable, counted: RowList, by_row: Ints) -> Ints:
-        """[domains] how many of these pods are on each host, given those of the `counted` rows. As with counts of the
+    def by_host(self, pods: Hashable, by_row: Ints) -> Ints:
+        """[domains] how many of these pods are on each host, given those of the counted rows. As with counts of the
         fleet, what was answered last for the same pods is written anew: half a million zeros cost more than all else.
         """
         if pods not in self._by_host:
             self._by_host.clear()
             self._by_host[pods] = untouched(len(self.present), np.int64)
         found = self._by_host[pods]
-        found[self.domain[counted]] = by_row
+        found[self.where] = by_row  # each is a domain of its own
         return found
 
     @cached_property
@@ -139,15 +146,18 @@ def domains_on(
     """The same of eligible `rows`, ascending, of those `having` a domain. `other`: domains of another level, for which
     the same rows may count.
     """
-    domain = fleet.topology.domain(level)
+    domain, where = fleet.topology.domain(level), window_of(rows)
     counted = None if len(rows) == having else rows
-    if present is None:
-        size = fleet.n if level == HOST_LEVEL else len(fleet.topology.domain_values(level))
-        present = np.zeros(size, dtype=np.bool_)
-        present[domain[rows]] = True
+    if present is None and level == HOST_LEVEL:
+        present = untouched(fleet.n, np.bool_)
+        present[where] = True
+    elif present is None:
+        present = np.zeros(len(fleet.topology.domain_values(level)), dtype=np.bool_)
+        present[domain[where]] = True
     like = None
     if counted is not None and other is not None and other.counted is not None:
-        like = (other.like or other) if np.array_equal(counted, other.counted) else None  # no chain that only grows
+        same = counted is other.counted or np.array_equal(counted, other.counted)
+        like = (other.like or other) if same else None  # no chain that only grows
     return Domains(level, domain, present, counted, like)
 
 

@@ -74,6 +74,19 @@ def test_a_removed_node_keeps_its_pods_by_name_and_its_row_is_used_again() -> No
     assert state.requested[0, back] == 1000
 
 
+def test_live_rows_are_counted_as_nodes_come_and_go() -> None:
+    state, live = fleet(a=["n1", "n2"], b=["n1"]), list[tuple[int, int]]()
+    for change in (
+        lambda: state.remove_node("a", "n1"),
+        lambda: state.put_node("b", node("n2").build()),
+        lambda: state.remove_node("b", "n1"),
+        lambda: state.put_nodes("c", [node("n1").build(), node("n2").build()]),
+    ):
+        change()
+        live.append((state.live_count, int(np.count_nonzero(state.live))))
+    assert live == [(2, 2), (3, 3), (2, 2), (4, 4)]
+
+
 def test_a_resource_that_nobody_had_becomes_a_column() -> None:
     state = fleet(a=["n1"])
     assert state.axis.column("example.com/gpu") is None
