@@ -138,10 +138,11 @@ class UpperBounds:
         open). `blocks`: the groups and the highest static points of each block, if these are known. What is answered
         holds until the next call.
         """
-        columns, group = self._columns[:, : len(static)], known.group
+        whole, group = self._columns[:, : len(static)], known.group
+        columns: Readings | Sequence[Readings] = whole
         if rows is not None:
             at = window_of(rows)
-            columns = columns[:, at] if isinstance(at, slice) else columns.take(at, axis=1)
+            columns = [column[at] for column in whole]  # one by one: of all together a copy would be made first
             static, group = static[at], group[at]
         if _reach.fast is None:
             reach = _reach_of(known.points[group], static, columns, uses)
@@ -151,13 +152,15 @@ class UpperBounds:
             self._scratch = np.zeros(2 * n, dtype=np.float32), np.zeros(2 * n // BLOCK + 1, dtype=np.float32)
         reach, best = self._scratch[0][:n], self._scratch[1][: -(-n // BLOCK)]
         if rows is None and blocks is not None:
-            by_block = blocks[0], blocks[1], self._blocks.of(columns)
+            by_block = blocks[0], blocks[1], self._blocks.of(whole)
             return block_bounds(known, (static, *columns), by_block, uses, (reach, best), left_out)
         _reach.fast(known.points, group, static, *columns, float(uses[0]), float(uses[1]), reach, best)
         return RowBounds(reach, best, left_out, rows)
 
 
-def _reach_of(points: Readings, static: Readings, columns: Readings, uses: tuple[int, int]) -> Readings:
+def _reach_of(
+    points: Readings, static: Readings, columns: Readings | Sequence[Readings], uses: tuple[int, int]
+) -> Readings:
     """The NumPy form of `_reach`."""
     (base, cpu, most_cpu, memory, most_memory), (milli, size) = columns, uses
     reach: Readings = (
