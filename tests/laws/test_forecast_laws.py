@@ -19,7 +19,8 @@ from dispatcher.scheduling.framework.bounds import BoundedScore
 from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.framework.roles import roles_of
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
-from dispatcher.scheduling.pruning.upper_bounds import GroupPoints, UpperBounds
+from dispatcher.scheduling.pruning.row_bounds import GroupPoints
+from dispatcher.scheduling.pruning.upper_bounds import UpperBounds
 from dispatcher.scheduling.rules.requests import nonzero_request
 from tests.builders import fleet, node, pod, put
 from tests.laws.test_pruning_laws import some_fleet

@@ -24,7 +24,8 @@ from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.framework.roles import roles_of
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.pruning.pruned_search import PrunedSearch
-from dispatcher.scheduling.pruning.upper_bounds import GroupPoints, RowBounds, UpperBounds
+from dispatcher.scheduling.pruning.row_bounds import GroupPoints, RowBounds
+from dispatcher.scheduling.pruning.upper_bounds import UpperBounds
 from dispatcher.scheduling.rules.requests import least_expected
 from tests.builders import NodeBuilder, PodBuilder, fleet, node, pod, put, reading
 

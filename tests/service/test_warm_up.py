@@ -86,3 +86,24 @@ def test_what_ended_terms_left_out_is_collected() -> None:
     assert known() is not None
     warm_up.collect_ended_terms()
     assert known() is None
+
+
+def test_few_new_objects_are_looked_at_for_garbage_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, looked_at = gc.get_threshold(), list[int]()
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and info["generation"] == 1:
+            looked_at.append(len(gc.get_objects(0)) + len(gc.get_objects(1)))
+
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    warm_up.collect_less_often()
+    gc.collect()
+    gc.callbacks.append(note)
+    try:
+        kept = [[object()] for _ in range(200_000)]
+    finally:
+        gc.callbacks.remove(note)
+        gc.set_threshold(*before)
+    assert len(kept) == 200_000
+    assert looked_at
+    assert max(looked_at) < 40_000

@@ -1,20 +1,21 @@
 """Domain terms of policies that state rules over counts, compiled: what `domain_terms` gets from parts, bit for bit.
 
 A policy is asked for its rules (`framework.domain_counts`) alone. While it answers the very same object, all that was
-computed from it is used again: the counts are windows on arrays of the fleet, so a pod costs one pass over the counts
-of hosts and one over the groups. Without a compiler, and for rules that refuse or are malformed, `domain_terms` asks
-for the parts.
+computed from it is used again: the counts are windows on arrays of the fleet, so a pod costs one look for hosts that
+have a count, and a pass over the groups. Without a compiler, and for rules that refuse or are malformed,
+`domain_terms` asks for the parts.
 
 Example: pods of an app, spread over zones and hosts. Zone 0 has n0 with 2 of them and n1 with 1; zone 1 has n2 with 1
-and n3 with none. Numbers of pods on a host are below a width of 3, so the group of a row is 3 * zone + number:
+and n3 with none. Numbers of pods on a host are below a width of 3, so the group of a row is 2 * number + zone:
 
     row      n0  n1  n2  n3        group    0   1   2   3   4   5
     zone      0   0   1   1        members  0   1   1   1   1   0
-    number    2   1   1   0        raw      -  -4  -5  -1  -2   -
-    group     2   1   4   3
+    number    2   1   1   0        raw      -  -1  -4  -2  -5   -
+    group     4   2   3   1
 
 With terms of -1 a pod in the zone (3 and 1) and -1 a pod on the host, each group has one raw score. Half a million rows
-are sorted into some hundred groups, and only these are scored.
+are sorted into some hundred groups, and only these are scored. Most hosts have none of the app's pods, and the group of
+their zone: what these are is known, and the few others are moved.
 """
 
 from collections import OrderedDict
@@ -30,37 +31,18 @@ from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator
 from dispatcher.scheduling.equivalence.partitions import Partition
 from dispatcher.scheduling.equivalence.static_answers import StaticFilters
 from dispatcher.scheduling.fleet.columns import RowList
-from dispatcher.scheduling.framework import MAX_SCORE, Ints, Placed, Rows, SmallInts
+from dispatcher.scheduling.framework import MAX_SCORE, Ints, Placed
 from dispatcher.scheduling.framework.domain_counts import LN, CountRules, Scale
 from dispatcher.scheduling.framework.kernels import FloatColumn, IntColumn, Number, WholeNumber, kernel
-from dispatcher.scheduling.framework.memory import untouched, window_of
 from dispatcher.scheduling.pruning.domain_terms import ClusterAnswers, DomainTerms, TermsInMaking
-from dispatcher.scheduling.pruning.fitting_rows import WIDEST, FittingRows
+from dispatcher.scheduling.pruning.fitting_rows import FittingRows
+from dispatcher.scheduling.pruning.rows_by_number import RowsByNumber, SplitRows
 
 _KEPT = 64
-_FEW = 64  # rows that are followed one by one
 _TERM_FIELDS = "factor", "offset", "elsewhere"
 _MALFORMED = (AttributeError, IndexError, TypeError, ValueError)  # what malformed rules raise
 _RANGE, _COST = int(Scale.RANGE), int(Scale.COST)
 _EVERY, _WITH_ALL = 1, 2  # `sized`: count domains of all rows that take pods, or of those with a domain in each term
-
-
-@kernel("wholes ints int marks out_wholes out_ints")
-def _split_by_number(group, numbers, width, refused, found, members):  # type: ignore[no-untyped-def]
-    """`found` [n]: each row's group * width + number; `members`: added the rows in each that are not refused.
-
-    Returns the highest number. Nothing holds if that is `width` or more, or -1: a number is below 0.
-    """
-    highest = 0
-    for row in range(len(group)):
-        number = numbers[row]
-        if number < 0:
-            return -1
-        highest = max(highest, number)
-        if number < width:
-            found[row] = group[row] * width + number
-            members[found[row]] += refused[row] == 0
-    return highest
 
 
 class RuleTables(NamedTuple):
@@ -207,9 +189,9 @@ class _RuleGroups:
 
     def widen(self, width: int, evaluators: Sequence[PluginEvaluator], clusters: int) -> None:
         """Tell so many numbers apart; `clusters`: the id of their axis."""
-        codes = dict(zip(self.axes, (np.repeat(one, width) for one in self.base.axis_codes), strict=True))
+        codes = dict(zip(self.axes, (np.tile(one, width) for one in self.base.axis_codes), strict=True))
         self.width, self.clusters = width, codes[clusters]
-        self.numbers = np.tile(np.arange(width), self.base.size)
+        self.numbers = np.repeat(np.arange(width), self.base.size)
         every = np.zeros(len(self.numbers), dtype=np.int64)
         self.policies = [
             _CompiledPolicy(
@@ -219,25 +201,13 @@ class _RuleGroups:
         ]
 
 
-@dataclass(slots=True)
-class _Split:
-    """The rows as they were split last. `of`: the groups, their width, the filters and their version; `loads_at`: up to
-    which change of rows. `group` [n] of each row; `members` [groups]: rows that fit.
-    """
-
-    of: tuple[_RuleGroups, int, StaticFilters, int]
-    loads_at: int
-    group: SmallInts
-    members: Ints
-
-
 class CountedTerms:
     """Makes domain terms out of rules over counts, and keeps what depends on nodes and rules alone."""
 
     def __init__(self, fitting: FittingRows) -> None:
         self._fitting, self._at = fitting, -1
         self._kept: OrderedDict[tuple[int, ...], _RuleGroups] = OrderedDict()
-        self._last: _Split | None = None
+        self._rows = RowsByNumber(fitting)
 
     def terms(
         self,
@@ -269,15 +239,15 @@ class CountedTerms:
         if found is None:
             return None
         axis = self._fitting.fleet.domain(CLUSTER_LEVEL)
-        split = self._split_again(found, filters) or self._split(found, filters, evaluators, id(axis))
+        split = self._rows.split(found, (found.base, found.of_hosts), found.width, filters)
         if split is None:
             return None
-        group, members = split
-        if len(refused):
-            np.subtract.at(members, group[refused], 1)
-        if clusters.closes:
-            members[np.append(clusters.closed, np.uint16(0))[found.clusters] != 0] = 0
-        terms = DomainTerms(group, None, len(members), by_host=found.of_hosts is not None)
+        if found.width < split.width:
+            found.widen(split.width, evaluators, id(axis))
+        members = _feasible(split, refused, clusters, found.clusters)
+        terms = DomainTerms(split.group, None, len(members), by_host=found.of_hosts is not None)
+        if split.whole:
+            terms.base, terms.moved = found.base, split.moved
         if clusters.evaluators:
             made, open_ = TermsInMaking(self._fitting.fleet, terms, {id(axis): found.clusters}), members > 0
             for one, parts in zip(clusters.evaluators, clusters.parts, strict=True):
@@ -286,54 +256,6 @@ class CountedTerms:
             if not policy.add_to(terms, members, found.numbers, self._fitting.fleet.n):
                 return None
         return terms
-
-    def _split_again(self, found: _RuleGroups, filters: StaticFilters) -> tuple[SmallInts, Ints] | None:
-        """What `_split` answers, by the last split and the rows that changed since: only their hosts' numbers may have.
-        None if that was of other groups, too many rows changed, or there is no group for a number.
-        """
-        last, of_hosts, loads = self._last, found.of_hosts, self._fitting.fleet.loads
-        if last is None or of_hosts is None or last.of != (found, found.width, filters, filters.version):
-            return None
-        rows = loads.since(last.loads_at)
-        if rows is None or len(rows) > _FEW:
-            return None
-        for row in rows.tolist():
-            number, fits = of_hosts.item(row), int(filters.first.item(row) == 0)
-            if not 0 <= number < found.width:
-                return None
-            last.members[last.group.item(row)] -= fits
-            last.group[row] = group = found.base.group.item(row) * found.width + number
-            last.members[group] += fits
-        last.loads_at = loads.position
-        return last.group, last.members.copy()
-
-    def _split(
-        self, found: _RuleGroups, filters: StaticFilters, evaluators: Sequence[PluginEvaluator], clusters: int
-    ) -> tuple[SmallInts, Ints] | None:
-        """[n] the group of each row, and [groups] how many rows fit; None for too many groups, or a number below 0.
-        Where few rows fit, the groups of others are anything.
-
-        Numbers grow as pods come: a highest number that does not fit is known after a pass, and the next has room.
-        """
-        n, few = self._fitting.fleet.n, filters.few_open
-        rows = slice(0, n) if few is None else window_of(few)
-        base, first, highest = found.base.group[rows], filters.first[rows], max(found.width, 1) - 1
-        of_hosts = None if found.of_hosts is None else found.of_hosts[rows]
-        while highest >= 0 and found.base.size * (highest + 1) <= WIDEST:
-            if found.width <= highest:
-                found.widen(highest + 1, evaluators, clusters)
-            members = np.zeros(len(found.numbers), dtype=np.int64)
-            if of_hosts is None:
-                return found.base.group, np.bincount(base[first == 0], minlength=len(members))
-            group = np.empty(len(base), dtype=np.int32)
-            highest = _split_by_number.fast(base, of_hosts, found.width, first, group, members)
-            if 0 <= highest < found.width:
-                if few is not None:
-                    return _spread(group, rows, n), members
-                of = found, found.width, filters, filters.version
-                self._last = _Split(of, self._fitting.fleet.loads.position, group, members)
-                return group, members.copy()
-        return None
 
     def _groups(self, evaluators: Sequence[PluginEvaluator], placed: Placed) -> _RuleGroups | None:
         """Those of the rules that these state, kept by the rules' ids while these live in what is kept."""
@@ -376,8 +298,11 @@ class CountedTerms:
         return None if base is None else _RuleGroups(rules, base, list(axes), hosts[0] if hosts else None)
 
 
-def _spread(group: SmallInts, rows: Rows, n: int) -> SmallInts:
-    """[n] the group of each of the rows; 0 for all others."""
-    found: SmallInts = untouched(n, np.int32)
-    found[rows] = group
-    return found
+def _feasible(split: SplitRows, refused: RowList, clusters: ClusterAnswers, clusters_of: Ints) -> Ints:
+    """[groups] how many rows take the pod; `clusters_of`: by group."""
+    members = split.members.copy()
+    if len(refused):
+        np.subtract.at(members, split.group[refused], 1)
+    if clusters.closes:
+        members[np.append(clusters.closed, np.uint16(0))[clusters_of] != 0] = 0
+    return members

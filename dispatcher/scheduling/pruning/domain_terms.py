@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from dispatcher.model.topology import CLUSTER_LEVEL, HOST_LEVEL
 from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE
 from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator, finite, weighted
+from dispatcher.scheduling.equivalence.partitions import Partition
 from dispatcher.scheduling.equivalence.static_answers import StaticFilters
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Bools, Codes, Floats, Ints, Part, SmallInts
 from dispatcher.scheduling.framework.domains import CountedAnswers
 from dispatcher.scheduling.pruning.fitting_rows import Fitting, FittingRows
-from dispatcher.scheduling.pruning.upper_bounds import GroupPoints
+from dispatcher.scheduling.pruning.row_bounds import GroupPoints
 
 _SLACK = 2.0**-15  # single precision errs less
 
@@ -63,11 +64,13 @@ class DomainTerms:
     """By group: `points`, and `raw` and `normal` scores by score_at. Points are -inf where no row is feasible.
 
     `group` [n] the name of each row's group, of `width` ones; `names`, ascending: those of the groups told of, None:
-    all. `by_host`: a score is by hosts.
+    all. `by_host`: a score is by hosts. `base`, `moved`: as in GroupPoints.
     """
 
     def __init__(self, group: SmallInts, names: RowList | None, width: int, *, by_host: bool) -> None:
         self.group, self._names, self._width, self.by_host = group, names, width, by_host
+        self.base: Partition | None = None
+        self.moved: Sequence[RowList] = ()
         self.points: Floats = np.zeros(width if names is None else len(names))
         self.raw: dict[int | None, Floats] = {}
         self.normal: dict[int | None, Floats] = {}
@@ -90,7 +93,8 @@ class DomainTerms:
         """The points, rounded up."""
         points = self.by_name
         slack = (1.0 + np.abs(points, where=np.isfinite(points), out=np.zeros(len(points)))) * _SLACK
-        return GroupPoints((points + slack).astype(np.float32), self.group)
+        moved = np.concatenate([np.zeros(0, dtype=np.int64), *self.moved])
+        return GroupPoints((points + slack).astype(np.float32), self.group, self.base, moved)
 
 
 def domain_terms(
@@ -184,7 +188,9 @@ class _Terms(TermsInMaking):
             return None
         found, (groups, *of_hosts) = split
         codes = {axis: of_groups[groups] for axis, of_groups in zip(axes, partition.axis_codes, strict=True)}
-        return cls(fleet, found, {**codes, **dict(zip(counts, of_hosts, strict=True))}, by_host=bool(counts))
+        made = cls(fleet, found, {**codes, **dict(zip(counts, of_hosts, strict=True))}, by_host=bool(counts))
+        made.terms.base = None if counts else partition
+        return made
 
     def feasible(self, closed: Codes, refused: RowList) -> tuple[Bools, RowList, Ints]:
         """[groups] whether any row is feasible; of these, one row each and how many it stands for."""

@@ -30,11 +30,13 @@ from dispatcher.scheduling.fleet.row import RowFacts
 from dispatcher.scheduling.framework import SKIP, Codes, Floats, Placed, Rows
 from dispatcher.scheduling.framework.points import PluginError
 from dispatcher.scheduling.framework.roles import Role
+from dispatcher.scheduling.pruning.block_bounds import blocks_of
 from dispatcher.scheduling.pruning.counted_terms import CountedTerms
 from dispatcher.scheduling.pruning.domain_terms import ClusterAnswers, DomainTerms, domain_terms
 from dispatcher.scheduling.pruning.fitting_rows import FittingRows
 from dispatcher.scheduling.pruning.low_capacity import LowCapacityIndex
-from dispatcher.scheduling.pruning.upper_bounds import GroupPoints, RowBounds, UpperBounds
+from dispatcher.scheduling.pruning.row_bounds import GroupPoints, RowBounds
+from dispatcher.scheduling.pruning.upper_bounds import UpperBounds
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, Scores, merged
 from dispatcher.scheduling.rules.requests import least_expected
@@ -279,13 +281,15 @@ class PrunedSearch(Selector):
 
     def _row_bounds(self, placed: Placed, bounds: UpperBounds, left_out: RowList) -> RowBounds:
         """Without the rows that are left out."""
-        static, terms = self._setup.static.upper_bounds(), self._terms
+        static, terms = self._setup.static, self._terms
+        points = static.upper_bounds()
         if terms is None:
-            known = GroupPoints(np.zeros(1, dtype=np.float32), np.zeros(len(static), dtype=np.int32))
+            known = GroupPoints(np.zeros(1, dtype=np.float32), np.zeros(len(points), dtype=np.int32))
         else:
             known = terms.upper_bounds()
-        few = self._setup.static.static_filters.few_open
-        return bounds.row_bounds(static, known, least_expected(placed), left_out, few)
+        few = static.static_filters.few_open
+        blocks = blocks_of(known, static, self._fitting.partitions) if few is None else None
+        return bounds.row_bounds(points, known, least_expected(placed), left_out, few, blocks)
 
     def _best_two(self, placed: Placed, bounds: UpperBounds, refused: RowList) -> _Found | None:
         """Rows among which are the two best of all; None if too many may be. `refused`: by the filters by row."""

@@ -5,23 +5,23 @@ answers that rest on nodes alone it gives the bound of every row for one pod: a 
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from dispatcher.scheduling.fleet.columns import RowList, distinct, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import Floats, Readings, Rows, SmallInts
+from dispatcher.scheduling.framework import Floats, Readings, Rows
 from dispatcher.scheduling.framework.bounds import BoundedScore, UpperBound, fall_together
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.memory import blocks, window_of
 from dispatcher.scheduling.framework.points import guarded
 from dispatcher.scheduling.framework.roles import Role
+from dispatcher.scheduling.pruning.block_bounds import BlockGroups, BlockTable, block_bounds
+from dispatcher.scheduling.pruning.row_bounds import BLOCK, GroupPoints, RowBounds
 
 _HORIZON_S = 20.0  # how long bounds hold without a change
 _FEW = 48  # rows that are asked anyway rather than bounded anew
-_BLOCK = 64  # rows
 _SLACK = 2.0**-15  # of the highest points: single precision errs less
 _NEVER = -1
 
@@ -40,83 +40,11 @@ def _reach(points, group, static, base, cpu, most_cpu, memory, most_memory, mill
         less_memory = most_memory[row] if less_memory > most_memory[row] else less_memory
         reach[row] = reach[row] + static[row] + base[row] - less_cpu - less_memory
     for block in range(len(best)):
-        start, end = block * _BLOCK, min(block * _BLOCK + _BLOCK, len(reach))
+        start, end = block * BLOCK, min(block * BLOCK + BLOCK, len(reach))
         top = reach[start]
         for row in range(start, end):
             top = reach[row] if reach[row] > top else top
         best[block] = top
-
-
-@kernel("shares shares float float out_ints")
-def _between(reach, best, low, high, found):  # type: ignore[no-untyped-def]
-    """How many rows reach `low` but not `high`; those are found, as far as there is room for them."""
-    count = 0
-    for block in range(len(best)):
-        if best[block] >= low:
-            for row in range(block * _BLOCK, min(block * _BLOCK + _BLOCK, len(reach))):
-                if low <= reach[row] < high:
-                    if count < len(found):
-                        found[count] = row
-                    count += 1
-    return count
-
-
-@kernel("shares out_shares")
-def _highest(best, top):  # type: ignore[no-untyped-def]
-    """The lowest of the highest, as many as `top` has room for; they are kept there, ascending (before: -inf)."""
-    for reach in best:
-        if reach > top[0]:
-            at = 1
-            while at < len(top) and top[at] < reach:
-                top[at - 1] = top[at]
-                at += 1
-            top[at - 1] = reach
-    return top[0]
-
-
-class GroupPoints(NamedTuple):
-    """Points that all rows of a group have in common, rounded up, by group; and the group of each row, [n]."""
-
-    points: Readings
-    group: SmallInts
-
-
-class RowBounds:
-    """How high each row reaches for one pod; -inf where it is refused, or `left_out`. `top`: the highest.
-
-    `rows`, ascending: what the entries of `reach` are about; None: all rows.
-    """
-
-    def __init__(self, reach: Readings, best: Readings, left_out: RowList, rows: RowList | None = None) -> None:
-        if rows is not None:
-            at = np.searchsorted(rows, left_out)
-            left_out = at[np.append(rows, -1)[at] == left_out]
-        reach[left_out] = -np.inf
-        self._reach, self._best, self._rows = reach, best, rows
-        self.top = float(best.max(initial=-np.inf))
-
-    def enough(self, count: int) -> float:
-        """A reach that about `count` rows have, or more."""
-        if len(self._best) <= count:
-            return -np.inf
-        if _highest.fast is None:
-            return float(np.partition(self._best, len(self._best) - count)[len(self._best) - count])
-        return float(_highest.fast(self._best, np.full(count, -np.inf, dtype=np.float32)))
-
-    def between(self, low: float, high: float, most: int) -> RowList | None:
-        """The rows that reach `low` but not `high`, ascending; None if these are more than `most`."""
-        if _between.fast is None:
-            found: RowList = np.flatnonzero((self._reach >= low) & (self._reach < high) & (self._reach > -np.inf))
-            count = len(found)
-        else:
-            found = np.empty(min(most, len(self._reach)), dtype=np.int64)
-            count = _between.fast(self._reach, self._best, max(low, _LOWEST), high, found)
-        if count > most:
-            return None
-        return found[:count] if self._rows is None else self._rows[found[:count]]
-
-
-_LOWEST = float(np.finfo(np.float32).min)
 
 
 class UpperBounds:
@@ -130,6 +58,7 @@ class UpperBounds:
         self._roles, self._fleet, self._view = tuple(roles), fleet, view_of(fleet)
         self._slack = (1.0 + sum(100.0 * role.weight for role in roles)) * _SLACK
         self._columns = np.zeros((5, 0), dtype=np.float32)  # base, then cpu, most, memory, most
+        self._blocks = BlockTable()
         self._until: Floats = np.zeros(0)  # [blocks] when their bounds end
         self._since = -np.inf
         self._changes_at = self._loads_at = _NEVER
@@ -192,6 +121,7 @@ class UpperBounds:
             (3, [(one.memory, one.most_memory, weight) for one, weight in told]),
         ):
             self._columns[at : at + 2, rows] = fall_together(falls, len(base))
+        self._blocks.written(rows)
         return True
 
     def row_bounds(
@@ -201,41 +131,39 @@ class UpperBounds:
         uses: tuple[int, int],
         left_out: RowList,
         rows: RowList | None = None,
+        blocks: tuple[BlockGroups, Readings] | None = None,
     ) -> RowBounds:
         """For a pod that is expected to use so much (milli-CPU, bytes), without rows that are `left_out`. `static` [n]:
         points that rest on nodes alone, -inf where refused; `rows`, ascending: all others are (None: any row may be
-        open). What is answered holds until the next call.
+        open). `blocks`: the groups and the highest static points of each block, if these are known. What is answered
+        holds until the next call.
         """
-        columns, group, (milli, size) = self._columns[:, : len(static)], known.group, uses
+        whole, group = self._columns[:, : len(static)], known.group
+        columns: Readings | Sequence[Readings] = whole
         if rows is not None:
             at = window_of(rows)
-            columns = columns[:, at] if isinstance(at, slice) else columns.take(at, axis=1)
+            columns = [column[at] for column in whole]  # one by one: of all together a copy would be made first
             static, group = static[at], group[at]
-        n, (base, cpu, most_cpu, memory, most_memory) = len(static), columns
         if _reach.fast is None:
-            reach = (
-                known.points[group]
-                + static
-                + base
-                - np.minimum(cpu * milli, most_cpu)
-                - np.minimum(memory * size, most_memory)
-            )
+            reach = _reach_of(known.points[group], static, columns, uses)
             return RowBounds(reach, reach, left_out, rows)
+        n = len(static)
         if len(self._scratch[0]) < n:
-            self._scratch = np.zeros(2 * n, dtype=np.float32), np.zeros(2 * n // _BLOCK + 1, dtype=np.float32)
-        reach, best = self._scratch[0][:n], self._scratch[1][: -(-n // _BLOCK)]
-        _reach.fast(
-            known.points,
-            group,
-            static,
-            base,
-            cpu,
-            most_cpu,
-            memory,
-            most_memory,
-            float(milli),
-            float(size),
-            reach,
-            best,
-        )
+            self._scratch = np.zeros(2 * n, dtype=np.float32), np.zeros(2 * n // BLOCK + 1, dtype=np.float32)
+        reach, best = self._scratch[0][:n], self._scratch[1][: -(-n // BLOCK)]
+        if rows is None and blocks is not None:
+            by_block = blocks[0], blocks[1], self._blocks.of(whole)
+            return block_bounds(known, (static, *columns), by_block, uses, (reach, best), left_out)
+        _reach.fast(known.points, group, static, *columns, float(uses[0]), float(uses[1]), reach, best)
         return RowBounds(reach, best, left_out, rows)
+
+
+def _reach_of(
+    points: Readings, static: Readings, columns: Readings | Sequence[Readings], uses: tuple[int, int]
+) -> Readings:
+    """The NumPy form of `_reach`."""
+    (base, cpu, most_cpu, memory, most_memory), (milli, size) = columns, uses
+    reach: Readings = (
+        points + static + base - np.minimum(cpu * milli, most_cpu) - np.minimum(memory * size, most_memory)
+    )
+    return reach
