@@ -10,10 +10,10 @@ import numpy as np
 
 from dispatcher.scheduling.equivalence.partitions import Partition
 from dispatcher.scheduling.equivalence.static_answers import StaticFilters
-from dispatcher.scheduling.fleet.columns import RowList, window_of
+from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.framework import Ints, Rows, SmallInts
 from dispatcher.scheduling.framework.kernels import kernel
-from dispatcher.scheduling.framework.memory import untouched
+from dispatcher.scheduling.framework.memory import untouched, window_of
 from dispatcher.scheduling.pruning.fitting_rows import WIDEST, FittingRows
 
 _FEW = 64  # rows that are followed one by one, and pieces of them
