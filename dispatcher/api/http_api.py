@@ -11,7 +11,7 @@ from aiohttp import web
 from dispatcher.api.forward import forward
 from dispatcher.api.login import Login
 from dispatcher.api.page import MOST_PODS, render_page
-from dispatcher.api.rows import ENCODER, ONE_AT_A_TIME, in_turns, send_rows
+from dispatcher.api.rows import ENCODER, ONE_AT_A_TIME, in_turns, in_turns_of_its_own, send_rows
 from dispatcher.model import names
 from dispatcher.scheduling.views import Pieces, Row
 from dispatcher.service.fleet_views import FleetViews
@@ -59,7 +59,6 @@ class OnlyOne:
 
 SHOWN: web.AppKey[Shown] = web.AppKey("shown")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Why = Callable[[], Awaitable[str]]
 
 _LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
 _OF_THE_LEADER = frozenset(
@@ -170,7 +169,7 @@ async def _ready(request: web.Request) -> web.Response:
 
 async def _metrics(request: web.Request) -> web.Response:
     return web.Response(
-        body=b"".join([text async for text in in_turns(request, request.app[SHOWN].service.metrics.pieces())]),
+        body=b"".join(await in_turns_of_its_own(request.app[SHOWN].service.metrics.pieces())),
         headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
     )
 
@@ -184,36 +183,27 @@ async def _leader(request: web.Request) -> web.Response:
     return _json(leader_status.row() if leader_status is not None else {"leads": True})
 
 
-async def _rows_or(
-    request: web.Request, name: str, pieces: Pieces, keys: Sequence[str], why: Why
-) -> web.StreamResponse:
-    """`{name: [rows]}`; where there is none for what the query names, `why` may know a reason to say 404."""
-    sent = await send_rows(request, name, pieces, keys)
-    if sent is not None:
-        return sent
-    reason = await why()
-    return _error(404, reason) if reason else _json({name: []})
-
-
-async def _no_reason() -> str:
-    return ""
+async def _rows(request: web.Request, name: str, pieces: Pieces, keys: Sequence[str] = ()) -> web.StreamResponse:
+    """`{name: [rows]}`."""
+    return await send_rows(request, name, pieces, keys) or _json({name: []})
 
 
 async def _clusters(request: web.Request) -> web.StreamResponse:
-    return await _rows_or(request, "clusters", request.app[SHOWN].views.clusters(), (), _no_reason)
+    return await _rows(request, "clusters", request.app[SHOWN].views.clusters())
 
 
 async def _links(request: web.Request) -> web.StreamResponse:
-    return await _rows_or(request, "links", request.app[SHOWN].views.links(), (), _no_reason)
+    return await _rows(request, "links", request.app[SHOWN].views.links())
 
 
 async def _nodes(request: web.Request) -> web.StreamResponse:
-    views, keys = request.app[SHOWN].views, ("cluster",)
-    return await _rows_or(request, "nodes", views.nodes(), keys, lambda: _unknown_cluster(views, request, keys))
+    views, cluster = request.app[SHOWN].views, request.query.get("cluster", "")
+    unknown = _unknown_cluster(views, request, ("cluster",))
+    return _error(404, unknown) if unknown else await _rows(request, "nodes", views.nodes(cluster), ("cluster",))
 
 
 async def _usage(request: web.Request) -> web.StreamResponse:
-    return await _rows_or(request, "usage", request.app[SHOWN].views.usage(), (), _no_reason)
+    return await _rows(request, "usage", request.app[SHOWN].views.usage())
 
 
 async def _telemetry(request: web.Request) -> web.Response:
@@ -221,12 +211,12 @@ async def _telemetry(request: web.Request) -> web.Response:
 
 
 async def _pods(request: web.Request) -> web.StreamResponse:
-    views = request.app[SHOWN].views
-
-    async def why() -> str:
-        return await _unknown_cluster(views, request, ("cluster", "source")) or await _empty_namespace(views, request)
-
-    return await _rows_or(request, "pods", views.pods(), ("namespace", "cluster", "source", "phase"), why)
+    views, namespace = request.app[SHOWN].views, request.query.get("namespace", "")
+    why = _unknown_cluster(views, request, ("cluster", "source"))
+    if not why and namespace and not views.count_pods(namespace):
+        why = f"no pods in namespace {namespace}"
+    keys = ("namespace", "cluster", "source", "phase")
+    return _error(404, why) if why else await _rows(request, "pods", views.pods(namespace), keys)
 
 
 async def _tenants(request: web.Request) -> web.Response:
@@ -246,7 +236,7 @@ async def _explain(request: web.Request) -> web.Response:
     namespace, name = request.match_info["namespace"], request.match_info["name"]
     record = views.explain(namespace, name, request.query.get("cluster", ""))
     if record is None:
-        unknown = await _unknown_cluster(views, request, ("cluster",))
+        unknown = _unknown_cluster(views, request, ("cluster",))
         return _error(404, unknown or _not_ours(views, request, namespace, name))
     return _json(record)
 
@@ -267,21 +257,11 @@ def _not_ours(views: FleetViews, request: web.Request, namespace: str, name: str
     )
 
 
-async def _unknown_cluster(views: FleetViews, request: web.Request, keys: Sequence[str]) -> str:
-    """Why nothing was found, if it is the name of a cluster that does not exist; else ''."""
-    known = [row["name"] async for piece in in_turns(request, views.clusters()) for row in piece]
+def _unknown_cluster(views: FleetViews, request: web.Request, keys: Sequence[str]) -> str:
+    """Why nothing can be found, if it is the name of a cluster that does not exist; else ''."""
+    known = views.cluster_names()
     for key in keys:
         asked = request.query.get(key, "")
         if asked and asked not in known:
             return f"no cluster {asked}; known: {', '.join(known)}"
     return ""
-
-
-async def _empty_namespace(views: FleetViews, request: web.Request) -> str:
-    asked = request.query.get("namespace", "")
-    if not asked:
-        return ""
-    async for piece in in_turns(request, views.pods()):
-        if any(row["namespace"] == asked for row in piece):
-            return ""
-    return f"no pods in namespace {asked}"

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
+from time import thread_time
 from typing import TypeVar
 
 import msgspec
@@ -10,6 +11,7 @@ from aiohttp import HttpVersion11, web
 
 from dispatcher.scheduling.views import Pieces, Row
 
+TURN_S = 0.005  # of CPU, beyond which a piece may go
 READER_S = 60.0  # so long the reader of a list may take nothing
 ENCODER = msgspec.json.Encoder(enc_hook=str)
 log = structlog.get_logger("http")
@@ -18,14 +20,34 @@ _T = TypeVar("_T")
 
 
 async def in_turns(request: web.Request, pieces: Iterator[_T]) -> AsyncIterator[_T]:
-    """The pieces. All requests together make one at a time, and after each decisions have their turn."""
-    while True:
+    """The pieces. All requests together make as many as fit into `TURN_S`; after that decisions have their turn."""
+    ended = False
+    while not ended:
         async with request.app[ONE_AT_A_TIME]:
-            piece = next(pieces, None)
+            made = _some(pieces)
             await asyncio.sleep(0)
-        if piece is None:
-            return
-        yield piece
+        ended = not made
+        for piece in made:
+            yield piece
+
+
+async def in_turns_of_its_own(pieces: Iterator[_T]) -> list[_T]:
+    """All pieces, whatever lists are made meanwhile: a scrape is small, and must not wait for people's lists."""
+    found = list[_T]()
+    while made := _some(pieces):
+        found += made
+        await asyncio.sleep(0)
+    return found
+
+
+def _some(pieces: Iterator[_T]) -> list[_T]:
+    """The next ones, at least one; none: that is all."""
+    until, made = thread_time() + TURN_S, list[_T]()
+    for piece in pieces:
+        made.append(piece)
+        if thread_time() > until:
+            break
+    return made
 
 
 async def send_rows(request: web.Request, name: str, pieces: Pieces, keys: Sequence[str]) -> web.StreamResponse | None:

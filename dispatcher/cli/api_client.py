@@ -73,6 +73,9 @@ class ApiClient:
             if answer.status_code == 200:
                 return answer
             body = answer.json()
+        except httpx.RemoteProtocolError as error:
+            text = f"the dispatcher at {self._told} ended the connection before its answer was whole ({error})"
+            raise CommandError(f"{text}: its log says why, if it runs", ExitCode.UNREACHABLE) from None
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             raise self._unreached(error) from None
         code = ExitCode.NOT_FOUND if answer.status_code == 404 else ExitCode.FAILED

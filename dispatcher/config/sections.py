@@ -323,7 +323,8 @@ class TimingSection(Section):
     absence_grace_s: Annotated[Seconds, Field(description="never seen for that long in a Ready cluster: gone")] = 100.0
     peers_s: Annotated[Seconds, Field(description="how often proxy nodes are told the free room")] = 5.0
     mirror_s: Annotated[
-        Seconds, Field(description="statuses of one remote pod are so long apart, but for four at once, and ends")
+        float,
+        Field(gt=0, le=10, description="statuses of one remote pod are so long apart, but for four at once, and ends"),
     ] = 1.0
     delegate_lease_s: Annotated[
         float, Field(ge=60, le=86_400, description="unrenewed for that long, failover mode lease stops delegates")

@@ -25,19 +25,23 @@ class FleetViews(Protocol):
         """One row a direction between two clusters."""
         ...
 
-    def nodes(self) -> Pieces:
-        """One row a node."""
+    def cluster_names(self) -> list[str]:
+        """The names of these rows."""
+        ...
+
+    def nodes(self, cluster: str = "") -> Pieces:
+        """One row a node, of all clusters or of one."""
         ...
 
     def usage(self) -> Pieces:
         """One row a cluster: requested and used."""
         ...
 
-    def pods(self) -> Pieces:
-        """One row a pod that was submitted to us."""
+    def pods(self, namespace: str = "") -> Pieces:
+        """One row a pod that was submitted to us, in any namespace or in one."""
         ...
 
-    def count_pods(self) -> int:
+    def count_pods(self, namespace: str = "") -> int:
         """How many these are now."""
         ...
 
@@ -92,21 +96,25 @@ class CoreViews:
         """One row a direction between two clusters."""
         return views.links_view(self._core)
 
-    def nodes(self) -> Pieces:
+    def cluster_names(self) -> list[str]:
+        """The names of these rows."""
+        return views.cluster_names(self._core)
+
+    def nodes(self, cluster: str = "") -> Pieces:
         """One row a node."""
-        return views.nodes_view(self._core)
+        return views.nodes_view(self._core, cluster)
 
     def usage(self) -> Pieces:
         """One row a cluster: requested and used."""
         return views.usage_view(self._core)
 
-    def pods(self) -> Pieces:
+    def pods(self, namespace: str = "") -> Pieces:
         """One row a pod."""
-        return views.pods_view(self._core)
+        return views.pods_view(self._core, namespace)
 
-    def count_pods(self) -> int:
+    def count_pods(self, namespace: str = "") -> int:
         """How many rows that is."""
-        return self._core.tracked.submitted().total()
+        return views.count_pods(self._core, namespace)
 
     def tenants(self) -> list[Row]:
         """One row for each tenant and resource."""

@@ -30,7 +30,7 @@ class LongViews(FakeViews):
     def __init__(self) -> None:
         self.noted, self.left = [], asyncio.Event()
 
-    def pods(self) -> Pieces:
+    def pods(self, namespace: str = "") -> Pieces:
         try:
             for piece in range(self.pieces):
                 if piece == self.broken:
@@ -40,12 +40,13 @@ class LongViews(FakeViews):
         finally:
             self.left.set()
 
-    def count_pods(self) -> int:
+    def count_pods(self, namespace: str = "") -> int:
         return PIECES * 100
 
 
 @pytest.fixture
-def views() -> LongViews:
+def views(monkeypatch: pytest.MonkeyPatch) -> LongViews:
+    monkeypatch.setattr(rows, "TURN_S", -1.0)  # a piece a turn
     return LongViews()
 
 
@@ -74,6 +75,19 @@ async def test_others_have_their_turn_between_two_pieces(
     assert answer.status == 200
     assert len(views.noted) == pieces
     assert len(set(views.noted)) == pieces
+
+
+async def test_short_pieces_share_a_turn(client: Client, views: LongViews, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "TURN_S", 3600.0)
+    others = asyncio.create_task(take_turns(views))
+    await (await client.get("/v1/pods")).read()
+    others.cancel()
+    assert len(set(views.noted)) == 1
+
+
+async def test_a_scrape_does_not_wait_for_lists(client: Client) -> None:
+    async with client.app[rows.ONE_AT_A_TIME]:
+        assert "process_cpu_seconds_total" in await (await client.get("/metrics")).text()
 
 
 async def test_several_lists_at_once_make_one_piece_a_turn(client: Client, views: LongViews) -> None:

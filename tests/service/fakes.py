@@ -5,6 +5,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 from dispatcher.model.messages import (
@@ -209,6 +210,10 @@ def _in_pieces(rows: Callable[["FakeViews"], list[Row]]) -> Callable[["FakeViews
     return lambda views: iter([[row] for row in rows(views)])
 
 
+def _of_one(key: str, rows: Callable[["FakeViews"], list[Row]]) -> Callable[..., Pieces]:
+    return lambda views, only="": iter([[row] for row in rows(views) if only in ("", row[key])])
+
+
 class FakeViews:
     """Rows as the core's views give them."""
 
@@ -252,7 +257,7 @@ class FakeViews:
             {"from": "west", "to": "east", **never, "source": "unknown"},
         ]
 
-    @_in_pieces
+    @partial(_of_one, "cluster")
     def nodes(self) -> list[dict[str, Any]]:
         use = {"requested": "500m", "allocatable": "4", "share": 0.125}
         load = {
@@ -299,7 +304,7 @@ class FakeViews:
             for cluster, load in (("east", {**told, "sources": ["kubelet"]}), ("west", silent))
         ]
 
-    @_in_pieces
+    @partial(_of_one, "namespace")
     def pods(self) -> list[dict[str, Any]]:
         return [
             {
@@ -324,8 +329,11 @@ class FakeViews:
             },
         ]
 
-    def count_pods(self) -> int:
-        return len(whole(self.pods()))
+    def cluster_names(self) -> list[str]:
+        return [row["name"] for row in whole(self.clusters())]
+
+    def count_pods(self, namespace: str = "") -> int:
+        return len(whole(self.pods(namespace)))
 
     def tenants(self) -> list[dict[str, Any]]:
         return []

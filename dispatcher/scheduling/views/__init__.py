@@ -1,15 +1,17 @@
 """What people ask of the core: clusters, nodes, pods and why, as plain JSON-ready rows in a stable order."""
 
-from dispatcher.scheduling.views.cluster_rows import clusters_view, links_view
+from dispatcher.scheduling.views.cluster_rows import cluster_names, clusters_view, links_view
 from dispatcher.scheduling.views.node_rows import nodes_view
 from dispatcher.scheduling.views.pieces import Pieces, Row, whole
-from dispatcher.scheduling.views.pod_rows import explain, pods_view, source_of
+from dispatcher.scheduling.views.pod_rows import count_pods, explain, pods_view, source_of
 from dispatcher.scheduling.views.usage_rows import usage_view
 
 __all__ = [
     "Pieces",
     "Row",
+    "cluster_names",
     "clusters_view",
+    "count_pods",
     "explain",
     "links_view",
     "nodes_view",

@@ -26,8 +26,16 @@ def clusters_view(core: SchedulerCore) -> Pieces:
     for name, view in sorted(core.clusters.items()):
         counts = {"remote": copies[name], "submitted": submitted[name]}
         yield [_cluster_row(core, view, shared[name], counts)]
-    unknown = unconfigured.of(core.tracked.unsettled.values(), core.clusters)
-    yield [_unconfigured_row(core, one) for one in unknown]
+    yield [_unconfigured_row(core, one) for one in _unconfigured(core)]
+
+
+def cluster_names(core: SchedulerCore) -> list[str]:
+    """The names of these rows."""
+    return [*sorted(core.clusters), *(one.cluster for one in _unconfigured(core))]
+
+
+def _unconfigured(core: SchedulerCore) -> list[unconfigured.UnconfiguredCluster]:
+    return unconfigured.of(core.tracked.unsettled.values(), core.clusters)
 
 
 def _unconfigured_row(core: SchedulerCore, found: unconfigured.UnconfiguredCluster) -> Row:

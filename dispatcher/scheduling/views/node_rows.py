@@ -10,11 +10,12 @@ from dispatcher.scheduling.framework.derived import HotRule
 from dispatcher.scheduling.views.pieces import Pieces, Row, in_order
 
 
-def nodes_view(core: SchedulerCore) -> Pieces:
-    """One row a node: readiness, requests against allocatable, live load with age in seconds and source; and by what
-    it is hot: `refuses` is false while too many of its cluster's nodes are."""
+def nodes_view(core: SchedulerCore, only: str = "") -> Pieces:
+    """One row a node, of all clusters or of `only` one: readiness, requests against allocatable, live load with age in
+    seconds and source; and by what it is hot: `refuses` is false while too many of its cluster's nodes are.
+    """
     fleet = core.fleet
-    for cluster in sorted(info.name for info in fleet.clusters):
+    for cluster in [only] if only else sorted(info.name for info in fleet.clusters):
         for names in in_order(fleet.node_names(cluster)):
             rows = [fleet.row_of(cluster, name) for name in names]
             piece = [_node_row(fleet, row) for row in rows if row is not None]

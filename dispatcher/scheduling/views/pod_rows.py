@@ -13,18 +13,27 @@ from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.views.pieces import Pieces, Row, in_order
 
 
-def pods_view(core: SchedulerCore) -> Pieces:
-    """One row for each of our pods, as submitted: where it was submitted, where it runs, its phase and why."""
-    for keys in in_order(_names(core.tracked)):
+def pods_view(core: SchedulerCore, namespace: str = "") -> Pieces:
+    """One row for each of our pods, as submitted, in any namespace or in one: where it was submitted, where it runs,
+    its phase and why.
+    """
+    for keys in in_order(_names(core.tracked, namespace)):
         known = (core.tracked.peek(pod_id) for _, _, pod_id in keys)
         yield [_pod_row(core, one, one.source) for one in known if one is not None and one.source is not None]
 
 
-def _names(tracked: TrackedPods) -> Iterator[tuple[str, str, PodId]]:
+def count_pods(core: SchedulerCore, namespace: str = "") -> int:
+    """How many rows that is."""
+    if not namespace:
+        return core.tracked.submitted().total()
+    return sum(source.namespace == namespace for _, source in core.tracked.sources())
+
+
+def _names(tracked: TrackedPods, namespace: str) -> Iterator[tuple[str, str, PodId]]:
     """Namespace, name and id of each pod."""
     for pod_id in tracked.ids():
         source = tracked.source_of(pod_id)
-        if source is not None:
+        if source is not None and namespace in ("", source.namespace):
             yield source.namespace, source.name, pod_id
 
 

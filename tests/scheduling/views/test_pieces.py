@@ -2,6 +2,7 @@
 
 from itertools import chain
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +12,7 @@ from dispatcher.model.node import Node
 from dispatcher.model.pod import Pod
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.events import ClusterChanged, FoldOn
-from dispatcher.scheduling.views import explain, nodes_view, pods_view, whole
+from dispatcher.scheduling.views import cluster_names, clusters_view, count_pods, explain, nodes_view, pods_view, whole
 from dispatcher.scheduling.views.pieces import AT_ONCE, in_order
 from tests.laws.cores import make_core
 
@@ -56,6 +57,15 @@ def test_nodes_come_in_order_and_few_at_a_time() -> None:
     pieces = list(nodes_view(fleet(nodes=tuple(map(node, reversed(NAMES))))))
     assert [row["name"] for row in chain.from_iterable(pieces)] == NAMES
     assert max(map(len, pieces)) == AT_ONCE
+
+
+def test_of_one_namespace_or_cluster_the_others_are_left_out() -> None:
+    core = fleet(pod("a"), msgspec.structs.replace(pod("b"), namespace="shop"))
+    assert [row["name"] for row in whole(pods_view(core, "shop"))] == ["b"]
+    assert [count_pods(core, namespace) for namespace in ("", "shop", "nowhere")] == [2, 1, 0]
+    assert [row["name"] for row in whole(nodes_view(core, "east"))] == ["n1"]
+    assert whole(nodes_view(core, "west")) == []
+    assert cluster_names(core) == [row["name"] for row in whole(clusters_view(core))] == ["east"]
 
 
 def test_what_goes_after_the_list_was_begun_is_not_in_it() -> None:
