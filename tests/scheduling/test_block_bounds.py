@@ -109,3 +109,12 @@ def test_where_no_row_is_open_none_is_found() -> None:
     assert (bounds.top, bounds.enough(48)) == (-np.inf, -np.inf)
     assert bounds.between(-np.inf, np.inf, 10) is not None
     assert asked(bounds, []) == asked(case.by_rows(), [])
+
+
+@uses_compiled
+def test_a_row_whose_bound_is_no_number_is_not_found_and_hides_none_of_its_neighbours() -> None:
+    case, firsts = Case(3, coarse=False), slice(0, ROWS, BLOCK)
+    case.columns[0, firsts] = np.nan
+    found = asked(case.by_blocks(), [400.0])
+    case.columns[0, firsts] = -np.inf
+    assert found == asked(case.by_rows(), [400.0])

@@ -28,11 +28,11 @@ from dispatcher.scheduling.pruning.row_bounds import BLOCK, LOWEST, GroupPoints,
 
 @kernel("shares ints int out_shares")
 def _ends(column, blocks, sign, ends):  # type: ignore[no-untyped-def]
-    """The highest (`sign` 1) or lowest (-1) number of the column in each of these blocks."""
+    """The highest (`sign` 1) or lowest (-1) number of the column in each of these blocks; NaN is neither."""
     for block in blocks:
-        end = column[block * BLOCK]
+        end = np.float32(-np.inf) if sign > 0 else np.float32(np.inf)
         for row in range(block * BLOCK, min(block * BLOCK + BLOCK, len(column))):
-            if (column[row] > end) == (sign > 0):
+            if column[row] > end if sign > 0 else column[row] < end:
                 end = column[row]
         ends[block] = end
 
