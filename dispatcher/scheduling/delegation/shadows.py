@@ -78,6 +78,9 @@ class _Budgets:
         self._others: list[_Account] = []  # that ask for no label by its value
         self.asked = 0  # clauses, in all
 
+    def __bool__(self) -> bool:
+        return bool(self._by_label or self._others)
+
     def add(self, account: _Account, selector: LabelSelector) -> None:
         """One more; added by their number of clauses."""
         label = next(iter(selector.match_labels.items()), None)
@@ -252,8 +255,9 @@ def _selected(
     """Pods of a cluster in these namespaces with the budgets that select them, and what is tracked of each; each is
     counted there.
     """
-    for pod in view.pods.values() if namespaces else ():
-        if pod.namespace not in namespaces:
+    with_budgets = {one for one in namespaces if native.of(one)}
+    for pod in view.pods.values() if with_budgets else ():
+        if pod.namespace not in with_budgets:
             continue
         selection = native.of(pod.namespace).selecting(pod.labels)
         if selection.accounts or selection.beyond:

@@ -355,5 +355,18 @@ def test_only_namespaces_of_pods_that_run_elsewhere_are_looked_at_however_many_b
     assert sorted(asked) == [("east", "default"), ("west", "default")]
 
 
+class _Unread(dict[str, Pod]):
+    def values(self) -> Any:
+        raise AssertionError("pods are looked at though there is no budget in their namespace")
+
+
+def test_without_budgets_in_a_namespace_none_of_its_pods_are_looked_at() -> None:
+    fleet = three()
+    fleet.budgets["east"].append(msgspec.structs.replace(budget(), namespace="other"))
+    for view in fleet.clusters.values():
+        view.pods = _Unread(view.pods)
+    assert not any(told.shadows for told in shadows(fleet.clusters, fleet.tracked, fleet.within).values())
+
+
 def _told(effects: list[Effect]) -> list[Shadows]:
     return [one.shadows for one in effects if isinstance(one, SendPeers) and one.cluster == "west"]
