@@ -1,9 +1,14 @@
 """What /metrics says of the load of clusters."""
 
+import math
+
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from dispatcher.service.load_metrics import LoadCollector
+from dispatcher.service.load_metrics import LoadCollector, _quantiles_of
 from tests.builders import fleet, node, put, reading
 from tests.builders import pod as a_pod
 
@@ -35,3 +40,11 @@ def test_what_was_never_read_has_no_load_rather_than_none() -> None:
     families = {one.name: one.samples for one in LoadCollector(state).collect()}
     assert families["global_dispatcher_node_load_ratio"] == []
     assert {one.value for one in families["global_dispatcher_node_load_known_nodes"]} == {0}
+
+
+@given(st.lists(st.floats(0, 2, width=32) | st.just(float("nan")), max_size=40))
+def test_quantiles_are_numpys_of_what_is_known(used: list[float]) -> None:
+    known = [one for one in used if not math.isnan(one)]
+    found = list(_quantiles_of(np.array(used, dtype=np.float32)))
+    want = np.quantile(np.array(known, dtype=np.float32), [0.5, 0.9, 1.0]).tolist() if known else []
+    assert [value for _, value in found] == pytest.approx(want, rel=1e-5, abs=1e-6)
