@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,7 +12,7 @@ from aiohttp import web
 from dispatcher.api.forward import forward
 from dispatcher.api.login import Login
 from dispatcher.api.page import MOST_PODS, render_page
-from dispatcher.api.rows import ENCODER, ONE_AT_A_TIME, in_turns, in_turns_of_its_own, send_rows
+from dispatcher.api.rows import ENCODER, ONE_AT_A_TIME, in_turns, send_rows
 from dispatcher.model import names
 from dispatcher.scheduling.views import Pieces, Row
 from dispatcher.service.fleet_views import FleetViews
@@ -140,9 +141,9 @@ async def _local_host(request: web.Request, handler: Handler) -> web.StreamRespo
 
 
 async def _page(request: web.Request) -> web.Response:
-    views, pods = request.app[SHOWN].views, list[Row]()
-    clusters = [row async for piece in in_turns(request, views.clusters()) for row in piece]
-    async for piece in in_turns(request, views.pods()):
+    views, turn, pods = request.app[SHOWN].views, request.app[ONE_AT_A_TIME], list[Row]()
+    clusters = [row async for piece in in_turns(views.clusters(), turn) for row in piece]
+    async for piece in in_turns(views.pods(), turn):
         pods += piece
         if len(pods) >= MOST_PODS:
             break
@@ -168,8 +169,10 @@ async def _ready(request: web.Request) -> web.Response:
 
 
 async def _metrics(request: web.Request) -> web.Response:
+    pieces = request.app[SHOWN].service.metrics.pieces()
+    texts = [text async for text in in_turns(pieces, nullcontext())]  # small, and must not wait for people's lists
     return web.Response(
-        body=b"".join(await in_turns_of_its_own(request.app[SHOWN].service.metrics.pieces())),
+        body=b"".join(texts),
         headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
     )
 
@@ -212,11 +215,13 @@ async def _telemetry(request: web.Request) -> web.Response:
 
 async def _pods(request: web.Request) -> web.StreamResponse:
     views, namespace = request.app[SHOWN].views, request.query.get("namespace", "")
-    why = _unknown_cluster(views, request, ("cluster", "source"))
-    if not why and namespace and not views.count_pods(namespace):
-        why = f"no pods in namespace {namespace}"
+    if unknown := _unknown_cluster(views, request, ("cluster", "source")):
+        return _error(404, unknown)
     keys = ("namespace", "cluster", "source", "phase")
-    return _error(404, why) if why else await _rows(request, "pods", views.pods(namespace), keys)
+    sent = await send_rows(request, "pods", views.pods(namespace), keys)
+    if sent is None and namespace and not views.count_pods(namespace):
+        return _error(404, f"no pods in namespace {namespace}")
+    return sent or _json({"pods": []})
 
 
 async def _tenants(request: web.Request) -> web.Response:
@@ -259,9 +264,6 @@ def _not_ours(views: FleetViews, request: web.Request, namespace: str, name: str
 
 def _unknown_cluster(views: FleetViews, request: web.Request, keys: Sequence[str]) -> str:
     """Why nothing can be found, if it is the name of a cluster that does not exist; else ''."""
-    known = views.cluster_names()
-    for key in keys:
-        asked = request.query.get(key, "")
-        if asked and asked not in known:
-            return f"no cluster {asked}; known: {', '.join(known)}"
-    return ""
+    wanted = [asked for key in keys if (asked := request.query.get(key, ""))]
+    known = views.cluster_names() if wanted else []
+    return next((f"no cluster {asked}; known: {', '.join(known)}" for asked in wanted if asked not in known), "")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from time import thread_time
 from typing import TypeVar
 
@@ -19,25 +20,19 @@ ONE_AT_A_TIME: web.AppKey[asyncio.Lock] = web.AppKey("one_at_a_time")
 _T = TypeVar("_T")
 
 
-async def in_turns(request: web.Request, pieces: Iterator[_T]) -> AsyncIterator[_T]:
-    """The pieces. All requests together make as many as fit into `TURN_S`; after that decisions have their turn."""
+async def in_turns(pieces: Iterator[_T], turn: AbstractAsyncContextManager[None]) -> AsyncIterator[_T]:
+    """The pieces. In a turn as many are made as fit into `TURN_S`; after that decisions have theirs.
+
+    `turn`: one at a time of all who wait for it, as `ONE_AT_A_TIME` for lists.
+    """
     ended = False
     while not ended:
-        async with request.app[ONE_AT_A_TIME]:
+        async with turn:
             made = _some(pieces)
             await asyncio.sleep(0)
         ended = not made
         for piece in made:
             yield piece
-
-
-async def in_turns_of_its_own(pieces: Iterator[_T]) -> list[_T]:
-    """All pieces, whatever lists are made meanwhile: a scrape is small, and must not wait for people's lists."""
-    found = list[_T]()
-    while made := _some(pieces):
-        found += made
-        await asyncio.sleep(0)
-    return found
 
 
 def _some(pieces: Iterator[_T]) -> list[_T]:
@@ -90,7 +85,8 @@ async def _write(response: web.StreamResponse, text: bytes) -> None:
 
 async def _texts(request: web.Request, pieces: Pieces, wanted: Row) -> AsyncIterator[bytes]:
     """The wanted rows of each piece as JSON, with commas between them; nothing of a piece that has none."""
-    async for piece in in_turns(request, pieces):
+    turn = request.app[ONE_AT_A_TIME]
+    async for piece in in_turns(pieces, turn):
         rows = [row for row in piece if all(row.get(key) == value for key, value in wanted.items())]
         if rows:
             yield ENCODER.encode(rows)[1:-1]

@@ -26,7 +26,7 @@ class FleetViews(Protocol):
         ...
 
     def cluster_names(self) -> list[str]:
-        """The names of these rows."""
+        """The names of the rows of `clusters`."""
         ...
 
     def nodes(self, cluster: str = "") -> Pieces:
@@ -97,7 +97,7 @@ class CoreViews:
         return views.links_view(self._core)
 
     def cluster_names(self) -> list[str]:
-        """The names of these rows."""
+        """The names of the rows of `clusters`."""
         return views.cluster_names(self._core)
 
     def nodes(self, cluster: str = "") -> Pieces:

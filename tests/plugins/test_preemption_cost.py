@@ -14,16 +14,21 @@ from tests.plugins.preempting import Low, by_room, full, names, refused, schedul
 from tests.scheduling.tiny_plugins import Ready
 
 
-def test_nodes_that_cannot_be_better_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a hundred full nodes a few are looked at, and the choice is that of all of them."""
-    tried: list[int] = []
-    lower = FleetTrial.lower
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The rows of nodes that trials look at, as they do."""
+    rows, lower = list[int](), FleetTrial.lower
 
     def noting(self: FleetTrial, row: int) -> Sequence[Victim]:
-        tried.append(row)
+        rows.append(row)
         return lower(self, row)
 
     monkeypatch.setattr(FleetTrial, "lower", noting)
+    return rows
+
+
+def test_nodes_that_cannot_be_better_are_not_tried(tried: list[int]) -> None:
+    """Of a hundred full nodes a few are looked at, and the choice is that of all of them."""
     nodes = {f"n{at:02}": [Low(f"a{at}", 5, 100.0 + at, cpu=2), Low(f"b{at}", 5, 50.0, cpu=2)] for at in range(100)}
     result = refused(scheduler(full(**nodes)), urgent().cpu(2))
     assert (result.nominated, names(result.victims)) == (("a", "n99"), ["a99"])
@@ -60,16 +65,8 @@ def test_where_only_room_is_missing_no_pod_is_moved_to_find_the_victims(monkeypa
     assert names(refused(one, urgent().cpu(2).port(80)).victims) == ["b", "c"]
 
 
-def test_nodes_where_all_lower_pods_are_too_few_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_where_all_lower_pods_are_too_few_are_not_tried(tried: list[int]) -> None:
     """A node that an equal pod has taken for the most part has one lower pod left, which frees too little."""
-    tried: list[int] = []
-    lower = FleetTrial.lower
-
-    def noting(self: FleetTrial, row: int) -> Sequence[Victim]:
-        tried.append(row)
-        return lower(self, row)
-
-    monkeypatch.setattr(FleetTrial, "lower", noting)
     state = full(n1=[Low("equal", 100, cpu=2), Low("left", cpu=2)], n2=[Low("a"), Low("b"), Low("c"), Low("d")])
     result = refused(by_room(state), urgent().cpu(4))
     assert (result.nominated, names(result.victims)) == (("a", "n2"), ["a", "b", "c", "d"])

@@ -83,7 +83,7 @@ def explain(core: SchedulerCore, namespace: str, name: str, cluster: str = "") -
         "in_flight": None if tracked.in_flight is None else tracked.in_flight.kind.value,
         "waiting": _waiting(core, tracked),
         "message": tracked.reported,
-        "refusals": _refusals(core, tracked),
+        "refusals": _refusals(core, tracked.pod_id, tracked.source),
         "moved": core.rebalancing.of(tracked.pod_id, Placed(tracked.source, tracked.home)),
         "decision": last.record() if last else None,
     }
@@ -99,10 +99,9 @@ def source_of(core: SchedulerCore, namespace: str, name: str) -> Row | None:
     return None
 
 
-def _refusals(core: SchedulerCore, tracked: Tracked) -> list[Row]:
+def _refusals(core: SchedulerCore, pod_id: PodId, source: Pod) -> list[Row]:
     """Which clusters are passed over for the pod now, why, since when and for how long (see model.refusal)."""
-    known = core.refusals.known(tracked.pod_id, tracked.source, core.fleet.now) if tracked.source else ()
-    return [one.record(core.fleet.now) for one in known]
+    return [one.record(core.fleet.now) for one in core.refusals.known(pod_id, source, core.fleet.now)]
 
 
 def _waiting(core: SchedulerCore, tracked: Tracked) -> str | None:
