@@ -1,29 +1,15 @@
 """Pods that failed before: when they come back, and that others do not wait for all of them."""
 
-from dispatcher.model.reasons import Reason
-from dispatcher.plugins.priority_sort import PrioritySort
-from dispatcher.scheduling.queue import QueuedPod, SchedulingQueue, WakeEvent
+from dispatcher.scheduling.queue import SchedulingQueue, WakeEvent
 from dispatcher.scheduling.retried import RETRIED
 from tests.builders import pod
-
-WHY = frozenset((Reason.INSUFFICIENT,))
+from tests.scheduling import refused_pods
+from tests.scheduling.refused_pods import FULL, popped
 
 
 def refused(count: int) -> SchedulingQueue:
     """So many pods, each of a class of its own, that were refused at second 0."""
-    queue = SchedulingQueue(PrioritySort(), lambda placed: placed.pod.name)
-    for at in range(count):
-        queue.add(("c", f"u{at:05}"), pod(f"p{at}").placed(), 0.0)
-    for item in popped(queue, 0.0):
-        queue.unschedulable(item, WHY, 0.0)
-    return queue
-
-
-def popped(queue: SchedulingQueue, now: float) -> list[QueuedPod]:
-    found = []
-    while (item := queue.pop(now)) is not None:
-        found.append(item)
-    return found
+    return refused_pods.refused({("c", f"u{at:05}"): f"p{at}" for at in range(count)})
 
 
 def test_only_some_are_active_at_a_time_and_all_are_tried() -> None:
@@ -39,7 +25,7 @@ def test_a_pod_that_comes_is_decided_after_a_turn_of_those_that_come_back_again_
     queue.wake(WakeEvent.POD_REMOVED, now)
     queue.add(("c", "new"), pod("new").placed(), now + 0.5)
     while (item := queue.pop(now)) is not None and item.pod_id[1] != "new":
-        queue.unschedulable(item, WHY, now)
+        queue.unschedulable(item, FULL, now)
         now += 0.002
     assert item is not None, "no pod is left out"
     assert now < 11.0 + 0.002 * (RETRIED + 2), "those that come back from second 11 on are behind it"

@@ -1,7 +1,6 @@
 """Many pods that wait for one event: woken part by part, none forgotten, others decided in between."""
 
 import itertools
-from collections.abc import Hashable
 
 import pytest
 
@@ -15,8 +14,8 @@ from dispatcher.scheduling.queue import QueuedPod, SchedulingQueue
 from dispatcher.scheduling.queued import AT_A_TIME, Cause, NoPlugins, State
 from tests.builders import node, pod
 from tests.scheduling.one_cluster import OneCluster
+from tests.scheduling.refused_pods import FULL, own_class, popped, refused
 
-FULL = frozenset((Reason.INSUFFICIENT,))
 ENDED, ADDED = WakeEvent.POD_REMOVED, WakeEvent.NODE_ADDED
 AT_ONCE, A_TURN = 4, 2  # pods in these tests
 
@@ -39,22 +38,10 @@ class Hints(NoPlugins):
         return event.after is None or event.after == placed.pod.name
 
 
-def own_class(placed: Placed) -> Hashable:
-    return placed.pod.name
-
-
 def waiting(pods: int, gates: NoPlugins | None = None, *, alike: bool = False) -> SchedulingQueue:
     """So many pods that were refused at second 0, each of a class of its own unless they are `alike`."""
-    queue = SchedulingQueue(PrioritySort(), (lambda placed: "one") if alike else own_class, gates=gates)
-    for number in range(pods):
-        queue.add(("a", f"p{number}"), pod(f"p{number}").placed(), 0)
-    for item in popped(queue, 0):
-        queue.unschedulable(item, FULL, 0)
-    return queue
-
-
-def popped(queue: SchedulingQueue, now: float) -> list[QueuedPod]:
-    return list(itertools.chain(*iter(lambda: queue.pop_class(now, 100), [])))
+    found = {("a", f"p{number}"): f"p{number}" for number in range(pods)}
+    return refused(found, (lambda placed: "one") if alike else own_class, gates)
 
 
 def names(items: list[QueuedPod]) -> list[str]:

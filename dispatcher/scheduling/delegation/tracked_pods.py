@@ -37,10 +37,9 @@ class TrackedPods:
         return pod_id in self.unsettled or pod_id[1] in self._at_rest.get(pod_id[0], _NONE)
 
     def __iter__(self) -> Iterator[PodId]:
-        yield from self.unsettled
-        for home, pods in self._at_rest.items():
-            for uid in pods:
-                yield home, uid
+        """The ids of the pods as they are now, whatever becomes of them while the ids are asked for."""
+        resting = [(home, list(pods)) for home, pods in self._at_rest.items()]
+        return chain(list(self.unsettled), ((home, uid) for home, uids in resting for uid in uids))
 
     def __getitem__(self, pod_id: PodId) -> Tracked:
         found = self.get(pod_id)
@@ -82,11 +81,6 @@ class TrackedPods:
         yield from self.unsettled.values()
         for pod_id, source in self._resting():
             yield Tracked(pod_id, source)
-
-    def ids(self) -> Iterator[PodId]:
-        """Of the pods as they are now, whatever becomes of them while the ids are asked for."""
-        resting = [(home, list(pods)) for home, pods in self._at_rest.items()]
-        return chain(list(self.unsettled), ((home, uid) for home, uids in resting for uid in uids))
 
     def source_of(self, pod_id: PodId) -> Pod | None:
         """None: the pod is not ours, or its source is gone."""

@@ -31,7 +31,7 @@ def count_pods(core: SchedulerCore, namespace: str = "") -> int:
 
 def _names(tracked: TrackedPods, namespace: str) -> Iterator[tuple[str, str, PodId]]:
     """Namespace, name and id of each pod."""
-    for pod_id in tracked.ids():
+    for pod_id in tracked:
         source = tracked.source_of(pod_id)
         if source is not None and namespace in ("", source.namespace):
             yield source.namespace, source.name, pod_id
