@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dispatcher.scheduling.equivalence.partitions import Partitions
@@ -68,6 +68,7 @@ class World:
 
 @uses_compiled
 @settings(max_examples=40, deadline=None)
+@example(refused=set(), script=[(0, {1: 1}, False), (0, {0: 1, 1: 2}, False)])
 @given(refused=st.sets(st.integers(0, ROWS - 1), max_size=50), script=asks)
 def test_rows_are_told_apart_for_one_app_after_the_other(
     refused: set[int], script: list[tuple[int, dict[int, int], bool]]

@@ -96,6 +96,7 @@ class RowsByNumber:
         rows = loads.since(last.loads_at)
         if rows is None or len(rows) > _FEW:
             return None
+        last.moved.append(rows)  # also those before one that has no group: `_unmoved` puts them back
         for row in rows.tolist():
             number, fits = numbers.item(row), int(of[2].first.item(row) == 0)
             if not 0 <= number < last.width:
@@ -103,7 +104,6 @@ class RowsByNumber:
             last.members[last.group.item(row)] -= fits
             last.group[row] = group = number * base.size + base.group.item(row)
             last.members[group] += fits
-        last.moved.append(rows)
         last.loads_at = loads.position
         return last
 
