@@ -1,4 +1,4 @@
-"""The limits of CONTRIBUTING.md: short files, short functions, and few parameters or a reason for more.
+"""The limits of CONTRIBUTING.md: beyond them a file or function holds more than one idea; few parameters or a reason for more.
 
 ruff counts parameters (`max-args` of pyproject.toml); here every exception from that says why.
 """
@@ -12,7 +12,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = ("dispatcher", "agents", "localfleet")
-MOST_LINES_OF_A_FILE, MOST_LINES_OF_A_FUNCTION = 400, 60
+MOST_LINES_OF_A_FILE = 600
+MOST_LINES_OF_A_FUNCTION = 90
 _EXCEPTION = re.compile(r"# noqa: [A-Z0-9, ]*PLR0913\b(?P<reason>.*)")
 
 
@@ -56,10 +57,10 @@ def test_many_parameters_have_a_reason(folder: str) -> None:
 @pytest.mark.parametrize(
     ("source", "found"),
     [
-        ("pass\n" * 400, []),
-        ("pass\n" * 401, ["401 lines"]),
-        ("def f():\n" + "    pass\n" * 59, []),
-        ("class A:\n  async def f():\n" + "    pass\n" * 60, ["f has 61 lines"]),
+        ("pass\n" * 600, []),
+        ("pass\n" * 601, ["601 lines"]),
+        ("def f():\n" + "    pass\n" * 89, []),
+        ("class A:\n  async def f():\n" + "    pass\n" * 90, ["f has 91 lines"]),
     ],
 )
 def test_what_is_too_long_is_found(source: str, found: list[str]) -> None:
