@@ -1,4 +1,4 @@
-"""The limits of CONTRIBUTING.md: beyond them a file or function holds more than one idea; few parameters or a reason for more.
+"""The limits of CONTRIBUTING.md: beyond them a file or function holds more than one idea. Few parameters or a reason.
 
 ruff counts parameters (`max-args` of pyproject.toml); here every exception from that says why.
 """
