@@ -19,6 +19,7 @@ from agents.kube.trust import Trust
 from agents.observer.loads import DEFAULT_SOURCE, Loads, Sample
 from agents.observer.seen import NodeTarget
 from agents.observer.signals import LINK_SPEED
+from agents.runtime.kubelet_token import KubeletToken
 from agents.runtime.settings import AgentSettings, KubeletSettings
 from agents.runtime.telemetry_settings import METRICS_API, NodeExporterSettings
 from agents.telemetry.kubelet import Kubelets
@@ -48,11 +49,15 @@ class Asking(Protocol):
 
 
 class ClusterKubelets:
-    """The cluster's kubelets, asked with the agent's own rights. Other certificates mean other connections."""
+    """The cluster's kubelets, asked with rights to their statistics alone (`KubeletToken`).
+
+    Other certificates mean other connections.
+    """
 
     def __init__(self, client: KubeClient, settings: KubeletSettings) -> None:
         self._client = client
         self._settings = settings
+        self._token = KubeletToken(client, settings.account)
         self._kubelets: Kubelets | None = None
         self._trust: Trust | None = None
         self._opening = asyncio.Lock()
@@ -82,14 +87,9 @@ class ClusterKubelets:
             except (AccessError, OSError) as error:
                 raise SourceError(f"no way to ask kubelets: {error}") from None
             await self.close()
-            self._kubelets = Kubelets(tls, self._authorization, self._settings.timeout_s)
+            self._kubelets = Kubelets(tls, self._token.headers, self._settings.timeout_s)
             self._trust = session.trust
             return self._kubelets
-
-    async def _authorization(self) -> dict[str, str]:
-        session = await self._client.session()
-        authorization = await session.authorization()
-        return {"Authorization": authorization} if authorization else {}
 
 
 class MetricsApi:

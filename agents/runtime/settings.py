@@ -9,6 +9,7 @@ from agents.observer.rates import MAX_VALUE
 from agents.observer.signals import Signal, with_base
 from agents.runtime.link_settings import LinkSettings
 from agents.runtime.telemetry_settings import TelemetrySettings
+from dispatcher.model.names import KUBELET_ACCOUNT
 from dispatcher.model.signals import MAX_SIGNALS, NAME_PATTERN
 
 BOTH, OBSERVER, EXECUTOR = "both", "observer", "executor"
@@ -26,7 +27,13 @@ class KubeletSettings(BaseModel):
     ca_file: str = Field(default="", description="CA of the kubelets' certificates; empty: the cluster's CA.")
     insecure: bool = Field(
         default=False,
-        description="Send the token to kubelets whose certificate cannot be verified. Only where nobody listens.",
+        description="Send that token to kubelets whose certificate cannot be verified. Only where nobody listens.",
+    )
+    account: str = Field(
+        default=KUBELET_ACCOUNT,
+        pattern=r"^$|^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-.a-z0-9]*[a-z0-9])?$",
+        description="NAMESPACE/NAME of a ServiceAccount that may get nodes/stats and nodes/metrics, and nothing else:"
+        " kubelets are shown its tokens, never the agent's own. An agent with a client certificate shows that.",
     )
     bandwidth: int = Field(
         default=0,

@@ -1,4 +1,4 @@
-"""Readings from each node's own kubelet: GET /stats/summary at its InternalIP. Needs the right nodes/stats only."""
+"""Readings from each node's own kubelet: GET /stats/summary at its InternalIP. The right nodes/stats is enough."""
 
 import ipaddress
 import ssl
@@ -268,6 +268,8 @@ class Kubelets:
                 body = await _bounded(answer)
         except TimeoutError:
             raise SourceError(f"kubelet of {target.name}: no answer within {self._timeout.total:g} s") from None
+        except SourceError:
+            raise
         except (aiohttp.ClientError, OSError, RuntimeError, ValueError) as error:
             raise SourceError(f"kubelet of {target.name}: {type(error).__name__}: {error}"[:300]) from None
         if answer.status != 200:

@@ -7,9 +7,13 @@ import re
 _REMEDIES: tuple[tuple[str, str], ...] = (
     ("no way to ask kubelets", "see that the agent's credentials and kubelet.ca_file can be read"),
     (
+        "no token of ServiceAccount .* for kubelets",
+        "run `global-dispatcher install` for that cluster, or upgrade the agent's chart: both make the account",
+    ),
+    (
         r"kubelet of .* answers 40[13]",
-        "let the agent's account get nodes/stats (the chart's observer role has it); where kubelets take no tokens, "
-        "start them with webhook authentication and authorization",
+        "let the account that kubelet.account names get nodes/stats (the chart and `install` do it); where "
+        "kubelets take no tokens, start them with webhook authentication and authorization",
     ),
     (
         r"kubelet of \S+ answers 404",

@@ -56,6 +56,9 @@ PROXY_TAINT = PREFIX + "proxy"  # key of the NoSchedule taint on every proxy nod
 CLOSED_BY_LEAVE = PREFIX + "closed-by-leave"  # annotation, "true": cordoned because the cluster that has it leaves
 CLUSTER_READY = PREFIX + "cluster-ready"  # label: "true" or "false", the last word about that cluster
 
+# As whom kubelets are asked where no chart says otherwise: NAMESPACE/NAME of a ServiceAccount that may do nothing else.
+KUBELET_ACCOUNT = "kube-node-lease/global-dispatcher-kubelets"
+
 # Well-known labels of Kubernetes.
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"

@@ -57,6 +57,8 @@ RecordList = list[Record]
 OwnedList = list[tuple[str, Object]]
 
 _NAME_ATTEMPTS = 8  # as often as the real server tries another generated name
+_LEAST_TOKEN_S = 600
+_TOKEN_LASTS_S = 3600
 _SCALE = "autoscaling.v1.Scale"
 
 
@@ -80,6 +82,7 @@ class Api:
         self.objects = Objects(storage, clock, random, name, history)
         self._namespaces = namespaces.Namespaces(self.objects, self.create, self.delete)
         self.log_source: Callable[[Object, str, dict[str, str]], str] = lambda pod, container, query: ""
+        self.account_token: Callable[[str, str], str] = lambda namespace, name: ""
         self.kubelet_credentials: Callable[[], ssl.SSLContext] = ssl.create_default_context
         self.node_usage: Callable[[str], Usage | None] = lambda node: None
         self.pod_usage: Callable[[str, str], dict[str, Usage] | None] = lambda namespace, pod: None  # by container
@@ -325,6 +328,21 @@ class Api:
             self.objects.set("pods", (namespace, name), pod | {"status": status})
             self.delete("pods", name, namespace, Options(grace_seconds=options.get("gracePeriodSeconds")))
         return success() | {"code": 201}
+
+    def request_token(self, namespace: str, name: str, token_request: Object, *, dry_run: bool = False) -> Object:
+        """A token of a service account (serviceaccounts/token); the TokenRequest with its status."""
+        self._require(RESOURCES["serviceaccounts"], name, namespace)
+        lasts_s = (token_request.get("spec") or {}).get("expirationSeconds") or _TOKEN_LASTS_S
+        if lasts_s < _LEAST_TOKEN_S:
+            field = FieldError(
+                "invalid", "spec.expirationSeconds", "may not specify a duration less than 10 minutes", lasts_s
+            )
+            raise invalid("TokenRequest", "authentication.k8s.io", name, [field])
+        status = {
+            "token": self.account_token(namespace, name),
+            "expirationTimestamp": metadata.timestamp(self.objects.now() + lasts_s),
+        }
+        return token_request | {"status": status}
 
     # --- finding ---
 

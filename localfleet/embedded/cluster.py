@@ -16,6 +16,7 @@ from pathlib import Path
 import aiohttp
 from aiohttp import web
 
+from dispatcher.model.names import KUBELET_ACCOUNT
 from localfleet.embedded import kubeconfig
 from localfleet.embedded.api import Api, ApiError
 from localfleet.embedded.controllers.roster import control_loop
@@ -65,11 +66,12 @@ class Cluster:
         self._endpoint = KubeletEndpoint(
             self.kubelets,
             self._authority.kubelet_context,
-            token=state.token,
+            tokens=(state.token, state.account_token(*KUBELET_ACCOUNT.split("/"))),
             port=self._places.kubelet_port,
             clock=time.time,
         )
         self.api.log_source = lambda pod, container, query: container_log(pod, container, query, time.time())
+        self.api.account_token = state.account_token
         self.api.kubelet_credentials = lambda: self._authority.client_context
         self.api.node_usage = self._node_usage
         self.api.pod_usage = self._pod_usage

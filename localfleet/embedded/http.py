@@ -23,7 +23,7 @@ from localfleet.embedded.rest.watching import Watch, Watches
 MAX_BODY_BYTES = 3 * 1024 * 1024
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/livez", "/version"})
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-_POSTED = ("binding", "eviction")
+_POSTED = ("binding", "eviction", "token")
 _NO_INITIAL_EVENTS = FieldError("forbidden", "sendInitialEvents", "sendInitialEvents is forbidden for list")
 _log = logging.getLogger(__name__)
 
@@ -159,7 +159,7 @@ class _Front:
             ("GET", True, False): self._get,
             ("GET", True, True): self._part,
             ("POST", False, False): self._create,
-            ("POST", True, True): self._pod_verb,
+            ("POST", True, True): self._posted_verb,
             ("PUT", True, False): self._update,
             ("PUT", True, True): self._update,
             ("PATCH", True, False): self._patch,
@@ -197,7 +197,7 @@ class _Front:
         sent = await body(request)
         name = (sent.get("metadata") or {}).get("name", "") if isinstance(sent, dict) else ""
         pod = target._replace(plural="pods", name=str(name), subresource="binding")
-        return await writing.pod_verb(request, self.api, pod)
+        return await writing.posted_verb(request, self.api, pod)
 
     def _group(self, request: web.Request) -> web.Response:
         parts = [part for part in request.path.split("/") if part]
@@ -271,8 +271,8 @@ class _Front:
     async def _create(self, request: web.Request, target: Target, row: Resource) -> web.StreamResponse:
         return await writing.create(request, self.api, target, row)
 
-    async def _pod_verb(self, request: web.Request, target: Target, row: Resource) -> web.StreamResponse:
-        return await writing.pod_verb(request, self.api, target)
+    async def _posted_verb(self, request: web.Request, target: Target, row: Resource) -> web.StreamResponse:
+        return await writing.posted_verb(request, self.api, target)
 
     async def _update(self, request: web.Request, target: Target, row: Resource) -> web.StreamResponse:
         return await writing.update(request, self.api, target, row)

@@ -1,6 +1,7 @@
 """What a cluster remembers besides its objects: its tokens and the addresses it must come back on."""
 
 import fcntl
+import hmac
 import os
 import random
 import secrets
@@ -29,7 +30,7 @@ class Places(msgspec.Struct, frozen=True):
 class State:
     """A state directory, locked for one process at a time.
 
-    Holds cluster.db (objects), the certificate authority, `token`, `reader-token` and places.json.
+    Holds cluster.db (objects), the certificate authority, `token`, `reader-token`, `accounts-key` and places.json.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -37,6 +38,11 @@ class State:
         self.directory = directory
         self._lock = _locked(directory / "lock")
         self.token, self.reader_token = self._token("token"), self._token("reader-token")
+        self._accounts_key = self._token("accounts-key").encode()
+
+    def account_token(self, namespace: str, name: str) -> str:
+        """The token of a service account: the same at each request, and it never ends."""
+        return hmac.new(self._accounts_key, f"{namespace}/{name}".encode(), "sha256").hexdigest()
 
     @property
     def database(self) -> Path:

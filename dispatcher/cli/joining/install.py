@@ -89,7 +89,18 @@ def roles(user: str) -> list[Object]:
         namespace, _, name = user.removeprefix(_SERVICE_ACCOUNT).partition(":")
         subject = {"kind": "ServiceAccount", "namespace": namespace, "name": name}
     objects: list[Object] = list(yaml.safe_load_all(ROLES.read_text()))
-    return [*objects, *(_binding(one, subject) for one in objects)]
+    kubelets = [one for one in objects if one["kind"] == "ServiceAccount"]
+    account: Object = {"kind": "ServiceAccount", **_named(kubelets[0])}
+    bound = [
+        _binding(one, account if one["metadata"]["name"] == account["name"] else subject)
+        for one in objects
+        if one not in kubelets
+    ]
+    return [*objects, *bound]
+
+
+def _named(one: Object) -> Object:
+    return {"namespace": one["metadata"]["namespace"], "name": one["metadata"]["name"]}
 
 
 def _binding(role: Object, subject: Object) -> Object:

@@ -7,6 +7,7 @@ import msgspec
 from agents.executor.state import NAME, NAMESPACE
 from dispatcher.cli.diagnosis import NOTE, PROBLEM
 
+OWN = "."  # the namespace of the agent's account; as `name`: the account beside it as which kubelets are asked
 SERVED = "*"  # instead of a namespace: the namespaces that the executor serves, all or those of its RoleBindings
 _SEE = "list watch"
 
@@ -41,6 +42,7 @@ _CALLERS = "subjectaccessreviews.authorization.k8s.io tokenreviews.authenticatio
 _REFUSES = "it cannot tell who asks for logs and metrics of remote pods, and refuses"
 _PROXIED = "pods/exec pods/attach pods/portforward"
 _REQUESTS = "certificatesigningrequests.certificates.k8s.io"
+_TOP = "kubectl top shows nothing of remote pods here"
 _CONFIG = "extension-apiserver-authentication"
 
 NEEDS = (
@@ -52,7 +54,7 @@ NEEDS = (
     Need("observer", _BUDGETS, _SEE, "budgets do not count where pods are to be evicted"),
     Need("observer", _OWNERS, _SEE, "default spread constraints do not know which pods belong together"),
     Need("observer", "events", _SEE, "warning events of remote pods here are not shown at their home"),
-    Need("observer", "nodes/stats", "get", "kubelets do not tell it live load"),
+    Need("observer", "serviceaccounts/token", "create", "kubelets do not tell it live load", NOTE, "", OWN, OWN),
     Need("observer", "nodes.metrics.k8s.io pods.metrics.k8s.io", "list", "no live load where kubelets do not answer"),
     Need("executor", "nodes pods namespaces", _SEE, "it cannot check orders, and carries out none", PROBLEM, "split"),
     Need("executor", "namespaces", "get", _IDENTITY, PROBLEM, "split", name="kube-system"),
@@ -70,7 +72,7 @@ NEEDS = (
     Need("executor", "persistentvolumes", "get patch", _CLAIMS),
     Need("executor", "pods/eviction", "create", "rebalancing moves no pods", NOTE, "rebalancing", SERVED),
     Need("executor", "pods/log", "get", "no kubectl logs of remote pods here", NOTE, "logs", SERVED),
-    Need("executor", "nodes/metrics", "get", "kubectl top shows nothing of remote pods here", NOTE, "logs"),
+    Need("executor", "serviceaccounts/token", "create", _TOP, NOTE, "logs", OWN, OWN),
     Need("executor", _PROXIED, "get create", "no kubectl exec and port-forward of remote pods", NOTE, "exec", SERVED),
     Need("executor", _CALLERS, "create", _REFUSES, NOTE, "relay"),
     Need("executor", "configmaps", "get", _REFUSES, NOTE, "relay", "kube-system", _CONFIG),

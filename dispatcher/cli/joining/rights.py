@@ -10,7 +10,7 @@ import msgspec
 from dispatcher.cli.diagnosis import NOTE, PROBLEM, Finding
 from dispatcher.cli.joining.agents import AGAIN, Account, agents, not_known, user
 from dispatcher.cli.joining.guards import unguarded
-from dispatcher.cli.joining.needed_rights import SERVED, Need, needs
+from dispatcher.cli.joining.needed_rights import OWN, SERVED, Need, needs
 from dispatcher.cli.joining.opt_in import uncertain
 from dispatcher.cli.operate.members import Member, MemberError, reached
 from dispatcher.config import DispatcherConfig
@@ -70,7 +70,7 @@ async def _lacks(server: "_Server", who: Account, need: Need) -> str:
     for kind in need.kinds.split():
         verbs = [verb for verb in need.verbs.split() if not await server.may(who, need, (verb, kind))]
         parts += [f"{', '.join(verbs)} {kind}"] if verbs else []
-    where = f" in {need.namespace}" if need.namespace not in ("", SERVED) else ""
+    where = f" in {need.namespace}" if need.namespace not in ("", OWN, SERVED) else ""
     return "; ".join(parts) + where if parts else ""
 
 
@@ -83,6 +83,10 @@ class _Server:
 
     async def may(self, who: Account, need: Need, right: tuple[str, str]) -> bool:
         """A right in served namespaces is there if it is in all, or in any for which the account has a RoleBinding."""
+        if need.namespace == OWN:
+            namespace, account = who
+            kubelets = f"{account.removesuffix('-observer')}-kubelets"
+            return await self._allowed(who, right, namespace, kubelets)
         if need.namespace != SERVED:
             return await self._allowed(who, right, need.namespace, need.name)
         if await self._allowed(who, right):

@@ -26,6 +26,11 @@
 {{ include "agent.serviceAccount" .root }}{{ if eq .role "observer" }}-observer{{ end }}
 {{- end -}}
 
+{{- /* As whom kubelets are asked. */ -}}
+{{- define "agent.kubeletAccount" -}}
+{{ include "agent.serviceAccount" . }}-kubelets
+{{- end -}}
+
 {{- define "agent.selectorOf" -}}
 {{ include "agent.selector" .root }}
 {{- if ne .role "both" }}
@@ -155,6 +160,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- else -}}
 {{- $_ := set $own "ray" $ray -}}
 {{- end -}}
+{{- if not .Values.config.kubelet.account -}}
+{{- $_ := set $own "kubelet" (dict "account" (printf "%s/%s" .Release.Namespace (include "agent.kubeletAccount" .))) -}}
+{{- end -}}
 {{- merge $own .Values.config | toYaml -}}
 {{- end -}}
 
@@ -189,6 +197,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if not (or .Values.serviceAccount.create .Values.serviceAccount.name) -}}
 {{- $names := list -}}
 {{- range $role := splitList " " (include "agent.roles" .) -}}{{- $names = append $names (include "agent.accountOf" (dict "root" $ "role" $role)) -}}{{- end -}}
+{{- $names = append $names (include "agent.kubeletAccount" .) -}}
 {{- fail (printf "serviceAccount.name: is empty, and serviceAccount.create is false: name the ServiceAccount of namespace %s that exists; for %s there must be %s" .Release.Namespace (include "agent.serviceAccount" .) (join " and " $names)) -}}
 {{- end -}}
 {{- with .Values.admissionPolicy.webhook -}}

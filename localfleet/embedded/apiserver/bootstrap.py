@@ -32,6 +32,8 @@ NAMESPACE_OBJECTS: tuple[tuple[str, Object], ...] = (
 FIRST_OBJECTS: tuple[tuple[str, str, Object], ...] = (
     *(("namespaces", "", _named(name)) for name in NAMESPACES),
     *(("priorityclasses.scheduling.k8s.io", "", _named(name, value=value)) for name, value in _SYSTEM_CLASSES.items()),
+    # As whom agents ask kubelets: `global-dispatcher install` makes it elsewhere.
+    ("serviceaccounts", "kube-node-lease", _named("global-dispatcher-kubelets")),
     (
         "services",
         "default",

@@ -31,7 +31,7 @@ _WITHOUT = {
 class KubeletEndpoint:
     """Serves each node on its own address: what its pods use, refusals of exec and the like, and /healthz for all.
 
-    Who asks shows the bearer token, or a certificate as the API server has it.
+    Who asks shows one of the bearer tokens, or a certificate as the API server has it.
 
     Sockets of nodes known at the start are handed in; a node that joins later gets its own.
     """
@@ -41,13 +41,13 @@ class KubeletEndpoint:
         kubelets: Kubelets,
         contexts: Callable[[Sequence[str]], ssl.SSLContext],
         *,
-        token: str,
+        tokens: Sequence[str],
         port: int,
         clock: Callable[[], float],
     ) -> None:
         self._kubelets = kubelets
         self._contexts = contexts
-        self._token = token.encode()
+        self._tokens = [f"Bearer {token}".encode() for token in tokens]
         self._port = port
         self._clock = clock
         self._listening: set[str] = set()
@@ -88,7 +88,7 @@ class KubeletEndpoint:
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         given = request.headers.get("Authorization", "").encode()
-        known = hmac.compare_digest(given, b"Bearer " + self._token) or _is_masters(request)
+        known = any(hmac.compare_digest(given, one) for one in self._tokens) or _is_masters(request)
         if request.path not in _OPEN_PATHS and not known:
             return web.Response(status=401, text="Unauthorized")
         return await handler(request)

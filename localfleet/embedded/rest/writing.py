@@ -207,9 +207,10 @@ def _sent_options(sent: Any) -> Object:
     return metadata.read_sent("meta.v1.DeleteOptions", sent)
 
 
-async def pod_verb(request: web.Request, api: Api, target: Target) -> web.Response:
-    """POST on pods/binding or pods/eviction."""
-    verb = {"binding": api.bind, "eviction": api.evict}.get(target.subresource)
+async def posted_verb(request: web.Request, api: Api, target: Target) -> web.Response:
+    """POST on pods/binding, pods/eviction or serviceaccounts/token."""
+    verbs = {"binding": api.bind, "eviction": api.evict, "token": api.request_token}
+    verb = verbs.get(target.subresource)
     if verb is None:
         raise no_such_path()
     sent = await body(request)
