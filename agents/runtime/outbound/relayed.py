@@ -10,7 +10,7 @@ from dispatcher.model.streams import Kind, Message, Priority, ProtocolError
 from dispatcher.model.streams.frames import CHUNK, OPENED_BY_AGENT, RELAYED, STREAM_WINDOW, amount, amount_of
 
 SUBPROTOCOL = "global-dispatcher.relay.2"  # of the WebSocket: both ends know relayed streams
-MAX_STREAMS = 64  # of one connection at once
+MAX_STREAMS = 128  # of one connection at once
 MAX_BETWEEN = MAX_STREAMS // 2  # of these, between the same two clusters: one alone cannot keep others out
 _NUMBERS = 0x3FFF_FFFF
 _URGENT = frozenset((Kind.OPEN, Kind.GRANT, Kind.RESET))  # not behind DATA, and not counted

@@ -15,6 +15,7 @@ from agents.kube.client import FAILURES
 from agents.kube.pipe import Pipe
 from agents.runtime.outbound.relayed import Stream, StreamReset
 from agents.runtime.relay.callers import Caller, caller_of
+from agents.runtime.relay.places import Places
 from agents.runtime.relay.spdy import Frames
 from agents.runtime.relay.wire import OK, SWITCHING, Wire, plain
 from dispatcher.model.messages.relay import ATTACH, EXEC, LOG, RelayHead, RelayOpen, decode_head, encode_relay
@@ -42,6 +43,7 @@ class NearEnd:
 
     def __init__(self, local: Local, streams: OpenStreams, check: Check, unfit: Callable[[], str]) -> None:
         self._local, self._streams, self._check, self._unfit = local, streams, check, unfit
+        self._places = Places()
         self.serve_metrics: ServeMetrics | None = None
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -120,7 +122,10 @@ class NearEnd:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _carried(self, wanted: Wanted, pod: Pod, cluster: str, wire: Wire) -> None:
-        with contextlib.closing(_Held()) as held:
+        with (
+            self._places.held(cluster, pod.namespace),
+            contextlib.closing(_Held()) as held,
+        ):
             head = await self._asked(wanted, pod, cluster, held)
             if head.status != (OK if wanted.verb == LOG else SWITCHING):
                 raise Refusal(max(relay.BAD, min(head.status, relay.FAILED)), head.text)
