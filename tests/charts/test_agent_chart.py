@@ -13,7 +13,7 @@ from agents.runtime.join import settings as join
 from agents.runtime.keyfile import load_keys
 from agents.runtime.outbound.settings import GatewaySettings
 from agents.runtime.relay.settings import RelaySettings
-from agents.runtime.settings import AcceptSettings, AgentSettings, MetricsSettings
+from agents.runtime.settings import AcceptSettings, AgentSettings, KubeletSettings, MetricsSettings
 from dispatcher.cli.joining import objects as given_by_join
 from dispatcher.model import names
 from localfleet.controlplane import opt_in
@@ -46,7 +46,6 @@ OBSERVER = {
     ("apps", "replicasets", "", "list watch"),
     ("apps", "statefulsets", "", "list watch"),
     ("", "events", "", "list watch"),
-    ("", "nodes/stats", "", "get"),
     ("metrics.k8s.io", "nodes", "", "list"),
     ("metrics.k8s.io", "pods", "", "list"),
     ("", "namespaces", "kube-system", "get"),
@@ -60,7 +59,10 @@ EXECUTOR = {
     ("events.k8s.io", "events", "", "create"),
     ("policy", "poddisruptionbudgets", "", "get create patch delete"),
 }
+# As whom kubelets are asked, and who may ask for that account's tokens.
+STATS = {("", "nodes/stats", "", "get")}
 USAGE = {("", "nodes/metrics", "", "get")}
+TOKENS = {("", "serviceaccounts/token", "agent-kubelets", "create")}
 VOLUMES = {("", "persistentvolumes", "", "get patch")}
 PROXY_NODES = {("", "nodes", "", "create patch delete"), ("", "nodes/status", "", "patch")}
 LEASES = {
@@ -91,7 +93,9 @@ def table(role: Object) -> set[tuple[str, str, str, str]]:
 def bindings(objects: list[Object]) -> set[tuple[str, str, str]]:
     """(kind, namespace, role) of every binding, after a look at whom it binds."""
     found = [*of_kind(objects, "ClusterRoleBinding"), *of_kind(objects, "RoleBinding")]
-    assert all(one["subjects"] == ACCOUNT for one in found)
+    kubelets = [one for one in found if one["metadata"]["name"] == f"{PREFIX}-kubelets"]
+    assert [one["subjects"][0]["name"] for one in kubelets] == ["agent-kubelets"]
+    assert all(one["subjects"] == ACCOUNT for one in found if one not in kubelets)
     return {(one["kind"], one["metadata"].get("namespace", ""), one["roleRef"]["name"]) for one in found}
 
 
@@ -99,7 +103,12 @@ def test_the_rendered_settings_are_the_agents_defaults(helm: Helm, tmp_path: Pat
     folder = write_mounted(helm.template("agent"), tmp_path)
     settings = join.read_settings(folder / "agent.yaml")
     metrics = MetricsSettings(host="0.0.0.0")  # off, as by default
-    assert settings.agent == AgentSettings(cluster="east", key_file=KEY_FILE, metrics=metrics)
+    assert settings.agent == AgentSettings(
+        cluster="east",
+        key_file=KEY_FILE,
+        metrics=metrics,
+        kubelet=KubeletSettings(account="global-dispatcher/agent-kubelets"),
+    )
     assert settings.ray == join.RayNodeSettings(address="dispatcher-ray.global-dispatcher:6379", temp_dir="/tmp/ray")
     assert settings.health == join.HealthSettings(host="0.0.0.0")
 
@@ -189,12 +198,15 @@ def test_the_roles_are_the_table_and_nothing_else(helm: Helm) -> None:
     roles = {one["metadata"]["name"]: table(one) for one in of_kind(objects, "ClusterRole")}
     assert roles == {
         f"{PREFIX}-observer": OBSERVER,
+        f"{PREFIX}-kubelets": STATS,
         f"{PREFIX}-executor": EXECUTOR,
         f"{PREFIX}-volumes": VOLUMES,
         f"{PREFIX}-proxy-nodes": PROXY_NODES,
     }
-    leases = only(objects, "Role")
-    assert (leases["metadata"]["namespace"], table(leases)) == ("kube-node-lease", LEASES)
+    assert {one["metadata"]["namespace"]: table(one) for one in of_kind(objects, "Role")} == {
+        "kube-node-lease": LEASES,
+        "global-dispatcher": TOKENS,
+    }
 
 
 def test_the_right_to_evict_is_given_where_pods_are_to_be_moved_alone(helm: Helm) -> None:
@@ -206,6 +218,8 @@ def test_the_right_to_evict_is_given_where_pods_are_to_be_moved_alone(helm: Helm
 def test_without_namespaces_the_agent_serves_all(helm: Helm) -> None:
     assert bindings(helm.template("agent")) == {
         ("ClusterRoleBinding", "", f"{PREFIX}-observer"),
+        ("ClusterRoleBinding", "", f"{PREFIX}-kubelets"),
+        ("RoleBinding", "global-dispatcher", "agent-kubelets"),
         ("ClusterRoleBinding", "", f"{PREFIX}-executor"),
         ("ClusterRoleBinding", "", f"{PREFIX}-proxy-nodes"),
         ("ClusterRoleBinding", "", f"{PREFIX}-volumes"),
@@ -216,6 +230,8 @@ def test_without_namespaces_the_agent_serves_all(helm: Helm) -> None:
 def test_with_namespaces_it_may_write_to_pods_there_alone(helm: Helm) -> None:
     assert bindings(helm.template("agent", {"namespaces": ["team-a", "team-b"]})) == {
         ("ClusterRoleBinding", "", f"{PREFIX}-observer"),
+        ("ClusterRoleBinding", "", f"{PREFIX}-kubelets"),
+        ("RoleBinding", "global-dispatcher", "agent-kubelets"),
         ("RoleBinding", "team-a", f"{PREFIX}-executor"),
         ("RoleBinding", "team-b", f"{PREFIX}-executor"),
         ("ClusterRoleBinding", "", f"{PREFIX}-proxy-nodes"),
@@ -489,7 +505,7 @@ def test_what_other_clusters_may_ask_is_what_the_agent_has_the_right_to(
     objects = helm.template("agent", {**DIALS_OUT, "config": {"executor": {"relay": relay}}})
     roles = {one["metadata"]["name"]: table(one) for one in of_kind(objects, "ClusterRole")}
     assert roles[f"{PREFIX}-executor"] == EXECUTOR | more
-    assert roles.get(f"{PREFIX}-usage", set()) == (USAGE if relay != "none" else set())
+    assert roles[f"{PREFIX}-kubelets"] == STATS | (USAGE if relay != "none" else set())
     guarded = [one for one in policies(objects, "guard") if one["metadata"]["name"].endswith("-connections")]
     assert len(guarded) == (relay == "all")
 

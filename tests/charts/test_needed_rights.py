@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.cli.joining.needed_rights import SERVED, Need, features, needs
+from dispatcher.cli.joining.needed_rights import OWN, SERVED, Need, features, needs
 from tests.charts.rendering import Helm, Object, of_kind, only
 from tests.charts.test_split_agent import SPLIT, rights
 
@@ -31,7 +31,8 @@ def asked(found: list[Need]) -> set[Right]:
     for need in found:
         for kind in need.kinds.split():
             resource, _, group = kind.partition(".")
-            rows |= {(group, resource, need.name, verb) for verb in need.verbs.split()}
+            name = "agent-kubelets" if need.name == OWN else need.name
+            rows |= {(group, resource, name, verb) for verb in need.verbs.split()}
     return rows
 
 

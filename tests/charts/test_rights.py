@@ -62,11 +62,10 @@ def fleet(helm: Helm, planes: dict[str, ControlPlane], tmp_path_factory: pytest.
 # `rebalancing.enabled` alone, and not here.
 UNUSED: dict[str, dict[Right, str]] = {
     "agent-observer": {
-        ("get", "", "nodes/stats", ""): "kubelets ask for it (SubjectAccessReview), and the observer asks kubelets",
         ("list", "metrics.k8s.io", "pods", ""): "asked once nodes were told: no metrics-server here",
     },
     "agent": {
-        ("get", "", "nodes/metrics", ""): "as nodes/stats: kubelets ask for it",
+        ("create", "", "serviceaccounts/token", "agent-kubelets"): "to ask kubelets: no kubelet runs here",
         ("delete", "", "nodes", ""): "a proxy node, minutes after its cluster is no more in the configuration",
         ("delete", "coordination.k8s.io", "leases", ""): "that of such a node",
         ("get", "", "pods/exec", ""): "WebSockets, which API servers speak to kubelets since Kubernetes 1.36",

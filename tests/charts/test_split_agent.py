@@ -13,6 +13,8 @@ from tests.charts.test_agent_chart import (
     OBSERVER,
     PREFIX,
     PROXY_NODES,
+    STATS,
+    TOKENS,
     USAGE,
     VOLUMES,
     policies,
@@ -70,17 +72,21 @@ def mounted_secrets(deployment: Object) -> set[str]:
 
 def test_the_observers_account_may_write_nothing(objects: list[Object]) -> None:
     account = of_role(objects, "observer")["spec"]["template"]["spec"]["serviceAccountName"]
-    assert rights(objects, account) == OBSERVER | {STATE}
-    assert {verb for row in rights(objects, account) for verb in row[3].split()} <= READING
+    assert rights(objects, account) == OBSERVER | {STATE} | TOKENS
+    assert {verb for row in OBSERVER | {STATE} for verb in row[3].split()} <= READING
 
 
 def test_the_executors_account_has_what_it_writes_a_view_of_its_own_and_what_it_tells_of_delegates(
     objects: list[Object],
 ) -> None:
     account = of_role(objects, "executor")["spec"]["template"]["spec"]["serviceAccountName"]
-    every = EXECUTOR | LOGS | USAGE | VOLUMES | PROXY_NODES | LEASES | VIEW | RELAY
+    every = EXECUTOR | LOGS | TOKENS | VOLUMES | PROXY_NODES | LEASES | VIEW | RELAY
     assert rights(objects, account) == every
-    assert not {row for row in every if row[1].startswith("nodes/stats") or row[0] == "metrics.k8s.io"}
+    assert not {row for row in every if row[1] in ("nodes/stats", "nodes/metrics") or row[0] == "metrics.k8s.io"}
+
+
+def test_the_account_as_which_kubelets_are_asked_can_do_nothing_else(objects: list[Object]) -> None:
+    assert rights(objects, "agent-kubelets") == STATS | USAGE
 
 
 def test_the_clusters_key_is_mounted_where_it_signs_alone(objects: list[Object]) -> None:
@@ -100,7 +106,7 @@ def test_each_runs_its_role_and_is_selected_by_it_alone(objects: list[Object]) -
         assert selector <= one["spec"]["template"]["metadata"]["labels"].items()
         assert not selector <= other["spec"]["template"]["metadata"]["labels"].items()
     accounts = {one["metadata"]["name"] for one in of_kind(objects, "ServiceAccount")}
-    assert accounts == {"agent", "agent-observer"}
+    assert accounts == {"agent", "agent-observer", "agent-kubelets"}
 
 
 def test_the_guard_and_the_reservation_speak_of_the_executors_account(objects: list[Object]) -> None:
