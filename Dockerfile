@@ -1,7 +1,7 @@
 # The one image: dispatcher, Ray head and agent differ by command alone, and Ray wants the same Python everywhere.
 #   docker build -t global-dispatcher:VERSION . # the version in pyproject.toml, for which the charts ask
-# Pin the base by digest for releases: --build-arg BASE=python:3.11-slim@sha256:...
-ARG BASE=python:3.11-slim
+# The base is pinned by digest, since a tag means another image tomorrow; another one: --build-arg BASE=...@sha256:...
+ARG BASE=python:3.11-slim@sha256:9c900dea9e8fb7e16277c179b555cc72d29a352dbc33cff48ad5a0412fd5bfc7
 
 FROM ${BASE} AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -11,7 +11,6 @@ COPY requirements-image.lock requirements-build.lock ./
 RUN /opt/global-dispatcher/bin/python -m pip install --require-hashes --only-binary=:all: -r requirements-image.lock
 COPY dispatcher ./dispatcher
 COPY agents ./agents
-COPY localfleet ./localfleet
 COPY configs ./configs
 COPY pyproject.toml LICENSE README.md ./
 # The build tool stays out of the image, in a virtual environment that is left behind.

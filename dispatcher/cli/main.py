@@ -103,6 +103,8 @@ def demo(  # noqa: PLR0913 - an option is an argument
     Ctrl-C; with --once it ends when all pods run, with --keep it says how to use kubectl and stays. The clusters are
     embedded ones that need nothing installed; with --real they are real control planes.
     """
+    if find_spec("localfleet") is None and find_spec("agents") is not None:  # the image, not the plugin
+        raise CommandError("demo: clusters of its own are not in the image: run it from a checkout (`make demo`)")
     from localfleet.demo.demo import DemoOptions, run_demo
 
     options = DemoOptions(real, clusters, nodes, pods, once, keep, keep_state, trace, config, port, timeout, output)

@@ -147,3 +147,9 @@ def test_the_image_context_holds_what_the_dockerfile_copies(dist: Path) -> None:
         names = {name.removeprefix("./").split("/")[0] for name in archive.getnames()}
     copied = re.findall(r"^COPY (?!--from)(.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     assert {word for line in copied for word in line.split()} <= names
+    assert "localfleet" not in names
+
+
+def test_the_base_of_the_image_is_named_by_digest() -> None:
+    (base,) = re.findall(r"^ARG BASE=(.+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert re.fullmatch(r"python:3\.11-slim@sha256:[0-9a-f]{64}", base)

@@ -51,7 +51,7 @@ async def test_one_token_serves_until_its_time_is_nearly_over() -> None:
     renewed_s = RENEW_AFTER * LIFETIME_S
     now = [0.0]
     token = token_of(Api(), clock=lambda: now[0])
-    shown = []
+    shown: list[str] = []
     for now[0] in (0.0, renewed_s - 1, renewed_s + 1):
         shown += (await token.headers()).values()
     assert shown == ["Bearer token-1", "Bearer token-1", "Bearer token-2"]
