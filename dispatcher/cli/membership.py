@@ -65,6 +65,13 @@ def join(  # noqa: PLR0913 - an option is an argument
     folder: Folder = _FLEET,
     namespace: Namespace = _NAMESPACE,
     kubeconfig: Kubeconfig = "",
+    new_authority: Annotated[
+        bool,
+        typer.Option(
+            "--new-authority",
+            help="Have Secrets that trust another authority than the folder's trust this one instead.",
+        ),
+    ] = False,
     dry_run: DryRun = False,
     output: Out = Output.TABLE,
 ) -> None:
@@ -79,7 +86,9 @@ def join(  # noqa: PLR0913 - an option is an argument
 
     place, other = Place(context, kubeconfig), _dispatcher(dispatcher_context, kubeconfig)
     files = config, values_out, secrets_out
-    wish = Joining(cluster, place, folder, tuple(gateway or ()), namespace, *files, chart, other, dry_run, output)
+    wish = Joining(
+        cluster, place, folder, tuple(gateway or ()), namespace, *files, chart, other, new_authority, dry_run, output
+    )
     raise typer.Exit(carry_out(wish))
 
 

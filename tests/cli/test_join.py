@@ -143,6 +143,41 @@ def test_an_agent_dials_each_of_several_dispatchers(world: World) -> None:
     assert world.joined()["values"]["gateway"]["urls"] == urls
 
 
+def trusted(world: World, path: str) -> bytes:
+    return world.data(path)["ca.crt"]
+
+
+@pytest.mark.parametrize("path", [TLS, GATEWAY])
+def test_a_folder_with_another_authority_takes_over_no_fleet_unless_it_is_said(world: World, path: str) -> None:
+    both = ("--gateway", "gd.example", "--dispatcher-context", "east")
+    assert world.run(*both).exit_code == 0
+    before = trusted(world, path)
+    if path == GATEWAY:  # of a cluster that is new: only the dispatcher's Secret can tell
+        world.api.delete(TLS)
+        world.api.delete(OBSERVER)
+    world.fleet = world.folder / "another"
+    refused = world.run(*both)
+    assert refused.exit_code != 0
+    assert "--new-authority" in refused.output
+    assert "--folder" in refused.output
+    assert trusted(world, path) == before
+    assert not world.fleet.exists()
+    assert world.run(*both, "--new-authority").exit_code == 0
+    assert trusted(world, path) != before
+
+
+def test_a_revocation_from_another_folder_does_not_replace_whom_the_gateway_trusts(world: World) -> None:
+    both = ("--gateway", "gd.example", "--dispatcher-context", "east")
+    assert world.run(*both).exit_code == 0
+    before = trusted(world, GATEWAY)
+    world.fleet = world.folder / "another"
+    assert world.run("--gateway", "gd.example", "--new-authority").exit_code == 0
+    refused = world.revoke("east", "--dispatcher-context", "east")
+    assert refused.exit_code != 0
+    assert "authority" in refused.output
+    assert trusted(world, GATEWAY) == before
+
+
 def test_a_second_run_changes_nothing_and_needs_no_gateway(world: World) -> None:
     first = world.joined("--gateway", "gw.example:443", "--config", str(world.config))
     before = {path: world.data(path) for path in (TLS, KEY)}, world.config.read_text()

@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import Any
 
 from agents.executor.http import MERGE_PATCH
-from dispatcher.cli.joining import objects
+from dispatcher.cli.joining import objects, trusted_authority
 from dispatcher.cli.joining.target import Place, Target, reached, shown
 from dispatcher.cli.operate.members import MemberError
 from dispatcher.service.errors import CommandError
@@ -41,6 +41,7 @@ async def bring(folder: Folder, place: Place, namespace: str, *, make: bool = Tr
             if await target.found(space) is None:
                 await target.apply(space)
         else:
+            await trusted_authority.check(target, namespace, trusted_authority.DISPATCHERS, folder)
             secrets = await _known(target, secrets, pods)
         for secret in secrets:
             await target.apply(secret)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import yaml
 from cryptography import x509
 
-from dispatcher.cli.joining import objects, opt_in
+from dispatcher.cli.joining import objects, opt_in, trusted_authority
 from dispatcher.cli.joining.entry import entry_of, flow, with_entry
 from dispatcher.cli.joining.gateway_secret import bring, left_to_do
 from dispatcher.cli.joining.target import Place, Target, access_to, reached
@@ -54,6 +54,7 @@ class Joining:
     secrets_out: Path | None
     chart: str
     dispatcher: Place | None
+    new_authority: bool
     dry_run: bool
     output: Output
 
@@ -113,6 +114,8 @@ async def _join(wish: Joining, name: str) -> Told:
             with_entry(wish.config, entry_of(name, target.uid))  # before anything is made
         by = await opt_in.for_chart(target.member)
         folder = Folder(wish.folder, wish.dry_run)
+        if not wish.new_authority:
+            await _check_authority(wish, target, folder)
         urls, hosts = _gateways(folder, wish.gateway)
         made = ensure(folder, hosts, [name])
         folder.write(URL_FILE, "".join(f"{url}\n" for url in urls).encode(), 0o644)
@@ -139,6 +142,13 @@ async def _check_identity(target: Target, name: str) -> None:
             f"{target.where} is served by an agent as cluster {known!r}: join it with --cluster {known}, or give it "
             "another name as docs/operations.md says"
         )
+
+
+async def _check_authority(wish: Joining, target: Target, folder: Folder) -> None:
+    await trusted_authority.check(target, wish.namespace, trusted_authority.AGENTS, folder)
+    if wish.dispatcher is not None:
+        async with reached(wish.dispatcher, wish.dry_run) as central:
+            await trusted_authority.check(central, wish.namespace, trusted_authority.DISPATCHERS, folder)
 
 
 async def _check_rights(target: Target, wish: Joining) -> None:
