@@ -6,7 +6,7 @@ merge patch guarded by UID and resourceVersion: of two who write at the same tim
 
 import msgspec
 
-from agents.executor import manifest, pods
+from agents.executor import events, manifest, pods
 from agents.executor.answer import NOT_FOUND, TRIES, Answer, error_text, is_ambiguous, outcome
 from agents.executor.http import Procedure, Request
 from agents.executor.local import Local, Moment
@@ -57,6 +57,8 @@ def claim(intent: Claim, local: Local, now: Moment) -> Procedure[Outcome]:
         mark = local.keys.sign_claim(wanted)
         response = yield _marked(intent.pod, look.pod, mark, wanted)
         if response.ok:
+            if keys := manifest.left_behind(look.body):
+                events.left_behind(local, intent.pod, intent.cluster, keys, now)
             return _claimed(intent, mark, sanitised, before)
         problem = error_text(response)
         if not is_ambiguous(response):

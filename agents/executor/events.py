@@ -4,6 +4,7 @@ They are put into `Local.events` and written by the shell when it has time: an e
 """
 
 import hashlib
+from collections.abc import Sequence
 from functools import lru_cache
 from urllib.parse import quote
 
@@ -67,6 +68,15 @@ def failed_scheduling(local: Local, ref: PodRef, message: str, now: Moment) -> N
 def waiting(local: Local, ref: PodRef, message: str, now: Moment) -> None:
     """A pod has a place, and `message` says what holds it up."""
     _put(local, ref, (NORMAL, "Waiting", "Scheduling"), message, now)
+
+
+def left_behind(local: Local, ref: PodRef, cluster: str, keys: Sequence[str], now: Moment) -> None:
+    """Labels and annotations that a cluster has not without more; `keys` name them."""
+    note = (
+        f"cluster {cluster} takes these labels and annotations only where a row of `accept` of its executor"
+        f" policy lists them in `annotations`: {', '.join(keys)}"
+    )
+    _put(local, ref, (NORMAL, "LeftBehind", "Scheduling"), note, now)
 
 
 def preempted(local: Local, ref: PodRef, preemptor: str, node: str, now: Moment) -> None:

@@ -14,14 +14,15 @@ makes the delegate (`narrow`), and never known at the source. Three ways to trea
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from ipaddress import IPv6Address, ip_address
 from typing import Any, NamedTuple
 
 import msgspec
 
+from agents.executor.addresses import resolved
 from agents.executor.baseline import HANDLER_HOSTS, of_containers, of_security
 from agents.executor.fields import Object, Tree, walk
-from dispatcher.model.names import PREFIX, SCHEDULER_NAME, is_app_label, is_reserved
+from dispatcher.model.crossing import matches
+from dispatcher.model.names import CARRIED_ANNOTATIONS, PREFIX, SCHEDULER_NAME, is_app_label, is_reserved, steers
 
 MAX_CONTAINERS = 64
 _POD_FIELDS = (
@@ -72,6 +73,8 @@ _CONTAINER_FIELDS = (
 )
 _VOLUME_KINDS = frozenset(("configMap", "downwardAPI", "emptyDir", "image", "projected", "secret"))
 _PROJECTED = frozenset(("clusterTrustBundle", "configMap", "downwardAPI", "secret"))
+# Written by kubectl and controllers, for themselves.
+_OF_TOOLS = frozenset(("kubectl.kubernetes.io/last-applied-configuration",))
 _ON_THE_NODE = "reaches into the node of another cluster"
 # Metadata services of clouds that are not link-local addresses.
 _METADATA = frozenset(("metadata", "metadata.google.internal", "fd00:ec2::254", "100.100.100.200", "168.63.129.16"))
@@ -93,14 +96,13 @@ class _Never(NamedTuple):
 
 
 def _is_metadata(host: Any) -> bool:
-    """Whether a probe of this host would ask the node's metadata service, or any other address of its link."""
+    """Whether a probe of this host would ask the node's metadata service, or the node itself."""
     text = str(host).strip("[]").rstrip(".").lower()
-    try:
-        address = ip_address(text.partition("%")[0])
-    except ValueError:
-        return text in _METADATA
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return (mapped or address).is_link_local or str(mapped or address) in _METADATA
+    if text in _METADATA or text == "localhost" or text.endswith(".localhost"):
+        return True
+    return any(
+        one.is_link_local or one.is_loopback or one.is_unspecified or str(one) in _METADATA for one in resolved(text)
+    )
 
 
 _NEVER = (
@@ -144,9 +146,29 @@ def _metadata(metadata: Object) -> Object:
     labels = metadata.get("labels") or {}
     annotations = metadata.get("annotations") or {}
     return {
-        "labels": {key: value for key, value in labels.items() if is_app_label(key)},
-        "annotations": {key: value for key, value in annotations.items() if not is_reserved(key)},
+        "labels": {key: value for key, value in labels.items() if is_app_label(key) or steers(key)},
+        "annotations": {key: value for key, value in annotations.items() if _may_cross(key)},
     }
+
+
+def _may_cross(annotation: str) -> bool:
+    return not is_reserved(annotation) or matches(CARRIED_ANNOTATIONS, annotation)
+
+
+def left_behind(pod: bytes) -> list[str]:
+    """Labels and annotations of a pod (JSON) that a cluster takes only where a row of its policy lists them.
+
+    Those of Kubernetes' own domains, which cross nowhere, are among them if a user wrote them.
+    """
+    with readable():
+        metadata = msgspec.json.decode(pod).get("metadata") or {}
+    annotations = (
+        key
+        for key in metadata.get("annotations") or {}
+        if "/" in key and not key.startswith(PREFIX) and key not in _OF_TOOLS and not matches(CARRIED_ANNOTATIONS, key)
+    )
+    labels = (key for key in metadata.get("labels") or {} if steers(key) and not matches(CARRIED_ANNOTATIONS, key))
+    return sorted({*annotations, *labels})
 
 
 def _spec(spec: Object) -> Object:

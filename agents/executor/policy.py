@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import msgspec
 
 from dispatcher.model.crossing import Opening, matches
-from dispatcher.model.names import ACCEPT, STAY
+from dispatcher.model.names import ACCEPT, CARRIED_ANNOTATIONS, STAY
 from dispatcher.model.objects import Namespace
 from dispatcher.model.pod import SourceRef
 
@@ -20,8 +20,6 @@ Allowance = Literal[
     "hostPort", "capabilities", "seccomp", "appArmor", "procMount", "seLinux", "sysctls", "probeHost", "controlPlane"
 ]
 ALLOWANCES: tuple[str, ...] = get_args(Allowance)
-# The second is read by the kubelets of embedded clusters alone, which run no containers.
-ANNOTATIONS = ("prometheus.io/*", "embedded.global-dispatcher.io/*")
 _AT_HOME = f'keep the pod at home with annotation {STAY}: "true"'
 
 
@@ -29,7 +27,8 @@ class Accept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Source clusters and namespaces whose pods may run here; shell patterns ('*', 'team-*').
 
     What else may cross with them: `allow` names fields (ALLOWANCES); `secrets` are patterns of the names of Secrets
-    that a pod may refer to, of those that exist here; `annotations` patterns of the keys with a domain that are kept;
+    that a pod may refer to, of those that exist here; `annotations` patterns of the keys with a domain that are
+    kept, of annotations and of the labels that steer meshes and identities;
     `tolerations` patterns of the keys that are kept beyond the harmless ones ("*": also the one without a key).
     """
 
@@ -37,7 +36,7 @@ class Accept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     namespaces: tuple[str, ...] = ("*",)
     allow: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
-    annotations: tuple[str, ...] = ANNOTATIONS
+    annotations: tuple[str, ...] = CARRIED_ANNOTATIONS
     tolerations: tuple[str, ...] = ()
 
     def covers(self, cluster: str, namespace: str) -> bool:

@@ -11,6 +11,7 @@ from agents.executor.fields import Object, Tree, walk
 from agents.executor.manifest import ManifestError, readable
 from agents.executor.policy import Grants
 from dispatcher.model.crossing import crosses, matches
+from dispatcher.model.names import steers
 
 SECRETS = (
     "spec.volumes[*].secret.secretName",
@@ -32,6 +33,11 @@ def restrict(manifest: Object, cluster: str, grants: Grants) -> Object:
         metadata, spec = dict(manifest["metadata"]), dict(manifest["spec"])
         metadata["annotations"] = {
             key: value for key, value in metadata["annotations"].items() if _speaks_to_all(key, grants)
+        }
+        metadata["labels"] = {
+            key: value
+            for key, value in (metadata.get("labels") or {}).items()
+            if not steers(key) or matches(grants.annotations, key)
         }
         kept = [one for one in spec.pop("tolerations", ()) if crosses(one.get("key") or "", grants.tolerations)]
         return {**manifest, "metadata": metadata, "spec": {**spec, "tolerations": kept} if kept else spec}

@@ -4,12 +4,12 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from agents.executor.policy import ANNOTATIONS, Allowance
+from agents.executor.policy import Allowance
 from agents.observer.rates import MAX_VALUE
 from agents.observer.signals import Signal, with_base
 from agents.runtime.link_settings import LinkSettings
 from agents.runtime.telemetry_settings import TelemetrySettings
-from dispatcher.model.names import KUBELET_ACCOUNT
+from dispatcher.model.names import CARRIED_ANNOTATIONS, KUBELET_ACCOUNT
 from dispatcher.model.signals import MAX_SIGNALS, NAME_PATTERN
 
 BOTH, OBSERVER, EXECUTOR = "both", "observer", "executor"
@@ -122,7 +122,9 @@ class AcceptSettings(BaseModel):
     allow: tuple[Allowance, ...] = Field(default=(), description="What may cross beyond Pod Security's baseline.")
     secrets: tuple[str, ...] = Field(default=(), description="Secrets of this cluster that such pods may refer to.")
     annotations: tuple[str, ...] = Field(
-        default=ANNOTATIONS, description="Keys of annotations that are kept; those without a domain are in any case."
+        default=CARRIED_ANNOTATIONS,
+        description="Keys of annotations that are kept, and of labels that steer meshes, networks and identities;"
+        " annotations without a domain are kept in any case.",
     )
     tolerations: tuple[str, ...] = Field(
         default=(), description='Keys kept of node-role.kubernetes.io/; "*": also tolerations without a key.'

@@ -73,6 +73,39 @@ METRIC_PREFIX = "metric." + PREFIX  # node annotation: any number or quantity, w
 
 GPU_MILLI = PREFIX + "gpu-milli"  # extended resource: thousandths of a GPU, 1000 for each that the node has
 
+# Annotations with a domain that mean the same in every cluster; a row of the target's policy may list others.
+CARRIED_ANNOTATIONS = (
+    "prometheus.io/*",
+    "cluster-autoscaler.kubernetes.io/safe-to-evict",
+    "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes",
+    "karpenter.sh/do-not-disrupt",
+    "descheduler.alpha.kubernetes.io/evict",
+    "descheduler.alpha.kubernetes.io/prefer-no-eviction",
+    "kubectl.kubernetes.io/default-container",
+    "kubectl.kubernetes.io/restartedAt",
+    "sidecar.istio.io/inject",
+    "linkerd.io/inject",
+    # Read by the kubelets of embedded clusters alone, which run no containers.
+    "embedded.global-dispatcher.io/*",
+)
+# Whose labels and annotations say as whom a pod speaks to others, or through what: meshes, cloud identities, networks.
+_STEERING_DOMAINS = (
+    "istio.io",
+    "linkerd.io",
+    "kuma.io",
+    "consul.hashicorp.com",
+    "vault.hashicorp.com",
+    "spiffe.io",
+    "azure.workload.identity",
+    "aadpodidbinding",
+    "iam.amazonaws.com",
+    "eks.amazonaws.com",
+    "vpc.amazonaws.com",
+    "iam.gke.io",
+    "cni.cncf.io",
+    "cilium.io",
+    "projectcalico.org",
+)
 _APP_LABELS = "app.kubernetes.io/"
 _RESERVED_DOMAINS = ("kubernetes.io", "k8s.io")
 # Labels that controllers make anew for each template, job or replica.
@@ -104,10 +137,18 @@ def is_reserved(key: str) -> bool:
     return f"{domain}/" == PREFIX or any(domain == name or domain.endswith(f".{name}") for name in _RESERVED_DOMAINS)
 
 
+def steers(key: str) -> bool:
+    """Whether a label or annotation key is of a mesh, a network or a provider of identities."""
+    domain, _, _ = key.partition("/")
+    return any(domain == name or domain.endswith(f".{name}") for name in _STEERING_DOMAINS)
+
+
 @lru_cache(maxsize=4096)
 def is_app_label(key: str) -> bool:
     """Whether a label says what a pod is, rather than who made it: those travel with a delegate, the others do not."""
-    return key not in GENERATED_LABELS and (key.startswith(_APP_LABELS) or not is_reserved(key))
+    if key in GENERATED_LABELS or steers(key):
+        return False
+    return key.startswith(_APP_LABELS) or not is_reserved(key)
 
 
 def proxy_node_name(cluster: str) -> str:

@@ -47,6 +47,24 @@ def test_a_claim_leaves_annotations_and_finalizer_and_answers_the_manifest() -> 
     assert msgspec.json.decode(outcome.manifest)["spec"]["containers"][0]["image"] == "busybox"
 
 
+def test_the_owner_is_told_once_what_clusters_take_only_where_their_policy_lists_it() -> None:
+    world = World()
+    pod = pod_object()
+    pod["metadata"]["labels"] = {"app": "web", "security.istio.io/tlsMode": "istio"}
+    pod["metadata"]["annotations"] = {
+        "example.com/note": "v",
+        "karpenter.sh/do-not-disrupt": "true",
+        "plain": "v",
+        "kubectl.kubernetes.io/last-applied-configuration": "{}",
+    }
+    ref = world.submit(pod)
+    for _ in range(2):
+        assert world.do(claim_for(ref)).verdict == CLAIMED
+    (event,) = [msgspec.json.decode(one.body) for one in world.local.events]
+    assert event["reason"] == "LeftBehind"
+    assert event["note"].endswith(": example.com/note, security.istio.io/tlsMode")
+
+
 def test_nothing_is_claimed_for_a_cluster_that_an_operator_has_fenced() -> None:
     world = World()
     node = proxy_object("b")

@@ -140,7 +140,27 @@ def test_what_baseline_lets_in_crosses_unchanged(spec: Object) -> None:
     assert {key: made(world)["spec"][key] for key in spec} == spec
 
 
-METADATA = ["169.254.169.254", "[fe80::1%eth0]", "::ffff:169.254.169.254", "metadata.google.internal.", "fd00:ec2::254"]
+METADATA = [
+    "169.254.169.254",
+    "[fe80::1%eth0]",
+    "::ffff:169.254.169.254",
+    "metadata.google.internal.",
+    "fd00:ec2::254",
+    "2852039166",
+    "0xa9fea9fe",
+    "0251.0376.0251.0376",
+    "0xa9.254.43518",
+    "169.16689662",
+    "169.254.169.254.nip.io",
+    "x-169-254-169-254.sslip.io",
+    "www.a9fea9fe.nip.io",
+    "64:ff9b::a9fe:a9fe",
+    "2002:a9fe:a9fe::",
+    "localhost",
+    "127.1",
+    "0",
+]
+NOT_METADATA = ["10.0.0.1", "db.team.svc", "example.com", "1.2.3.example.com", "v1-2-3-4.example.com", "167772161"]
 
 
 @pytest.mark.parametrize("host", METADATA)
@@ -149,6 +169,12 @@ def test_a_probe_of_a_metadata_service_never_crosses_whatever_the_target_allows(
     with pytest.raises(ManifestError, match=r"^spec\.containers\[0\]\.livenessProbe\.httpGet\.host .*metadata"):
         sanitise(msgspec.json.encode(pod))
     assert asked(target(policy=rows(allow=ALLOWANCES)), pod).verdict == REFUSED
+
+
+@pytest.mark.parametrize("host", NOT_METADATA)
+def test_other_hosts_cross_where_the_target_lets_them_in(host: str) -> None:
+    pod = pod_object(**container(livenessProbe={"httpGet": {"host": host, "port": 80}}))
+    assert asked(target(policy=rows(allow=ALLOWANCES)), pod).verdict == BOUND
 
 
 SECRETS: dict[str, Object] = {
@@ -195,7 +221,11 @@ ANNOTATIONS = {
     "note": True,
     "prometheus.io/scrape": True,
     "example.com/note": False,
-    "sidecar.istio.io/inject": False,
+    "sidecar.istio.io/inject": True,
+    "traffic.sidecar.istio.io/excludeOutboundPorts": False,
+    "karpenter.sh/do-not-disrupt": True,
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": True,
+    "cluster-autoscaler.kubernetes.io/other": False,
     "container.apparmor.security.beta.kubernetes.io/c": False,
     "container.apparmor.security.beta/c": False,
     "k8s.v1.cni.cncf.io/networks": False,
@@ -211,6 +241,36 @@ def test_an_annotation_with_a_domain_is_left_behind_unless_it_is_listed(key: str
     pod["metadata"]["annotations"] = {key: "v"}
     assert asked(world, pod).verdict == BOUND
     assert (key in made(world)["metadata"]["annotations"]) is kept
+
+
+LABELS = {
+    "app": True,
+    "example.com/team": True,
+    "sidecar.istio.io/inject": True,
+    "security.istio.io/tlsMode": False,
+    "topology.istio.io/network": False,
+    "azure.workload.identity/use": False,
+    "linkerd.io/control-plane-ns": False,
+}
+
+
+@pytest.mark.parametrize(("key", "kept"), LABELS.items(), ids=LABELS.keys())
+def test_a_label_that_steers_meshes_or_identities_is_left_behind_as_an_annotation_is(key: str, kept: bool) -> None:
+    world = target()
+    pod = pod_object()
+    pod["metadata"]["labels"] = {key: "v"}
+    assert asked(world, pod).verdict == BOUND
+    assert (key in made(world)["metadata"]["labels"]) is kept
+
+
+def test_one_row_lets_in_labels_and_annotations_of_a_mesh() -> None:
+    world = target(policy=rows(annotations=("*.istio.io/*",)))
+    pod = pod_object()
+    key = "security.istio.io/tlsMode"
+    pod["metadata"] |= {"labels": {key: "istio"}, "annotations": {key: "istio"}}
+    assert asked(world, pod).verdict == BOUND
+    assert made(world)["metadata"]["labels"][key] == "istio"
+    assert made(world)["metadata"]["annotations"][key] == "istio"
 
 
 def test_a_policy_may_list_other_annotations_but_no_reserved_ones() -> None:

@@ -73,6 +73,8 @@ LABELS = {
     "app": True,
     "app.kubernetes.io/name": True,
     "example.com/team": True,
+    "sidecar.istio.io/inject": True,  # the target's policy says more of these
+    "security.istio.io/tlsMode": True,
     "pod-template-hash": False,
     "controller-uid": False,
     "job-name": False,
@@ -85,6 +87,8 @@ ANNOTATIONS = {
     "example.com/note": True,
     "embedded.global-dispatcher.io/cpu": True,
     "notkubernetes.io/x": True,
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": True,
+    "kubectl.kubernetes.io/default-container": True,
     "kubectl.kubernetes.io/last-applied-configuration": False,
     names.SCHEDULE: False,
     names.EPOCH: False,
