@@ -45,7 +45,7 @@ class Server:
 def usual_kubeconfig() -> str:
     """kubectl's choice; empty (the pod's own service account) if there is no such file."""
     path = _usual_path()
-    return str(path) if path.is_file() else ""
+    return str(path) if os.path.isfile(path) else ""
 
 
 def _usual_path() -> FilePath:

@@ -1,6 +1,7 @@
 """agent.yaml as `config check` looks at it, where the agent is to run: keys and values, then the files it names."""
 
 import datetime as dt
+import os
 from collections.abc import Iterator
 from pathlib import Path as FilePath
 
@@ -44,7 +45,7 @@ def agent_yaml_problems(document: Document, now: dt.datetime | None = None) -> l
     problems = [*_key_problems(settings, document)] if settings.role != OBSERVER else []  # which signs nothing
     problems += [*_access_problems(settings, document), *agent_listener_problems(settings, document)]
     ca_file = settings.kubelet.ca_file
-    if ca_file and not FilePath(ca_file).is_file():
+    if ca_file and not os.path.isfile(ca_file):
         problems.append(document.problem(("kubelet", "ca_file"), f"there is no file {ca_file}"))
     if settings.orders.verified:
         problems += _order_problems(settings.orders, document, now or dt.datetime.now(dt.UTC))
@@ -64,7 +65,7 @@ def _access_problems(settings: JoinSettings, document: Document) -> Iterator[Pro
 
 def _key_problems(settings: JoinSettings, document: Document) -> Iterator[Problem]:
     file = FilePath(settings.key_file) if settings.key_file else default_path(settings.cluster)
-    if settings.key_file or file.exists():  # the default file is made where there is none
+    if settings.key_file or os.path.exists(file):  # the default file is made where there is none
         try:
             read_keys(file, settings.cluster)
         except KeyFileError as error:

@@ -1,5 +1,6 @@
 """What each agent is told: its section of dispatcher.yaml as the agent's own settings."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path as FilePath
@@ -32,13 +33,13 @@ def agent_file_problems(cluster: ClusterSection, at: int, document: Document) ->
         return problems
     file, kubelet = cluster.agent.get("key_file", ""), cluster.agent.get("kubelet")
     keys = FilePath(file) if file and isinstance(file, str) else default_path(cluster.name)
-    if keys != default_path(cluster.name) or keys.exists():  # the default file is made where there is none
+    if keys != default_path(cluster.name) or os.path.exists(keys):  # the default file is made where there is none
         try:
             read_keys(keys, cluster.name)
         except KeyFileError as error:
             problems.append(document.problem((*path, "key_file"), str(error)))
     ca_file = kubelet.get("ca_file") if isinstance(kubelet, Mapping) else None
-    if isinstance(ca_file, str) and ca_file and not FilePath(ca_file).is_file():
+    if isinstance(ca_file, str) and ca_file and not os.path.isfile(ca_file):
         text = f"there is no file {ca_file}: name the CA of the kubelets' certificates, or remove the key"
         problems.append(document.problem((*path, "kubelet", "ca_file"), text))
     return problems

@@ -263,8 +263,8 @@ def _plugin_files(document: Document, config: ConfigFile, problems: list[Problem
 def _there(named: list[Named], document: Document, problems: list[Problem]) -> list[Named]:
     """Those of the named files that exist; `problems` gets the others."""
     text = "there is no file {}: correct it (paths are relative to the folder of this file), or leave it out"
-    problems += [document.problem(key, text.format(path)) for key, _, path in named if not path.exists()]
-    return [one for one in named if one[2].exists()]
+    problems += [document.problem(key, text.format(path)) for key, _, path in named if not os.path.exists(path)]
+    return [one for one in named if os.path.exists(one[2])]
 
 
 def _profile_files(document: Document, config: ConfigFile, problems: list[Problem]) -> list[Named]:

@@ -3,7 +3,6 @@
 All of them, or with `extends` what is different from a profile that is built in.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Annotated, Any
@@ -17,7 +16,7 @@ from dispatcher.config.validation import validated
 from dispatcher.model.names import SCHEDULER_NAME, is_ours
 from dispatcher.plugins.registry import PluginContext, PluginSpec, canonical
 from dispatcher.scheduling.framework import Canary, PluginUse, Profile
-from dispatcher.scheduling.framework.plugin_args import check_args, did_you_mean, shown
+from dispatcher.scheduling.framework.plugin_args import check_args, did_you_mean, is_finite_number, shown
 from dispatcher.scheduling.profile import BUILT_IN
 
 MAX_WEIGHT = 1000.0
@@ -81,7 +80,7 @@ def _extended(base: Sequence[PluginUse], entries: ProfileFile) -> tuple[PluginUs
     uses = {use.name: use for use in base if use.name not in entries.disabled}
     for entry in entries.plugins:
         known = uses.get(entry.name, PluginUse(entry.name, 1.0, {}))
-        weight = known.weight if not _is_number(entry.weight) else float(entry.weight)
+        weight = known.weight if not is_finite_number(entry.weight) else float(entry.weight)
         uses[entry.name] = PluginUse(entry.name, weight, entry.args if entry.args is not None else known.args)
     return tuple(uses.values())
 
@@ -145,10 +144,6 @@ def _weight_problems(entry: PluginEntry, spec: PluginSpec) -> list[str]:
         return []
     if "Score" not in spec.points:
         return [f"{entry.name} does not score: remove the weight"]
-    if not _is_number(weight):
+    if not is_finite_number(weight):
         return [f"must be a number from 0 to {MAX_WEIGHT:g}, not {shown(weight)}"]
     return [] if 0 <= weight <= MAX_WEIGHT else [f"must be from 0 to {MAX_WEIGHT:g}, not {shown(weight)}"]
-
-
-def _is_number(weight: Any) -> bool:
-    return isinstance(weight, int | float) and not isinstance(weight, bool) and math.isfinite(weight)

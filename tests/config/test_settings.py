@@ -353,6 +353,30 @@ def test_a_profile_keeps_order_weights_and_arguments(tmp_path: Path) -> None:
     ]
 
 
+HUGE = "1" + "0" * 400
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (f"- {{name: LiveCPU, weight: {HUGE}}}", "weight: must be a number from 0 to"),
+        (f"- {{name: LiveCPU, args: {{fresh_s: {HUGE}}}}}", "must be a number from"),
+    ],
+)
+def test_a_number_that_no_float_holds_is_told_and_raises_nothing_else(tmp_path: Path, line: str, told: str) -> None:
+    (tmp_path / "p.yaml").write_text(f"plugins:\n{PRIORITY}{line}")
+    (tmp_path / "c.yaml").write_text("profile: p.yaml")
+    with pytest.raises(ConfigError, match=told):
+        load_config(tmp_path / "c.yaml")
+
+
+@pytest.mark.parametrize("text", ["tenants: {}", "profiles: [{}]"])
+def test_a_path_that_no_file_system_takes_is_a_file_that_is_not_there(tmp_path: Path, text: str) -> None:
+    (tmp_path / "c.yaml").write_text(text.replace("{}", "a" * 5000))
+    with pytest.raises(ConfigError, match=r"no such file|cannot be read|not there|too long"):
+        load_config(tmp_path / "c.yaml")
+
+
 A = "tenants:\n- {name: a, namespaces: [web, 'west/ml-*']}\n"
 
 

@@ -138,11 +138,19 @@ def shown(value: object, limit: int = 60) -> str:
     return text if len(text) <= limit else text[:limit] + "..."
 
 
+def is_finite_number(value: object) -> bool:
+    """Whether a value is a number that a float can hold; no truth value."""
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an int of more than 308 digits
+        return False
+
+
 def number(low: float, high: float) -> Check:
     """A finite number within [low, high]."""
 
     def check(raw: object) -> float:
-        if isinstance(raw, bool) or not isinstance(raw, int | float) or not math.isfinite(raw):
+        if not isinstance(raw, int | float) or not is_finite_number(raw):
             raise ValueError(f"must be a number from {low:g} to {high:g}, not {shown(raw)}")
         if not low <= raw <= high:
             raise ValueError(f"must be from {low:g} to {high:g}, not {shown(raw)}")
