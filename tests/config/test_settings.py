@@ -373,7 +373,7 @@ def test_a_number_that_no_float_holds_is_told_and_raises_nothing_else(tmp_path: 
 @pytest.mark.parametrize("text", ["tenants: {}", "profiles: [{}]"])
 def test_a_path_that_no_file_system_takes_is_a_file_that_is_not_there(tmp_path: Path, text: str) -> None:
     (tmp_path / "c.yaml").write_text(text.replace("{}", "a" * 5000))
-    with pytest.raises(ConfigError, match=r"no such file|cannot be read|not there|too long"):
+    with pytest.raises(ConfigError, match="there is no file"):
         load_config(tmp_path / "c.yaml")
 
 
