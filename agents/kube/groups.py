@@ -19,6 +19,7 @@ _ANNOTATIONS = (
     "scheduling.volcano.sh/group-name",
     "gang.scheduling.koordinator.sh/name",
     "yunikorn.apache.org/task-group-name",
+    "pod-group-name",  # KAI
 )
 
 
