@@ -1,6 +1,6 @@
 """Where a pod may go by its own spec: selectors, affinity, tolerations, spread, volumes. Bounded in size before use."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from agents.kube import wire_pods, wire_terms
@@ -22,8 +22,10 @@ from dispatcher.model.topology import label_key
 
 MAX_SELECTOR_BYTES = 64 * 1024
 MAX_RULES = 256
+MAX_CLAUSES = 256  # on nodes: each is held against every node of the fleet; and on pods, likewise
 MAX_TERMS = 32  # constraints or terms that count other pods: each may have to be held against every pod of the fleet
 MAX_CONTAINERS = 64
+_FEWER = " (list values of one key in one clause, with operator In or NotIn)"
 _HARD = {"DoNotSchedule": True, "ScheduleAnyway": False}
 _HONOR, _IGNORE = "Honor", "Ignore"  # nodeAffinityPolicy is Honor unless said, nodeTaintsPolicy is Ignore
 
@@ -90,29 +92,43 @@ def _too_much(spec: wire_pods.PodSpec) -> list[str]:
         ("schedulingGates", len(spec.scheduling_gates or ()), MAX_RULES, "entries"),
         ("affinity.podAffinity and podAntiAffinity", sum(1 for _ in terms_of(spec.affinity)), MAX_TERMS, "terms"),
         ("nodeSelector, affinity and topologySpreadConstraints", size, MAX_SELECTOR_BYTES, "characters of selectors"),
+        ("nodeSelector and affinity.nodeAffinity", _node_clauses_in(spec), MAX_CLAUSES, f"clauses{_FEWER}"),
+        ("affinity and topologySpreadConstraints", _pod_clauses_in(spec), MAX_CLAUSES, f"clauses on pods{_FEWER}"),
     )
     return [f"spec.{field}: {count} {what}, more than {most}" for field, count, most, what in bounds if count > most]
+
+
+def _node_clauses_in(spec: wire_pods.PodSpec) -> int:
+    """How many clauses on nodes; a term without any counts as one."""
+    clauses = sum(len(one.match_expressions or ()) + len(one.match_fields or ()) or 1 for one in _node_terms(spec))
+    return len(spec.node_selector or ()) + clauses
+
+
+def _pod_clauses_in(spec: wire_pods.PodSpec) -> int:
+    terms = list(terms_of(spec.affinity))
+    selectors = [one.label_selector for one in (*(spec.topology_spread_constraints or ()), *terms)]
+    selectors += [one.namespace_selector for one in terms]
+    return sum(len(one.match_labels or ()) + len(one.match_expressions or ()) for one in selectors if one is not None)
 
 
 def selector_bytes(spec: wire_pods.PodSpec) -> int:
     """How much text the pod's selectors hold together, in characters."""
     return (
         labels_size(spec.node_selector)
-        + sum(expressions_size(clauses) for clauses in _node_clauses(spec.affinity))
+        + sum(expressions_size(one.match_expressions) + expressions_size(one.match_fields) for one in _node_terms(spec))
         + sum(selector_size(rule.label_selector) for rule in spec.topology_spread_constraints or ())
         + sum(term_size(term) for term in terms_of(spec.affinity))
     )
 
 
-def _node_clauses(affinity: wire_terms.Affinity | None) -> Iterable[list[wire_terms.Expression] | None]:
-    node = affinity.node_affinity if affinity is not None else None
+def _node_terms(spec: wire_pods.PodSpec) -> list[wire_terms.NodeTerm]:
+    """The terms of node affinity, required and preferred."""
+    node = spec.affinity.node_affinity if spec.affinity is not None else None
     if node is None:
-        return
+        return []
     required = (node.required.node_selector_terms if node.required is not None else None) or []
-    for term in (*required, *(weighted.preference for weighted in node.preferred or ())):
-        if term is not None:
-            yield term.match_expressions
-            yield term.match_fields
+    terms = (*required, *(weighted.preference for weighted in node.preferred or ()))
+    return [term for term in terms if term is not None]
 
 
 def node_affinity(affinity: wire_terms.Affinity | None, problems: list[str]) -> Affinity | None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -13,9 +14,11 @@ from dispatcher.api.forward import forward
 from dispatcher.api.login import Login
 from dispatcher.api.page import MOST_PODS, render_page
 from dispatcher.api.rows import ENCODER, ONE_AT_A_TIME, in_turns, send_rows
+from dispatcher.api.shared import Shared
 from dispatcher.model import names
 from dispatcher.scheduling.views import Pieces, Row
 from dispatcher.service.fleet_views import FleetViews
+from dispatcher.service.gateway.sparing_log import SparingLog, http_logger
 from dispatcher.service.leadership import LeaderStatus
 from dispatcher.service.service import Service
 from dispatcher.service.telemetry import ask_all
@@ -59,6 +62,8 @@ class OnlyOne:
 
 
 SHOWN: web.AppKey[Shown] = web.AppKey("shown")
+SCRAPE: web.AppKey[Shared[bytes]] = web.AppKey("scrape")
+TELEMETRY: web.AppKey[Shared[list[Row]]] = web.AppKey("telemetry")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
@@ -72,6 +77,7 @@ def make_app(shown: Shown, login: Login | None = None, *, loopback: bool = True)
     asked = [login.middleware()] if login and login.wanted else []
     app = web.Application(middlewares=[*asked, _errors, *([_local_host] if loopback else [])])
     app[SHOWN], app[ONE_AT_A_TIME] = shown, asyncio.Lock()
+    app[SCRAPE], app[TELEMETRY] = Shared(), Shared()
     app.router.add_routes(
         [
             web.get("/", _page),
@@ -97,7 +103,8 @@ def make_app(shown: Shown, login: Login | None = None, *, loopback: bool = True)
 
 async def serve(shown: Shown, host: str, port: int, login: Login) -> web.AppRunner:
     """Listen; the caller cleans the runner up. OSError when the address is taken."""
-    runner = web.AppRunner(make_app(shown, login, loopback=host in _LOOPBACK), access_log=None, shutdown_timeout=1.0)
+    app, logger = make_app(shown, login, loopback=host in _LOOPBACK), http_logger(SparingLog())
+    runner = web.AppRunner(app, access_log=None, logger=logger, shutdown_timeout=1.0)
     await runner.setup()
     await web.TCPSite(runner, host, port).start()
     log.info("serving", address=f"http://{host}:{port}", login=login.wanted)
@@ -169,12 +176,16 @@ async def _ready(request: web.Request) -> web.Response:
 
 
 async def _metrics(request: web.Request) -> web.Response:
-    pieces = request.app[SHOWN].service.metrics.pieces()
-    texts = [text async for text in in_turns(pieces, nullcontext())]  # small, and must not wait for people's lists
+    service = request.app[SHOWN].service
     return web.Response(
-        body=b"".join(texts),
+        body=await request.app[SCRAPE].get(service, partial(_scrape, service)),
         headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
     )
+
+
+async def _scrape(service: Service) -> bytes:
+    pieces = service.metrics.pieces()
+    return b"".join([text async for text in in_turns(pieces, nullcontext())])  # must not wait for people's lists
 
 
 async def _version(_request: web.Request) -> web.Response:
@@ -210,7 +221,8 @@ async def _usage(request: web.Request) -> web.StreamResponse:
 
 
 async def _telemetry(request: web.Request) -> web.Response:
-    return _json({"telemetry": await ask_all(request.app[SHOWN].service.links)})
+    service = request.app[SHOWN].service
+    return _json({"telemetry": await request.app[TELEMETRY].get(service, partial(ask_all, service.links))})
 
 
 async def _pods(request: web.Request) -> web.StreamResponse:

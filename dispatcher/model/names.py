@@ -45,6 +45,9 @@ BUDGET_PREFIX = "global-dispatcher-"  # begins their names
 # What admins write on a Namespace: anything but "true" closes it to pods of other clusters.
 ACCEPT = PREFIX + "accept"
 
+# The same, "true": inter-pod terms of pods of other clusters, and of any namespace there, may mean its pods.
+AFFINITY_FROM_OTHERS = PREFIX + "affinity-from-other-clusters"
+
 # What operators write on the Lease of an agent's state; the agent takes it off when it has done so.
 CONFIRM_RESTORED = PREFIX + "confirm-restored"  # "true": what the API server shows since it went back is meant
 FORGET_KEYS = PREFIX + "forget-keys."  # and a cluster's name, "true": believe the next keys that are heard of it

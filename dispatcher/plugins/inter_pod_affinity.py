@@ -9,7 +9,8 @@ A node is refused, in this order, where
 Raw score of a node, in weights: over its domains, weight * pods for each preferred term (minus for anti-affinity), the
 weights of the preferred terms of placed pods that mean this pod, and `hardPodAffinityWeight` for each required affinity
 term of a placed pod that does. Score = floor(100 * (raw - least) / (most - least)) over the feasible nodes, 0 if equal.
-Pods count until they are gone, terminating ones too. Source: kube-scheduler's InterPodAffinity; domains span clusters.
+Pods count until they are gone, terminating ones too. Source: kube-scheduler's InterPodAffinity; domains span
+clusters, and terms mean pods of other clusters in their own namespace, or in one open to them (`pods_of_terms`).
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -86,7 +87,7 @@ class InterPodAffinity(DomainPlugin[_State]):
 
     def class_key(self, placed: Placed) -> Hashable:
         """The pod's rules, and which of them mean the pod itself; None without rules."""
-        rules = self._book.rules_of(placed.pod)
+        rules = self._book.rules_of(placed)
         return None if rules is None else (rules.name, _self_key(rules, placed))
 
     def standing_key(self, placed: Placed, fleet: FleetView) -> Hashable:
@@ -96,7 +97,7 @@ class InterPodAffinity(DomainPlugin[_State]):
         them apart; a pod that a new term means becomes one of another class. Pods of one class do not come apart by
         the terms that they bring along themselves: the class key says which of these mean the pod.
         """
-        return tuple([term.number for term in self._about(placed, self._book.rules_of(placed.pod), fleet)]) or None
+        return tuple([term.number for term in self._about(placed, self._book.rules_of(placed), fleet)]) or None
 
     def _about(self, placed: Placed, rules: AffinityRules | None, fleet: FleetView) -> Sequence[StandingTerm]:
         found = fleet.affinity.terms_about(placed)
@@ -108,7 +109,7 @@ class InterPodAffinity(DomainPlugin[_State]):
 
     def hint_key(self, placed: Placed) -> frozenset[str] | None:
         """The namespaces of the pods that its required terms mean; None: any."""
-        rules = self._book.rules_of(placed.pod) or _NO_RULES
+        rules = self._book.rules_of(placed) or _NO_RULES
         meant = [*(rule.pods for rule in rules.repelling), *(() if rules.together is None else (rules.together,))]
         named = [pods.namespaces for pods in meant]
         return None if None in named else frozenset[str]().union(*(one for one in named if one is not None))
@@ -127,7 +128,7 @@ class InterPodAffinity(DomainPlugin[_State]):
         came, gone = event.after, event.before
         if not isinstance(came, Pod) and not isinstance(gone, Pod):
             return True
-        rules = self._book.rules_of(placed.pod) or _NO_RULES
+        rules = self._book.rules_of(placed) or _NO_RULES
         near = () if rules.together is None else (rules.together,)
         if isinstance(came, Pod) and any(_may_mean(pods, came, event.cluster) for pods in near):
             return True
@@ -140,7 +141,7 @@ class InterPodAffinity(DomainPlugin[_State]):
 
     def pre_filter(self, placed: Placed, fleet: FleetView) -> _State | Refuse | Skip:
         """The answers by domain as things stand; SKIP where no term of the pod or about it exists."""
-        rules = self._book.rules_of(placed.pod)
+        rules = self._book.rules_of(placed)
         about = self._about(placed, rules, fleet)
         if rules is None and not about:
             return SKIP

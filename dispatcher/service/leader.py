@@ -53,12 +53,15 @@ class ElectorEnvironment:
 
 
 class Elector:
-    """One candidate. `leader` is who holds the Lease as far as is known, `problem` why that is not known."""
+    """One candidate. `leader` is who holds the Lease as far as is known, `problem` why that is not known. It does not
+    renew a Lease while what it leads is `held_up`.
+    """
 
     def __init__(
         self, file: LeaseStore, identity: str, timing: LeaderTiming, environment: ElectorEnvironment | None = None
     ) -> None:
         self.identity, self.problem = identity, ""
+        self.held_up: Callable[[], bool] = lambda: False
         self._file, self._timing, self._world = file, timing, environment or ElectorEnvironment()
         self._seen: Lease | None = None
         self._seen_at = float("-inf")  # when it was last seen to have changed
@@ -68,12 +71,14 @@ class Elector:
     @property
     def leader(self) -> str:
         """Who holds the Lease as last seen, '' if nobody does or nothing was seen."""
-        return self._seen.holder if self._seen is not None else ""
+        seen = self._seen  # read once: another thread may ask
+        return seen.holder if seen is not None else ""
 
     @property
     def transitions(self) -> int:
         """Of the Lease as last seen."""
-        return self._seen.transitions if self._seen is not None else 0
+        seen = self._seen
+        return seen.transitions if seen is not None else 0
 
     def valid(self) -> bool:
         """Whether this candidate leads right now."""
@@ -105,7 +110,7 @@ class Elector:
         """Renew the Lease that is ours until it is lost; why it was."""
         while True:
             await self._world.sleep(self._timing.retry_s)
-            if not self.valid():  # before anything else: this process may have slept
+            if self.held_up() or not self.valid():  # before anything else: this process may have slept
                 return self._lost()
             if not await self._try() and (self.leader != self.identity or not self.valid()):
                 return self._lost()

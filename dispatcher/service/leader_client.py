@@ -10,22 +10,25 @@ from dispatcher.config.sections import IN_CLUSTER, ClusterSection, LeaderElectio
 from dispatcher.service.leader import Elector, LeaderTiming, new_identity
 from dispatcher.service.leader_lease import LeaseRef, LeaseStore
 from dispatcher.service.leadership import NoElection
+from dispatcher.service.lease_thread import LeaseThread, loop_thread
 
 
 @contextlib.asynccontextmanager
 async def candidate(
     section: LeaderElectionSection, clusters: Sequence[ClusterSection]
-) -> AsyncIterator[Elector | NoElection]:
+) -> AsyncIterator[LeaseThread | NoElection]:
     """A candidate of its own for each process; its connection is closed at the end."""
     if not section.enabled:
         yield NoElection(new_identity())
         return
     client = KubeClient(access_of(section, clusters))
     timing = LeaderTiming(section.lease_s, section.renew_deadline_s, section.retry_s)
-    try:
-        yield Elector(LeaseStore(client, LeaseRef(section.namespace, section.name)), new_identity(), timing)
-    finally:
-        await client.close()
+    elector = Elector(LeaseStore(client, LeaseRef(section.namespace, section.name)), new_identity(), timing)
+    async with loop_thread("lease") as thread:
+        try:
+            yield LeaseThread(elector, thread)
+        finally:
+            await thread.run(client.close())
 
 
 def access_of(section: LeaderElectionSection, clusters: Sequence[ClusterSection]) -> Access:

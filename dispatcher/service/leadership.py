@@ -10,6 +10,7 @@ import structlog
 from dispatcher.model.backoff import Backoff
 from dispatcher.service.beside import beside
 from dispatcher.service.leader import Elector
+from dispatcher.service.lease_thread import LeaseThread
 from dispatcher.service.link import AgentLink, LinkError
 from dispatcher.service.obeyed_epochs import ObeyedEpochs
 from dispatcher.service.term import MOST_EPOCHS, Deposed, Term
@@ -75,7 +76,7 @@ class NoElection:
 class Leadership:
     """Leads when it may: `lead` gives the next term, `lost` says when that ends, `deposed` that an agent ended it."""
 
-    def __init__(self, candidate: Elector | NoElection, links: Sequence[AgentLink]) -> None:
+    def __init__(self, candidate: Elector | LeaseThread | NoElection, links: Sequence[AgentLink]) -> None:
         self._candidate, self._links = candidate, links
         self.obeyed = ObeyedEpochs([link.cluster for link in links])
         self._floor = 0

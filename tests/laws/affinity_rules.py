@@ -16,11 +16,16 @@ AFFINITY, ANTI, EXISTING = (
 _NONE = PodAffinity()
 
 
-def means(world: World, term: PodAffinityTerm, one: Placed) -> bool:
-    """Whether a term means a pod."""
+def means(world: World, term: PodAffinityTerm, holder: Placed, one: Placed) -> bool:
+    """Whether a term of `holder` means a pod."""
     wanted, labels = term.namespace_selector, world.namespaces.get((one.home, one.pod.namespace), {})
     near = one.pod.namespace in term.namespaces or (wanted is not None and wanted.matches(labels))
-    return near and term.selector is not None and term.selector.matches(one.pod.labels)
+    reached = (
+        one.home == holder.home
+        or one.pod.namespace == holder.pod.namespace
+        or labels.get(names.AFFINITY_FROM_OTHERS) == "true"
+    )
+    return near and reached and term.selector is not None and term.selector.matches(one.pod.labels)
 
 
 def place(world: World, key: str, holder: Pod, where: Where) -> object:
@@ -50,13 +55,15 @@ def refusal(world: World, asking: Placed, where: Where) -> str:
         return AFFINITY
     for other, there in seated(world):
         if any(
-            means(world, term, other) and together(world, term.topology_key, pod, where, there) for term in repelled
+            means(world, term, asking, other) and together(world, term.topology_key, pod, where, there)
+            for term in repelled
         ):
             return ANTI
     for other, there in seated(world):
         terms = (other.pod.pod_anti_affinity or _NONE).required
         if any(
-            means(world, term, asking) and together(world, term.topology_key, other.pod, where, there) for term in terms
+            means(world, term, other, asking) and together(world, term.topology_key, other.pod, where, there)
+            for term in terms
         ):
             return EXISTING
     return ""
@@ -66,11 +73,11 @@ def _attracted(world: World, asking: Placed, terms: Sequence[PodAffinityTerm], w
     pod, keys = asking.pod, [term.topology_key for term in terms]
     if any(place(world, key, pod, where) is None for key in keys):
         return False
-    kind = [there for other, there in seated(world) if all(means(world, term, other) for term in terms)]
+    kind = [there for other, there in seated(world) if all(means(world, term, asking, other) for term in terms)]
     if all(any(together(world, key, pod, where, there) for there in kind) for key in keys):
         return True
     anywhere = any(place(world, key, pod, there) is not None for there in kind for key in keys)
-    return not anywhere and all(means(world, term, asking) for term in terms)
+    return not anywhere and all(means(world, term, asking, asking) for term in terms)
 
 
 def raw_score(world: World, asking: Placed, where: Where, hard_weight: int = 1) -> int:
@@ -79,7 +86,7 @@ def raw_score(world: World, asking: Placed, where: Where, hard_weight: int = 1) 
     for other, there in seated(world):
         for holder, meant in ((asking, other), (other, asking)):
             for weight, term in _weighted(holder.pod, hard_weight if holder is other else 0):
-                if means(world, term, meant) and together(world, term.topology_key, holder.pod, where, there):
+                if means(world, term, holder, meant) and together(world, term.topology_key, holder.pod, where, there):
                     score += weight
     return score
 

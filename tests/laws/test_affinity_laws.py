@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dispatcher.model.labels import LabelSelector, Requirement
-from dispatcher.model.names import DOMAIN_SCOPE
+from dispatcher.model.names import AFFINITY_FROM_OTHERS, DOMAIN_SCOPE
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Placed, Plugin, PluginUse, Profile, Skip
@@ -60,10 +60,11 @@ def crowds(draw: st.DrawFn) -> list[Placed]:
     ]
 
 
+NAMESPACE_LABELS = ({}, {"team": "t"}, {AFFINITY_FROM_OTHERS: "true"})
 events = st.one_of(
     nodes(),
     st.tuples(st.just("gone"), clusters, node_names),
-    st.tuples(st.just("namespace"), clusters, st.sampled_from("mn"), st.sampled_from(({}, {"team": "t"}))),
+    st.tuples(st.just("namespace"), clusters, st.sampled_from("mn"), st.sampled_from(NAMESPACE_LABELS)),
     st.tuples(st.just("pods"), pods(), st.integers(1, 6)),
     st.tuples(st.just("pods"), pods(), st.integers(1, 6)),
     st.tuples(st.just("crowd"), st.lists(pods(), min_size=1, max_size=6)),

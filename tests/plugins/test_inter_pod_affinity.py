@@ -1,12 +1,16 @@
 """Required terms: kube-scheduler's published cases for InterPodAffinity's filter, restated, and those of a fleet."""
 
+from typing import Any
+
+import numpy as np
 import pytest
 
 from dispatcher.model.labels import LabelSelector
-from dispatcher.model.names import DOMAIN_SCOPE
+from dispatcher.model.names import AFFINITY_FROM_OTHERS, DOMAIN_SCOPE
 from dispatcher.model.objects import Namespace
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
+from dispatcher.scheduling.framework import Skip
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from tests.builders import PodBuilder, fleet, node, put, selector
 from tests.plugins.asking import make, reasons, refused
@@ -348,6 +352,39 @@ def test_a_pod_that_leaves_takes_its_terms_along() -> None:
     assert set(reasons(plugin, one(**SCAN), state)) == {"a/n2", "b/n2"}
     state.remove(("a", "u"))
     assert reasons(plugin, one(**SCAN), state) == {}
+
+
+EVERYBODY = selector()
+OPEN = Namespace("other", {AFFINITY_FROM_OTHERS: "true"})
+NOT_OPEN = Namespace("other", {AFFINITY_FROM_OTHERS: "yes"})
+
+
+@pytest.mark.parametrize("seated", ["the pod with the term", "the other pod"])
+@pytest.mark.parametrize("spaces", [{"namespaces": ("default", "other")}, {"namespace_selector": EVERYBODY}])
+@pytest.mark.parametrize(
+    ("other", "namespaces", "meant"),
+    [
+        (("a", "other"), (), True),
+        (("b", "other"), (), False),
+        (("b", "default"), (), True),
+        (("b", "other"), (OPEN,), True),
+        (("b", "other"), (NOT_OPEN,), False),
+    ],
+    ids=["of its cluster", "of another", "of its namespace", "of a namespace open to it", "of one that is not"],
+)
+def test_terms_mean_pods_of_other_clusters_only_in_their_namespace_or_where_one_is_open(
+    seated: str, spaces: dict[str, Any], other: tuple[str, str], namespaces: tuple[Namespace, ...], meant: bool
+) -> None:
+    state, plugin = fleet(a=[node("n1").labels(zone="z")], b=[node("n2").labels(zone="z")]), make("InterPodAffinity")
+    for namespace in namespaces:
+        state.kept.put("b", namespace)
+    home, where = other
+    pods = one("holder").away("zone", EVERYBODY, **spaces).placed("a"), one("other").namespace(where).placed(home)
+    there, asking = pods if seated == "the pod with the term" else reversed(pods)
+    put(state, there.pod, there.home, "n1" if there.home == "a" else "n2", home=there.home)
+    found = plugin.pre_filter(asking, view_of(state))
+    refusing = [] if isinstance(found, Skip) else plugin.filter_parts(found, view_of(state))
+    assert any(np.any(part.answers) for part in refusing) is meant
 
 
 def test_a_node_that_changes_its_zone_takes_its_pods_along() -> None:

@@ -1,12 +1,16 @@
+from collections.abc import Iterator
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.model import labels as model_labels
-from dispatcher.model.labels import GT, NOT_IN, OPERATORS, NodeSelectorTerm, PreferredTerm, Requirement
+from dispatcher.model.labels import GT, IN, NOT_IN, OPERATORS, NodeSelectorTerm, PreferredTerm, Requirement
 from dispatcher.model.pod import Affinity
 from dispatcher.scheduling.fleet.view import view_of
+from dispatcher.scheduling.framework.coded_values import CodedValues
 from dispatcher.scheduling.rules import eligibility
 from dispatcher.scheduling.rules.eligibility import LabelMasks
 from tests.builders import PodBuilder, fleet, node, pod
@@ -133,10 +137,22 @@ def test_values_are_read_as_numbers_once_for_all_clauses_that_compare_them(monke
     assert len(read) == 5 + 3  # the values, and each bound
 
 
-def test_tables_of_clauses_take_so_many_bytes_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    state, masks = fleet(a=[f"n{at}" for at in range(9)]), LabelMasks()
-    monkeypatch.setattr(eligibility, "_MEMO_BYTES", 100)
-    for at in range(1000):
-        clause = Requirement("kubernetes.io/hostname", NOT_IN, (f"x{at}",))
-        assert masks.clause(clause, view_of(state), slice(0, state.n)).all()
-        assert sum(one.nbytes for one in masks._tables.values()) <= 110
+def test_listed_values_are_looked_up_and_never_compared_with_what_nodes_have() -> None:
+    class Unread:
+        """Values of nodes that can be looked up alone."""
+
+        def __init__(self, values: CodedValues[str]) -> None:
+            self.find, self._count = values.find, len(values)
+
+        def __len__(self) -> int:
+            return self._count
+
+        def __iter__(self) -> Iterator[str]:
+            raise AssertionError("a pass over all values of the nodes")
+
+    view = view_of(fleet(a=[f"n{at}" for at in range(9)]))
+    read = view.nodes.label_values
+    with patch.object(type(view.nodes), "label_values", lambda _, key: Unread(read(key))):
+        for operator, want in ((IN, [2, 5]), (NOT_IN, [0, 1, 3, 4, 6, 7, 8])):
+            clause = Requirement("kubernetes.io/hostname", operator, ("n2", "n5", "no-node"))
+            assert np.flatnonzero(LabelMasks().clause(clause, view, slice(0, 9))).tolist() == want

@@ -21,7 +21,7 @@ from dispatcher.scheduling.framework.pod_sets import LabelsOf, StandingTerm, Ter
 _MOST_KEPT = 1_000_000  # terms, added up over all kinds of pods that are remembered
 _FEWEST_KINDS = 8  # are remembered even so
 _MOST_SUMS = 64
-_NOT_NAMED = "\0 a namespace that no term names"
+_NOT_NAMED = "\0 a namespace, or a cluster, that no term names"
 
 
 @dataclass(eq=False)
@@ -91,6 +91,7 @@ class _Verdict:
     """The terms that mean one kind of pods, by kind and topology key; `answer` as long as none comes or goes."""
 
     pod: Pod
+    home: str
     namespace_labels: dict[str, str]
     sums: dict[tuple[TermKind, str], TermSum] = field(default_factory=dict)
     answer: tuple[StandingTerm, ...] | None = None
@@ -103,8 +104,8 @@ class TermCrowd:
     """The `terms` at one place of an index: for one kind of pods, more than `many` of a kind and key become one.
 
     A kind of pods is what the terms look at: labels under keys that they mention, likewise those of the namespace, and
-    the namespace if it is named. A term that comes is tried for a pod that has this and nothing else: pods that have
-    more of what it looks at are of another kind from then on.
+    the namespace and the cluster of submission if they are named. A term that comes is tried for a pod that has this
+    and nothing else: pods that have more of what it looks at are of another kind from then on.
 
     Example: 300 terms "not on a host with pods that have no label `tier`", none of which looks at anything else. Pods
     labelled app=a and app=b are of one kind: the 300 are tried for the first alone, and for both one sum counts them
@@ -116,6 +117,7 @@ class TermCrowd:
     ) -> None:
         self._many, self._labels_of, self._numbers, self._sums = many, labels_of, numbers, sums
         self._labels, self._namespaces, self._namespace_labels = Counter[str](), Counter[str](), Counter[str]()
+        self._homes = Counter[str]()
         self._terms: dict[HeldTerm, None] = {}
         self._verdicts: dict[Hashable, _Verdict] = {}  # the one unused for longest first
         for held in terms:
@@ -131,6 +133,7 @@ class TermCrowd:
         self._labels.update(looks.labels)
         self._namespaces.update(looks.namespaces)
         self._namespace_labels.update(looks.namespace_labels)
+        self._homes.update(looks.homes)
         for verdict in self._verdicts.values():
             self._try(held, verdict)
 
@@ -142,6 +145,7 @@ class TermCrowd:
             (self._labels, looks.labels),
             (self._namespaces, looks.namespaces),
             (self._namespace_labels, looks.namespace_labels),
+            (self._homes, looks.homes),
         ):
             counted.subtract(keys)
             for key in keys:
@@ -172,12 +176,13 @@ class TermCrowd:
         pod = placed.pod
         labels = {key: value for key, value in pod.labels.items() if key in self._labels}
         namespace = pod.namespace if pod.namespace in self._namespaces else _NOT_NAMED
+        home = placed.home if placed.home in self._homes else _NOT_NAMED
         about = self._labels_of(placed.home, pod.namespace)
         about = {key: value for key, value in about.items() if key in self._namespace_labels}
-        name = frozenset(labels.items()), namespace, frozenset(about.items())
+        name = frozenset(labels.items()), namespace, home, frozenset(about.items())
         verdict = self._verdicts.pop(name, None)
         if verdict is None:
-            verdict = _Verdict(msgspec.structs.replace(pod, labels=labels, namespace=namespace), about)
+            verdict = _Verdict(msgspec.structs.replace(pod, labels=labels, namespace=namespace), home, about)
             for held in self._terms:
                 self._try(held, verdict)
             if len(self._verdicts) >= max(_FEWEST_KINDS, _MOST_KEPT // len(self._terms)):
@@ -186,7 +191,7 @@ class TermCrowd:
         return verdict
 
     def _try(self, held: HeldTerm, verdict: _Verdict) -> None:
-        if not held.pods.matches(verdict.pod, "", verdict.labels_of):
+        if not held.pods.matches(verdict.pod, verdict.home, verdict.labels_of):
             return
         name = held.term.kind, held.term.key
         total = verdict.sums.get(name)

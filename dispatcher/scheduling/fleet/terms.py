@@ -39,7 +39,7 @@ class TermCounts:
 
     def shift(self, placed: Placed, row: int, domain_of: DomainOf, amount: int) -> None:
         """A pod came to (`amount` 1) or left (-1) a row."""
-        rules = self._book.rules_of(placed.pod)
+        rules = self._book.rules_of(placed)
         for kind, rule in rules.counted() if rules else ():
             held = self._term(kind, rule)
             domain = domain_of(rule.key, row)
@@ -49,7 +49,7 @@ class TermCounts:
 
     def shift_all(self, like: Placed, rows: RowList, domains_of: DomainsOf, amount: int) -> None:
         """The same of many pods with the terms of this one, one on each of `rows`."""
-        rules = self._book.rules_of(like.pod)
+        rules = self._book.rules_of(like)
         for kind, rule in rules.counted() if rules else ():
             held = self._term(kind, rule)
             domains = domains_of(rule.key, rows)
@@ -97,7 +97,7 @@ class TermCounts:
 
     def brought_by(self, placed: Placed) -> dict[int, int] | None:
         """Number of each term of a pod -> what it adds where it goes; None if one of them is not known yet."""
-        rules, brought = self._book.rules_of(placed.pod), dict[int, int]()
+        rules, brought = self._book.rules_of(placed), dict[int, int]()
         for kind, rule in rules.counted() if rules else ():
             held = self._held.get((kind, rule.key, rule.pods.name))
             if held is None:

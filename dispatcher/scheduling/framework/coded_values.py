@@ -22,6 +22,10 @@ class CodedValues(Sequence[V]):
         """How many times a value was given a code."""
 
     @abstractmethod
+    def find(self, value: V) -> int | None:
+        """The code of a value, None if no node has it; of one that no node has any more, perhaps a code of no node."""
+
+    @abstractmethod
     def since(self, position: int) -> NDArray[np.intp] | None:
         """The codes that were given to values from `position` on, each once, ascending; None: look at all of them."""
 

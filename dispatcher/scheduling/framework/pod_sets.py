@@ -12,6 +12,7 @@ from itertools import product
 from typing import Generic, TypeVar
 
 from dispatcher.model.labels import IN, LabelSelector
+from dispatcher.model.names import AFFINITY_FROM_OTHERS
 from dispatcher.model.pod import Pod, PodAffinityTerm
 
 T = TypeVar("T", bound=Hashable)
@@ -20,6 +21,7 @@ _MOST_NAMED = 16
 _MOST_APPS = 64  # whose sets are kept
 LabelsOf = Callable[[str, str], Mapping[str, str]]  # (cluster, namespace) -> labels of that namespace
 Label = tuple[str, str]
+Owner = tuple[str, str]  # of a term: cluster of submission, namespace
 AppName = tuple[str, frozenset[Label]]  # namespace, app labels
 Place = tuple[str | None, Label | frozenset[Label] | None]  # see `PodSetIndex`
 
@@ -31,6 +33,7 @@ class Looks:
     labels: frozenset[str] = frozenset()
     namespaces: frozenset[str] = frozenset()
     namespace_labels: frozenset[str] = frozenset()
+    homes: frozenset[str] = frozenset()  # clusters of submission that are told from others
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,9 +135,19 @@ def pods_in(namespace: str, selector: LabelSelector) -> PodSet:
     )
 
 
-def pods_of_terms(terms: Sequence[PodAffinityTerm]) -> PodSet:
-    """The pods that every one of `terms` (one at least) means; their topology keys have no say."""
-    targets = list({target.name: target for target in map(_Target.of, terms)}.values())
+def reaches_beyond(term: PodAffinityTerm, namespace: str) -> bool:
+    """Whether a term of a pod of this namespace may mean pods of another one."""
+    return term.namespace_selector is not None or any(name != namespace for name in term.namespaces)
+
+
+def pods_of_terms(terms: Sequence[PodAffinityTerm], owner: Owner | None = None) -> PodSet:
+    """The pods that every one of `terms` (one at least) means; their topology keys have no say.
+
+    Terms of a pod mean pods of its owner's cluster, of its own namespace anywhere, and of namespaces that their own
+    cluster has opened to the terms of others by label `AFFINITY_FROM_OTHERS`. Without an owner: pods of any cluster.
+    """
+    found = [_Target.of(term, owner) for term in terms]
+    targets = list({target.name: target for target in found}.values())
     return PodSet(
         name=("terms", frozenset(target.name for target in targets)),
         matches=targets[0].matches if len(targets) == 1 else _all_of([target.matches for target in targets]),
@@ -148,8 +161,9 @@ def pods_of_terms(terms: Sequence[PodAffinityTerm]) -> PodSet:
 def _looks(targets: "Sequence[_Target]") -> Looks:
     return Looks(
         frozenset(key for target in targets for key in _keys(target.selector)),
-        frozenset(name for target in targets for name in target.namespaces),
-        frozenset(key for target in targets for key in _keys(target.namespace_selector)),
+        frozenset(name for target in targets for name in (*target.namespaces, *(target.owner or ())[1:])),
+        frozenset(key for target in targets for key in target.namespace_keys()),
+        frozenset(target.owner[0] for target in targets if target.owner is not None),
     )
 
 
@@ -165,30 +179,48 @@ def _all_of(matches: list[Callable[[Pod, str, LabelsOf], bool]]) -> Callable[[Po
 
 @dataclass(frozen=True)
 class _Target:
-    """Whom one term means."""
+    """Whom one term means. `owner`: of a term that is held to the cluster of its pod, None of one that is not."""
 
     name: Hashable
     selector: LabelSelector | None
     namespaces: frozenset[str]
     namespace_selector: LabelSelector | None
+    owner: Owner | None = None
 
     @classmethod
-    def of(cls, term: PodAffinityTerm) -> "_Target":
+    def of(cls, term: PodAffinityTerm, owner: Owner | None) -> "_Target":
         namespaces = frozenset(term.namespaces)
-        name = (_name_of(term.selector), namespaces, _name_of(term.namespace_selector))
-        return cls(name, term.selector, namespaces, term.namespace_selector)
+        if owner is not None and not reaches_beyond(term, owner[1]):
+            owner = None
+        name = (_name_of(term.selector), namespaces, _name_of(term.namespace_selector), owner)
+        return cls(name, term.selector, namespaces, term.namespace_selector, owner)
 
     @property
     def asks_namespaces(self) -> bool:
         wanted = self.namespace_selector
-        return wanted is not None and bool(wanted.match_labels or wanted.match_expressions)
+        return self.owner is not None or (wanted is not None and bool(wanted.match_labels or wanted.match_expressions))
+
+    def namespace_keys(self) -> Iterator[str]:
+        yield from _keys(self.namespace_selector)
+        if self.owner is not None:
+            yield AFFINITY_FROM_OTHERS
 
     def matches(self, pod: Pod, home: str, labels_of: LabelsOf) -> bool:
         if self.selector is None or not self.selector.matches(pod.labels):
             return False
         wanted = self.namespace_selector
-        return pod.namespace in self.namespaces or (
+        meant = pod.namespace in self.namespaces or (
             wanted is not None and wanted.matches(labels_of(home, pod.namespace))
+        )
+        return meant and self._reaches(pod, home, labels_of)
+
+    def _reaches(self, pod: Pod, home: str, labels_of: LabelsOf) -> bool:
+        owner = self.owner
+        return (
+            owner is None
+            or home == owner[0]
+            or pod.namespace == owner[1]
+            or labels_of(home, pod.namespace).get(AFFINITY_FROM_OTHERS) == "true"
         )
 
 

@@ -6,7 +6,8 @@ from functools import cached_property
 
 from dispatcher.model.names import DOMAIN_SCOPE
 from dispatcher.model.pod import Pod, PodAffinity, PodAffinityTerm
-from dispatcher.scheduling.framework.pod_sets import PodSet, TermKind, pods_of_terms
+from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework.pod_sets import Owner, PodSet, TermKind, pods_of_terms, reaches_beyond
 from dispatcher.scheduling.rules.eligibility import topology_key
 
 _NONE = PodAffinity()
@@ -39,17 +40,18 @@ class AffinityRules:
     together: PodSet | None
 
     @classmethod
-    def of(cls, pod: Pod) -> "AffinityRules":
+    def of(cls, placed: Placed) -> "AffinityRules":
         """Read the rules of a pod that has any."""
+        pod, owner = placed.pod, (placed.home, placed.pod.namespace)
         drawn, repelled = pod.pod_affinity or _NONE, pod.pod_anti_affinity or _NONE
         return cls(
-            required=tuple(_rule(term, pod) for term in drawn.required),
-            repelling=tuple(_rule(term, pod) for term in repelled.required),
+            required=tuple(_rule(term, pod, owner) for term in drawn.required),
+            repelling=tuple(_rule(term, pod, owner) for term in repelled.required),
             preferred=(
-                *(_rule(one.term, pod, one.weight) for one in drawn.preferred),
-                *(_rule(one.term, pod, -one.weight) for one in repelled.preferred),
+                *(_rule(one.term, pod, owner, one.weight) for one in drawn.preferred),
+                *(_rule(one.term, pod, owner, -one.weight) for one in repelled.preferred),
             ),
-            together=pods_of_terms(drawn.required) if drawn.required else None,
+            together=pods_of_terms(drawn.required, owner) if drawn.required else None,
         )
 
     @cached_property
@@ -74,8 +76,36 @@ class AffinityRules:
                 yield kind, rule
 
 
-def _rule(term: PodAffinityTerm, pod: Pod, weight: int = 1) -> AffinityRule:
-    return AffinityRule(pods_of_terms((term,)), topology_key(term.topology_key, pod), weight)
+def _rule(term: PodAffinityTerm, pod: Pod, owner: Owner, weight: int = 1) -> AffinityRule:
+    return AffinityRule(pods_of_terms((term,), owner), topology_key(term.topology_key, pod), weight)
+
+
+def _terms_of(one: PodAffinity | None) -> Iterator[PodAffinityTerm]:
+    if one is not None:
+        yield from one.required
+        yield from (preferred.term for preferred in one.preferred)
+
+
+class _Read:
+    """The terms of a template, kept so that no other object can take their place, and the rules that they are: one for
+    each cluster and namespace of such pods where these have a say.
+    """
+
+    def __init__(self, placed: Placed, limit: int) -> None:
+        self._terms, self._limit = (placed.pod.pod_affinity, placed.pod.pod_anti_affinity), limit
+        self._namespace, terms = placed.pod.namespace, [term for one in self._terms for term in _terms_of(one)]
+        self._wide = any(reaches_beyond(term, self._namespace) for term in terms)
+        self._rules: dict[Owner | None, AffinityRules] = {}
+
+    def rules_of(self, placed: Placed) -> AffinityRules:
+        narrow = not self._wide and placed.pod.namespace == self._namespace
+        owner = None if narrow else (placed.home, placed.pod.namespace)
+        found = self._rules.get(owner)
+        if found is None:
+            if len(self._rules) >= self._limit:
+                self._rules.clear()
+            found = self._rules[owner] = AffinityRules.of(placed)
+        return found
 
 
 class AffinityBook:
@@ -83,11 +113,11 @@ class AffinityBook:
 
     def __init__(self, limit: int = 1024) -> None:
         self._limit = limit
-        # By identity: the terms are kept as well, so that no other object can take their place.
-        self._read: dict[Hashable, tuple[PodAffinity | None, PodAffinity | None, AffinityRules]] = {}
+        self._read: dict[Hashable, _Read] = {}  # by identity of the terms
 
-    def rules_of(self, pod: Pod) -> AffinityRules | None:
-        """The rules of `pod`; None if it has none."""
+    def rules_of(self, placed: Placed) -> AffinityRules | None:
+        """The rules of a pod; None if it has none."""
+        pod = placed.pod
         drawn, repelled = pod.pod_affinity, pod.pod_anti_affinity
         if drawn is None and repelled is None:
             return None
@@ -96,5 +126,5 @@ class AffinityBook:
         if found is None:
             if len(self._read) >= self._limit:
                 del self._read[next(iter(self._read))]
-            found = self._read[name] = (drawn, repelled, AffinityRules.of(pod))
-        return found[2]
+            found = self._read[name] = _Read(placed, self._limit)
+        return found.rules_of(placed)

@@ -3,7 +3,7 @@
 Shared by the filters that enforce this and by fault-domain spread, which counts only the domains a pod may go to.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial, reduce
 from typing import NamedTuple
@@ -12,7 +12,17 @@ import numpy as np
 
 from dispatcher.model import names
 from dispatcher.model.crossing import kept_abroad, opened_to
-from dispatcher.model.labels import GT, IN, LT, NOT_IN, NodeSelectorTerm, Requirement, integer
+from dispatcher.model.labels import (
+    EXISTS,
+    GT,
+    IN,
+    LT,
+    NOT_EXISTS,
+    NOT_IN,
+    NodeSelectorTerm,
+    Requirement,
+    integer,
+)
 from dispatcher.model.node import NO_EXECUTE, NO_SCHEDULE, Taint
 from dispatcher.model.pod import Pod, Toleration
 from dispatcher.model.topology import level_of, within_cluster
@@ -21,69 +31,43 @@ from dispatcher.scheduling.framework.coded_values import ByCode, CodedValues
 from dispatcher.scheduling.framework.lifecycle import RowList
 
 NAME_FIELD = "metadata.name"  # the only node field that Kubernetes matches
-_MEMO_LIMIT, _MEMO_BYTES = 4096, 64 * 2**20  # of tables: users write clauses without end, also on names of hosts
+_MEMO_LIMIT = 4096  # sets of tolerations
+_MOST_KEYS = 256  # of labels whose values are kept as numbers
 _FEW = 8  # up to one row in so many, to gather those costs less than to go through all
 _ONE_CLUSTER, _WHOLE_FLEET = "cluster", "fleet"  # what annotation domain-scope may say
 
 
-class _Compared:
-    """Gt and Lt, by code of a label's value: the values are read once for all clauses on its key."""
-
-    def __init__(self, clause: Requirement, numbers: ByCode[str]) -> None:
-        self._numbers, self._above = numbers, clause.operator == GT
-        self._bound = integer(clause.values[0]) if len(clause.values) == 1 else None
-        self._of: tuple[object, int] = None, 0
-        self._table: Bools = np.zeros(0, dtype=np.bool_)
-
-    @property
-    def nbytes(self) -> int:
-        return self._table.nbytes
-
-    def of(self, values: CodedValues[str]) -> Bools:
-        if self._of != (values, values.position):
-            number, known = self._numbers.of(values).T
-            self._of = values, values.position
-            if self._bound is None:
-                self._table = np.zeros(len(known), dtype=np.bool_)
-            else:
-                self._table = (known == 1) & (number > self._bound if self._above else number < self._bound)
-        return self._table
-
-
 class LabelMasks:
-    """Row masks for label clauses. Each distinct value of a label is compared once, then looked up by its code."""
+    """Row masks for label clauses. Listed values are looked up, so that one costs the same however many nodes have: a
+    user may write clauses without end, also on names of hosts.
+    """
 
     def __init__(self) -> None:
-        self._tables: dict[Requirement, ByCode[str] | _Compared] = {}
-        self._bytes = 0
         self._numbers: dict[str, ByCode[str]] = {}  # by label key, its values as numbers, and 1 for those which are
 
     def clause(self, clause: Requirement, fleet: FleetView, rows: Rows) -> Bools:
         """[rows] whether the node's label satisfies the clause."""
-        codes = fleet.nodes.label(clause.key)[rows]
-        table = self._table(clause, fleet)
-        fit = np.flatnonzero(table)
-        alone = len(fit) == 1 and not table[-1]  # one value, as nodeSelector asks for: a comparison is faster
-        mask: Bools = codes == int(fit[0]) if alone else table[codes]  # code -1 (absent) reads the last entry
-        return mask
+        codes, values = fleet.nodes.label(clause.key)[rows], fleet.nodes.label_values(clause.key)
+        operator = clause.operator
+        if operator in (EXISTS, NOT_EXISTS):
+            present: Bools = codes >= 0
+            return present if operator == EXISTS else ~present
+        if operator in (IN, NOT_IN):
+            listed = _is_one_of(codes, clause.values, values)
+            return listed if operator == IN else ~listed
+        return self._compared(codes, clause, values)
 
-    def _table(self, clause: Requirement, fleet: FleetView) -> Bools:
-        found = self._tables.get(clause)
-        if found is None:
-            if len(self._tables) >= _MEMO_LIMIT or self._bytes > _MEMO_BYTES:
-                self._tables, self._numbers, self._bytes = {}, {}, 0
-            found = self._tables[clause] = self._made(clause)
-        before = found.nbytes
-        table: Bools = found.of(fleet.nodes.label_values(clause.key))
-        self._bytes += found.nbytes - before
-        return table
-
-    def _made(self, clause: Requirement) -> "ByCode[str] | _Compared":
-        if clause.operator not in (GT, LT):
-            return ByCode(_value_test(clause), np.bool_, clause.matches_value(None))
-        if clause.key not in self._numbers:
+    def _compared(self, codes: SmallInts, clause: Requirement, values: CodedValues[str]) -> Bools:
+        bound = integer(clause.values[0]) if len(clause.values) == 1 else None
+        if clause.operator not in (GT, LT) or bound is None or not len(values):
+            return np.zeros(len(codes), dtype=np.bool_)
+        if clause.key not in self._numbers:  # of keys that nodes have: of others there are no values
+            if len(self._numbers) >= _MOST_KEYS:
+                self._numbers.clear()
             self._numbers[clause.key] = ByCode(_number_of, np.int64, 0, (2,))
-        return _Compared(clause, self._numbers[clause.key])
+        number, known = self._numbers[clause.key].of(values)[codes].T  # code -1 (absent) reads the last entry
+        mask: Bools = (known == 1) & (number > bound if clause.operator == GT else number < bound)
+        return mask
 
     def term(self, term: NodeSelectorTerm, fleet: FleetView, rows: Rows) -> Bools:
         """[rows] whether the node satisfies all clauses; an empty term matches no node."""
@@ -131,11 +115,15 @@ def _number_of(value: str) -> tuple[int, bool]:
     return found or 0, found is not None
 
 
-def _value_test(clause: Requirement) -> Callable[[str], bool]:
-    if clause.operator in (IN, NOT_IN):
-        wanted, inside = frozenset(clause.values), clause.operator == IN
-        return lambda value: (value in wanted) is inside
-    return clause.matches_value
+def _is_one_of(codes: SmallInts, texts: Sequence[str], values: CodedValues[str]) -> Bools:
+    """[codes] whether the value behind a code is one of `texts`."""
+    found = [code for code in map(values.find, dict.fromkeys(texts)) if code is not None]
+    if len(found) <= 1:
+        mask: Bools = codes == (found[0] if found else len(values))  # one value, as nodeSelector asks for
+        return mask
+    table = np.zeros(len(values) + 1, dtype=np.bool_)
+    table[found] = True
+    return table[codes]  # code -1 (absent) reads the last entry
 
 
 def _name_mask(clause: Requirement, fleet: FleetView) -> Bools:

@@ -87,7 +87,7 @@ class HttpFaults(logging.Handler):
 
 def http_logger(sparing: SparingLog) -> logging.Logger:
     """For an aiohttp server."""
-    made = logging.Logger("gateway requests", logging.WARNING)
+    made = logging.Logger("http requests", logging.WARNING)
     made.addHandler(HttpFaults(sparing))
     return made
 

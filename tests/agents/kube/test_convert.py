@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.kube.convert import pod_seen
-from agents.kube.rules import MAX_CONTAINERS
+from agents.kube.rules import MAX_CLAUSES, MAX_CONTAINERS
 from dispatcher.model import names
 from dispatcher.model.labels import LabelSelector, NodeSelectorTerm, Requirement
 from dispatcher.model.messages import Changes, decode, encode
@@ -30,6 +30,7 @@ from tests.agents.executor.world import keys_of
 from tests.agents.kube.objects import needs, pod_object, raw, read_pod
 
 REQUIRED, PREFERRED = (f"{kind}DuringSchedulingIgnoredDuringExecution" for kind in ("required", "preferred"))
+CLAUSE = {"key": "a", "operator": "Exists"}
 SIDECAR = {**needs(cpu="300m"), "restartPolicy": "Always"}
 
 
@@ -358,6 +359,47 @@ def test_equal_terms_of_many_pods_are_one_object() -> None:
             "70001 characters of selectors, more than 65536",
             id="70 KB namespace selector",
         ),
+        pytest.param(
+            {"nodeSelector": {f"k{at}": "" for at in range(1 + MAX_CLAUSES)}},
+            "spec.nodeSelector and affinity.nodeAffinity: 257 clauses (list values of one key in one clause",
+            id="257 labels of nodes",
+        ),
+        *[
+            pytest.param(
+                {"nodeSelector": {"a": "b"}, "affinity": {"nodeAffinity": affinity}},
+                "spec.nodeSelector and affinity.nodeAffinity: 257 clauses (list values of one key in one clause",
+                id=f"256 {what} and one label",
+            )
+            for what, affinity in {
+                "required terms": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [CLAUSE]}] * 256}},
+                "clauses of a term": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [CLAUSE] * 256}]}},
+                "fields": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": [CLAUSE] * 256}]}},
+                "preferred terms": {PREFERRED: [{"weight": 1, "preference": {"matchExpressions": [CLAUSE]}}] * 256},
+                "empty terms": {REQUIRED: {"nodeSelectorTerms": [{}] * 256}},
+            }.items()
+        ],
+        *[
+            pytest.param(spec, "spec.affinity and topologySpreadConstraints: 257 clauses on pods", id=what)
+            for what, spec in {
+                "257 labels of pods": {
+                    "topologySpreadConstraints": [
+                        {"labelSelector": {"matchLabels": {f"k{at}": "" for at in range(257)}}}
+                    ]
+                },
+                "256 labels of pods and one of namespaces": {
+                    "affinity": {
+                        "podAffinity": {
+                            REQUIRED: [
+                                {
+                                    "labelSelector": {"matchExpressions": [CLAUSE] * 256},
+                                    "namespaceSelector": {"matchLabels": {"a": "b"}},
+                                }
+                            ]
+                        }
+                    }
+                },
+            }.items()
+        ],
         pytest.param(
             {"metadata": {"annotations": {names.SPREAD: "zone=0"}}}, "'zone=0' is not LEVEL=SKEW", id="spread of 0"
         ),

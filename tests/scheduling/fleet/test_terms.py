@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from dispatcher.model.labels import LabelSelector, Requirement
+from dispatcher.model.names import AFFINITY_FROM_OTHERS
 from dispatcher.model.pod import PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
 from dispatcher.scheduling.fleet.crowded_terms import LiveSums, TermSum
 from dispatcher.scheduling.fleet.terms import TermCounts
@@ -114,7 +115,8 @@ _KINDS = [
 
 
 def _namespace_labels(cluster: str, namespace: str) -> dict[str, str]:
-    return {"kubernetes.io/metadata.name": namespace, "team": f"{cluster}-{namespace}"}
+    opened = {AFFINITY_FROM_OTHERS: "true"} if (cluster, namespace) == ("b", "two") else {}
+    return {"kubernetes.io/metadata.name": namespace, "team": f"{cluster}-{namespace}", **opened}
 
 
 def _both(one: Placed, other: Placed) -> Placed:
@@ -134,7 +136,7 @@ def _meaning_nearly_all(at: int) -> Placed:
         if at % 4 == 0
         else PodAffinity(preferred=(WeightedPodAffinityTerm(at + 1, term),))
     )
-    return Placed(msgspec.structs.replace(one, pod_anti_affinity=terms), "a")
+    return Placed(msgspec.structs.replace(one, pod_anti_affinity=terms), "b" if at % 8 > 5 else "a")
 
 
 def _sums(found: TermCounts, asking: Placed) -> dict[tuple[TermKind, str], list[int]]:
