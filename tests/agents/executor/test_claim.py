@@ -12,6 +12,7 @@ from dispatcher.model.messages import (
     CLAIMED,
     DONE,
     OF_CLUSTER,
+    OF_POD,
     REFUSED,
     STALE,
     UNKNOWN,
@@ -45,6 +46,16 @@ def test_a_claim_leaves_annotations_and_finalizer_and_answers_the_manifest() -> 
     assert is_claim_of(keys_of("a").public, outcome.record)
     assert metadata["finalizers"] == [names.FINALIZER]
     assert msgspec.json.decode(outcome.manifest)["spec"]["containers"][0]["image"] == "busybox"
+
+
+def test_a_pod_that_is_too_large_to_cross_is_refused_before_anything_is_written() -> None:
+    world = World()
+    pod = pod_object()
+    pod["spec"]["containers"][0]["env"] = [{"name": "A", "value": "x" * 1_400_000}]
+    outcome = world.do(claim_for(world.submit(pod)))
+    assert (outcome.verdict, outcome.scope) == (REFUSED, OF_POD)
+    assert "spec.containers[0].env has 1368 KiB" in outcome.message
+    assert world.api.count("patch") == 0
 
 
 def test_nothing_is_claimed_for_a_cluster_that_an_operator_has_fenced() -> None:
