@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from agents.executor import status_size
 from agents.kube import effective, marks, user_marks, wire, wire_pods, wire_status
 from agents.kube.pool import Pool
 from agents.kube.resized import is_resized
@@ -23,7 +24,6 @@ from dispatcher.model.resources import Resources
 MAX_LABEL_BYTES = 64 * 1024
 MAX_PROBLEMS = 8
 MAX_NOTE = 512  # characters
-MAX_STATUS_BYTES = 512 * 1024
 MAX_TIMESTAMP = 64  # characters
 _PHASES = {phase: phase for phase in (PENDING, RUNNING, SUCCEEDED, FAILED)}
 _POOL: Pool[frozenset[tuple[str, str]], dict[str, str]] = Pool()
@@ -168,7 +168,7 @@ def _ours(pod: wire_pods.PodObject, *, delegate: bool, judged: user_marks.Judged
         images=said.images,
         volume_images=said.volume_images,
         problems=tuple(line[:300] for line in problems[:MAX_PROBLEMS]),
-        status=bytes(pod.status) if delegate and len(bytes(pod.status)) <= MAX_STATUS_BYTES else b"",
+        status=_told_status(pod.status) if delegate else b"",
         has_finalizer=names.FINALIZER in (meta.finalizers or ()),
         pod_affinity=_one_of(placement.ties.pod_affinity),
         pod_anti_affinity=_one_of(placement.ties.pod_anti_affinity),
@@ -226,6 +226,17 @@ def _status(raw: msgspec.Raw, problems: list[str]) -> wire_status.PodStatus:
     except wire.BROKEN as error:
         problems.append(f"status: {error}")
         return _NO_STATUS
+
+
+def _told_status(raw: msgspec.Raw) -> bytes:
+    """A delegate's status as it goes home, which shows no more of it; b'' if it cannot be made small enough."""
+    told = bytes(raw)
+    if len(told) <= status_size.MAX_BYTES:
+        return told
+    try:
+        return status_size.bounded(msgspec.json.decode(told, type=dict[str, Any]))
+    except (*wire.BROKEN, ValueError, AttributeError, TypeError):
+        return b""
 
 
 def _bare_pod(raw: bytes | msgspec.Raw, problem: str) -> PodSeen | None:
