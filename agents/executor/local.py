@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from agents.executor.byte_budget import ByteBudget, ByteRate
 from agents.executor.epoch_guard import EpochGuard
+from agents.executor.foreign_bytes import ForeignBudget
 from agents.executor.http import Request
 from agents.executor.keys import OwnKeys, TrustedKeys
 from agents.executor.ledger import Ledger
@@ -26,6 +27,7 @@ PodReader = Callable[[bytes], Pod]
 # 10 KiB may start at once. etcd keeps what was for five minutes by default, in 2 GiB.
 _STATUS_OF_POD = ByteRate(2 * 2**20, 16 * 2**10)
 _STATUS_OF_CLUSTER = ByteRate(256 * 2**20, 2**20)
+_LABELS_OF_NAMESPACE = ByteRate(32 * 2**20, 64 * 2**10)  # of delegates that come under other shadow budgets
 MAX_EVENTS = 20_000  # waiting to be written; the oldest are dropped beyond
 
 
@@ -103,9 +105,12 @@ class Local:
     shadows: Shadows = field(default_factory=Shadows)  # as the dispatcher last said
     uncounted: Recent[str, str] = field(default_factory=Recent)  # why not all budgets of a pod are kept, by its UID
     kubelet: KubeletEndpoint | None = None
+    label_bytes: ByteBudget = field(default_factory=lambda: ByteBudget(_LABELS_OF_NAMESPACE))  # by namespace
     peers: PeerTable = field(init=False)
+    foreign_budget: ForeignBudget = field(init=False)
 
     def __post_init__(self) -> None:
+        self.foreign_budget = ForeignBudget(self.policy.foreign_bytes)
         self.peers = PeerTable(self.cluster)
 
     def server_went_back(self) -> None:

@@ -42,7 +42,10 @@ def pod_seen(raw: bytes | msgspec.Raw) -> PodSeen | None:
         return _bare_pod(raw, str(error))
     if not pod.metadata.uid:
         return None
-    return _pod_seen(pod)
+    seen = _pod_seen(pod)
+    if seen.pod is not None and seen.pod.source is not None:
+        return msgspec.structs.replace(seen, size=memoryview(raw).nbytes)
+    return seen
 
 
 def pod_in_full(raw: bytes | msgspec.Raw) -> Pod | None:
