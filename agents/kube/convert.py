@@ -22,7 +22,26 @@ from dispatcher.model.pod import FAILED, PENDING, RUNNING, SUCCEEDED, TERMINAL, 
 from dispatcher.model.resources import Resources
 
 MAX_LABEL_BYTES = 64 * 1024
+MAX_RECORD = 32 * 1024  # bytes of what is told of a pod, without its status
 MAX_PROBLEMS = 8
+_LARGEST = 3  # fields that are named of a pod of which more would have to be told
+_CUT = {  # what may be large of a pod and is told as nothing then, and what it is in the manifest
+    "labels": "metadata.labels",
+    "annotations": "metadata.annotations",
+    "node_selector": "spec.nodeSelector",
+    "affinity": "spec.affinity.nodeAffinity",
+    "tolerations": "spec.tolerations",
+    "ports": "ports of spec.containers",
+    "spread": "spec.topologySpreadConstraints",
+    "images": "image of spec.containers",
+    "volume_images": "image of spec.volumes",
+    "pod_affinity": "spec.affinity.podAffinity",
+    "pod_anti_affinity": "spec.affinity.podAntiAffinity",
+    "volumes": "spec.volumes",
+    "resource_claims": "spec.resourceClaims",
+    "gates": "spec.schedulingGates",
+    "owner": "metadata.ownerReferences",
+}
 MAX_NOTE = 512  # characters
 MAX_TIMESTAMP = 64  # characters
 _PHASES = {phase: phase for phase in (PENDING, RUNNING, SUCCEEDED, FAILED)}
@@ -31,6 +50,8 @@ _ONES: Pool[bytes, Any] = Pool()
 _NEVER = "Never"
 _GRACE_S, _MOST_GRACE_S = 30, 2**31  # the default, and what counts as for ever
 _NO_STATUS = wire_status.PodStatus()
+_NOTHING = Pod(uid="", namespace="", name="")
+_KEPT_LABELS = (names.DELEGATE_LABEL, names.BUDGET)
 T = TypeVar("T")
 
 
@@ -43,9 +64,11 @@ def pod_seen(raw: bytes | msgspec.Raw) -> PodSeen | None:
     if not pod.metadata.uid:
         return None
     seen = _pod_seen(pod)
-    if seen.pod is not None and seen.pod.source is not None:
-        return msgspec.structs.replace(seen, size=memoryview(raw).nbytes)
-    return seen
+    size = memoryview(raw).nbytes
+    if seen.pod is None:
+        return seen
+    told = seen.pod if size <= MAX_RECORD else _within_record(seen.pod)
+    return msgspec.structs.replace(seen, pod=told, size=size if told.source is not None else 0)
 
 
 def pod_in_full(raw: bytes | msgspec.Raw) -> Pod | None:
@@ -55,7 +78,26 @@ def pod_in_full(raw: bytes | msgspec.Raw) -> Pod | None:
     except wire.BROKEN as error:
         bare = _bare_pod(raw, str(error))
         return bare.pod if bare is not None else None
-    return _ours(pod, delegate=False) if pod.metadata.uid else None
+    if not pod.metadata.uid:
+        return None
+    read = _ours(pod, delegate=False)
+    return read if memoryview(raw).nbytes <= MAX_RECORD else _within_record(read)
+
+
+def _within_record(pod: Pod) -> Pod:
+    """The same, or where too much would have to be told of it, what it is and takes, with a problem that says so."""
+    sizes = {name: len(msgspec.msgpack.encode(getattr(pod, name))) for name in _CUT}
+    whole = len(msgspec.msgpack.encode(pod)) - len(pod.status)
+    if whole <= MAX_RECORD:
+        return pod
+    largest = sorted(sizes, key=lambda name: sizes[name], reverse=True)[:_LARGEST]
+    said = ", ".join(f"{_CUT[name]} {-(-sizes[name] // 1024)} KiB" for name in largest)
+    problem = f"more than {MAX_RECORD // 1024} KiB decide about this pod, make them smaller: {said}"
+    kept = {name: getattr(_NOTHING, name) for name in _CUT}
+    kept["labels"] = {key: pod.labels[key] for key in _KEPT_LABELS if key in pod.labels}
+    if sizes["annotations"] < MAX_RECORD // 2:
+        kept["annotations"] = pod.annotations
+    return msgspec.structs.replace(pod, **kept, problems=(problem, *pod.problems)[:MAX_PROBLEMS])
 
 
 def version_of(text: str) -> int:
