@@ -1,11 +1,12 @@
 """Turns HTTP responses of the API server into verdicts and messages for the dispatcher."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from agents.executor.http import Response
-from dispatcher.model.messages import Intent, Outcome
+from dispatcher.model.messages import UNKNOWN, Intent, Outcome
 
 TRIES = 3  # writes whose result is unknown are tried this often; then the dispatcher asks again
 LOOKS = 2  # and reads: a server that hangs must not hold a pod for minutes
@@ -45,6 +46,35 @@ def outcome(intent: Intent, verdict: str, message: str = "", scope: str = "", pa
         scope=scope,
         passing=passing,
     )
+
+
+def within(outcomes: Sequence[Outcome], most: int) -> tuple[Outcome, ...]:
+    """The same with at most so many bytes of manifests, but one of them at least, small ones first: equal ones are in
+    the first outcome that has them, and those without room are left out, to be asked for again.
+    """
+    carriers: dict[bytes, str] = {}
+    left_out: set[bytes] = set()
+    room = most
+    for one in sorted(outcomes, key=lambda one: len(one.manifest)):
+        manifest = one.manifest
+        if not manifest or manifest in carriers or manifest in left_out:
+            continue
+        if carriers and len(manifest) > room:
+            left_out.add(manifest)
+            continue
+        room -= len(manifest)
+        carriers[manifest] = one.id
+    return tuple(_shortened(one, carriers) if one.manifest else one for one in outcomes)
+
+
+def _shortened(one: Outcome, carriers: dict[bytes, str]) -> Outcome:
+    carrier = carriers.get(one.manifest)
+    if carrier == one.id:
+        return one
+    if carrier is not None:
+        return msgspec.structs.replace(one, manifest=b"", manifest_of=carrier)
+    said = "the answer has no room for the manifest: it is to be asked for again"
+    return Outcome(one.id, one.uid, one.epoch, UNKNOWN, said, left_out=len(one.manifest))
 
 
 def is_status(body: bytes) -> bool:

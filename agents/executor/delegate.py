@@ -80,6 +80,8 @@ def create_delegate(intent: CreateDelegate, local: Local, now: Moment) -> Proced
     else:
         pod, body = wanted
         local.ledger.book(booking(pod, "", intent.node, now))
+        if local.view.pod_by_name(pod.namespace, pod.name) is None:
+            local.foreign_budget.spend(intent.source, now.mono, len(body))
         result = yield from _create_and_bind(intent, pod, body, local, now)
     answer = result.answer
     if answer != Answer(BOUND) and answer.verdict != UNKNOWN:
@@ -180,7 +182,18 @@ def _wanted(intent: CreateDelegate, local: Local, now: Moment) -> tuple[Pod, byt
     except manifest.ManifestError as error:
         return Answer(REFUSED, str(error), OF_CLUSTER)
     pod = local.read_pod(_with_uid(posted, intent.source.uid))
-    return _no_place(pod, intent, local, now) or (pod, msgspec.json.encode(posted))
+    body = msgspec.json.encode(posted)
+    return _no_place(pod, intent, local, now) or _too_many_bytes(pod, body, intent, local, now) or (pod, body)
+
+
+def _too_many_bytes(pod: Pod, body: bytes, intent: CreateDelegate, local: Local, now: Moment) -> Answer | None:
+    """Why pods of its namespace, or cluster, have too many bytes here with it; one that is here already goes on."""
+    if local.view.pod_by_name(pod.namespace, pod.name) is not None:
+        return None
+    if full := local.foreign_budget.full(intent.source, len(body), local.view):
+        return Answer(REFUSED, full, OF_CLUSTER)
+    fast = local.foreign_budget.too_fast(intent.source, now.mono)
+    return Answer(REFUSED, fast, OF_CLUSTER, passing=True) if fast else None
 
 
 def _no_place(pod: Pod, intent: CreateDelegate, local: Local, now: Moment) -> Answer | None:

@@ -27,11 +27,15 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
 
 class Response(msgspec.Struct, frozen=True, gc=False):
-    """The answer. `status` 0 means that none came (timeout, reset): the effect is unknown, `body` says why."""
+    """The answer. `status` 0 means that none came (timeout, reset): the effect is unknown, `body` says why.
+
+    `head`: how an answer begins that is larger than the caller takes; empty otherwise.
+    """
 
     status: int
     body: bytes = b""
     retry_after_s: float = 0.0
+    head: bytes = b""
 
     @property
     def ok(self) -> bool:

@@ -5,7 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from agents.executor.byte_budget import ByteBudget, ByteRate
 from agents.executor.epoch_guard import EpochGuard
+from agents.executor.foreign_bytes import ForeignBudget
 from agents.executor.http import Request
 from agents.executor.keys import OwnKeys, TrustedKeys
 from agents.executor.ledger import Ledger
@@ -21,6 +23,11 @@ from dispatcher.model.names import FENCED
 from dispatcher.model.pod import Pod
 
 PodReader = Callable[[bytes], Pod]
+# Bytes of pods that statuses from other clusters rewrite: of one pod, and of all in one other cluster. 10,000 pods of
+# 10 KiB may start at once. etcd keeps what was for five minutes by default, in 2 GiB.
+_STATUS_OF_POD = ByteRate(2 * 2**20, 16 * 2**10)
+_STATUS_OF_CLUSTER = ByteRate(256 * 2**20, 2**20)
+_LABELS_OF_NAMESPACE = ByteRate(32 * 2**20, 64 * 2**10)  # of delegates that come under other shadow budgets
 MAX_EVENTS = 20_000  # waiting to be written; the oldest are dropped beyond
 
 
@@ -85,6 +92,8 @@ class Local:
     mirrored: Recent[str, Mirrored] = field(default_factory=Recent)
     reported: Recent[str, Reported] = field(default_factory=Recent)
     refused: Recent[str, str] = field(default_factory=Recent)  # why a status is not mirrored, by UID of the source
+    status_bytes_of_pod: ByteBudget = field(default_factory=lambda: ByteBudget(_STATUS_OF_POD))  # by its UID
+    status_bytes_of_cluster: ByteBudget = field(default_factory=lambda: ByteBudget(_STATUS_OF_CLUSTER))
     told_events: Recent[str, ToldEvents] = field(default_factory=Recent)  # by UID of the source
     given_up: Recent[str, GivenUp] = field(default_factory=Recent)  # by UID of the source
     trusted: TrustedKeys = field(default_factory=TrustedKeys)
@@ -96,9 +105,12 @@ class Local:
     shadows: Shadows = field(default_factory=Shadows)  # as the dispatcher last said
     uncounted: Recent[str, str] = field(default_factory=Recent)  # why not all budgets of a pod are kept, by its UID
     kubelet: KubeletEndpoint | None = None
+    label_bytes: ByteBudget = field(default_factory=lambda: ByteBudget(_LABELS_OF_NAMESPACE))  # by namespace
     peers: PeerTable = field(init=False)
+    foreign_budget: ForeignBudget = field(init=False)
 
     def __post_init__(self) -> None:
+        self.foreign_budget = ForeignBudget(self.policy.foreign_bytes)
         self.peers = PeerTable(self.cluster)
 
     def server_went_back(self) -> None:

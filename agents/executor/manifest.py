@@ -8,8 +8,8 @@ makes the delegate (`narrow`), and never known at the source. Three ways to trea
   its class, service account and its token volumes (the delegate runs without a token), pod affinity, reserved labels
   and annotations (*.kubernetes.io, *.k8s.io, ours; app.kubernetes.io/ labels stay), and the labels that controllers
   make for themselves: else a ReplicaSet, a Job or a Service of the target would adopt or count the delegate;
-- refused, because it reaches for the node itself, for its metadata service, or for a volume that is not there:
-  `ManifestError` names the field.
+- refused, because it reaches for the node itself, for its metadata service, or for a volume that is not there, or
+  because the whole is larger than MAX_BYTES: `ManifestError` names the field.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,10 +21,13 @@ import msgspec
 from agents.executor.addresses import resolved
 from agents.executor.baseline import HANDLER_HOSTS, of_containers, of_security
 from agents.executor.fields import Object, Tree, walk
+from dispatcher.model.bounds import MAX_MANIFEST
 from dispatcher.model.crossing import matches
 from dispatcher.model.names import CARRIED_ANNOTATIONS, PREFIX, SCHEDULER_NAME, is_app_label, is_reserved, steers
 
 MAX_CONTAINERS = 64
+MAX_BYTES = MAX_MANIFEST  # of a manifest: etcd, lines and memory of other clusters bear it
+_LARGEST = 3  # fields that are named where it is larger
 _POD_FIELDS = (
     "activeDeadlineSeconds",
     "dnsConfig",
@@ -133,7 +136,38 @@ def sanitise(pod: bytes) -> bytes:
     with readable():
         source = msgspec.json.decode(pod)
         _check(source)
-        return msgspec.json.encode({"metadata": _metadata(source.get("metadata") or {}), "spec": _spec(source["spec"])})
+        clean = {"metadata": _metadata(source.get("metadata") or {}), "spec": _spec(source["spec"])}
+        encoded = msgspec.json.encode(clean)
+        if len(encoded) > MAX_BYTES:
+            raise _too_large(clean, len(encoded))
+        return encoded
+
+
+def _too_large(clean: Object, size: int) -> ManifestError:
+    """Names the largest fields of a manifest."""
+    sizes = {field: len(msgspec.json.encode(value)) for field, value in _parts(clean)}
+    first, *others = sorted(sizes, key=lambda field: sizes[field], reverse=True)[:_LARGEST]
+    also = "".join(f", {field} {_kib(sizes[field])}" for field in others)
+    return ManifestError(
+        first,
+        f"has {_kib(sizes[first])}{also}: the pod has {_kib(size)}, and at most {_kib(MAX_BYTES)} of a pod cross to "
+        "another cluster (a ConfigMap can hold what is long)",
+    )
+
+
+def _parts(clean: Object) -> Iterator[tuple[str, Any]]:
+    spec = clean["spec"]
+    yield from ((f"metadata.{name}", value) for name, value in clean["metadata"].items())
+    for name, value in spec.items():
+        if name not in ("initContainers", "containers"):
+            yield f"spec.{name}", value
+            continue
+        for at, container in enumerate(value):
+            yield from ((f"spec.{name}[{at}].{field}", inner) for field, inner in container.items())
+
+
+def _kib(size: int) -> str:
+    return f"{-(-size // 1024)} KiB"
 
 
 def _check(source: Object) -> None:

@@ -3,6 +3,9 @@
 Each write names the version it builds on, so that a write that was lost on its way and lands late meets a newer version
 and changes nothing: a pod that has ended stays ended. PodScheduled and conditions of others on the source are kept
 (strategic merge by type); host addresses are not mirrored, for the source's host is the proxy node.
+
+Who writes statuses in the target must not fill this cluster's etcd, each version of which has the whole pod: a status
+has a bounded size (`status_size`), and a pod, and all pods in one other cluster, a rate of bytes. Ends pass it.
 """
 
 import hashlib
@@ -10,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from agents.executor import events, pods
+from agents.executor import events, pods, status_size
 from agents.executor.answer import NOT_FOUND, TRIES, Answer, error_text, is_ambiguous, outcome
 from agents.executor.http import STRATEGIC_PATCH, Procedure, Request, Response
 from agents.executor.local import Local, Mirrored, Moment
@@ -25,6 +28,7 @@ Object = dict[str, Any]
 
 _PHASES = frozenset((PENDING, RUNNING, SUCCEEDED, FAILED))
 _COPIED = ("phase", "reason", "message", "startTime", "podIP", "containerStatuses", "initContainerStatuses")
+_ADDRESSES = 8
 _ENDED = "the pod has ended: its phase is final"
 
 
@@ -35,7 +39,7 @@ def mirror_status(intent: MirrorStatus, local: Local, now: Moment) -> Procedure[
     status of the delegate become events of the source.
     """
     _tell_events(intent, local, now)
-    result = yield from _mirror(intent, local)
+    result = yield from _mirror(intent, local, now)
     if result.verdict == DONE:
         local.refused.drop(intent.pod.uid)
     elif result.verdict == REFUSED and local.refused.get(intent.pod.uid) != result.message:
@@ -59,7 +63,21 @@ def _tell_events(intent: MirrorStatus, local: Local, now: Moment) -> None:
     local.told_events.put(uid, told)
 
 
-def _mirror(intent: MirrorStatus, local: Local) -> Procedure[Outcome]:
+def _too_fast(ref: PodRef, target: str, local: Local, now: Moment) -> str:
+    """Why the status is not written now, '' if it may be; the same text each time, as it makes an event."""
+    if local.status_bytes_of_pod.wait_s(ref.uid, now.mono):
+        return (
+            f"the status of pod {ref.namespace}/{ref.name} changes too often in cluster {target!r} for its size: it is "
+            "written more seldom here"
+        )
+    if local.status_bytes_of_cluster.wait_s(target, now.mono):
+        return (
+            f"the statuses of pods in cluster {target!r} change too often for their size: they are written more seldom"
+        )
+    return ""
+
+
+def _mirror(intent: MirrorStatus, local: Local, now: Moment) -> Procedure[Outcome]:
     name = f"pod {intent.pod.namespace}/{intent.pod.name}"
     try:
         phase, ready, patch = _translate(intent.status)
@@ -76,15 +94,21 @@ def _mirror(intent: MirrorStatus, local: Local) -> Procedure[Outcome]:
     digest = hashlib.sha256(patch).digest()
     if last is not None and last.digest == digest and (pod.phase, pod.ready) == (phase, ready):
         return outcome(intent, DONE)
-    version = yield from _write(intent.pod, patch, last.version if last else "")
-    if isinstance(version, Answer):
-        return outcome(intent, *version)
+    target = pod.node.removeprefix(PROXY_NODE_PREFIX)
+    if phase not in TERMINAL and (why := _too_fast(intent.pod, target, local, now)):
+        return outcome(intent, REFUSED, why)
+    written = yield from _write(intent.pod, patch, last.version if last else "")
+    if isinstance(written, Answer):
+        return outcome(intent, *written)
+    version, size = written
+    local.status_bytes_of_pod.spend(intent.pod.uid, now.mono, size)
+    local.status_bytes_of_cluster.spend(target, now.mono, size)
     local.mirrored.put(intent.pod.uid, Mirrored(digest, phase, version))
     return outcome(intent, DONE)
 
 
-def _write(ref: PodRef, patch: bytes, version: str) -> Procedure[str | Answer]:
-    """The resourceVersion after the write, or the answer to give instead."""
+def _write(ref: PodRef, patch: bytes, version: str) -> Procedure[tuple[str, int] | Answer]:
+    """The resourceVersion after the write, and how large the pod is; or the answer to give instead."""
     problem = ""
     for _ in range(TRIES):
         if not version:
@@ -95,7 +119,7 @@ def _write(ref: PodRef, patch: bytes, version: str) -> Procedure[str | Answer]:
             version = look.pod.metadata.resource_version if look.pod else ""
         response = yield _request(ref, patch, version)
         if response.ok:
-            return _version(response)
+            return _version(response), max(len(patch), len(response.body))
         problem = error_text(response)
         if response.status == NOT_FOUND:
             return Answer(STALE, problem)
@@ -136,12 +160,13 @@ def _translate(raw: bytes) -> tuple[str, bool, bytes]:
     if phase not in _PHASES:
         raise ValueError(f"phase {str(phase)[:40]!r} is not one of {', '.join(sorted(_PHASES))}")
     conditions = [_condition(one) for one in status.get("conditions") or () if one["type"] != "PodScheduled"]
+    conditions.sort(key=lambda one: "/" in one["type"])  # where there are too many, Kubernetes' own are shown
     patch = {name: status.get(name) for name in _COPIED}
     # podIPs merge by ip: without the directive an address that is gone would stay.
-    patch["podIPs"] = [*(status.get("podIPs") or ()), {"$patch": "replace"}]
+    patch["podIPs"] = [*(status.get("podIPs") or ())[:_ADDRESSES], {"$patch": "replace"}]
     patch["conditions"] = conditions
     ready = any(one["type"] == "Ready" and one.get("status") == "True" for one in conditions)
-    return phase, ready, msgspec.json.encode(patch, order="deterministic")
+    return phase, ready, status_size.bounded(patch)
 
 
 def _condition(condition: Object) -> Object:

@@ -53,10 +53,20 @@ class Grants(msgspec.Struct, frozen=True):
     tolerations: tuple[str, ...] = ()
 
 
+class ForeignBytes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """MiB of pods of one other cluster, and of one namespace of it: those that are here, and those made in a minute."""
+
+    namespace_mib: int = 256
+    cluster_mib: int = 512
+    namespace_mib_per_minute: int = 64
+    cluster_mib_per_minute: int = 128
+
+
 class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Rows of consent: within namespace sameness, a source is accepted if any row covers it. `closed` are patterns of
     namespaces that take no pods of other clusters.
 
+    `foreign_bytes`: how large pods of other clusters may be here, all together.
     `relay`: what other clusters may ask of their delegates here: logs alone, or also exec, attach and port-forward.
     `evict_foreign`: pods of other schedulers may be evicted for pods of this cluster that are of higher priority.
     """
@@ -65,6 +75,7 @@ class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     evict_foreign: bool = False
     closed: tuple[str, ...] = ()
     relay: Literal["all", "logs", "none"] = "logs"
+    foreign_bytes: ForeignBytes = ForeignBytes()
 
     def refusal(self, source: SourceRef, cluster: str, namespace: Namespace | None) -> str:
         """Why pods of this source may not run in `cluster`, whose Namespace object is given; '' if they may."""

@@ -3,7 +3,8 @@
 The Eviction API asks the budgets of its own cluster alone. So for budgets of another cluster that select delegates
 here there is a PodDisruptionBudget of ours beside them. What it keeps is the dispatcher's word, which sees both
 clusters; which pods it may mean is checked here: delegates of that cluster in that namespace, by a label that agents
-alone write. The last word holds while the dispatcher is away.
+alone write. Each label is one more version of a whole pod in etcd: a namespace has a rate of bytes for them. The last
+word holds while the dispatcher is away.
 """
 
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ class _Found(msgspec.Struct):
     spec: dict[str, Any]
 
 
-def reconcile_tasks(local: Local) -> Iterator[ReconcileTask]:
+def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
     """Tasks that are due now: budgets to create, change or delete, and delegates whose budget label is wrong."""
     said_ = local.shadows
     wanted = {(one.namespace, one.name): one for one in said_.shadows if one.name.startswith(names.BUDGET_PREFIX)}
@@ -48,7 +49,7 @@ def reconcile_tasks(local: Local) -> Iterator[ReconcileTask]:
     for cover in said_.covers:
         pod = local.view.pod(cover.pod.uid)
         if pod is not None and _may_cover(pod, cover, wanted.get((pod.namespace, cover.shadow)), said_.of):
-            yield ReconcileTask(pod.uid, pod.namespace, _cover(cover))
+            yield ReconcileTask(pod.uid, pod.namespace, _cover(cover, local, now))
 
 
 def warn_uncounted(local: Local, now: Moment) -> None:
@@ -81,10 +82,17 @@ def _may_cover(pod: Pod, cover: Cover, shadow: Shadow | None, of: tuple[str, ...
     return shadow is not None and shadow.cluster == pod.source.cluster
 
 
-def _cover(cover: Cover) -> Procedure[str]:
+def _cover(cover: Cover, local: Local, now: Moment) -> Procedure[str]:
     ref = cover.pod
+    if local.label_bytes.wait_s(ref.namespace, now.mono):
+        return (
+            f"pods of namespace {ref.namespace} come under other budgets of their own cluster too often for their "
+            "size: they wait"
+        )
     body = {"metadata": {"uid": ref.uid, "labels": {names.BUDGET: cover.shadow or None}}}
     response = yield Request("PATCH", pods.path(ref.namespace, ref.name), msgspec.json.encode(body), MERGE_PATCH)
+    if response.ok:
+        local.label_bytes.spend(ref.namespace, now.mono, len(response.body))
     if response.ok or response.status in (NOT_FOUND, CONFLICT):
         return ""  # done, or another pod has its name now
     return f"pod {ref.namespace}/{ref.name} is not under the budget of its own cluster: {error_text(response)}"

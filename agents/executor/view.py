@@ -36,6 +36,9 @@ class ClusterView(Protocol):
     def pod_by_name(self, namespace: str, name: str) -> Pod | None:
         """The pod that has this name now."""
 
+    def foreign_bytes(self, cluster: str, namespace: str = "") -> int:
+        """Bytes of JSON of the delegates of a cluster, or of a namespace of it."""
+
     def unfinished(self) -> Iterable[PodRef]:
         """Delegates by the name of their scheduler that are on no node, and that nobody has signed for."""
 

@@ -18,7 +18,11 @@ class AnswerError(ValueError):
 
 
 class BodyTooLargeError(ValueError):
-    """An answer above the bound; reading it on could exhaust the memory."""
+    """An answer above the bound; reading it on could exhaust the memory. `head` is how it begins, if that is known."""
+
+    def __init__(self, text: str, head: bytes = b"") -> None:
+        super().__init__(text)
+        self.head = head
 
 
 class Answer(NamedTuple):

@@ -19,6 +19,8 @@ from agents.kube.session import Access, AccessError, ApiSession
 
 MAX_BODY = 256 * 1024 * 1024
 MAX_RETRIES_429 = 3
+PAGES_AT_ONCE = 4  # of lists, which may be large: the memory of an agent holds so many
+_HEAD = 64 * 1024  # bytes of an answer that is too large, for its reader to know what it is
 MAX_RETRY_AFTER_S = 10.0
 FAILURES = (
     aiohttp.ClientError,
@@ -54,6 +56,7 @@ class KubeClient:
         self._unreachable_since: float | None = None
         self._old: list[ApiSession] = []
         self._closed = False
+        self.paging = asyncio.Semaphore(PAGES_AT_ONCE)  # held while a page is fetched and read
 
     async def session(self) -> ApiSession:
         """The open session; AccessError if there is no way to make one."""
@@ -215,7 +218,8 @@ def describe(error: BaseException) -> str:
 
 
 def _no_answer(request: Request, error: BaseException) -> Response:
-    return Response(0, f"{request.method} {request.path}: {describe(error)}".encode())
+    head = error.head if isinstance(error, BodyTooLargeError) else b""
+    return Response(0, f"{request.method} {request.path}: {describe(error)}".encode(), head=head)
 
 
 def _response(request: Request, answer: Answer) -> Response:
@@ -246,7 +250,8 @@ async def _bounded(answer: aiohttp.ClientResponse, max_body: int) -> bytes:
         size += len(chunk)
         if size > max_body:
             answer.close()
-            raise BodyTooLargeError(f"the answer is larger than {max_body // 1024} KiB")
+            head = b"".join([*parts, chunk])[:_HEAD]
+            raise BodyTooLargeError(f"the answer is larger than {max_body // 1024} KiB", head)
         parts.append(chunk)
     return b"".join(parts)
 

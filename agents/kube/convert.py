@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from agents.executor import status_size
 from agents.kube import effective, marks, user_marks, wire, wire_pods, wire_status
 from agents.kube.pool import Pool
 from agents.kube.resized import is_resized
@@ -21,9 +22,27 @@ from dispatcher.model.pod import FAILED, PENDING, RUNNING, SUCCEEDED, TERMINAL, 
 from dispatcher.model.resources import Resources
 
 MAX_LABEL_BYTES = 64 * 1024
+MAX_RECORD = 32 * 1024  # bytes of what is told of a pod, without its status
 MAX_PROBLEMS = 8
+_LARGEST = 3  # fields that are named of a pod of which more would have to be told
+_CUT = {  # what may be large of a pod and is told as nothing then, and what it is in the manifest
+    "labels": "metadata.labels",
+    "annotations": "metadata.annotations",
+    "node_selector": "spec.nodeSelector",
+    "affinity": "spec.affinity.nodeAffinity",
+    "tolerations": "spec.tolerations",
+    "ports": "ports of spec.containers",
+    "spread": "spec.topologySpreadConstraints",
+    "images": "image of spec.containers",
+    "volume_images": "image of spec.volumes",
+    "pod_affinity": "spec.affinity.podAffinity",
+    "pod_anti_affinity": "spec.affinity.podAntiAffinity",
+    "volumes": "spec.volumes",
+    "resource_claims": "spec.resourceClaims",
+    "gates": "spec.schedulingGates",
+    "owner": "metadata.ownerReferences",
+}
 MAX_NOTE = 512  # characters
-MAX_STATUS_BYTES = 512 * 1024
 MAX_TIMESTAMP = 64  # characters
 _PHASES = {phase: phase for phase in (PENDING, RUNNING, SUCCEEDED, FAILED)}
 _POOL: Pool[frozenset[tuple[str, str]], dict[str, str]] = Pool()
@@ -31,6 +50,8 @@ _ONES: Pool[bytes, Any] = Pool()
 _NEVER = "Never"
 _GRACE_S, _MOST_GRACE_S = 30, 2**31  # the default, and what counts as for ever
 _NO_STATUS = wire_status.PodStatus()
+_NOTHING = Pod(uid="", namespace="", name="")
+_KEPT_LABELS = (names.DELEGATE_LABEL, names.BUDGET)
 T = TypeVar("T")
 
 
@@ -42,7 +63,12 @@ def pod_seen(raw: bytes | msgspec.Raw) -> PodSeen | None:
         return _bare_pod(raw, str(error))
     if not pod.metadata.uid:
         return None
-    return _pod_seen(pod)
+    seen = _pod_seen(pod)
+    size = memoryview(raw).nbytes
+    if seen.pod is None:
+        return seen
+    told = seen.pod if size <= MAX_RECORD else _within_record(seen.pod)
+    return msgspec.structs.replace(seen, pod=told, size=size if told.source is not None else 0)
 
 
 def pod_in_full(raw: bytes | msgspec.Raw) -> Pod | None:
@@ -52,7 +78,26 @@ def pod_in_full(raw: bytes | msgspec.Raw) -> Pod | None:
     except wire.BROKEN as error:
         bare = _bare_pod(raw, str(error))
         return bare.pod if bare is not None else None
-    return _ours(pod, delegate=False) if pod.metadata.uid else None
+    if not pod.metadata.uid:
+        return None
+    read = _ours(pod, delegate=False)
+    return read if memoryview(raw).nbytes <= MAX_RECORD else _within_record(read)
+
+
+def _within_record(pod: Pod) -> Pod:
+    """The same, or where too much would have to be told of it, what it is and takes, with a problem that says so."""
+    sizes = {name: len(msgspec.msgpack.encode(getattr(pod, name))) for name in _CUT}
+    whole = len(msgspec.msgpack.encode(pod)) - len(pod.status)
+    if whole <= MAX_RECORD:
+        return pod
+    largest = sorted(sizes, key=lambda name: sizes[name], reverse=True)[:_LARGEST]
+    said = ", ".join(f"{_CUT[name]} {-(-sizes[name] // 1024)} KiB" for name in largest)
+    problem = f"more than {MAX_RECORD // 1024} KiB decide about this pod, make them smaller: {said}"
+    kept = {name: getattr(_NOTHING, name) for name in _CUT}
+    kept["labels"] = {key: pod.labels[key] for key in _KEPT_LABELS if key in pod.labels}
+    if sizes["annotations"] < MAX_RECORD // 2:
+        kept["annotations"] = pod.annotations
+    return msgspec.structs.replace(pod, **kept, problems=(problem, *pod.problems)[:MAX_PROBLEMS])
 
 
 def version_of(text: str) -> int:
@@ -168,7 +213,7 @@ def _ours(pod: wire_pods.PodObject, *, delegate: bool, judged: user_marks.Judged
         images=said.images,
         volume_images=said.volume_images,
         problems=tuple(line[:300] for line in problems[:MAX_PROBLEMS]),
-        status=bytes(pod.status) if delegate and len(bytes(pod.status)) <= MAX_STATUS_BYTES else b"",
+        status=_told_status(pod.status) if delegate else b"",
         has_finalizer=names.FINALIZER in (meta.finalizers or ()),
         pod_affinity=_one_of(placement.ties.pod_affinity),
         pod_anti_affinity=_one_of(placement.ties.pod_anti_affinity),
@@ -226,6 +271,17 @@ def _status(raw: msgspec.Raw, problems: list[str]) -> wire_status.PodStatus:
     except wire.BROKEN as error:
         problems.append(f"status: {error}")
         return _NO_STATUS
+
+
+def _told_status(raw: msgspec.Raw) -> bytes:
+    """A delegate's status as it goes home, which shows no more of it; b'' if it cannot be made small enough."""
+    told = bytes(raw)
+    if len(told) <= status_size.MAX_BYTES:
+        return told
+    try:
+        return status_size.bounded(msgspec.json.decode(told, type=dict[str, Any]))
+    except (*wire.BROKEN, ValueError, AttributeError, TypeError):
+        return b""
 
 
 def _bare_pod(raw: bytes | msgspec.Raw, problem: str) -> PodSeen | None:

@@ -1,8 +1,15 @@
 """Bytes of a watch -> lines, with a bound on their length."""
 
+_HEAD = 64 * 1024  # bytes of a line that is too long
+_ENDLESS = 16  # bounds: a stream of which nothing but one line comes is none
+
 
 class LineTooLongError(ValueError):
-    """A line above the bound: the stream cannot be followed any further."""
+    """A line far above the bound: the stream cannot be followed any further."""
+
+
+class CutLine(bytes):
+    """How a line above the bound begins."""
 
 
 class Lines:
@@ -14,17 +21,27 @@ class Lines:
         self._size = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Take a chunk; LineTooLongError if the unfinished line, or a finished one, is above the bound."""
+        """Take a chunk. Of a line above the bound no more is kept, and comes out, than how it begins."""
         first, newline, rest = chunk.partition(b"\n")
-        self._parts.append(first)
-        self._size += len(first)
-        if self._size > self._max:
-            raise LineTooLongError(f"a watch event is larger than {self._max // 1024} KiB")
+        self._take(first)
         if not newline:
             return []
-        lines = [b"".join(self._parts), *rest.split(b"\n")]
-        self._parts = [lines.pop()]
-        self._size = len(self._parts[0])
+        whole, *lines = [self._line(), *rest.split(b"\n")]
+        begun = lines.pop()
+        self._parts = []
+        self._size = 0
+        self._take(begun)
+        found = [whole, *(one if len(one) <= self._max else CutLine(one[:_HEAD]) for one in lines)]
+        return [line for line in found if line]
+
+    def _take(self, part: bytes) -> None:
+        self._parts.append(part)
+        self._size += len(part)
         if self._size > self._max:
-            raise LineTooLongError(f"a watch event is larger than {self._max // 1024} KiB")
-        return [line for line in lines if line]
+            self._parts = [b"".join(self._parts)[:_HEAD]]
+        if self._size > _ENDLESS * self._max:
+            raise LineTooLongError(f"a watch event is larger than {_ENDLESS * self._max // 1024} KiB")
+
+    def _line(self) -> bytes:
+        line = b"".join(self._parts)
+        return line if self._size <= self._max else CutLine(line)

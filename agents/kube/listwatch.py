@@ -2,6 +2,8 @@
 
 - A list is read page by page from the server's own truth (no resourceVersion), restarted when its token expires (410).
   A page of which nothing comes for 15 s is asked for once more (`KubeClient.send`): a half-open connection costs that.
+  One that is too large is asked for with half as many objects, down to one. An object that is too large by itself is
+  set aside, here and in a watch, and a log line names it. A few pages at once are in memory, of all lists.
 - A watch resumes from the last version seen; 410 or an unreadable event leads to a new list. So does a connection that
   broke, which is more than silence on an open one: behind it the server may have been restored from a backup and have
   overtaken that version since, and then neither its version nor its number of objects shows that it has other ones.
@@ -13,6 +15,7 @@
 
 import asyncio
 import random
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +28,7 @@ from agents.executor.http import Request, Response
 from agents.kube import wire
 from agents.kube.client import FAILURES, KubeClient, describe
 from agents.kube.convert import version_of
-from agents.kube.lines import Lines
+from agents.kube.lines import CutLine, Lines
 from agents.kube.relists import Relists
 from agents.observer.seen import Seen
 from agents.observer.watch_count import ServerCount, WatchCount
@@ -33,6 +36,7 @@ from dispatcher.model.backoff import Backoff
 
 LOG = structlog.get_logger("agent.watch")
 RESTORED_AFTER = 3  # lists in a row that are older than what was seen: then the server really went back
+_ITEMS = re.compile(rb'"items"\s*:\s*\[')
 Read = Callable[[bytes | msgspec.Raw], Seen | None]
 
 
@@ -73,7 +77,9 @@ class Pace:
     relist_s: float = 1.0  # between a second and a third list soon after each other; doubles
     max_relist_s: float = 20.0
     page: int = 500
-    max_event: int = 16 * 1024 * 1024
+    # No object of kube-apiserver has as many bytes, even one of 3 MiB of which each byte is escaped by six.
+    page_bytes: int = 32 * 1024 * 1024
+    max_event: int = 32 * 1024 * 1024
     absent_s: float = 60.0  # before an optional kind that is not shown is asked for again
 
 
@@ -128,6 +134,8 @@ class ListWatch:
         self._version = ""  # where the next watch starts; '' means list first
         self.highest = 0
         self.counted = WatchCount()
+        self._limit = pace.page  # objects in the next page
+        self.set_aside = 0  # objects of the last list, and of events since
         self._went_back = 0
         self._forget_versions = False
         self._relists = Relists(pace.relist_s, pace.max_relist_s)
@@ -220,15 +228,17 @@ class ListWatch:
     async def _list(self) -> None:
         token, begun, complete = "", False, True
         started = time.monotonic()
+        self.set_aside = 0
         while True:
-            raw = await self._page(token)
-            if not begun:
-                self._begin(version_of(raw.metadata.resource_version))
-                begun = True
-            items = tuple(seen for item in raw.items or () if (seen := self._read(item)))
-            complete = complete and len(items) == len(raw.items or ())
-            if older := self._sink.page(self.kind, items):
-                self._back(*older)
+            async with self._client.paging:
+                raw = await self._page(token)
+                if not begun:
+                    self._begin(version_of(raw.metadata.resource_version))
+                    begun = True
+                items = tuple(seen for item in raw.items or () if (seen := self._read(item)))
+                complete = complete and len(items) == len(raw.items or ()) and not self.set_aside
+                if older := self._sink.page(self.kind, items):
+                    self._back(*older)
             self._progress()
             token = raw.metadata.continue_ or ""
             if not token:
@@ -239,15 +249,51 @@ class ListWatch:
         LOG.info("listed", kind=self.kind, version=self._version, seconds=round(time.monotonic() - started, 2))
 
     async def _page(self, token: str) -> wire.RawList:
-        # No resourceVersion: a quorum read. Version 0 could bring an older world back from a lagging server.
-        params = {"limit": str(self._pace.page), **self._select, **({"continue": token} if token else {})}
-        answer = await self._client.send(Request("GET", self.path, params=params), timeout_s=self._pace.list_s)
+        while True:
+            answer = await self._send(token)
+            if not answer.head or self._limit == 1:
+                break
+            self._limit //= 2
+        if answer.head:
+            return self._beside_large_object(answer)
         if not answer.ok:
             raise _refusal(answer)
+        if len(answer.body) < self._pace.page_bytes // 4:
+            self._limit = min(self._pace.page, 2 * self._limit)
         try:
             return wire.read_list(answer.body)
         except wire.BROKEN as error:
             raise ListError(f"the list cannot be read: {error}", expired=True) from None
+
+    async def _send(self, token: str) -> Response:
+        # No resourceVersion: a quorum read. Version 0 could bring an older world back from a lagging server.
+        params = {"limit": str(self._limit), **self._select, **({"continue": token} if token else {})}
+        request = Request("GET", self.path, params=params)
+        return await self._client.send(request, timeout_s=self._pace.list_s, max_body=self._pace.page_bytes)
+
+    def _beside_large_object(self, answer: Response) -> wire.RawList:
+        """A page without its only object, which is too large; ListError where not even its beginning can be read."""
+        items = _ITEMS.search(answer.head)
+        begun = answer.head[: items.end()] if items else b""
+        try:
+            empty = wire.read_list(begun + b"]}")
+        except wire.BROKEN:
+            raise _refusal(answer) from None
+        _, named = wire.identity(answer.head[len(begun) :])
+        self._set_aside(named, self._pace.page_bytes)
+        return empty
+
+    def _set_aside(self, named: wire.BareMeta, most: int) -> None:
+        """Tell of an object that is too large to be read."""
+        self.set_aside += 1
+        LOG.warning(
+            "an object is too large to be read: it counts for nothing",
+            kind=self.kind,
+            namespace=named.namespace,
+            name=named.name,
+            more_than_bytes=most,
+            fix="delete it, or make it smaller",
+        )
 
     def _begin(self, version: int) -> None:
         """Refuse a list older than what was seen, unless the server insists: then it was restored from a backup."""
@@ -292,7 +338,23 @@ class ListWatch:
         # A server that ends every watch at once must not be asked again without a pause.
         await asyncio.sleep(max(0.0, self._pace.backoff_s - (time.monotonic() - opened)))
 
+    def _large_event(self, head: bytes) -> None:
+        """What it says of the object is not known; if it was known before, that stands until it is gone."""
+        kind, named = wire.identity(head)
+        seen = self._read(msgspec.json.encode({"metadata": named})) if named.name else None
+        if seen is None:
+            raise ListError("a watch event is too large to be read, and not of an object", expired=True)
+        self.counted.uncounted()
+        self._set_aside(named, self._pace.max_event)
+        if kind == "DELETED":
+            self._sink.forget(self.kind, seen.key)
+        if seen.version:
+            self._advance(str(seen.version), seen.version)
+
     def _event(self, line: bytes) -> None:
+        if isinstance(line, CutLine):
+            self._large_event(line)
+            return
         try:
             event = wire.read_event(line)
         except wire.BROKEN as error:

@@ -6,6 +6,7 @@ A list is read with its items still raw and a status stays raw, so that an objec
 itself alone: its identity can still be read as a `BareObject`.
 """
 
+import re
 from typing import Annotated, Any
 
 import msgspec
@@ -116,6 +117,25 @@ class Status(Wire):
     code: Int = 0
     reason: str = ""
     message: str = ""
+
+
+# As kube-apiserver writes it: what tells an object comes before all that a user may have filled.
+_IDENTITY = re.compile(
+    rb'\s*(?:\{\s*"type"\s*:\s*"(?P<type>[A-Z]+)"\s*,\s*"object"\s*:\s*)?'
+    rb'\{(?:\s*"(?:kind|apiVersion)"\s*:\s*"[^"\\]*"\s*,)*'
+    rb'\s*"metadata"\s*:\s*\{\s*"name"\s*:\s*"(?P<name>[^"\\]*)"'
+    rb'(?:\s*,\s*"generateName"\s*:\s*"[^"\\]*")?'
+    rb'(?:\s*,\s*"namespace"\s*:\s*"(?P<namespace>[^"\\]*)")?'
+    rb'(?:\s*,\s*"uid"\s*:\s*"(?P<uid>[^"\\]*)")?'
+    rb'(?:\s*,\s*"resourceVersion"\s*:\s*"(?P<resource_version>[0-9]*)")?'
+)
+
+
+def identity(head: bytes) -> tuple[str, BareMeta]:
+    """How an object, or an event of a watch, begins that is cut: the event's type and whose it is; '' if not known."""
+    found = _IDENTITY.match(head)
+    said = {key: value.decode("utf-8", "replace") for key, value in found.groupdict(b"").items()} if found else {}
+    return said.pop("type", ""), BareMeta(**said)
 
 
 read_event = msgspec.json.Decoder(WatchEvent).decode

@@ -4,6 +4,7 @@ Kept in full: our pods (by schedulerName) and delegates. Kept reduced: bound for
 room they hold. Not kept: the rest. What is kept is what crosses the wire, so the cache and a follower compare equal.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from agents.observer.changes import ChangeLog
@@ -23,7 +24,7 @@ from agents.observer.target_clusters import names_clusters, unknown_clusters
 from dispatcher.model.names import EPOCH
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject, Namespace, PodDisruptionBudget
-from dispatcher.model.pod import HostPort, Pod, PodRef
+from dispatcher.model.pod import HostPort, Pod, PodRef, SourceRef
 from dispatcher.model.resources import PODS as PLACES
 
 MAX_WARNED = 10_000  # pods
@@ -50,6 +51,8 @@ class ClusterCache:
         self._warned: dict[str, set[int]] = {}
         self._warnings: list[WrongSchedulerName | InvalidAnnotation] = []
         self._unfinished: dict[str, PodRef] = {}
+        self._foreign_bytes = Counter[tuple[str, str]]()  # of delegates, by source cluster and namespace, or ""
+        self._weighed: dict[str, tuple[tuple[tuple[str, str], ...], int]] = {}  # by UID, where it counts, and its bytes
         self._choosy: set[str] = set()  # pods that name clusters and were seen unbound, not looked at yet
         self.on_bound: Callable[[str, str], None] = lambda namespace, name: None  # a pod shows on a node
 
@@ -181,6 +184,7 @@ class ClusterCache:
         else:
             self._unfinished.pop(seen.uid, None)
         pod, known = seen.pod, self._pods.get(seen.uid)
+        self._weigh(seen.uid, pod.source if pod is not None else None, seen.size)
         if pod is None:
             # A delegate that is none any more was not deleted: somebody has taken its marks off.
             self._drop_pod(seen.uid, missing=known is not None and known.source is not None)
@@ -198,10 +202,23 @@ class ClusterCache:
         if pod.node:
             self.on_bound(pod.namespace, pod.name)
 
+    def _weigh(self, uid: str, source: SourceRef | None, size: int = 0) -> None:
+        """Count the bytes of a delegate in place of what was counted of it."""
+        before = self._weighed.pop(uid, None)
+        if before is not None:
+            for key in before[0]:
+                self._foreign_bytes[key] -= before[1]
+        if source is not None:
+            keys = ((source.cluster, ""), (source.cluster, source.namespace))
+            self._weighed[uid] = (keys, size)
+            for key in keys:
+                self._foreign_bytes[key] += size
+
     def _drop_pod(self, uid: str, *, missing: bool = False) -> None:
         pod = self._pods.pop(uid, None)
         if pod is None:
             return
+        self._weigh(uid, None)
         self._on.remove(pod)
         if self._names.get((pod.namespace, pod.name)) == uid:
             del self._names[pod.namespace, pod.name]
@@ -265,6 +282,10 @@ class ClusterCache:
     def pod_by_name(self, namespace: str, name: str) -> Pod | None:
         """The pod that has this name now, if it matters."""
         return self._pods.get(self._names.get((namespace, name), ""))
+
+    def foreign_bytes(self, cluster: str, namespace: str = "") -> int:
+        """Bytes of JSON of the delegates of a cluster, or of a namespace of it."""
+        return self._foreign_bytes[cluster, namespace]
 
     def unfinished(self) -> Iterable[PodRef]:
         """Delegates by the name of their scheduler that are on no node, and that nobody has signed for."""

@@ -70,6 +70,7 @@ class PodSeen(msgspec.Struct, frozen=True, gc=False):
     """A pod at one resourceVersion. `pod` is None when nobody needs it: foreign, and holding no room on any node.
 
     `unfinished`: by its scheduler's name it is a delegate, but on no node, and nobody has signed for it.
+    `size`: bytes of JSON of a delegate.
     """
 
     uid: str
@@ -78,6 +79,7 @@ class PodSeen(msgspec.Struct, frozen=True, gc=False):
     misplaced: WrongSchedulerName | None = None
     invalid_annotation: tuple[InvalidAnnotation, ...] = ()
     unfinished: PodRef | None = None
+    size: int = 0
 
     @property
     def key(self) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from agents.executor.policy import Accept, ExecutorPolicy
+from agents.executor.policy import Accept, ExecutorPolicy, ForeignBytes
 from agents.kube.client import KubeClient, Patience
 from agents.kube.session import Access
 from agents.observer.change_feed import Health, Identity
@@ -316,7 +316,13 @@ def executor_settings(settings: AgentSettings) -> ExecutorSettings:
         ExecutorSettings(),
         concurrency=options.concurrency,
         peer_ttl_s=options.peer_ttl_s,
-        policy=ExecutorPolicy(rows, evict_foreign=options.evict_foreign, closed=options.closed, relay=options.relay),
+        policy=ExecutorPolicy(
+            rows,
+            evict_foreign=options.evict_foreign,
+            closed=options.closed,
+            relay=options.relay,
+            foreign_bytes=ForeignBytes(**options.foreign_bytes.model_dump()),
+        ),
         rename_from=settings.rename_from,
     )
 

@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from agents.executor import events, shadows
-from agents.executor.answer import outcome
+from agents.executor.answer import outcome, within
 from agents.executor.http import Procedure
 from agents.executor.keys import OwnKeys
 from agents.executor.local import Local, Moment
@@ -155,7 +155,8 @@ class ExecutorLoop:
         deadline = self._clock().mono + batch.deadline_s
         started = [self._start(intent, batch, deadline) for intent in batch.intents]
         await self._wait_for(started)
-        return self._answers(tuple(map(_outcome_of, batch.intents, (one.task for one in started))))
+        outcomes = tuple(map(_outcome_of, batch.intents, (one.task for one in started)))
+        return self._answers(within(outcomes, batch.answer_bytes) if batch.answer_bytes else outcomes)
 
     async def _wait_for(self, started: list[_Running]) -> None:
         """Until all have ended, or what is left hangs: that must not keep the answers to the others.

@@ -59,7 +59,7 @@ class Reconciler:
         found = chain(
             lease_expiry.reconcile_tasks(local, now),
             proxy_pods.reconcile_tasks(local, now),
-            shadows.reconcile_tasks(local),
+            shadows.reconcile_tasks(local, now),
             leftovers.reconcile_tasks(local, now),
         )
         due: dict[str, list[ReconcileTask]] = {}

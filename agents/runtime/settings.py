@@ -131,6 +131,17 @@ class AcceptSettings(BaseModel):
     )
 
 
+class ForeignBytesSettings(BaseModel):
+    """MiB of pods of one other cluster, and of one namespace of it, that may be here and be made in a minute."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    namespace_mib: int = Field(default=256, ge=1, description="MiB of pods of one namespace of another cluster.")
+    cluster_mib: int = Field(default=512, ge=1, description="MiB of pods of one other cluster.")
+    namespace_mib_per_minute: int = Field(default=64, ge=1, description="MiB made a minute, of one such namespace.")
+    cluster_mib_per_minute: int = Field(default=128, ge=1, description="MiB made a minute, of one other cluster.")
+
+
 class ExecutorOptions(BaseModel):
     """How the writing half works."""
 
@@ -149,6 +160,9 @@ class ExecutorOptions(BaseModel):
         description="What other clusters may ask of their pods here: logs and usage; all: exec and port-forward, too.",
     )
     evict_foreign: bool = Field(default=False, description="Other schedulers' pods may be evicted for higher priority.")
+    foreign_bytes: ForeignBytesSettings = Field(
+        default=ForeignBytesSettings(), description="How large pods of other clusters may be here, all together."
+    )
 
 
 class OrderSettings(BaseModel):

@@ -17,7 +17,9 @@ MAX_USES: Final = 10_000
 MAX_ROWS: Final = 10_000  # of what is configured, and of answers to one batch
 MAX_NAMES: Final = 1_000  # in a list or map of single words
 
-MAX_STATUS: Final = 2**20  # bytes of a delegate's status; agents send half of that, and its events
+MAX_CALL: Final = 2 * 1024 * 1024  # bytes of the orders of one call, and of the manifests of its answer
+MAX_MANIFEST: Final = 256 * 1024  # bytes of what crosses of a pod
+MAX_STATUS: Final = 128 * 1024  # bytes of a delegate's status; agents send a quarter of that, and its events
 MAX_WORD: Final = 512  # characters
 MAX_AMOUNT: Final = 2**62  # half of int64, so that a free-minus-request never wraps
 

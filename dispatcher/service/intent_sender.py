@@ -3,21 +3,34 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 from typing import cast
 
+import msgspec
 import structlog
 
+from dispatcher.model.bounds import MAX_CALL
 from dispatcher.model.messages import (
     AnyIntent,
     ConfirmNoDelegate,
+    CreateDelegate,
     IntentBatch,
+    MirrorStatus,
     Outcome,
     OutcomeBatch,
     Peer,
     Peers,
 )
 from dispatcher.scheduling.events import Answered, Event, PeersAcknowledged, PeersRefused, SendPeers, Unanswered, Unsent
-from dispatcher.service.link import AgentFault, AgentLink, AgentMissing, LinkError, through
+from dispatcher.service.link import (
+    AgentFault,
+    AgentLink,
+    AgentMissing,
+    AgentTimeout,
+    LinkError,
+    through,
+)
 from dispatcher.service.term import Deposed, Term
 from dispatcher.service.timing import ServiceTiming
 
@@ -26,10 +39,30 @@ log = structlog.get_logger("sender")
 Emit = Callable[[Event], None]
 _SHOWN, _LONGEST_REFUSAL = 256, 500  # characters of what an agent says
 _QUESTIONS = 64  # about ends, in a call
+_ORDER = 1024  # bytes of an intent, and of its answer, beside what `_size` counts
+_HEAVY = 16 * 1024  # bytes from which on an intent stands in a line of its own
+_LEAST_CALL = 16 * 1024  # bytes of a call, however slow the line is
 
 
 def _asks_about_end(intent: AnyIntent) -> bool:
     return isinstance(intent, ConfirmNoDelegate) and intent.ended
+
+
+def _size(intent: AnyIntent) -> int:
+    """Bytes that it takes in a call, nearly."""
+    if isinstance(intent, CreateDelegate):
+        return _ORDER + len(intent.manifest)
+    return _ORDER + (len(intent.status) if isinstance(intent, MirrorStatus) else 0)
+
+
+@dataclass(slots=True)
+class _Lane:
+    """Intents that wait behind each other, with their bytes. `most`: intents in a call, `at_once`: calls."""
+
+    most: int
+    at_once: int
+    waiting: deque[tuple[int, AnyIntent]] = field(default_factory=deque)
+    calls: set[asyncio.Task[None]] = field(default_factory=set)
 
 
 class IntentSender:
@@ -38,8 +71,12 @@ class IntentSender:
     Batches begin in order. An intent for a pod waits while an earlier one for the same pod is in flight, and so do
     those behind it: an agent never sees two orders about one pod at once. Nothing leaves outside of the term.
 
-    Questions whether pods have ended stand in a line of their own, as an observer can have any number of them asked:
-    behind the orders of their round, a few at a time, in a call beside those of orders.
+    A call carries so many bytes of orders, and asks for so many of answers: half as many after a call that was not
+    answered in time, as the line may be slow, and twice as many after one that was.
+
+    Two kinds of intents stand in lines of their own, with one call at a time beside those of orders: large ones and
+    claims whose answers are large, so that nobody's small pods wait behind them; and questions whether pods have ended,
+    as an observer can have any number of them asked (a few in a call, behind the orders of their round).
     """
 
     def __init__(
@@ -48,11 +85,12 @@ class IntentSender:
         self.cluster = link.cluster
         self._link, self._emit, self._timing = link, emit, timing
         self._term, self._depose, self._silenced = term, depose, False
-        self._waiting: deque[AnyIntent] = deque()
-        self._questions: deque[AnyIntent] = deque()
+        self._orders = _Lane(timing.batch, timing.in_flight)
+        self._heavy = _Lane(timing.batch, 1)
+        self._questions = _Lane(_QUESTIONS, 1)
+        self._lanes = (self._orders, self._heavy, self._questions)
+        self._room = MAX_CALL  # bytes of a call now
         self._busy: set[str] = set()  # UIDs of pods with an intent in flight
-        self._calls: set[asyncio.Task[None]] = set()
-        self._asking: asyncio.Task[None] | None = None  # a call of questions
         self._obeyed = False  # whether the executor has obeyed this term
         self._due = False  # whether what waits is about to be sent
         self._peers: SendPeers | None = None
@@ -63,18 +101,26 @@ class IntentSender:
     @property
     def depth(self) -> int:
         """Intents that wait to be sent."""
-        return len(self._waiting) + len(self._questions)
+        return sum(len(lane.waiting) for lane in self._lanes)
 
     @property
     def in_flight(self) -> int:
         """Calls without an answer yet."""
-        return len(self._calls) + (self._asking is not None)
+        return sum(len(lane.calls) for lane in self._lanes)
 
     def put(self, intents: tuple[AnyIntent, ...]) -> None:
         """Send these after all that was put before, with what else is put before the event loop goes on."""
-        questions = [one for one in intents if _asks_about_end(one)]
-        self._questions.extend(questions)
-        self._waiting.extend([one for one in intents if not _asks_about_end(one)] if questions else intents)
+        behind = {one.pod.uid for _, one in self._heavy.waiting}  # its pod's earlier intent is not overtaken
+        for intent in intents:
+            size = _size(intent)
+            if _asks_about_end(intent):
+                lane = self._questions
+            elif size > _HEAVY or intent.pod.uid in behind:
+                lane = self._heavy
+                behind.add(intent.pod.uid)
+            else:
+                lane = self._orders
+            lane.waiting.append((size, intent))
         self._send_soon()
 
     def put_peers(self, told: SendPeers) -> None:
@@ -93,7 +139,9 @@ class IntentSender:
     async def close(self) -> None:
         """Give up all calls, and begin no other."""
         self._silenced = True
-        tasks = [*self._calls, *(call for call in (self._asking, self._peers_call) if call is not None)]
+        tasks = [call for lane in self._lanes for call in lane.calls]
+        if self._peers_call is not None:
+            tasks.append(self._peers_call)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -105,47 +153,55 @@ class IntentSender:
 
     def _send_more(self) -> None:
         self._due = False
-        while self._waiting and len(self._calls) < self._timing.in_flight and self._may_speak():
-            intents = self._next_batch(self._waiting, self._timing.batch)
-            if not intents:
-                break
-            self._calls.add(self._begin(intents))
-        if self._questions and self._asking is None and self._may_speak():
-            questions = self._next_batch(self._questions, _QUESTIONS)
-            self._asking = self._begin(questions) if questions else None
+        for lane in self._lanes:
+            while lane.waiting and len(lane.calls) < lane.at_once and self._may_speak():
+                intents = self._next_batch(lane)
+                if not intents:
+                    break
+                call = asyncio.create_task(self._send(lane, intents), name=f"execute {self.cluster}")
+                lane.calls.add(call)
+                call.add_done_callback(partial(self._ended, lane))
 
-    def _begin(self, intents: list[AnyIntent]) -> asyncio.Task[None]:
-        call = asyncio.create_task(self._send(intents), name=f"execute {self.cluster}")
-        call.add_done_callback(self._ended)
-        return call
-
-    def _ended(self, call: asyncio.Task[None]) -> None:
-        self._calls.discard(call)
-        if call is self._asking:
-            self._asking = None
+    def _ended(self, lane: _Lane, call: asyncio.Task[None]) -> None:
+        lane.calls.discard(call)
         if not call.cancelled():
             self._send_soon()
 
-    def _next_batch(self, waiting: deque[AnyIntent], most: int) -> list[AnyIntent]:
+    def _next_batch(self, lane: _Lane) -> list[AnyIntent]:
         batch: list[AnyIntent] = []
         uids: set[str] = set()
-        while waiting and len(batch) < most:
-            uid = waiting[0].pod.uid
-            if uid in self._busy or uid in uids:
+        room = self._room
+        # Executors of an older version answer without a limit: fewer orders, then, make smaller answers.
+        most = max(1, lane.most * room // MAX_CALL)
+        while lane.waiting and len(batch) < most:
+            size, intent = lane.waiting[0]
+            uid = intent.pod.uid
+            if uid in self._busy or uid in uids or (batch and size > room):
                 break
+            room -= size
             uids.add(uid)
-            batch.append(waiting.popleft())
+            batch.append(intent)
+            lane.waiting.popleft()
         self._busy |= uids
         return batch
 
-    async def _send(self, intents: list[AnyIntent]) -> None:
-        batch = IntentBatch(self._term.identity, self._term.epoch, tuple(intents), self._timing.deadline_s)
+    async def _send(self, lane: _Lane, intents: list[AnyIntent]) -> None:
+        room = self._room
+        batch = IntentBatch(
+            self._term.identity,
+            self._term.epoch,
+            tuple(intents),
+            self._timing.deadline_s,
+            answer_bytes=room,
+        )
         try:
             if not self._may_speak():  # this process may have slept since the batch was made
                 raise AgentMissing(f"nothing may be sent to the agent of cluster {self.cluster} now")
             answer = await self._link.execute(batch, timeout_s=self._timing.execute_s)
         except LinkError as error:
             self._note(error)
+            if isinstance(error, AgentTimeout):
+                self._room = max(_LEAST_CALL, min(self._room, room // 2))
             log.warning("batch unanswered", cluster=self.cluster, intents=len(intents), problem=str(error))
             ids = tuple(intent.id for intent in intents)
             unsent = isinstance(error, AgentMissing)
@@ -155,11 +211,13 @@ class IntentSender:
             self._emit(Unanswered(self.cluster, tuple(intent.id for intent in intents), repr(error)[:_SHOWN]))
         else:
             self.refusal = ""
+            if room == self._room:
+                self._room = min(MAX_CALL, 2 * room)
             if against := self._against_us(answer):
                 self._depose(against)
                 self._emit(Unanswered(self.cluster, tuple(intent.id for intent in intents), against.why))
             else:
-                self._answered(intents, answer.outcomes)
+                self._answered(lane, intents, answer.outcomes)
         finally:
             self._busy -= {intent.pod.uid for intent in intents}
 
@@ -177,14 +235,33 @@ class IntentSender:
         self._obeyed = True
         return None
 
-    def _answered(self, intents: list[AnyIntent], outcomes: tuple[Outcome, ...]) -> None:
-        asked = {intent.id for intent in intents}
+    def _answered(self, lane: _Lane, intents: list[AnyIntent], outcomes: tuple[Outcome, ...]) -> None:
+        asked = {intent.id: intent for intent in intents}
+        if any(one.left_out or one.manifest_of for one in outcomes):
+            outcomes = self._completed(lane, asked, outcomes)
         known = tuple(outcome for outcome in outcomes if outcome.id in asked)
         if known:
             self._emit(Answered(self.cluster, known))
-        missing = tuple(sorted(asked - {outcome.id for outcome in known}))
+        missing = tuple(sorted(asked.keys() - {outcome.id for outcome in known}))
         if missing:
             self._emit(Unanswered(self.cluster, missing, "the agent's answer left these intents out"))
+
+    def _completed(
+        self, lane: _Lane, asked: dict[str, AnyIntent], outcomes: tuple[Outcome, ...]
+    ) -> tuple[Outcome, ...]:
+        """With the manifests that stand in others. Intents whose manifest had no room in the answer are taken from
+        `asked` and sent once more, with few others.
+        """
+        manifests = {one.id: one.manifest for one in outcomes if one.manifest}
+        found = []
+        for one in outcomes:
+            if one.left_out and one.id in asked and lane is not self._heavy:
+                self._heavy.waiting.append((_ORDER + one.left_out, asked.pop(one.id)))
+            elif one.manifest_of:
+                found.append(msgspec.structs.replace(one, manifest=manifests.get(one.manifest_of, b"")))
+            else:
+                found.append(one)
+        return tuple(found)
 
     async def _send_peers(self) -> None:
         try:

@@ -1,17 +1,23 @@
 """Intents and peers on their way to agents: what travels together, and what the core hears of each."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 
 import msgspec
 import structlog
 
 from dispatcher.config import DispatcherConfig
+from dispatcher.model.bounds import MAX_CALL
 from dispatcher.model.messages import (
+    CLAIMED,
+    DONE,
     UNKNOWN,
     AnyIntent,
     Changes,
+    Claim,
     ConfirmNoDelegate,
+    CreateDelegate,
     IntentBatch,
     Outcome,
     OutcomeBatch,
@@ -24,6 +30,7 @@ from dispatcher.model.pod import SourceRef
 from dispatcher.scheduling.events import (
     Answered,
     ClusterChanged,
+    Event,
     PeersAcknowledged,
     PeersRefused,
     SendIntents,
@@ -34,7 +41,7 @@ from dispatcher.scheduling.events import (
 from dispatcher.scheduling.views import whole
 from dispatcher.service.assembly import assemble
 from dispatcher.service.intent_sender import IntentSender
-from dispatcher.service.link import AgentFault, AgentMissing, LocalLink
+from dispatcher.service.link import AgentFault, AgentMissing, AgentTimeout, LinkError, LocalLink
 from dispatcher.service.term import Term
 from tests.service.fakes import FAST, FakeAgent, FakeCore, ScriptedLink, bind, running, service
 
@@ -136,6 +143,112 @@ async def test_questions_leave_a_few_at_a_time_and_one_call_after_the_other() ->
 async def test_a_question_waits_while_an_order_about_the_same_pod_is_in_flight() -> None:
     assert await sent(bind(1, "uid"), end(2, "uid")) == [["1"]]
     assert await sent(bind(1, "uid"), end(2, "uid"), answered=1) == [["1"], ["2"]]
+
+
+def create(number: int, size: int) -> CreateDelegate:
+    """An order with a manifest of so many bytes."""
+    pod = PodRef("default", f"pod-{number}", f"uid-{number}")
+    source = SourceRef("west", "w", "default", pod.name, pod.uid, number)
+    return CreateDelegate(str(number), pod, number, source, "n1", b"x" * size)
+
+
+def claim(number: int) -> Claim:
+    return Claim(str(number), PodRef("default", f"pod-{number}", f"uid-{number}"), number, "west", "n1")
+
+
+async def test_large_orders_stand_in_a_line_of_their_own_and_in_calls_by_bytes() -> None:
+    large: list[AnyIntent] = [create(number, MAX_CALL // 3) for number in range(1, 5)]
+    assert await sent(*large, bind(9)) == [["9"], ["1", "2"]]
+    assert await sent(*large, bind(9), answered=2) == [["9"], ["1", "2"], ["3", "4"]]
+    assert await sent(create(1, 2 * MAX_CALL), create(2, 2 * MAX_CALL)) == [["1"]]
+
+
+async def test_a_later_order_about_a_pod_does_not_overtake_its_large_one() -> None:
+    orders: list[AnyIntent] = [create(1, MAX_CALL), create(2, MAX_CALL), bind(3, "uid-2")]
+    assert await sent(*orders) == [["1"]]
+    assert await sent(*orders, answered=2) == [["1"], ["2"], ["3"]]
+
+
+class Talk:
+    """A sender and the batches that it sends; each is answered by the next of `answers`."""
+
+    def __init__(self, *answers: Callable[[IntentBatch], OutcomeBatch | LinkError]) -> None:
+        self.batches: list[IntentBatch] = []
+        self.heard: list[Event] = []
+        self._answers = iter(answers)
+        link = ScriptedLink("east", execute=self._execute)
+        self.sender = IntentSender(link, self.heard.append, FAST, Term("me", 3), lambda _: None)
+
+    def _execute(self, batch: IntentBatch) -> OutcomeBatch | LinkError:
+        self.batches.append(batch)
+        return next(self._answers)(batch)
+
+    async def say(self, *intents: AnyIntent) -> None:
+        self.sender.put(intents)
+        while self.sender.depth or self.sender.in_flight:  # noqa: ASYNC110 - nothing else tells
+            await asyncio.sleep(0)
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        return [one for event in self.heard if isinstance(event, Answered) for one in event.outcomes]
+
+
+def late(batch: IntentBatch) -> LinkError:
+    return AgentTimeout("agent of cluster east did not answer execute within 30 s")
+
+
+def taken(batch: IntentBatch) -> OutcomeBatch:
+    return OutcomeBatch("east", tuple(Outcome(one.id, one.pod.uid, one.epoch, DONE) for one in batch.intents))
+
+
+async def test_a_call_without_an_answer_in_time_halves_the_next_ones_and_an_answer_doubles_them() -> None:
+    talk = Talk(late, late, taken, taken, taken)
+    for at in range(5):
+        await talk.say(bind(at))
+    assert [one.answer_bytes for one in talk.batches] == [MAX_CALL // part for part in (1, 2, 4, 2, 1)]
+
+
+async def test_fewer_orders_go_in_a_call_where_calls_come_back_late_but_one_at_least() -> None:
+    talk = Talk(*[late] * 40, *[taken] * FAST.batch)
+    for at in range(40):
+        await talk.say(bind(at))
+    await talk.say(*(bind(at) for at in range(FAST.batch)))
+    assert 1 <= len(talk.batches[40].intents) <= 2
+    assert talk.batches[40].answer_bytes > 0
+
+
+async def test_a_claim_that_an_answer_has_no_room_for_is_asked_for_again_beside_the_others() -> None:
+    def full(batch: IntentBatch) -> OutcomeBatch:
+        return OutcomeBatch(
+            "east",
+            tuple(Outcome(one.id, one.pod.uid, one.epoch, UNKNOWN, left_out=2**18) for one in batch.intents),
+        )
+
+    talk = Talk(full, taken, taken, taken)
+    await talk.say(*(claim(number) for number in range(15)))
+    assert [len(one.intents) for one in talk.batches] == [15, 7, 7, 1]
+    assert [one.verdict for one in talk.outcomes] == [DONE] * 15
+
+
+async def test_an_executor_that_never_has_room_is_not_asked_without_a_pause() -> None:
+    def full(batch: IntentBatch) -> OutcomeBatch:
+        return OutcomeBatch(
+            "east", tuple(Outcome(one.id, one.pod.uid, one.epoch, UNKNOWN, left_out=1) for one in batch.intents)
+        )
+
+    talk = Talk(full, full)
+    await talk.say(claim(1))
+    assert [one.verdict for one in talk.outcomes] == [UNKNOWN]
+
+
+async def test_a_manifest_that_stands_in_another_outcome_is_given_to_each() -> None:
+    def once(batch: IntentBatch) -> OutcomeBatch:
+        first = Outcome("1", "uid-1", 1, CLAIMED, manifest=b"{}", record="r1")
+        return OutcomeBatch("east", (first, Outcome("2", "uid-2", 2, CLAIMED, record="r2", manifest_of="1")))
+
+    talk = Talk(once)
+    await talk.say(claim(1), claim(2))
+    assert [(one.manifest, one.record) for one in talk.outcomes] == [(b"{}", "r1"), (b"{}", "r2")]
 
 
 async def test_a_call_that_ends_while_all_are_given_up_makes_room_for_none() -> None:

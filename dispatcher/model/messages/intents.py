@@ -192,6 +192,8 @@ class IntentBatch(Record, frozen=True):
 
     `deadline_s` counts from receipt on the agent's own clock: what was not begun by then is answered STALE, a
     CreateDelegate UNKNOWN.
+    `answer_bytes`: how many bytes of manifests the answer may hold, equal ones once; 0: any number, each whole, as
+    older dispatchers ask.
     """
 
     dispatcher: str
@@ -199,3 +201,4 @@ class IntentBatch(Record, frozen=True):
     intents: tuple[AnyIntent, ...]
     deadline_s: float = 30.0
     version: int = VERSION
+    answer_bytes: int = 0

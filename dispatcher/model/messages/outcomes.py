@@ -40,6 +40,8 @@ class Outcome(Record, frozen=True):
     passing: bool = False
     end: Word = ""
     delegate_uid: Word = ""
+    left_out: Amount = 0
+    manifest_of: Word = ""
 
 
 class OutcomeBatch(Record, frozen=True):

@@ -16,6 +16,8 @@ from hashlib import sha256
 from itertools import chain, islice, zip_longest
 from typing import NamedTuple, TypeVar
 
+import msgspec
+
 from dispatcher.model.labels import LabelSelector
 from dispatcher.model.messages import NO_SHADOWS, Cover, PodRef, Shadow, Shadows, UncountedBudgets
 from dispatcher.model.names import BUDGET, BUDGET_PREFIX, PROXY_NODE_PREFIX
@@ -51,6 +53,14 @@ class _Account:
 
     budget: PodDisruptionBudget
     healthy: int = 0
+    _content: str = ""
+
+    @property
+    def content(self) -> str:
+        """A digest of which pods it means: the same however often the budget is made anew, or renamed."""
+        if not self._content:
+            self._content = sha256(msgspec.json.encode(self.budget.selector, order="deterministic")).hexdigest()
+        return self._content
 
     @property
     def spare(self) -> int:
@@ -294,8 +304,8 @@ def _join(
     """Put a delegate under its shadow; the name of that, '' where a budget of the target's own selects it."""
     if native[place.target].of(delegate.namespace).selecting(delegate.labels).accounts:
         return ""
-    names = tuple(sorted([one.budget.name for one in accounts]))
-    key = _Key(*place[:3], shadow_name(home_uid, place.namespace, names))
+    contents = tuple(sorted([one.content for one in accounts]))
+    key = _Key(*place[:3], shadow_name(home_uid, place.namespace, contents))
     group = groups.get(key)
     if group is None:
         group = groups[key] = _Group(accounts)
@@ -304,9 +314,11 @@ def _join(
 
 
 @lru_cache(maxsize=2**14)
-def shadow_name(home_uid: str, namespace: str, budgets: tuple[str, ...]) -> str:
-    """The same for the same budgets of the same cluster, and no user's by chance."""
-    identity = "/".join((home_uid, namespace, *budgets))
+def shadow_name(home_uid: str, namespace: str, contents: tuple[str, ...]) -> str:
+    """The same for budgets of the same content in the same cluster, and no user's by chance: delegates are labelled
+    with it, so that a name which users change would have all of them written at their pace.
+    """
+    identity = "/".join((home_uid, namespace, *contents))
     return BUDGET_PREFIX + sha256(identity.encode()).hexdigest()[:_DIGEST]
 
 

@@ -12,6 +12,7 @@ from dispatcher.model.messages import (
     CLAIMED,
     DONE,
     OF_CLUSTER,
+    OF_POD,
     REFUSED,
     STALE,
     UNKNOWN,
@@ -63,6 +64,16 @@ def test_the_owner_is_told_once_what_clusters_take_only_where_their_policy_lists
     (event,) = [msgspec.json.decode(one.body) for one in world.local.events]
     assert event["reason"] == "LeftBehind"
     assert event["note"].endswith(": example.com/note, security.istio.io/tlsMode")
+
+
+def test_a_pod_that_is_too_large_to_cross_is_refused_before_anything_is_written() -> None:
+    world = World()
+    pod = pod_object()
+    pod["spec"]["containers"][0]["env"] = [{"name": "A", "value": "x" * 1_400_000}]
+    outcome = world.do(claim_for(world.submit(pod)))
+    assert (outcome.verdict, outcome.scope) == (REFUSED, OF_POD)
+    assert "spec.containers[0].env has 1368 KiB" in outcome.message
+    assert world.api.count("patch") == 0
 
 
 def test_nothing_is_claimed_for_a_cluster_that_an_operator_has_fenced() -> None:

@@ -17,11 +17,13 @@ from dispatcher.model import names
 from dispatcher.model.leases import RESTART_S
 from dispatcher.model.messages import (
     BOUND,
+    CLAIMED,
     DONE,
     STALE,
     UNKNOWN,
     AnyIntent,
     Bind,
+    Claim,
     CreateDelegate,
     IntentBatch,
     Peer,
@@ -166,6 +168,49 @@ async def test_two_different_orders_for_one_pod_are_carried_out_one_after_the_ot
         pod = it.world.api.pod("web")
         assert pod is not None
         assert pod["status"]["conditions"][0]["message"] == "reason 3"
+
+
+def claims(it: Stage, *sizes: int) -> list[Claim]:
+    """Of pods p0, p1 ... with environments of these sizes."""
+    made = []
+    for at, size in enumerate(sizes):
+        pod = pod_object(f"p{at}")
+        pod["metadata"]["labels"] = {"app": "web"}
+        pod["spec"]["containers"][0]["env"] = [{"name": "A", "value": "x" * size}]
+        made.append(Claim(f"i{at}", it.world.submit(pod), 1, "b", "b1"))
+    return made
+
+
+async def test_an_answer_holds_manifests_up_to_its_bytes_small_ones_first_and_says_what_it_leaves_out() -> None:
+    async with stage() as it:
+        orders = claims(it, 50_000, 60_000, 10, 20)
+        answer = await it.loop.execute(batch(*orders, answer_bytes=70_000))
+        assert [one.verdict for one in answer.outcomes] == [CLAIMED, UNKNOWN, CLAIMED, CLAIMED]
+        assert 60_000 < answer.outcomes[1].left_out < 61_000
+        assert [bool(one.manifest) for one in answer.outcomes] == [True, False, True, True]
+
+
+async def test_an_answer_holds_one_manifest_however_large_so_that_what_is_asked_again_comes() -> None:
+    async with stage() as it:
+        orders = claims(it, 50_000, 60_000)
+        answer = await it.loop.execute(batch(*orders, answer_bytes=1))
+        assert [one.verdict for one in answer.outcomes] == [CLAIMED, UNKNOWN]
+        answer = await it.loop.execute(batch(orders[1], answer_bytes=1))
+        assert [one.verdict for one in answer.outcomes] == [CLAIMED]
+
+
+async def test_equal_manifests_are_in_an_answer_once() -> None:
+    async with stage() as it:
+        answer = await it.loop.execute(batch(*claims(it, 500, 500, 7), answer_bytes=70_000))
+        assert [one.verdict for one in answer.outcomes] == [CLAIMED] * 3
+        assert [bool(one.manifest) for one in answer.outcomes] == [True, False, True]
+        assert [one.manifest_of for one in answer.outcomes] == ["", "i0", ""]
+
+
+async def test_a_dispatcher_that_names_no_limit_is_answered_in_full() -> None:
+    async with stage() as it:
+        answer = await it.loop.execute(batch(*claims(it, 500, 500)))
+        assert all(one.manifest for one in answer.outcomes)
 
 
 async def test_what_is_not_begun_in_time_is_stale() -> None:

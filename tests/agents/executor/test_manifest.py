@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.executor.manifest import ManifestError, sanitise
+from agents.executor.manifest import MAX_BYTES, ManifestError, sanitise
 from dispatcher.model import names
 from tests.agents.executor.world import pod_object
 
@@ -154,3 +154,34 @@ def test_any_json_is_either_cleaned_or_refused(spec: object, metadata: object) -
     except ManifestError:
         return
     assert sanitise(clean) == clean
+
+
+def padded(size: int, field: str = "env") -> dict[str, Any]:
+    """A pod with a long field of its container."""
+    value = [{"name": "A", "value": "x" * size}] if field == "env" else ["x" * size]
+    return pod_object(containers=[{"name": "main", "image": "busybox", field: value}])
+
+
+def test_a_pod_of_the_most_bytes_crosses_and_crosses_again() -> None:
+    most = padded(MAX_BYTES - len(sanitise(msgspec.json.encode(padded(0)))))
+    once = sanitise(msgspec.json.encode(most))
+    assert len(once) == MAX_BYTES
+    assert sanitise(once) == once
+
+
+def test_a_larger_pod_is_refused_with_the_sizes_of_its_fields_and_what_to_do() -> None:
+    pod = padded(200 * 1024)
+    pod["metadata"]["annotations"] = {"note": "x" * 100_000}
+    with pytest.raises(ManifestError) as refused:
+        crossed(pod)
+    said = str(refused.value)
+    assert "spec.containers[0].env has 201 KiB, metadata.annotations 98 KiB" in said
+    assert "at most 256 KiB of a pod cross" in said
+    assert "a ConfigMap can hold" in said
+    assert names.STAY in said
+
+
+@pytest.mark.parametrize("field", ["env", "args", "command"])
+def test_whatever_field_is_too_long_is_named(field: str) -> None:
+    with pytest.raises(ManifestError, match=rf"^spec\.containers\[0\]\.{field} has 1368 KiB"):
+        crossed(padded(1_400_000, field))

@@ -314,3 +314,78 @@ def test_what_was_told_of_a_pod_that_is_gone_is_forgotten() -> None:
     world.sync()
     happens(world, ref, ("BackOff", 4, 0.0))
     assert len(world.local.told_events) == 0
+
+
+def shown_bytes(world: World) -> int:
+    return len(msgspec.json.encode(status_of(world)))
+
+
+def containers(count: int, **more: Any) -> list[dict[str, Any]]:
+    return [
+        {"name": f"c{at}", "ready": True, "restartCount": 0, "state": {"running": {}}, **more} for at in range(count)
+    ]
+
+
+def test_what_containers_leave_behind_is_shown_in_full() -> None:
+    world = World(peers=("b",))
+    ended = {"terminated": {"exitCode": 1, "message": "x" * 4096}}
+    told = containers(3, lastState=ended)
+    assert world.do(mirror(source(world), status(containerStatuses=told))).verdict == DONE
+    assert status_of(world)["containerStatuses"] == told
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        {"message": "<" * 500_000},
+        {"reason": "x" * 500_000},
+        {"podIPs": [{"ip": f"10.0.{at // 250}.{at % 250}"} for at in range(20_000)]},
+        {"conditions": [{"type": f"c{at}", "status": "True", "message": "x" * 900} for at in range(500)]},
+        {"containerStatuses": containers(400, image="x" * 1000)},
+        {"containerStatuses": containers(1, allocatedResources={f"r{at}": "1" for at in range(40_000)})},
+        {"containerStatuses": containers(60, volumeMounts=[{"name": f"v{at}", "mountPath": "/x"} for at in range(60)])},
+    ],
+)
+def test_a_status_of_any_size_is_mirrored_within_32_kib(large: dict[str, Any]) -> None:
+    world = World(peers=("b",))
+    assert world.do(mirror(source(world), status(**large))).verdict == DONE
+    shown = status_of(world)
+    assert shown["phase"] == "Running"
+    assert shown_bytes(world) < 33 * 1024
+
+
+def test_a_status_whose_containers_are_cut_says_so_and_keeps_who_is_ready() -> None:
+    world = World(peers=("b",))
+    mounts = [{"name": f"v{at}", "mountPath": "/x"} for at in range(60)]
+    world.do(mirror(source(world), status(containerStatuses=containers(60, volumeMounts=mounts))))
+    shown = status_of(world)
+    assert [(one["name"], one["ready"]) for one in shown["containerStatuses"]][-1] == ("c59", True)
+    assert "parts are cut here" in shown["message"]
+
+
+def later(world: World, order: MirrorStatus, seconds: float) -> str:
+    moment = Moment(NOW.mono + seconds, NOW.wall + seconds)
+    world.sync()
+    return run(carry_out(order, 1, world.local, moment), world.api.answer).verdict
+
+
+def test_a_large_pod_whose_status_changes_without_end_is_written_at_a_rate_of_bytes_and_its_end_at_once() -> None:
+    world = World(peers=("b",))
+    pod = pod_object(nodeName=PROXY)
+    pod["metadata"]["annotations"] = {"note": "x" * 200_000}
+    ref = world.submit(pod)
+    verdicts = [later(world, mirror(ref, status(message=str(at))), at) for at in range(300)]
+    assert DONE in verdicts[:5]
+    # 2 MiB at once and 16 KiB a second, in writes of 200 KB.
+    assert 25 <= verdicts.count(DONE) <= 40
+    assert set(verdicts) == {DONE, REFUSED}
+    assert later(world, mirror(ref, status("Failed")), 300) == DONE
+
+
+def test_pods_of_one_cluster_have_a_rate_together_and_those_of_another_one_do_not_wait() -> None:
+    world = World(peers=("b", "c"))
+    first, other = pod_object("one", nodeName=PROXY), pod_object("two", nodeName=names.proxy_node_name("c"))
+    refs = world.submit(first), world.submit(other)
+    world.local.status_bytes_of_cluster.spend("b", NOW.mono, 257 * 2**20)
+    assert [later(world, mirror(ref, status()), 0.5) for ref in refs] == [REFUSED, DONE]
+    assert later(world, mirror(refs[0], status()), 2) == DONE

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from agents.executor import shadows
+from agents.executor.byte_budget import ByteBudget, ByteRate
 from agents.executor.http import Request, Response
 from dispatcher.model import names
 from dispatcher.model.messages import Cover, PodRef, Shadow, Shadows, UncountedBudgets
@@ -61,7 +62,7 @@ class Target:
 
     def tend(self, *wanted: Shadow, covers: tuple[Cover, ...] = (), of: tuple[str, ...] = ("a",)) -> list[str]:
         self.world.local.shadows, self.requests = Shadows(of, wanted, covers), []
-        problems = [run(duty.procedure, self._answer) for duty in shadows.reconcile_tasks(self.world.local)]
+        problems = [run(duty.procedure, self._answer) for duty in shadows.reconcile_tasks(self.world.local, NOW)]
         self.world.sync()
         return [problem for problem in problems if problem]
 
@@ -144,7 +145,7 @@ def test_what_nobody_wants_is_removed(of: tuple[str, ...], metadata: Any, select
 def test_a_server_that_refuses_is_told_of() -> None:
     target = Target()
     target.world.local.shadows = Shadows(("a",), (shadow(),))
-    (duty,) = shadows.reconcile_tasks(target.world.local)
+    (duty,) = shadows.reconcile_tasks(target.world.local, NOW)
     problem = run(duty.procedure, lambda _: Response(403, b'{"message": "no rights"}'))
     assert problem == f'budgets of cluster "a" are not kept by default/{NAME}: no rights (HTTP 403)'
 
@@ -191,3 +192,15 @@ def test_the_owner_of_a_pod_is_warned_once_for_each_cause_that_not_all_of_its_bu
         ("Warning", "BudgetsNotKept", "too large"),
     ]
     assert {one["regarding"]["uid"] for one in written} == {remote.uid}
+
+
+def test_delegates_that_are_to_change_budgets_without_end_are_labelled_at_a_rate_of_bytes_a_namespace() -> None:
+    target = Target()
+    target.world.local.label_bytes = ByteBudget(ByteRate(10_000, 10))
+    size, labelled, problems = len(msgspec.json.encode(target.delegate)), 0, [""]
+    for at in range(100):
+        name = f"global-dispatcher-{at:016x}"
+        problems += target.tend(shadow(name=name), covers=(Cover(target.ref, name),))
+        labelled += target.label == name
+    assert labelled < 3 + 10_000 / size
+    assert "come under other budgets of their own cluster too often" in problems[-1]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.kube.convert import pod_seen
+from agents.kube.convert import MAX_RECORD, pod_seen
 from agents.kube.rules import MAX_CLAUSES, MAX_CONTAINERS
 from dispatcher.model import names
 from dispatcher.model.labels import LabelSelector, NodeSelectorTerm, Requirement
@@ -16,6 +16,7 @@ from dispatcher.model.messages import Changes, decode, encode
 from dispatcher.model.pod import (
     Claim,
     HostPort,
+    Pod,
     PodAffinity,
     PodAffinityTerm,
     SourceRef,
@@ -573,3 +574,46 @@ def test_arbitrary_bytes_are_at_worst_nobody(data: bytes) -> None:
 def json_bytes(thing: object) -> bytes:
     """JSON with integers of any size, which msgspec's encoder would refuse."""
     return json.dumps(thing).encode()
+
+
+def told_bytes(pod: Pod) -> int:
+    return len(msgspec.msgpack.encode(pod)) - len(pod.status)
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"containers": [{"name": f"c{at}", "image": f"{at}" + "x" * 20_000} for at in range(64)]}, "image of spec.c"),
+        ({"volumes": [{"name": "v", "image": {"reference": "x" * 40_000}}]}, "image of spec.volumes"),
+        ({"volumes": [{"name": "v", "rbd": {"monitors": ["x" * 900] * 50}}]}, "spec.volumes"),
+        ({"tolerations": [{"key": f"k{at}-" + "x" * 400, "operator": "Exists"} for at in range(100)]}, "spec.toler"),
+        ({"resourceClaims": [{"name": "x" * 50_000}]}, "spec.resourceClaims"),
+        ({"metadata": {"labels": {f"k{at}": "x" * 60 for at in range(600)}}}, "metadata.labels"),
+        ({"metadata": {"annotations": {f"{names.PREFIX}tenant": "x" * 50_000}}}, ""),
+        ({"metadata": {"ownerReferences": [{"kind": "x" * 50_000, "controller": True}]}}, "metadata.ownerReferences"),
+    ],
+    ids=["images", "image of a volume", "volumes", "tolerations", "claims", "labels", "annotations", "owner"],
+)
+def test_what_is_told_of_a_pod_is_bounded_in_bytes_and_more_is_a_problem_that_names_the_field(
+    spec: dict[str, Any], field: str
+) -> None:
+    thing = pod_object(**{"containers": [needs(cpu="3")], **spec})
+    pod = read_pod(thing)
+    assert told_bytes(pod) <= MAX_RECORD
+    assert (pod.name, pod.uid) == (thing["metadata"]["name"], thing["metadata"]["uid"])
+    if field:
+        assert "more than 32 KiB decide about this pod" in pod.problems[0]
+        assert field in pod.problems[0]
+
+
+def test_a_large_pod_of_which_little_decides_is_told_as_any_other() -> None:
+    pod = read_pod(
+        pod_object(containers=[{"name": "c", "image": "web", "env": [{"name": "A", "value": "x" * 900_000}]}])
+    )
+    assert (pod.images, pod.problems) == (("web",), ())
+
+
+def test_a_large_status_of_a_delegate_is_told_as_much_as_is_shown_at_home() -> None:
+    pod = read_pod(delegate_object(status={"phase": "Running", "message": "<" * 500_000}))
+    assert len(pod.status) <= 32 * 1024
+    assert msgspec.json.decode(pod.status)["phase"] == "Running"

@@ -6,18 +6,20 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
-from agents.executor.http import Request
-from agents.kube.client import KubeClient, Patience
+from agents.executor.http import Request, Response
+from agents.kube.client import PAGES_AT_ONCE, KubeClient, Patience
 from agents.kube.convert import pod_seen
 from agents.kube.listwatch import ListWatch, Pace
 from agents.kube.session import Access
 from agents.observer.cache import ClusterCache
 from agents.observer.changes import ChangeLog
 from tests.agents.kube.fake_server import FakeApi, fake_api, until
-from tests.agents.kube.objects import pod_object, raw
+from tests.agents.kube.objects import Object, pod_object, raw
 from tests.agents.kube.test_objects import BY_NAME
 
 FAST = Pace(silence_s=30.0, watch_s=60.0, list_s=2.0, backoff_s=0.01, max_backoff_s=0.05, relist_s=0.01, page=2)
@@ -179,6 +181,76 @@ async def test_a_line_that_is_no_event_leads_to_a_new_list(tmp_path: Path, line:
         followed.api.delete("pods", "p0", silently=True)
         followed.api.send_line("pods", line)
         await until(followed.equal)
+
+
+def large(name: str, size: int) -> Object:
+    """A pod with an annotation of this size."""
+    return pod_object(name, metadata={"annotations": {"note": "<" * size}})
+
+
+async def test_pages_that_are_too_large_halve_until_they_can_be_read_and_grow_again(tmp_path: Path) -> None:
+    async with following(tmp_path, pods=0, pace=replace(FAST, page=8, page_bytes=40_000)) as followed:
+        for index in range(8):
+            followed.api.put("pods", large(f"p{index}", 9_000))
+        for index in range(20):
+            followed.api.put("pods", pod_object(f"q{index:02}"))
+        await until(followed.equal)
+        followed.api.lists.clear()
+        followed.api.expire("pods")
+        await until(lambda: len(followed.api.watches) == 2 and followed.equal())
+        limits = [int(query["limit"]) for query in followed.api.lists]
+        assert limits == [8, 4, 4, 4, 8, 8]
+
+
+async def test_one_object_that_is_too_large_is_set_aside_and_named(tmp_path: Path) -> None:
+    async with following(tmp_path, pace=replace(FAST, page_bytes=40_000)) as followed:
+        followed.api.objects["pods"]["p2"] = large("p2", 50_000)
+        followed.api.put("pods", pod_object("after"))
+        with capture_logs() as lines:
+            followed.api.expire("pods")
+            await until(lambda: len(followed.api.watches) == 2)
+        assert {pod.name for pod in followed.cache.pods()} == {"p0", "p1", "p3", "p4", "after"}
+        (line,) = [one for one in lines if "too large" in one["event"]]
+        assert (line["kind"], line["namespace"], line["name"]) == ("pods", "default", "p2")
+        assert followed.watch.problem == ""
+
+
+async def test_an_event_of_an_object_that_is_too_large_is_passed_over_and_its_end_is_not(tmp_path: Path) -> None:
+    async with following(tmp_path, pace=replace(FAST, max_event=40_000)) as followed:
+        followed.api.put("pods", large("p2", 50_000))
+        followed.api.put("pods", pod_object("after"))
+        await until(lambda: followed.cache.pod("uid-after") is not None)
+        assert followed.cache.pod("uid-p2") is not None
+        followed.api.delete("pods", "p2")
+        await until(followed.equal)
+        assert len(followed.api.watches) == 1
+        assert followed.watch.set_aside == 2
+
+
+async def test_a_few_pages_of_all_lists_of_a_cluster_are_in_memory_at_once(tmp_path: Path) -> None:
+    async with fake_api() as api:
+        api.drips_s = 0.01
+        client = KubeClient(Access(api.kubeconfig(tmp_path)), Patience())
+        under_way, most = 0, 0
+
+        async def counted(request: Request, **limits: Any) -> Response:
+            nonlocal under_way, most
+            under_way += 1
+            most = max(most, under_way)
+            answer = await KubeClient.send(client, request, **limits)
+            under_way -= 1
+            return answer
+
+        client.send = counted  # type: ignore[method-assign]
+        cache = ClusterCache(ChangeLog())
+        several = [ListWatch(client, "pods", "/api/v1/pods", pod_seen, cache, FAST) for _ in range(12)]
+        tasks = [asyncio.create_task(one.run()) for one in several]
+        await until(lambda: all(one.problem == "" for one in several))
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await client.close()
+    assert most == PAGES_AT_ONCE
 
 
 async def test_an_event_above_the_bound_does_not_end_the_loop(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What clusters keep of the budgets of others: how much, over which delegates, and when nothing is said."""
 
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -28,8 +29,16 @@ from dispatcher.scheduling.views import explain
 from tests.laws.cores import make_core
 
 WEB = LabelSelector({"app": "web"})
-NAME = shadow_name("east-uid", "default", ("web",))
-BOTH = shadow_name("east-uid", "default", ("all", "web"))
+
+
+def name_for(*selectors: LabelSelector) -> str:
+    """Of the shadow of budgets with these selectors."""
+    contents = [sha256(msgspec.json.encode(one, order="deterministic")).hexdigest() for one in selectors]
+    return shadow_name("east-uid", "default", tuple(sorted(contents)))
+
+
+NAME = name_for(WEB)
+BOTH = name_for(WEB, LabelSelector())
 
 
 def budget(name: str = "web", *, allowed: int = 1, desired: int = 2, **more: Any) -> PodDisruptionBudget:
@@ -370,3 +379,14 @@ def test_without_budgets_in_a_namespace_none_of_its_pods_are_looked_at() -> None
 
 def _told(effects: list[Effect]) -> list[Shadows]:
     return [one.shadows for one in effects if isinstance(one, SendPeers) and one.cluster == "west"]
+
+
+def test_a_budget_that_is_renamed_or_made_anew_relabels_no_delegate() -> None:
+    before, renamed = three(budget("web")), three(budget("other", desired=1))
+    assert [one.name for one in before.told().shadows] == [one.name for one in renamed.told().shadows] == [NAME]
+    assert renamed.told().covers == ()
+
+
+def test_a_budget_of_other_pods_has_another_shadow() -> None:
+    narrow = LabelSelector({"app": "web", "tier": "front"})
+    assert len({name_for(WEB), name_for(narrow), name_for(WEB, narrow), name_for(WEB, WEB)}) == 4
