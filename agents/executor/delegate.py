@@ -39,7 +39,6 @@ from dispatcher.model.messages import (
 from dispatcher.model.pod import Pod, SourceRef
 
 _DIGEST = 10  # hex characters: 40 bits; a collision is refused, never adopted
-_FAILURE = 500  # HTTP statuses from here on are failures of the server or of a webhook, not its rules
 _MAX_NAME = 63  # so that it is a valid hostname too
 
 
@@ -307,7 +306,7 @@ def _create(intent: CreateDelegate, pod: Pod, body: bytes, local: Local) -> Proc
         if response.status in POSTPONED:
             continue
         if response.status != CONFLICT and not response.unknown and not response.ok:
-            no = Answer(REFUSED, message, OF_CLUSTER, passing=response.status >= _FAILURE)
+            no = Answer(REFUSED, message, OF_CLUSTER, passing=response.passing)
             return (yield from _refused(intent, no, local))
         there = (yield from existing.cleared(pod.name, intent, local)) or existing.given_up_before(intent, local)
         if there is not None:

@@ -14,7 +14,6 @@ from agents.executor.answer import (
     CONFLICT,
     NOT_FOUND,
     POSTPONED,
-    TOO_BUSY,
     TRIES,
     Answer,
     error_text,
@@ -22,7 +21,7 @@ from agents.executor.answer import (
     outcome,
 )
 from agents.executor.deletion import delete_exactly
-from agents.executor.http import STRATEGIC_PATCH, Procedure, Request, Response
+from agents.executor.http import STRATEGIC_PATCH, TOO_BUSY, Procedure, Request, Response
 from agents.executor.local import Local, Moment
 from agents.executor.pods import LivePod
 from agents.executor.times import rfc3339

@@ -159,6 +159,8 @@ class SchedulerCore:
         state.take_late()
         late = map(state.tracked.unsettled.get, state.outbox.overdue(now, state.timing.settle_s))
         state.due.update([one.pod_id for one in late if one is not None and one.in_flight is not None])
+        for tracked, in_flight in state.outbox.doubted(state.tracked.unsettled, now):
+            state.report_waiting(tracked, in_flight.doubt)
         state.outbox.resend(state.clusters, now)
         state.side_intents.resend(state.clusters, now)
         self._reconciler.reconcile_due(now)

@@ -59,7 +59,7 @@ class CoreState:
     ) -> None:
         self.clusters = {name: ClusterView(name) for name in clusters}
         self.fleet, self.queue, self.profiles, self.timing = fleet, queue, profiles, timing
-        self.outbox = Outbox(boot_epoch, timing.retry)
+        self.outbox = Outbox(boot_epoch, timing.retry, timing.unknown_s)
         self.side_intents = SideIntents(self.outbox, timing.retry)
         self.log = DecisionLog()
         self.refusals = Refusals(timing.refused_first_s, timing.refused_longest_s, timing.refused_passing_s)
