@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from agents.executor import events, existing, manifest, mutations, pods
+from agents.executor import events, existing, manifest, mutations, pods, references
 from agents.executor.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text, outcome
 from agents.executor.bind import booking
 from agents.executor.binding import annotations_of, bind_to, foreign_key
@@ -73,6 +73,10 @@ def create_delegate(intent: CreateDelegate, local: Local, now: Moment) -> Proced
         return outcome(intent, *no)
     order = _unsigned(intent, local) or _lapsed(intent, local, now) or existing.given_up_before(intent, local)
     wanted = order or _wanted(intent, local, now)
+    if not isinstance(wanted, Answer) and (sought := references.unseen(wanted[1], local, now)):
+        no = yield from references.missing(sought, local, now)
+        # Others may have taken the room meanwhile.
+        wanted = Answer(REFUSED, no, OF_CLUSTER) if no else _wanted(intent, local, now)
     if isinstance(wanted, Answer):
         unheard = wanted.verdict == UNKNOWN
         result = _Result(wanted if unheard else (yield from _refused(intent, wanted, local)))
