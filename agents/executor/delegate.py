@@ -74,9 +74,9 @@ def create_delegate(intent: CreateDelegate, local: Local, now: Moment) -> Proced
     order = _unsigned(intent, local) or _lapsed(intent, local, now) or existing.given_up_before(intent, local)
     wanted = order or _wanted(intent, local, now)
     if not isinstance(wanted, Answer) and (sought := references.unseen(wanted[1], local, now)):
-        no = yield from references.missing(sought, local, now)
+        lacking = yield from references.missing(sought, local, now)
         # Others may have taken the room meanwhile.
-        wanted = Answer(REFUSED, no, OF_CLUSTER) if no else _wanted(intent, local, now)
+        wanted = Answer(REFUSED, lacking, OF_CLUSTER) if lacking else _wanted(intent, local, now)
     if isinstance(wanted, Answer):
         unheard = wanted.verdict == UNKNOWN
         result = _Result(wanted if unheard else (yield from _refused(intent, wanted, local)))

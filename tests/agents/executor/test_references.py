@@ -1,4 +1,4 @@
-"""A ConfigMap that a delegate names is looked for before it is made: where it is lacking, the cluster refuses the pod."""
+"""A ConfigMap that a delegate names is looked for before it is made: a cluster without it refuses the pod."""
 
 from typing import Any
 
