@@ -5,12 +5,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from agents.executor.http import Response
+from agents.executor.http import TOO_BUSY, Response
 from dispatcher.model.messages import UNKNOWN, Intent, Outcome
 
 TRIES = 3  # writes whose result is unknown are tried this often; then the dispatcher asks again
 LOOKS = 2  # and reads: a server that hangs must not hold a pod for minutes
-TOO_BUSY = 429
 POSTPONED = frozenset((401, 408, TOO_BUSY))  # nothing was done: credentials to renew, too slow, too busy; ask again
 CONFLICT = 409
 NOT_FOUND = 404
@@ -96,11 +95,11 @@ def error_text(response: Response) -> str:
     Never empty; it ends with the HTTP status, or says that no answer came (status 0).
     """
     status = _read(response.body)
-    most = 200 if response.status else 400  # of an error of ours the end says what was wrong
+    most = 200 if response.code else 400  # of an error of ours the end says what was wrong
     message = response.body[:most].decode("utf-8", "replace") if status is None else status.message
-    if not response.status:
+    if not response.code:
         return f"the API server did not answer ({message or 'no reason known'})"
-    return f"{message or 'no message'} (HTTP {response.status})"
+    return f"{message or 'no message'} (HTTP {response.code})"
 
 
 def is_ambiguous(response: Response) -> bool:

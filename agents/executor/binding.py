@@ -61,7 +61,7 @@ def bind_to(
         if response.status in POSTPONED:
             continue
         if response.status != CONFLICT and not response.unknown:
-            return Answer(REFUSED, message, OF_CLUSTER)
+            return Answer(REFUSED, message, OF_CLUSTER, response.passing)
         look = yield from pods.look_up(ref.namespace, ref.name)
         answer = answer_from(look, ref, node)
         if answer is not None:

@@ -62,7 +62,8 @@ def claim(intent: Claim, local: Local, now: Moment) -> Procedure[Outcome]:
             return _claimed(intent, mark, sanitised, before)
         problem = error_text(response)
         if not is_ambiguous(response):
-            return outcome(intent, STALE if response.status == NOT_FOUND else REFUSED, problem, OF_POD)
+            verdict = STALE if response.status == NOT_FOUND else REFUSED
+            return outcome(intent, verdict, problem, OF_POD, response.passing)
     return outcome(intent, UNKNOWN, problem)
 
 

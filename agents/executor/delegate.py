@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from agents.executor import events, existing, manifest, mutations, pods
+from agents.executor import events, existing, manifest, mutations, pods, references
 from agents.executor.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text, outcome
 from agents.executor.bind import booking
 from agents.executor.binding import annotations_of, bind_to, foreign_key
@@ -39,7 +39,6 @@ from dispatcher.model.messages import (
 from dispatcher.model.pod import Pod, SourceRef
 
 _DIGEST = 10  # hex characters: 40 bits; a collision is refused, never adopted
-_FAILURE = 500  # HTTP statuses from here on are failures of the server or of a webhook, not its rules
 _MAX_NAME = 63  # so that it is a valid hostname too
 
 
@@ -74,6 +73,10 @@ def create_delegate(intent: CreateDelegate, local: Local, now: Moment) -> Proced
         return outcome(intent, *no)
     order = _unsigned(intent, local) or _lapsed(intent, local, now) or existing.given_up_before(intent, local)
     wanted = order or _wanted(intent, local, now)
+    if not isinstance(wanted, Answer) and (sought := references.unseen(wanted[1], local, now)):
+        lacking = yield from references.missing(sought, local, now)
+        # Others may have taken the room meanwhile.
+        wanted = Answer(REFUSED, lacking, OF_CLUSTER) if lacking else _wanted(intent, local, now)
     if isinstance(wanted, Answer):
         unheard = wanted.verdict == UNKNOWN
         result = _Result(wanted if unheard else (yield from _refused(intent, wanted, local)))
@@ -320,7 +323,7 @@ def _create(intent: CreateDelegate, pod: Pod, body: bytes, local: Local) -> Proc
         if response.status in POSTPONED:
             continue
         if response.status != CONFLICT and not response.unknown and not response.ok:
-            no = Answer(REFUSED, message, OF_CLUSTER, passing=response.status >= _FAILURE)
+            no = Answer(REFUSED, message, OF_CLUSTER, passing=response.passing)
             return (yield from _refused(intent, no, local))
         there = (yield from existing.cleared(pod.name, intent, local)) or existing.given_up_before(intent, local)
         if there is not None:

@@ -90,6 +90,11 @@ def moved(local: Local, ref: PodRef, why: str, now: Moment) -> None:
     _put(local, ref, (NORMAL, "Rebalanced", "Rebalancing"), f"Evicted to be placed anew: {why}", now)
 
 
+def not_started(local: Local, ref: PodRef, why: str, now: Moment) -> None:
+    """A delegate that never started is deleted, so that its source is placed anew."""
+    _put(local, ref, (WARNING, "NotStarted", "Stopping"), f"Deleted to be placed anew: {why}", now)
+
+
 def lease_lapsed(local: Local, ref: PodRef, why: str, now: Moment) -> None:
     """A delegate of failover mode `lease` is stopped."""
     note = f"{why}: this pod is stopped, since the cluster of its source may replace it now"

@@ -4,7 +4,8 @@ First the condition DisruptionTarget, so that Jobs and people can tell why; then
 period. Only a pod that really is on that node, of lower priority, and within what this cluster's policy lets go.
 
 A pod that is moved for load (`Evict.moved`) is evicted through the Eviction API, where PodDisruptionBudgets are kept by
-the API server; only one of ours, and none with local data or an annotation that says no.
+the API server; only one of ours, and none with local data or an annotation that says no. One that has never started
+(`Evict.unstarted`) is deleted, as it was read: the Eviction API counts no budget for a pod that is Pending.
 """
 
 import msgspec
@@ -14,7 +15,6 @@ from agents.executor.answer import (
     CONFLICT,
     NOT_FOUND,
     POSTPONED,
-    TOO_BUSY,
     TRIES,
     Answer,
     error_text,
@@ -22,12 +22,13 @@ from agents.executor.answer import (
     outcome,
 )
 from agents.executor.deletion import delete_exactly
-from agents.executor.http import STRATEGIC_PATCH, Procedure, Request, Response
+from agents.executor.http import STRATEGIC_PATCH, TOO_BUSY, Procedure, Request, Response
 from agents.executor.local import Local, Moment
 from agents.executor.pods import LivePod
 from agents.executor.times import rfc3339
 from dispatcher.model import names
 from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, Evict, Outcome
+from dispatcher.model.starting import why_not_started
 
 _GONE = Answer(DONE, "the pod is gone")
 
@@ -42,6 +43,11 @@ def evict(intent: Evict, local: Local, now: Moment) -> Procedure[Outcome]:
     early = _early(look.pod, intent, local)
     if early is not None:
         return outcome(intent, *early)
+    if intent.unstarted:
+        answer = yield from _unstarted_deleted(intent, look)
+        if answer.verdict == DONE:
+            events.not_started(local, intent.pod, intent.moved, now)
+        return outcome(intent, *answer)
     if intent.moved:
         answer = yield from _evicted(intent, look.pod)
         if answer.verdict == DONE:
@@ -54,6 +60,14 @@ def evict(intent: Evict, local: Local, now: Moment) -> Procedure[Outcome]:
     if answer.verdict == DONE:
         events.preempted(local, intent.pod, intent.preemptor, intent.node, now)
     return outcome(intent, *answer)
+
+
+def _unstarted_deleted(intent: Evict, look: pods.Lookup) -> Procedure[Answer]:
+    """Delete a pod as it was read, if none of its containers had run then; a status that comes meanwhile spares it."""
+    if look.pod is None or not why_not_started(pods.status_of(look.body)):
+        name = f"{intent.pod.namespace}/{intent.pod.name}"
+        return Answer(STALE, f"a container of pod {name} has run, or its kubelet has not said that none has")
+    return (yield from delete_exactly(intent.pod, version=look.pod.metadata.resource_version))
 
 
 def _early(pod: LivePod, intent: Evict, local: Local) -> Answer | None:

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agents.executor.byte_budget import ByteBudget, ByteRate
 from agents.executor.epoch_guard import EpochGuard
@@ -102,6 +102,8 @@ class Local:
     unfinished: dict[str, float] = field(
         default_factory=dict
     )  # UID of a leftover -> when it was first, or last, looked at
+    # When a ConfigMap was last found that delegates need (executor/references.py).
+    config_maps: Recent[tuple[Any, ...], float] = field(default_factory=lambda: Recent(10_000))
     shadows: Shadows = field(default_factory=Shadows)  # as the dispatcher last said
     uncounted: Recent[str, str] = field(default_factory=Recent)  # why not all budgets of a pod are kept, by its UID
     kubelet: KubeletEndpoint | None = None

@@ -131,6 +131,11 @@ class Lookup:
         return self.answered and (self.pod is None or self.pod.uid != uid)
 
 
+class _WithStatus(msgspec.Struct):
+    status: msgspec.Raw = msgspec.Raw(b"")
+
+
+_WITH_STATUS = msgspec.json.Decoder(_WithStatus)
 _LIVE_POD = msgspec.json.Decoder(LivePod)
 
 
@@ -151,6 +156,14 @@ def read(body: bytes) -> LivePod | None:
         return _LIVE_POD.decode(body)
     except msgspec.MsgspecError:
         return None
+
+
+def status_of(body: bytes) -> bytes:
+    """The status in the JSON of a pod; empty if there is none."""
+    try:
+        return bytes(_WITH_STATUS.decode(body).status)
+    except msgspec.MsgspecError:
+        return b""
 
 
 def look_up(namespace: str, name: str) -> Procedure[Lookup]:

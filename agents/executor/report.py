@@ -9,6 +9,7 @@ from agents.executor.http import STRATEGIC_PATCH, Procedure, Request
 from agents.executor.local import Local, Moment, Reported
 from agents.executor.times import rfc3339
 from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, WAITING, Outcome, ReportUnschedulable
+from dispatcher.model.names import PROXY_NODE_PREFIX
 
 REPEAT_S = 300.0  # an unchanged report is written again after this long
 EVENT_GAP_S = 30.0  # a changed one makes an event of its own only after this long
@@ -19,7 +20,11 @@ def report_unschedulable(intent: ReportUnschedulable, local: Local, now: Moment)
     """Patch the PodScheduled condition if it changed, with an event at most every 30 s. A bound pod is left alone."""
     if intent.reason not in (*_REASONS, WAITING):
         return outcome(intent, REFUSED, f"reason {intent.reason!r} is not one of {', '.join((*_REASONS, WAITING))}")
-    early = unfit(local.view.pod(intent.pod.uid), intent.pod, node="")
+    pod = local.view.pod(intent.pod.uid)
+    if pod is not None and intent.reason == WAITING and pod.node.startswith(PROXY_NODE_PREFIX):
+        events.waiting(local, intent.pod, intent.message, now)  # of one that runs elsewhere
+        return outcome(intent, DONE)
+    early = unfit(pod, intent.pod, node="")
     if early is not None:
         return outcome(intent, *early)
     if intent.reason == WAITING:  # the bind may follow at once: no condition, which might come after it

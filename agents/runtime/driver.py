@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from agents.executor.answer import POSTPONED, TOO_BUSY
-from agents.executor.http import Procedure, Request, Response
+from agents.executor.answer import POSTPONED
+from agents.executor.http import TOO_BUSY, Procedure, Request, Response
 from agents.runtime.slot_queue import Sleep, SlotQueue
 
 T = TypeVar("T")

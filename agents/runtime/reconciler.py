@@ -7,8 +7,7 @@ from itertools import chain
 import structlog
 
 from agents.executor import lease_expiry, leftovers, proxy_pods, shadows
-from agents.executor.answer import TOO_BUSY
-from agents.executor.http import Request, Response
+from agents.executor.http import TOO_BUSY, Request, Response
 from agents.executor.local import Local, Moment
 from agents.executor.proxy import ProxyNodes, ReconcileTask
 from agents.runtime.driver import ApiClient, Driver, Execution

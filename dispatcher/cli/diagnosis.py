@@ -52,7 +52,7 @@ def diagnose(clusters: Iterable[Row], telemetry: Iterable[Row], version: str = "
     """
     found: dict[str, list[Finding]] = {}
     for row in clusters:
-        findings = (*_of_cluster(row), *_of_clock(row), *_of_versions(row, version))
+        findings = (*_of_cluster(row), *_of_starts(row), *_of_clock(row), *_of_versions(row, version))
         found.setdefault(row["name"], []).extend(findings)
     for row in telemetry:
         found.setdefault(row["cluster"], []).extend(_of_telemetry(row))
@@ -66,6 +66,12 @@ def _of_cluster(row: Row) -> Iterator[Finding]:
         yield Finding(row["name"], "", PROBLEM, text, fix)
     elif row["problem"]:
         yield Finding(row["name"], "", PROBLEM, row["problem"], "see the agent's log (docs/troubleshooting.md)")
+
+
+def _of_starts(row: Row) -> Iterator[Finding]:
+    if count := row.get("unstarted", 0):
+        text = f"{count} pod(s) of other clusters have not started there for timing.start_s"
+        yield Finding(row["name"], "remote pods", PROBLEM, text, "`explain` of one says what its kubelet waits for")
 
 
 def _of_clock(row: Row) -> Iterator[Finding]:

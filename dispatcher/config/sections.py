@@ -326,6 +326,10 @@ class TimingSection(Section):
         float,
         Field(gt=0, le=10, description="statuses of one remote pod are so long apart, but for four at once, and ends"),
     ] = 1.0
+    start_s: Annotated[
+        float,
+        Field(ge=0, le=86_400, description="a remote pod of which no container has run that long moves on; 0: never"),
+    ] = 300.0
     delegate_lease_s: Annotated[
         float, Field(ge=60, le=86_400, description="unrenewed for that long, failover mode lease stops delegates")
     ] = 120.0

@@ -176,6 +176,7 @@ def _core_timing(timing: TimingSection) -> CoreTiming:
         peers_s=timing.peers_s,
         cluster_lost_s=timing.cluster_lost_s,
         mirror_s=timing.mirror_s,
+        start_s=timing.start_s,
         fenced_per_s=timing.fenced_per_s,
         delegate_lease_s=timing.delegate_lease_s,
     )

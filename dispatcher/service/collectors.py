@@ -8,6 +8,7 @@ from prometheus_client.registry import Collector
 
 from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.scheduling.core.rebalancing import COUNTER, Result
+from dispatcher.scheduling.core.starts import COUNTER as NOT_STARTED
 from dispatcher.service.metrics import RESULTS
 from dispatcher.service.queue_metrics import queue_metrics
 from dispatcher.service.reload import Reloader
@@ -96,6 +97,7 @@ class ServiceCollector(Collector):
         yield from self._reports()
         yield from self._boxes()
         yield self._moves()
+        yield self._not_started()
         yield self._compared()
         yield from self._classes()
 
@@ -107,6 +109,16 @@ class ServiceCollector(Collector):
         )
         for result in Result:
             family.add_metric([result.value], self._service.core.counters.get((COUNTER, result), 0))
+        return family
+
+    def _not_started(self) -> Metric:
+        family = CounterMetricFamily(
+            "global_dispatcher_not_started",
+            "Remote pods of which no container has run for timing.start_s: told, and moved on to another place.",
+            labels=["result"],
+        )
+        for result in ("told", "moved"):
+            family.add_metric([result], self._service.core.counters.get((NOT_STARTED, result), 0))
         return family
 
     def _compared(self) -> Metric:

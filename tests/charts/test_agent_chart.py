@@ -55,6 +55,7 @@ EXECUTOR = {
     ("", "pods", "", "get create patch delete"),
     ("", "pods/binding", "", "create"),
     ("", "pods/status", "", "patch"),
+    ("", "configmaps", "", "get"),
     ("", "persistentvolumeclaims", "", "get patch"),
     ("events.k8s.io", "events", "", "create"),
     ("policy", "poddisruptionbudgets", "", "get create patch delete"),

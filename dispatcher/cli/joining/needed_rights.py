@@ -38,6 +38,7 @@ _BUDGETS = "poddisruptionbudgets.policy"
 _PROXIES = "it keeps no proxy nodes, without which no pod of this cluster runs in another"
 _UNKNOWN = "it cannot tell which keys and orders hold here"
 _CLAIMS = "pods whose volumes are not bound yet wait"
+_UNSEEN = "it takes remote pods whose ConfigMaps are not here; they wait, and are moved on after a while"
 _CALLERS = "subjectaccessreviews.authorization.k8s.io tokenreviews.authentication.k8s.io"
 _REFUSES = "it cannot tell who asks for logs and metrics of remote pods, and refuses"
 _PROXIED = "pods/exec pods/attach pods/portforward"
@@ -68,6 +69,7 @@ NEEDS = (
     Need("executor", "leases.coordination.k8s.io", "get", _UNKNOWN, PROBLEM, "", NAMESPACE, NAME),
     Need("executor", "events.events.k8s.io", "create", "no event says why a pod waits", NOTE, "", SERVED),
     Need("executor", _BUDGETS, "get create patch delete", "remote pods here have no budgets", NOTE, "", SERVED),
+    Need("executor", "configmaps", "get", _UNSEEN, NOTE, "", SERVED),
     Need("executor", "persistentvolumeclaims", "get patch", _CLAIMS, NOTE, "", SERVED),
     Need("executor", "persistentvolumes", "get patch", _CLAIMS),
     Need("executor", "pods/eviction", "create", "rebalancing moves no pods", NOTE, "rebalancing", SERVED),

@@ -143,6 +143,7 @@ class Evict(Intent, frozen=True):
     `moved`, if not empty, is why the pod is moved to a better place: no other pod counts then, and the Eviction API is
     asked, which keeps budgets. Agents that do not know the field refuse for `priority`, which is NO_PRIORITY then.
     `local_data`: its owner lets go what is in its emptyDir and hostPath volumes.
+    `unstarted`: only if none of its containers has ever run, and as it is read then; such a pod no budget counts.
     """
 
     node: str
@@ -150,6 +151,7 @@ class Evict(Intent, frozen=True):
     preemptor: str = ""
     moved: str = ""
     local_data: bool = False
+    unstarted: bool = False
 
 
 class BindVolume(Intent, frozen=True):

@@ -18,6 +18,7 @@ from dispatcher.scheduling.core.peer_updates import PeerUpdates
 from dispatcher.scheduling.core.rebalancing import Mode, Rebalancing
 from dispatcher.scheduling.core.reconciler import Reconciler
 from dispatcher.scheduling.core.reports import Reports
+from dispatcher.scheduling.core.starts import Starts
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.cycle.profiles import Profiles
@@ -51,6 +52,7 @@ class SchedulerCore:
         self._deciding = Deciding(state)
         self.binding = self._deciding.binding
         self.rebalancing = Rebalancing(state, self._deciding.evictions, *rebalancing)
+        self._starts, self.unstarted = Starts(state), state.unstarted
         self._outcomes, self._peer_updates = Outcomes(state, self._deciding), PeerUpdates(state)
         self.uncounted_budgets = self._peer_updates.uncounted_budgets
         self._reconciler = Reconciler(state, self._deciding)
@@ -159,6 +161,8 @@ class SchedulerCore:
         state.take_late()
         late = map(state.tracked.unsettled.get, state.outbox.overdue(now, state.timing.settle_s))
         state.due.update([one.pod_id for one in late if one is not None and one.in_flight is not None])
+        for tracked, in_flight in state.outbox.doubted(state.tracked.unsettled, now):
+            state.report_waiting(tracked, in_flight.doubt)
         state.outbox.resend(state.clusters, now)
         state.side_intents.resend(state.clusters, now)
         self._reconciler.reconcile_due(now)
@@ -166,6 +170,7 @@ class SchedulerCore:
         self._deciding.retries.time_passed(now)
         state.queue.flush(now)
         if self.open:
+            self._starts.tick(now)
             self.rebalancing.tick(now)
         if event.budget is not None:
             self._decide(events.Decide(event.budget), now)

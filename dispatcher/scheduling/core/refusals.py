@@ -6,6 +6,8 @@ told, and the pod is placed by it there. Of several sizes that were told the lar
 that adds now more, now less is met by one size. One that makes the pod larger than the size it was placed by, again and
 again, is met by none: from the fourth time on the cluster is passed over as for any other refusal.
 
+Where a pod has not started for long the pause is 15 min at first, doubling to 4 h.
+
 A refusal that has ended is still remembered for as long as the longest pause: the pod may go there, but no running pod
 is evicted there for it, as it may be refused once more (one that a failure made is not).
 
@@ -53,6 +55,8 @@ class Refusals:
     def __init__(self, first_s: float = 30.0, longest_s: float = 900.0, passing_s: float = 2.0) -> None:
         self._longest_s = longest_s
         self._pause, self._passing_pause = Backoff(first_s, longest_s), Backoff(passing_s, longest_s)
+        # It takes minutes to see that a pod does not start: so many that each other cluster is tried meanwhile.
+        self._unstarted_pause = Backoff(longest_s, 16 * longest_s)
         self._kept: dict[_Template, dict[_Key, _Entry]] = {}
         self._ends: list[tuple[float, _Template, _Key]] = []  # when to look at what is kept
 
@@ -93,6 +97,16 @@ class Refusals:
         pause = (self._passing_pause if outcome.passing else self._pause).after(rounds)
         refusal = Refusal(cluster, words, now, now + pause)
         self._keep(template, key, _Entry(refusal, pod.namespace, rounds, outcome.passing))
+
+    def note_unstarted(self, pod_id: PodId, pod: Pod, cluster: str, words: str, now: float) -> None:
+        """A pod has not started in a cluster, whose agent has refused nothing."""
+        template, key = _template(pod_id, pod), (cluster, _PASSED_OVER)
+        known = self._kept.get(template, {}).get(key)
+        if known is not None and now < known.refusal.until:
+            return
+        rounds = known.rounds + 1 if known is not None else 1
+        refusal = Refusal(cluster, words, now, now + self._unstarted_pause.after(rounds))
+        self._keep(template, key, _Entry(refusal, pod.namespace, rounds))
 
     def note_size(self, pod_id: PodId, pod: Pod, cluster: str, requests: Mapping[str, int], now: float) -> None:
         """The server of a cluster makes a pod request this, which is more than it asks for."""

@@ -326,6 +326,7 @@ class Reports:
         tracked = self._state.track(owner)
         self._state.owners[view.name, after.uid] = owner
         tracked.see_delegate(view.name, after)
+        self._state.unstarted.see(owner, after, self._state.fleet.now)
         self._state.seen(tracked)
 
     def _own_pod_changed(self, home: str, pod: Pod) -> None:
@@ -372,6 +373,7 @@ class Reports:
             tracked.see_source(None, seen_deleted=seen_deleted)
         else:
             tracked.see_delegate(view.name, None, seen_deleted=seen_deleted)
+            self._state.unstarted.started(owner)
         self._state.seen(tracked)
 
     def _foreign_changed(self, cluster: str, uid: str, change: views.Change[Pod], now: float) -> None:

@@ -22,6 +22,7 @@ from dispatcher.scheduling.delegation.side_intents import RetryPolicy, SideInten
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.delegation.tracked_pods import TrackedPods
 from dispatcher.scheduling.delegation.tracking import Tracked
+from dispatcher.scheduling.delegation.unstarted import UnstartedPods
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from dispatcher.scheduling.queue import SchedulingQueue
@@ -59,11 +60,12 @@ class CoreState:
     ) -> None:
         self.clusters = {name: ClusterView(name) for name in clusters}
         self.fleet, self.queue, self.profiles, self.timing = fleet, queue, profiles, timing
-        self.outbox = Outbox(boot_epoch, timing.retry)
+        self.outbox = Outbox(boot_epoch, timing.retry, timing.unknown_s)
         self.side_intents = SideIntents(self.outbox, timing.retry)
         self.log = DecisionLog()
         self.refusals = Refusals(timing.refused_first_s, timing.refused_longest_s, timing.refused_passing_s)
         self.tracked = TrackedPods()
+        self.unstarted = UnstartedPods(timing.start_s)
         self.counters: Counter[tuple[str, str]] = Counter()
         self.effects: list[events.Effect] = []
         self.owners: dict[tuple[str, str], PodId] = {}  # by cluster and UID of each delegate

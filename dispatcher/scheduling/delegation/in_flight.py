@@ -129,11 +129,19 @@ class InFlightIntent(msgspec.Struct, gc=False):
     again_at: float = float("inf")  # when to send the same intent once more
     status: bytes = b""  # what a MIRROR carries
     fresh: bool = False  # a CLAIM by a decision of this life, not the resumption of an earlier one
+    doubted_at: float = float("inf")  # when it first failed
+    words: str = ""  # why it failed last
 
     @property
     def waits(self) -> bool:
         """Whether it failed, and waits to be sent again."""
         return self.again_at != float("inf")
+
+    @property
+    def doubt(self) -> str:
+        """Of one that has failed, for people: what is not known, and why."""
+        what = f'what came of the order "{self.kind.value}" to cluster {self.via} is not known, and it is sent again'
+        return f"{what}: {self.words or 'its agent did not answer'}"
 
 
 def settled(in_flight: InFlightIntent, source: Pod | None, delegate: Pod | None) -> bool:

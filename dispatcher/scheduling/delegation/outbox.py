@@ -25,14 +25,16 @@ _SETTLE, _AGAIN = Transition.SETTLE, Transition.AGAIN  # Enum attributes are slo
 class Outbox:
     """In-flight intents by id, and the batches to send. Epochs only grow; `boot_epoch` is above all earlier ones."""
 
-    def __init__(self, boot_epoch: int, backoff: Backoff) -> None:
+    def __init__(self, boot_epoch: int, backoff: Backoff, told_after_s: float = 60.0) -> None:
         self._epoch = boot_epoch
+        self._told_after_s = told_after_s
         self._backoff = backoff
         self._by_intent_id: dict[str, Tracked] = {}
         self._waiting: dict[PodId, Tracked] = {}  # to be sent again
         # Those that wait, by the cluster that they go to.
         self._again: defaultdict[str, DueTimes[PodId]] = defaultdict(DueTimes)
         self._settling: list[tuple[float, PodId]] = []  # since when, oldest first; some are over
+        self._doubted: list[tuple[float, float, PodId]] = []  # when to tell, since when, whose; some are over
         self._batches: dict[str, list[AnyIntent]] = {}
 
     def begin(self, boot_epoch: int) -> None:
@@ -105,7 +107,7 @@ class Outbox:
             in_flight.settling, in_flight.sent_at = True, now
             heapq.heappush(self._settling, (now, tracked.pod_id))
         elif transition is _AGAIN:
-            self._retry_later(tracked, in_flight, now)
+            self._retry_later(tracked, in_flight, now, outcome.message)
         return tracked, in_flight, transition
 
     def unanswered(self, intent_ids: Iterable[str], now: float) -> None:
@@ -128,7 +130,11 @@ class Outbox:
                 self._retry_later(tracked, tracked.in_flight, now)
         return undone
 
-    def _retry_later(self, tracked: Tracked, in_flight: InFlightIntent, now: float) -> None:
+    def _retry_later(self, tracked: Tracked, in_flight: InFlightIntent, now: float, words: str = "") -> None:
+        if in_flight.doubted_at > now:
+            in_flight.doubted_at = now
+            heapq.heappush(self._doubted, (now + self._told_after_s, now, tracked.pod_id))
+        in_flight.words = words
         in_flight.again_at = now + self._backoff.after(in_flight.attempts)
         self._waiting[tracked.pod_id] = tracked
         self._again[in_flight.via].put(tracked.pod_id, in_flight.again_at)
@@ -159,6 +165,18 @@ class Outbox:
         found = []
         while self._settling and now - self._settling[0][0] > settle_s:
             found.append(heapq.heappop(self._settling)[1])
+        return found
+
+    def doubted(self, pods: Mapping[PodId, Tracked], now: float) -> list[tuple[Tracked, InFlightIntent]]:
+        """Of which nobody has known for `told_after_s` what came of their intents; again after twice as long."""
+        found = []
+        while self._doubted and self._doubted[0][0] <= now:
+            _, since, pod_id = heapq.heappop(self._doubted)
+            tracked = pods.get(pod_id)
+            in_flight = tracked.in_flight if tracked is not None else None
+            if tracked is not None and in_flight is not None and in_flight.doubted_at == since:
+                found.append((tracked, in_flight))
+                heapq.heappush(self._doubted, (now + (now - since), since, pod_id))
         return found
 
     def take(self) -> list[SendIntents]:

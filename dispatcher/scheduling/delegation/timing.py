@@ -17,6 +17,8 @@ class CoreTiming:
     before its proxy nodes are. `report_s`: least time between two different Unschedulable messages of one pod.
     `refused_first_s`, `refused_longest_s`: how long a cluster that refused a pod is passed over for it;
     `refused_passing_s`: in place of the first where a failure refused it, a webhook that does not answer.
+    `start_s`: a remote pod of which no container has run for so long is told, and moves on; 0: never.
+    `unknown_s`: a pod is told when it is not known for so long what came of its order, and again after twice as long.
     `fenced_per_s`: so many pods a second are let go, or deleted, for each fenced cluster. `strangers_s`: how often
     it is told which pods belong to clusters that are none of ours, and which clusters share a key. `retry`: pauses
     before the same intent is sent again. `refused`: pauses before a pod is looked at again of which a step was
@@ -40,6 +42,8 @@ class CoreTiming:
     refused_first_s: float = 30.0
     refused_longest_s: float = 900.0
     refused_passing_s: float = 2.0
+    unknown_s: float = 60.0
+    start_s: float = 300.0
     fenced_per_s: float = 20.0
     delegate_lease_s: float = 120.0
     fold_at_once: int = 200

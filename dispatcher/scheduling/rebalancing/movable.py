@@ -9,7 +9,13 @@ _CRITICAL = 2_000_000_000  # priority of system-cluster-critical
 
 
 def stays(pod: Pod) -> str:
-    """Why a pod is not to be moved wherever it might go; "" if it may be.
+    """Why a pod is not to be moved wherever it might go; "" if it may be."""
+    why = keeps_place(pod)
+    return why or ("" if pod.phase == RUNNING and not pod.terminating else "it does not run")
+
+
+def keeps_place(pod: Pod) -> str:
+    """Why a pod is not to be moved, whether it runs or not; "" if it may be.
 
     The annotation `global-dispatcher.io/rebalance` "false" keeps it where it is; "true" lets a pod of any other
     controller go, a Job's or a custom one's.
@@ -24,4 +30,4 @@ def stays(pod: Pod) -> str:
         return f"it is of a {kind}"
     if pod.priority >= _CRITICAL:
         return "it is critical to the system"
-    return "" if pod.phase == RUNNING and not pod.terminating else "it does not run"
+    return ""

@@ -16,15 +16,16 @@ from dispatcher.scheduling.views.pieces import Pieces, Row
 def clusters_view(core: SchedulerCore) -> Pieces:
     """One row, and piece, a cluster: readiness and why not, nodes, pods it runs, age of its last report in seconds.
 
-    `remote`: copies there of pods of other clusters. `cordoned_in`, `fenced_in`: the clusters for whose pods it is so.
+    `remote`: copies there of pods of other clusters; `unstarted`: those that do not start. `cordoned_in`,
+    `fenced_in`: the clusters for whose pods it is so.
     Clusters that are none of ours, but have pods of ours, come last.
     """
     keys = shared_keys.of(core.clusters)
     shared = {name: shared_keys.problem_of(name, keys) for name in core.clusters}
     copies = Counter(name for tracked in core.tracked.unsettled.values() for name in tracked.delegates)
-    submitted = core.tracked.submitted()
+    submitted, unstarted = core.tracked.submitted(), Counter(cluster for cluster, _ in core.unstarted.told.values())
     for name, view in sorted(core.clusters.items()):
-        counts = {"remote": copies[name], "submitted": submitted[name]}
+        counts = {"remote": copies[name], "submitted": submitted[name], "unstarted": unstarted[name]}
         yield [_cluster_row(core, view, shared[name], counts)]
     yield [_unconfigured_row(core, one) for one in _unconfigured(core)]
 

@@ -105,12 +105,18 @@ def _refusals(core: SchedulerCore, pod_id: PodId, source: Pod) -> list[Row]:
 
 
 def _waiting(core: SchedulerCore, tracked: Tracked) -> str | None:
-    """What holds up a pod that has its place already: a Permit or PreBind plugin, or somebody else's bind. Of one that
-    runs elsewhere: that its cluster is lost, or which of its disruption budgets are not kept there.
+    """What holds up a pod that has its place already: a Permit or PreBind plugin, somebody else's bind, or an order of
+    which it is not known what came. Of one that runs elsewhere: that its cluster is lost, why it does not start, or
+    which of its disruption budgets are not kept there.
     """
+    if tracked.in_flight is not None and tracked.in_flight.doubted_at <= core.fleet.now:
+        return tracked.in_flight.doubt
     item = core.queue.get(tracked.pod_id)
     waits = item is not None and core.queue.state_of(tracked.pod_id) == "waiting"
-    return item.note if item is not None and waits else _lost(core, tracked) or core.uncounted_budgets(tracked) or None
+    if item is not None and waits:
+        return item.note
+    _, unstarted = core.unstarted.told.get(tracked.pod_id, ("", ""))
+    return _lost(core, tracked) or unstarted or core.uncounted_budgets(tracked) or None
 
 
 def _lost(core: SchedulerCore, tracked: Tracked) -> str | None:

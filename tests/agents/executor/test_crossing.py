@@ -135,6 +135,7 @@ WITHIN_BASELINE: dict[str, Object] = {
 @pytest.mark.parametrize("spec", WITHIN_BASELINE.values(), ids=WITHIN_BASELINE.keys())
 def test_what_baseline_lets_in_crosses_unchanged(spec: Object) -> None:
     world = target()
+    world.api.put("/api/v1/namespaces/default/configmaps/settings", {"metadata": {"name": "settings"}})
     pod = pod_object(**spec)
     assert asked(world, pod).verdict == BOUND
     assert {key: made(world)["spec"][key] for key in spec} == spec
@@ -181,7 +182,12 @@ SECRETS: dict[str, Object] = {
     "spec.volumes[0].secret.secretName": {"volumes": [{"name": "v", "secret": {"secretName": "cloud"}}]},
     "spec.volumes[0].projected.sources[1].secret.name": {
         "volumes": [
-            {"name": "v", "projected": {"sources": [{"configMap": {"name": "x"}}, {"secret": {"name": "cloud"}}]}}
+            {
+                "name": "v",
+                "projected": {
+                    "sources": [{"configMap": {"name": "x", "optional": True}}, {"secret": {"name": "cloud"}}]
+                },
+            }
         ]
     },
     "spec.imagePullSecrets[0].name": {"imagePullSecrets": [{"name": "cloud"}]},

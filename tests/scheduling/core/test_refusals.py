@@ -14,6 +14,7 @@ from dispatcher.model.messages import (
     OF_NODE,
     OF_POD,
     REFUSED,
+    UNKNOWN,
     Bind,
     Changes,
     Claim,
@@ -351,3 +352,34 @@ def test_a_claim_seen_by_the_watch_is_waited_for_before_the_next_try() -> None:
     told.report("home", pods=(a_pod(),))
     told.tick()
     assert told.take(Claim)[1].cluster == "east"  # type: ignore[attr-defined]
+
+
+def test_an_order_of_which_nobody_knows_what_came_is_told_after_a_minute_and_explained_at_once() -> None:
+    told = Told()
+    told.answer(Claim, CLAIMED)
+    told.answer(CreateDelegate, UNKNOWN, "too many requests, please try again later (HTTP 429)")
+    assert "too many requests" in str(told.explained()["waiting"])
+    reports = list[tuple[float, str]]()
+    for _ in range(200):
+        told.tick(1.0)
+        sent, told.sent = told.sent, []
+        reports += [(told.now, one.message) for _, one in sent if isinstance(one, ReportUnschedulable)]
+        for _, one in sent:
+            if isinstance(one, CreateDelegate):
+                again = Outcome(one.id, one.pod.uid, one.epoch, UNKNOWN, "the server is still too busy")
+                told.handle(Answered("west", (again,)))
+    assert [at for at, _ in reports] == [61.0, 121.0]
+    text = 'order "create" to cluster west is not known, and it is sent again: the server is still too busy'
+    assert all(text in message for _, message in reports)
+
+
+def test_an_order_that_is_answered_in_time_is_not_told() -> None:
+    told = Told()
+    told.answer(Claim, CLAIMED)
+    told.answer(CreateDelegate, UNKNOWN, "too busy")
+    told.tick(20.0)
+    told.answer(CreateDelegate, BOUND)
+    told.sent = []
+    told.tick(60.0)
+    assert not [one for _, one in told.sent if isinstance(one, ReportUnschedulable)]
+    assert told.explained()["waiting"] is None

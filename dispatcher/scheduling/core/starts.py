@@ -1,0 +1,86 @@
+"""Remote pods that do not start: told, and moved on from a cluster where no container of theirs has ever run.
+
+A pod is bound once, so it moves as in rebalancing: its delegate is deleted where it is, and the controller of its
+source makes another one, which passes that cluster over. The executor there reads the delegate once more first, and
+deletes it only as it was read. The pace is bounded, so that a registry that fails everywhere turns nothing over.
+"""
+
+from dispatcher.model.messages import DONE, NO_PRIORITY, Evict
+from dispatcher.model.pod import Pod, PodId
+from dispatcher.model.starting import why_not_started
+from dispatcher.model.token_buckets import TokenBuckets
+from dispatcher.scheduling import events
+from dispatcher.scheduling.core.state import CoreState
+from dispatcher.scheduling.delegation import intents
+from dispatcher.scheduling.delegation.protocol import target_of
+from dispatcher.scheduling.delegation.tracking import Tracked
+from dispatcher.scheduling.rebalancing.movable import keeps_place
+
+COUNTER = "not_started"  # (COUNTER, "told" or "moved")
+_BURST, _PER_S = 2, 0.1  # moves of one cluster
+_ASKED_S = 60.0  # an order that is not answered is sent again for so long
+
+
+class Starts:
+    """Looks at delegates that are Pending for long."""
+
+    def __init__(self, state: CoreState) -> None:
+        self._state = state
+        self._pace = TokenBuckets(_BURST, _PER_S)
+
+    def tick(self, now: float) -> None:
+        """Time has passed."""
+        unstarted = self._state.unstarted
+        for pod_id in unstarted.due(now):
+            tracked = self._state.tracked.get(pod_id)
+            source = tracked.source if tracked is not None else None
+            target = target_of(pod_id[0], source) if source is not None else ""
+            delegate = tracked.delegates.get(target) if tracked is not None else None
+            if tracked is None or source is None or delegate is None or source.terminating:
+                continue
+            why = why_not_started(delegate.status)
+            if not why:
+                unstarted.told.pop(pod_id, None)
+                continue
+            self._tell(tracked, target, why)
+            if self._may_move(pod_id[0], source, target, now):
+                self._move(pod_id, source, target, delegate, why, now)
+
+    def _tell(self, tracked: Tracked, target: str, why: str) -> None:
+        state = self._state
+        text = f"no container has started in cluster {target} for {state.unstarted.start_s:g} s: {why}"
+        if tracked.source is not None and (stays := keeps_place(tracked.source)):
+            text += f"; it stays there, since {stays}"
+        known = state.unstarted.told.get(tracked.pod_id)
+        if known == (target, text):
+            return
+        state.counters[COUNTER, "told"] += known is None
+        state.unstarted.told[tracked.pod_id] = target, text
+        state.report_waiting(tracked, text)
+
+    def _may_move(self, home_name: str, source: Pod, target: str, now: float) -> bool:
+        home, view = self._state.clusters[home_name], self._state.clusters.get(target)
+        answer = home.ready and home.takes_orders and view is not None and view.ready and view.takes_orders
+        if not answer or target in self._state.fences.of(home_name) or keeps_place(source):
+            return False
+        return self._pace.admit(now, target) is not None
+
+    def _move(self, pod_id: PodId, source: Pod, target: str, delegate: Pod, why: str, now: float) -> None:
+        state = self._state
+        words = f"pod {source.name} did not start there within {state.unstarted.start_s:g} s: {why}"
+        # Before the answer: the replacement may be seen earlier.
+        state.refusals.note_unstarted(pod_id, source, target, words, now)
+
+        def wanted(name: str) -> bool:
+            return state.fleet.now - now < _ASKED_S
+
+        def done(verdict: str, message: str, later: float) -> None:
+            if verdict == DONE:
+                state.counters[COUNTER, "moved"] += 1
+            else:
+                state.warn(f"pod {source.key} was not moved off cluster {target}, where it does not start: {message}")
+
+        text = f"not started for {state.unstarted.start_s:g} s: {why}"
+        intent = Evict("", intents.ref(delegate), 0, delegate.node, NO_PRIORITY, "", text, unstarted=True)
+        state.side_intents.send(target, "start", intent, done, wanted=wanted)
+        state.effects.append(events.OperatorNotice(f"pod {source.key} is moved off cluster {target}: {text}"))

@@ -1,0 +1,186 @@
+"""Remote pods of which no container ever runs: told, and moved on where a controller makes another one."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from dispatcher.model.messages import DONE, NO_PRIORITY, Changes, Claim, Evict, Intent, Outcome, ReportUnschedulable
+from dispatcher.model.names import REBALANCE, SCHEDULER_NAME
+from dispatcher.model.node import Node
+from dispatcher.model.pod import Claim as Claimed
+from dispatcher.model.pod import Pod, SourceRef
+from dispatcher.model.starting import why_not_started
+from dispatcher.scheduling.core.starts import COUNTER
+from dispatcher.scheduling.delegation.timing import CoreTiming
+from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, SendIntents, Tick
+from dispatcher.scheduling.views import clusters_view, explain
+from tests.laws.cores import make_core
+
+WORDS = 'secret "token" not found'
+STUCK = {"state": {"waiting": {"reason": "CreateContainerConfigError", "message": WORDS}}, "restartCount": 0}
+CREATING = {"state": {"waiting": {"reason": "ContainerCreating"}}}
+RUNNING = {"state": {"running": {}}}
+ENDED = {"state": {"terminated": {"exitCode": 0}}}
+OWNER = "ReplicaSet/web/uid-rs"
+
+
+def status(*containers: dict[str, Any], phase: str = "Pending", init: Sequence[dict[str, Any]] = ()) -> bytes:
+    return msgspec.json.encode({"phase": phase, "containerStatuses": containers, "initContainerStatuses": init})
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (status(STUCK), f"CreateContainerConfigError: {WORDS}"),
+        (status(CREATING), "ContainerCreating"),
+        (status(CREATING, STUCK), f"CreateContainerConfigError: {WORDS}"),
+        (status({"state": {"waiting": {"reason": "ImagePullBackOff"}}}), "ImagePullBackOff"),
+        (status(CREATING, init=[STUCK]), f"CreateContainerConfigError: {WORDS}"),
+        (status(STUCK, RUNNING), ""),
+        (status(STUCK, init=[ENDED]), ""),
+        (status({**STUCK, "restartCount": 1}), ""),
+        (status({**STUCK, "lastState": {"terminated": {"exitCode": 1}}}), ""),
+        (status(STUCK, phase="Running"), ""),
+        (status(), ""),
+        (b'{"phase":"Pending"}', ""),
+        (b"", ""),
+        (b"[]", ""),
+    ],
+)
+def test_only_a_kubelet_that_says_so_proves_that_nothing_ran(given: bytes, words: str) -> None:
+    assert why_not_started(given) == words
+
+
+class Fleet:
+    """Pods of east whose copies stand in west and do not start; north has room, too. Time passes by 10 s."""
+
+    def __init__(self, count: int = 1, start_s: float = 300.0, **more: Any) -> None:
+        self.core = make_core(("east", "north", "west"), timing=CoreTiming(start_s=start_s))
+        self.now, self.revision = 1000.0, {"east": 0, "north": 0, "west": 0}
+        self.sent: list[tuple[str, Intent]] = []
+        room = Node("n1", ready=True, allocatable={"cpu": 400_000, "memory": 2**40, "pods": 500})
+        names = [f"web-{number}" for number in range(count)]
+        self.report("east", pods=tuple(self.source(name, **more) for name in names))
+        self.report("north", nodes=(room,))
+        self.report("west", nodes=(room,), pods=tuple(self.delegate(name) for name in names))
+
+    def source(self, name: str, **more: Any) -> Pod:
+        fields: dict[str, Any] = {"requests": {"cpu": 100}, "scheduler_name": SCHEDULER_NAME, "owner": OWNER}
+        place = {"node": "global-dispatcher-west", "claim": Claimed("west", "n1", 1), "has_finalizer": True}
+        return Pod(f"uid-{name}", "default", name, **{**fields, **place, **more})
+
+    def delegate(self, name: str, given: bytes = status(STUCK), **more: Any) -> Pod:
+        source = SourceRef("east", "east-uid", "default", name, f"uid-{name}", 1)
+        fields: dict[str, Any] = {"requests": {"cpu": 100}, "node": "n1", "source": source, "status": given, **more}
+        return Pod(f"d-{name}", "default", f"{name}-copy", **fields)
+
+    def report(self, cluster: str, **what: Any) -> None:
+        before = self.revision[cluster]
+        self.revision[cluster] += 1
+        told = Changes(cluster, f"{cluster}-uid", "life", before, before + 1, full=not before, **what)
+        self.take(self.core.handle(ClusterChanged(told), self.now))
+
+    def take(self, effects: Sequence[Effect]) -> None:
+        for one in effects:
+            if isinstance(one, SendIntents):
+                self.sent += [(one.cluster, intent) for intent in one.intents]
+
+    def pass_time(self, seconds: int) -> None:
+        for _ in range(seconds // 10):
+            self.now += 10.0
+            self.take(self.core.handle(Tick(budget=100), self.now))
+
+    def orders(self) -> list[tuple[str, Evict]]:
+        return [(cluster, one) for cluster, one in self.sent if isinstance(one, Evict)]
+
+    def told(self) -> list[str]:
+        return [one.message for _, one in self.sent if isinstance(one, ReportUnschedulable)]
+
+    def waiting(self) -> Any:
+        found = explain(self.core, "default", "web-0")
+        assert found is not None
+        return found["waiting"]
+
+
+def test_a_pod_that_does_not_start_is_told_and_moves_on_to_a_cluster_that_did_not_fail() -> None:
+    fleet = Fleet()
+    fleet.pass_time(290)
+    assert (fleet.orders(), fleet.told(), fleet.waiting()) == ([], [], None)
+    fleet.pass_time(10)
+    ((cluster, order),) = fleet.orders()
+    assert (cluster, order.pod.uid, order.node, order.priority) == ("west", "d-web-0", "n1", NO_PRIORITY)
+    assert order.unstarted
+    text = f"no container has started in cluster west for 300 s: CreateContainerConfigError: {WORDS}"
+    assert fleet.told() == [text]
+    assert fleet.waiting() == text
+    rows = {row["name"]: row["unstarted"] for piece in clusters_view(fleet.core) for row in piece}
+    assert rows == {"east": 0, "north": 0, "west": 1}
+    outcome = Outcome(order.id, order.pod.uid, order.epoch, DONE)
+    fleet.take(fleet.core.handle(Answered("west", (outcome,)), fleet.now))
+    assert (fleet.core.counters[COUNTER, "told"], fleet.core.counters[COUNTER, "moved"]) == (1, 1)
+    fleet.sent = []
+    fleet.report("east", pods=(fleet.source("anew", node="", claim=None, has_finalizer=False),))
+    fleet.pass_time(10)
+    assert [one.cluster for _, one in fleet.sent if isinstance(one, Claim)] == ["north"]
+    assert "pod web-0 did not start there within 300 s" in str(explain(fleet.core, "default", "anew"))
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"owner": ""}, "no controller would replace it"),
+        ({"owner": "Job/once/uid-job"}, "it is of a Job"),
+        ({"annotations": {REBALANCE: "false"}}, f"its annotation {REBALANCE} is 'false'"),
+    ],
+)
+def test_a_pod_that_nobody_would_replace_stays_and_is_told(more: dict[str, Any], why: str) -> None:
+    fleet = Fleet(**more)
+    fleet.pass_time(400)
+    assert fleet.orders() == []
+    assert len(fleet.told()) == 1
+    assert fleet.waiting().endswith(f"; it stays there, since {why}")
+
+
+@pytest.mark.parametrize(
+    "now_so",
+    [{"given": status(RUNNING, phase="Running"), "phase": "Running"}, {"given": status()}, {"terminating": True}],
+    ids=["it started", "its kubelet says nothing", "it is going"],
+)
+def test_what_started_or_may_have_is_left_alone(now_so: dict[str, Any]) -> None:
+    fleet = Fleet()
+    fleet.pass_time(200)
+    fleet.report("west", pods=(fleet.delegate("web-0", **now_so),))
+    fleet.pass_time(400)
+    assert (fleet.orders(), fleet.waiting()) == ([], None)
+
+
+def test_what_starts_later_is_not_told_any_more() -> None:
+    fleet = Fleet(owner="")
+    fleet.pass_time(310)
+    assert fleet.waiting()
+    fleet.report("west", pods=(fleet.delegate("web-0", status(RUNNING, phase="Running"), phase="Running"),))
+    assert fleet.waiting() is None
+
+
+def test_zero_means_never() -> None:
+    fleet = Fleet(start_s=0.0)
+    fleet.pass_time(2000)
+    assert (fleet.orders(), fleet.told()) == ([], [])
+
+
+def test_a_registry_that_fails_for_all_turns_over_few_pods_a_minute() -> None:
+    fleet = Fleet(count=50)
+    fleet.pass_time(300)
+    fleet.sent = []
+    fleet.pass_time(60)
+    assert 0 < len(fleet.orders()) <= 8
+
+
+def test_a_cluster_that_is_lost_is_not_asked() -> None:
+    fleet = Fleet()
+    fleet.pass_time(100)
+    fleet.report("west", api_ok=False)
+    fleet.pass_time(400)
+    assert fleet.orders() == []
