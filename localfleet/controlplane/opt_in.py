@@ -24,6 +24,11 @@ _PROBE: dict[str, Any] = {
 _POLL_S = 0.1
 
 
+def version(minor: str) -> str:
+    """The version of MutatingAdmissionPolicy that planes of a Kubernetes minor serve: "v1" from 1.36 on."""
+    return "v1" if tuple(map(int, minor.split("."))) >= (1, 36) else "v1beta1"
+
+
 def opt_in(api: Api, timeout_s: float = 30.0) -> None:
     """Install it and wait until the API server acts by it; TimeoutError else. Needs Kubernetes 1.36 or newer."""
     for one in yaml.safe_load_all(MANIFEST.read_text()):
