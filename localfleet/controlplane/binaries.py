@@ -116,6 +116,11 @@ def selected_minor() -> str:
     return os.environ.get("KUBERNETES_MINOR") or DEFAULT_MINOR
 
 
+def release(minor: str) -> tuple[int, ...]:
+    """A minor as numbers, which compare: "1.37" as (1, 37)."""
+    return tuple(int(part) for part in minor.split("."))
+
+
 def module(tool: str, minor: str = DEFAULT_MINOR) -> Module:
     """The Go module that yields a tool; ValueError names the tools or minors there are."""
     if tool in _ON_DEMAND:

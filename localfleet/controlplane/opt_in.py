@@ -9,6 +9,7 @@ import yaml
 from agents.runtime import admission
 from dispatcher.model import names
 from localfleet.controlplane.api import Api
+from localfleet.controlplane.binaries import release
 
 MANIFEST = Path(admission.__file__).with_name("opt_in.yaml")
 _PATH = "/apis/admissionregistration.k8s.io/v1"
@@ -26,7 +27,7 @@ _POLL_S = 0.1
 
 def version(minor: str) -> str:
     """The version of MutatingAdmissionPolicy that planes of a Kubernetes minor serve: "v1" from 1.36 on."""
-    return "v1" if tuple(map(int, minor.split("."))) >= (1, 36) else "v1beta1"
+    return "v1" if release(minor) >= (1, 36) else "v1beta1"
 
 
 def opt_in(api: Api, timeout_s: float = 30.0) -> None:

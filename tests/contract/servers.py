@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 import yaml
 
 from localfleet.controlplane import opt_in
-from localfleet.controlplane.binaries import DEFAULT_MINOR, selected_minor
+from localfleet.controlplane.binaries import DEFAULT_MINOR, release, selected_minor
 from localfleet.controlplane.plane import control_plane
 from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet
 from tests.controlplane.programs import KUBECTL
@@ -68,6 +69,12 @@ def _access(kubeconfig: str) -> tuple[str, ssl.SSLContext, dict[str, str]]:
 
 def _decoded(text: str) -> bytes:
     return base64.b64decode(text)
+
+
+def said_since(server: Server, minor: str) -> None:
+    """Skip a case whose words are those of Kubernetes from this minor on, for an older server."""
+    if release(server.minor) < release(minor):
+        pytest.skip(f"so since Kubernetes {minor}")
 
 
 @contextmanager
