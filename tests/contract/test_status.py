@@ -189,9 +189,7 @@ async def test_a_nodes_capacity_comes_in_by_its_status_alone(api: Api) -> None:
     ],
     ids=["taint", "provider", "addresses"],
 )
-async def test_a_change_of_a_node_that_is_refused(
-    server: Server, api: Api, patches: list[Body], cause: str
-) -> None:
+async def test_a_change_of_a_node_that_is_refused(server: Server, api: Api, patches: list[Body], cause: str) -> None:
     if "providerID" in patches[-1]:
         said_since(server, "1.37")
     name = await new_node(api)
