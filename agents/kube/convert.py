@@ -235,8 +235,8 @@ def _amounts(
     """What the pod requests and is expected to use, a resize in place included."""
     if not is_resized(spec, status):
         return said.requests, said.expected
-    needs = effective.read_needs(spec, [], status)
-    return effective.effective_request(needs), effective.expected_request(needs)
+    ways = effective.read_resized(spec, status)
+    return effective.effective_request(*ways), effective.expected_request(*ways)
 
 
 def _preempted(meta: wire.Meta, status: wire_status.PodStatus) -> bool:

@@ -3,15 +3,15 @@
 Source: k8s.io/component-helpers/resource, PodRequests. Containers and sidecars (init containers that restart) run
 together and add up; an ordinary init container runs alone beside the sidecars before it; the pod needs the larger of
 the two, or what `spec.resources` says for the whole pod, plus the overhead of its runtime. A resize in place counts
-from both ends (`resized.py`).
+from both ends (`resized`).
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from agents.kube.resized import Resizes
-from agents.kube.wire_pods import Container, PodSpec, Port, ResourceList
+from agents.kube.resized import given, is_infeasible
+from agents.kube.wire_pods import PodSpec, Port, ResourceList
 from agents.kube.wire_status import PodStatus
 from dispatcher.model.bounds import MAX_WORD
 from dispatcher.model.pod import HostPort
@@ -45,64 +45,52 @@ class Needs(NamedTuple):
     overhead: Resources
 
 
-def read_needs(spec: PodSpec, problems: list[str], status: PodStatus | None = None) -> Needs:
-    """The quantities of a spec in internal units, rounded up; unreadable ones are named in `problems`.
-
-    `status`: of a pod that may have been resized in place.
-    """
-    resizes = Resizes(status) if status is not None else None
+def read_needs(spec: PodSpec, problems: list[str]) -> Needs:
+    """The quantities of a spec in internal units, rounded up; unreadable ones are named in `problems`."""
     running = [
-        _of_container(one, f"spec.containers[{index}].resources", problems, resizes)
+        _needs(one.resources, f"spec.containers[{index}].resources", problems)
         for index, one in enumerate(spec.containers or ())
     ]
     starting = [
-        _of_starting(one, f"spec.initContainers[{at}].resources", problems, resizes)
+        (_needs(one.resources, f"spec.initContainers[{at}].resources", problems), one.restart_policy == "Always")
         for at, one in enumerate(spec.init_containers or ())
     ]
     pod_level, whole = False, dict[str, int]()
     if spec.resources is not None:
         pod_level = bool(spec.resources.requests or spec.resources.limits)
         known = {name for needs in (*running, *(needs for needs, _ in starting)) for name in needs}
-        whole = _of_pod(spec.resources, known, problems, resizes)
+        whole = _of_pod(_needs(spec.resources, "spec.resources", problems, known=known))
     overhead = read_quantities(spec.overhead, "spec.overhead", problems) if spec.overhead else {}
     return Needs(running, starting, pod_level, whole, overhead)
 
 
-def _of_container(one: Container, where: str, problems: list[str], resizes: Resizes | None) -> Resources:
-    needs = _needs(one.resources, where, problems)
-    given = resizes.of_container(one.name, one.resources) if resizes is not None else ()
-    return _most(needs, given, f"status of {where}", problems, resizes)
+def read_resized(spec: PodSpec, status: PodStatus) -> list[Needs]:
+    """The same of a pod that may have been resized in place, in each way that counts: the most of them does."""
+    asked, infeasible = read_needs(spec, []), is_infeasible(status)
+    ways = [read_needs(one, []) for one in given(spec, status)]
+    whole = asked.whole
+    if whole and status.resources is not None:
+        told = (status.resources.requests, status.allocated_resources)
+        whole = {} if infeasible else dict(whole)
+        for one in told:
+            maximum(whole, _of_pod(read_quantities(one, "status.resources", [])))
+    counted = ways if infeasible else [asked, *ways]
+    return [one._replace(whole=whole, pod_level=asked.pod_level) for one in counted]
 
 
-def _of_starting(one: Container, where: str, problems: list[str], resizes: Resizes | None) -> tuple[Resources, bool]:
-    sidecar = one.restart_policy == "Always"
-    return _of_container(one, where, problems, resizes if sidecar else None), sidecar
+def _of_pod(amounts: Resources) -> Resources:
+    return {name: value for name, value in amounts.items() if name in _POD_LEVEL or name.startswith(_HUGE_PAGES)}
 
 
-def _of_pod(asked: ResourceList, known: Collection[str], problems: list[str], resizes: Resizes | None) -> Resources:
-    needs = {
-        name: value
-        for name, value in _needs(asked, "spec.resources", problems, known=known).items()
-        if name in _POD_LEVEL or name.startswith(_HUGE_PAGES)
-    }
-    given = resizes.of_pod(asked) if resizes is not None else ()
-    most = _most(needs, given, "status.resources", problems, resizes)
-    return {name: most.get(name, 0) for name in needs}
+def effective_request(*ways: Needs) -> Resources:
+    """What the pod needs of a node: the most of all ways to count it."""
+    most: Resources = {}
+    for needs in ways:
+        maximum(most, _request(needs))
+    return most
 
 
-def _most(
-    needs: Resources,
-    given: Iterable[Mapping[str, object] | None],
-    where: str,
-    problems: list[str],
-    resizes: Resizes | None,
-) -> Resources:
-    read = [read_quantities(one, where, problems) for one in given]
-    return resizes.most(needs, read) if read and resizes is not None else needs
-
-
-def effective_request(needs: Needs) -> Resources:
-    """What the pod needs of a node."""
+def _request(needs: Needs) -> Resources:
     running: Resources = {}
     for one in needs.running:
         add(running, one)
@@ -112,17 +100,21 @@ def effective_request(needs: Needs) -> Resources:
     return {name: value for name, value in total.items() if value}
 
 
-def expected_request(needs: Needs) -> tuple[int, int]:
+def expected_request(*ways: Needs) -> tuple[int, int]:
     """(milli-CPU, bytes) the pod is reckoned to use: as above, a container that says nothing with kube's default.
 
     Source: kube-scheduler's PodInfo.CalculateResource (NonMissingContainerRequests). A request of zero is one.
     """
-    return _expected(needs, CPU, DEFAULT_CPU), _expected(needs, MEMORY, DEFAULT_MEMORY)
+    return _most_expected(ways, CPU, DEFAULT_CPU), _most_expected(ways, MEMORY, DEFAULT_MEMORY)
+
+
+def _most_expected(ways: Collection[Needs], resource: str, default: int) -> int:
+    if any(needs.pod_level and _is_named(needs, resource) for needs in ways):
+        default = 0
+    return max(_expected(needs, resource, default) for needs in ways)
 
 
 def _expected(needs: Needs, resource: str, default: int) -> int:
-    if needs.pod_level and _is_named(needs, resource):
-        default = 0
     running = sum(one.get(resource, default) for one in needs.running)
     sidecars = most = 0
     for one, restarts in needs.starting:

@@ -1,60 +1,78 @@
-"""What containers of a placed pod have been given, where that is not what their spec says: in-place resize.
+"""What a placed pod takes of its node where that is not what its spec says: after a resize in place.
 
-A container takes of its node the most of what its spec asks for, what was allotted to it and what it has; where the
-node has said that it cannot do the resize, what the spec asks for does not count.
-Source: k8s.io/component-helpers/resource, determineEffectiveRequests.
+The sums over its containers are made three times, by what the spec asks for, by what is allotted and by what the
+containers have; the most counts, resource by resource. A status that gives the last two for the pod as a whole gives
+them as sums. Where the node has said that it cannot do the resize, what the spec asks for does not count.
+Source: k8s.io/component-helpers/resource of Kubernetes 1.37, AggregateContainerRequests.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from agents.kube.wire_pods import PodSpec, ResourceList
+from msgspec.structs import replace
+
+from agents.kube.wire_pods import Container, PodSpec, ResourceList
 from agents.kube.wire_status import ContainerStatus, PodStatus
-from dispatcher.model.resources import Resources, maximum
 
-_Given = tuple[Mapping[str, object] | None, ...]
-
-
-class Resizes:
-    """What a pod's status says of its resources: nothing for most pods."""
-
-    def __init__(self, status: PodStatus) -> None:
-        told = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-        self._containers: dict[str, ContainerStatus] = {one.name: one for one in told if one.resources is not None}
-        self._pod = (status.resources, status.allocated_resources)
-        pending = (one for one in status.conditions or () if one.type == "PodResizePending")
-        self._infeasible = next((one.reason == "Infeasible" for one in pending), False)
-
-    def of_container(self, name: str, asked: ResourceList | None) -> _Given:
-        """What else the container takes, as maps of quantities; empty if that is what it asks for."""
-        one = self._containers.get(name)
-        return () if one is None else _other(one.resources, one.allocated_resources, asked)
-
-    def of_pod(self, asked: ResourceList | None) -> _Given:
-        """The same of the requests for the pod as a whole."""
-        return _other(*self._pod, asked) if self._pod[0] is not None else ()
-
-    def most(self, asked: Resources, given: list[Resources]) -> Resources:
-        """What counts, resource by resource."""
-        most: Resources = {} if self._infeasible else dict(asked)
-        for one in given:
-            maximum(most, one)
-        return most
+_Quantities = Mapping[str, object] | None
+_NONE = {"cpu": "0", "memory": "0"}  # named, so that no default of a container is added to a sum
 
 
 def is_resized(spec: PodSpec, status: PodStatus) -> bool:
-    """Whether any part of the pod has, or is allotted, other than what its spec asks for."""
-    if not (status.container_statuses or status.init_container_statuses or status.resources):
-        return False
-    resizes = Resizes(status)
-    containers = (*(spec.containers or ()), *(spec.init_containers or ()))
-    return any(resizes.of_container(one.name, one.resources) for one in containers) or bool(
-        spec.resources is not None and resizes.of_pod(spec.resources)
-    )
+    """Whether any part of the pod may have, or be allotted, other than what its spec asks for."""
+    if is_infeasible(status) or status.resources is not None or status.allocated_resources is not None:
+        return True
+    told = _told(status)
+    containers = (*(spec.containers or ()), *(spec.init_containers or ())) if told else ()
+    return any(_differs(one.resources, told.get(one.name)) for one in containers)
 
 
-def _other(has: ResourceList | None, allotted: Mapping[str, object] | None, asked: ResourceList | None) -> _Given:
-    there = has.requests if has is not None else None
+def is_infeasible(status: PodStatus) -> bool:
+    """Whether the node has said that it cannot do the resize."""
+    pending = (one for one in status.conditions or () if one.type == "PodResizePending")
+    return next((one.reason == "Infeasible" for one in pending), False)
+
+
+def given(spec: PodSpec, status: PodStatus) -> tuple[PodSpec, PodSpec]:
+    """The spec as if it asked for what is allotted, and for what the containers have."""
+    has = status.resources.requests if status.resources is not None else None
+    if status.allocated_resources is not None and has is not None:
+        return _of_sum(spec, status.allocated_resources), _of_sum(spec, has)
+    return _of_containers(spec, status, _allotted), _of_containers(spec, status, _has)
+
+
+def _of_sum(spec: PodSpec, told: Mapping[str, object]) -> PodSpec:
+    named = dict(told) if spec.resources is not None else {**_NONE, **told}
+    return replace(spec, containers=[Container(resources=ResourceList(named))], init_containers=None)
+
+
+def _of_containers(spec: PodSpec, status: PodStatus, which: Callable[[ContainerStatus], _Quantities]) -> PodSpec:
+    told, infeasible = _told(status), is_infeasible(status)
+
+    def given_to(container: Container) -> Container:
+        about = told.get(container.name)
+        found = which(about) if about is not None else None
+        if found is None and not infeasible:
+            return container
+        return replace(container, resources=ResourceList(dict(found or {})))
+
+    running = [given_to(one) for one in spec.containers or ()]
+    return replace(spec, containers=running, init_containers=[given_to(one) for one in spec.init_containers or ()])
+
+
+def _allotted(told: ContainerStatus) -> _Quantities:
+    return told.allocated_resources
+
+
+def _has(told: ContainerStatus) -> _Quantities:
+    has = told.resources.requests if told.resources is not None else None
+    return told.allocated_resources if has is None else has
+
+
+def _told(status: PodStatus) -> dict[str, ContainerStatus]:
+    every = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    return {one.name: one for one in every if one.resources is not None or one.allocated_resources is not None}
+
+
+def _differs(asked: ResourceList | None, told: ContainerStatus | None) -> bool:
     wanted = asked.requests if asked is not None else None
-    if there == wanted and allotted in (None, wanted):
-        return ()
-    return there, allotted
+    return told is not None and any(one not in (None, wanted) for one in (_allotted(told), _has(told)))

@@ -1,8 +1,8 @@
 """Better are nodes that have the pod's images (of containers and volumes) already, the more bytes the better.
 
 An image counts its size times the share of all nodes that have it, so that a node with a rare image is not flooded.
-score = 100 * (sum over containers - 23 MiB) / (1000 MiB a container - 23 MiB), the sum taken as at least 23 MiB and at
-most 1000 MiB a container; whole numbers, rounded down. Source: kube-scheduler's ImageLocality.
+score = 100 * (sum over images - 23 MiB) / (1000 MiB an image - 23 MiB), the sum taken as at least 23 MiB and at
+most 1000 MiB an image; whole numbers, rounded down. Source: kube-scheduler's ImageLocality (1.37).
 """
 
 from collections.abc import Hashable
@@ -35,10 +35,9 @@ class ImageLocality(Score[Floats]):
     depends: ClassVar[Depends] = Depends.STATIC
 
     def class_key(self, placed: Placed) -> Hashable:
-        """The images, in any order, and how many containers there are."""
+        """The images, in any order."""
         pod = placed.pod
-        names = tuple(sorted(map(normalised, (*pod.images, *pod.volume_images))))
-        return names, len(pod.images)
+        return tuple(sorted(map(normalised, (*pod.images, *pod.volume_images))))
 
     def pre_filter(self, placed: Placed, fleet: FleetView) -> Floats | Refuse | Skip:
         """[n] the score of every node; SKIP if no node has any of the images."""
@@ -51,7 +50,7 @@ class ImageLocality(Score[Floats]):
         for name, nodes in held:
             if nodes:
                 found += (fleet.images.sizes(name) * (nodes / total)).astype(np.int64)
-        most = _MOST * max(len(pod.images), 1)
+        most = _MOST * max(len(names), 1)
         share = int(MAX_SCORE) * (np.clip(found, _LEAST, most) - _LEAST) // (most - _LEAST)
         scores: Floats = share.astype(np.float64)
         return scores

@@ -1,6 +1,6 @@
 """The programs of a real control plane: taken from KUBEBUILDER_ASSETS, or built once from Go modules into a cache.
 
-`python -m localfleet.controlplane.binaries [--minor 1.35] [TOOL ...]` builds what is missing and prints where it is.
+`python -m localfleet.controlplane.binaries [--minor 1.36] [TOOL ...]` builds what is missing and prints where it is.
 The variable KUBERNETES_MINOR selects the minor where none is given. The cache is `controlplane` in
 GLOBAL_DISPATCHER_CACHE, by default `~/.cache/global-dispatcher`; one directory a module and key, where the key is the
 hash of all that the module's build depends on.
@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-DEFAULT_MINOR = "1.36"
+DEFAULT_MINOR = "1.37"
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok")
 _MODULES = Path(__file__).parent / "go"
-_KUBERNETES = {"1.36": "go.mod", "1.35": "1.35.mod"}
+_KUBERNETES = {"1.37": "go.mod", "1.36": "1.36.mod", "1.35": "1.35.mod"}
 MINORS = tuple(_KUBERNETES)
 _VERSION_VARIABLES = "k8s.io/component-base/version"
 _TAIL_LINES = 15
@@ -58,7 +58,7 @@ class Module:
 
     @property
     def version(self) -> str:
-        """As required in the modfile: "v1.36.3"."""
+        """As required in the modfile: "v1.37.2"."""
         found = re.search(rf"(?m)^(?:require)?\s+{re.escape(self.requirement)} (v\S+)", self.mod_path.read_text())
         if found is None:
             raise BuildFailedError(f"{self.mod_path} does not require {self.requirement}")
@@ -114,6 +114,11 @@ _ON_DEMAND = {"kubectl-1.32": Module("kubectl-1.32", "go.mod", ".", "k8s.io/kube
 def selected_minor() -> str:
     """The Kubernetes minor that KUBERNETES_MINOR asks for, else the default."""
     return os.environ.get("KUBERNETES_MINOR") or DEFAULT_MINOR
+
+
+def release(minor: str) -> tuple[int, ...]:
+    """A minor as numbers, which compare: "1.37" as (1, 37)."""
+    return tuple(int(part) for part in minor.split("."))
 
 
 def module(tool: str, minor: str = DEFAULT_MINOR) -> Module:

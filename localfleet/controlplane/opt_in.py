@@ -9,6 +9,7 @@ import yaml
 from agents.runtime import admission
 from dispatcher.model import names
 from localfleet.controlplane.api import Api
+from localfleet.controlplane.binaries import release
 
 MANIFEST = Path(admission.__file__).with_name("opt_in.yaml")
 _PATH = "/apis/admissionregistration.k8s.io/v1"
@@ -22,6 +23,11 @@ _PROBE: dict[str, Any] = {
     "spec": {"containers": [{"name": "main", "image": "none"}]},
 }
 _POLL_S = 0.1
+
+
+def version(minor: str) -> str:
+    """The version of MutatingAdmissionPolicy that planes of a Kubernetes minor serve: "v1" from 1.36 on."""
+    return "v1" if release(minor) >= (1, 36) else "v1beta1"
 
 
 def opt_in(api: Api, timeout_s: float = 30.0) -> None:

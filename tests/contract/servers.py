@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 import yaml
 
 from localfleet.controlplane import opt_in
-from localfleet.controlplane.binaries import DEFAULT_MINOR, selected_minor
+from localfleet.controlplane.binaries import DEFAULT_MINOR, release, selected_minor
 from localfleet.controlplane.plane import control_plane
 from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet
 from tests.controlplane.programs import KUBECTL
@@ -23,8 +24,6 @@ from tests.real.metrics_server import front_proxy, metrics_server
 EMBEDDED, REAL = "embedded", "real"
 NODES = 3
 RESOLUTION_S = 12  # of metrics-server: pods whose containers started 10 to 12 s ago are shown at once
-# The admission policy makes a real cluster do what the embedded one has built in.
-_POLICY_VERSIONS = {"1.36": "v1", "1.35": "v1beta1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +71,12 @@ def _decoded(text: str) -> bytes:
     return base64.b64decode(text)
 
 
+def said_since(server: Server, minor: str) -> None:
+    """Skip a case whose words are those of Kubernetes from this minor on, for an older server."""
+    if release(server.minor) < release(minor):
+        pytest.skip(f"so since Kubernetes {minor}")
+
+
 @contextmanager
 def embedded(directory: Path) -> Iterator[Server]:
     """The embedded cluster, as a process of its own."""
@@ -91,7 +96,8 @@ def real(directory: Path) -> Iterator[Server]:
     with control_plane(
         "contract", nodes=NODES, minor=selected_minor(), api_flags=flags, controller_flags=no_gc
     ) as plane:
-        policy = opt_in.MANIFEST.read_text().replace("/v1\n", f"/{_POLICY_VERSIONS[selected_minor()]}\n")
+        # It makes a real cluster do what the embedded one has built in.
+        policy = opt_in.MANIFEST.read_text().replace("/v1\n", f"/{opt_in.version(selected_minor())}\n")
         plane.kubectl("apply", "-f", "-", stdin=policy)
         kubectl, measuring = str(plane.programs["kubectl"]), partial(metrics_server, plane, resolution_s=RESOLUTION_S)
         yield Server(REAL, plane.spec.minor, plane.kubeconfig, kubectl, plane.forget_history, measuring)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.contract.client import JSON_PATCH, MERGE, STRATEGIC, Api, Body, config_map, pod
+from tests.contract.servers import Server, said_since
 
 REFUSED = "the server rejected our request due to an error in our request"
 
@@ -87,7 +88,9 @@ async def test_tolerations_are_replaced_as_a_whole(api: Api, kind: str) -> None:
     ("kind", "patch", "status", "message"),
     [
         (MERGE, [], 400, "error decoding patch: json: cannot unmarshal array into Go value"),
-        (MERGE, b"{", 400, "error decoding patch: unexpected end of JSON input"),
+        (MERGE, b"{", 400, "invalid JSON patch"),
+        (JSON_PATCH, b"[", 400, "invalid JSON patch"),
+        (STRATEGIC, b"{", 400, "invalid JSON patch"),
         (
             MERGE,
             {"metadata": {"name": "other"}},
@@ -117,8 +120,10 @@ async def test_tolerations_are_replaced_as_a_whole(api: Api, kind: str) -> None:
     ids=lambda value: str(value)[:50],
 )
 async def test_a_patch_that_cannot_be_applied_changes_nothing(
-    api: Api, kind: str, patch: Any, status: int, message: str
+    server: Server, api: Api, kind: str, patch: Any, status: int, message: str
 ) -> None:
+    if isinstance(patch, bytes):
+        said_since(server, "1.37")
     made = await api.add("pods", pod())
     answer = await api.patch(api.at("pods", "web"), patch, kind)
     assert answer.status == status

@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from localfleet.controlplane import opt_in
 from localfleet.controlplane.api import Object
 from localfleet.controlplane.binaries import selected_minor
 from localfleet.controlplane.components import PlaneSpec
@@ -241,7 +242,7 @@ def test_old_versions_are_gone_when_history_is_forgotten(east: ControlPlane) -> 
 
 
 def test_the_admission_policy_turns_our_annotation_into_the_scheduler_name(east: ControlPlane) -> None:
-    version = "v1" if selected_minor() == "1.36" else "v1beta1"
+    version = opt_in.version(selected_minor())
     expression = 'Object{spec: Object.spec{schedulerName: "global-dispatcher"}}'
     asked = "object.metadata.?annotations[?'global-dispatcher.io/schedule'].orValue('') == 'true'"
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}

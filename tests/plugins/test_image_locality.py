@@ -40,7 +40,7 @@ NONE = node("none")
          {"medium": 32, "large": 36, "none": 0}),
         (running("gcr.io/30", "gcr.io/40"), [TINY, HUGE], {"tiny": 1, "huge": 0}),
         (running("gcr.io/30", "gcr.io/300"), [LARGE, HUGE], {"large": 6, "huge": 0}),
-        (running("gcr.io/30").set(volume_images=("gcr.io/300",)), [LARGE, HUGE], {"large": 12, "huge": 0}),
+        (running("gcr.io/30").set(volume_images=("gcr.io/300",)), [LARGE, HUGE], {"large": 6, "huge": 0}),
         (running("gcr.io/30", "gcr.io/40"), [NONE], {}),
     ],
     ids=[

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from localfleet.controlplane import opt_in
 from localfleet.controlplane.binaries import selected_minor
 from localfleet.controlplane.components import PlaneSpec
 from localfleet.controlplane.plane import ControlPlane
@@ -27,7 +28,6 @@ _RIGHTS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleB
 _POLICIES = ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
 # KWOK's kubelets tell no load, so they are seldom asked for it: placement goes by requests.
 _AGENT = {"kubelet": {"interval_s": 60, "timeout_s": 1}}
-MUTATING = ("1.36",)  # the minors that have MutatingAdmissionPolicy v1
 Action = tuple[str, str, str]
 _TOKEN_S = 12 * 3600  # longer than any run
 
@@ -136,7 +136,7 @@ def start(
     evicting: Collection[str] = CLUSTERS,
 ) -> RealFleet:
     """Three planes at once; `options` are further fields of a plane's PlaneSpec, `evicting` as in RealFleet."""
-    if selected_minor() not in MUTATING:
+    if opt_in.version(selected_minor()) != "v1":
         pytest.skip(f"Kubernetes {selected_minor()} has no MutatingAdmissionPolicy, by which these pods ask for us")
     more = options or (lambda _: {})
     specs = [PlaneSpec(name, **{"nodes": NODES, "minor": selected_minor(), **more(name)}) for name in CLUSTERS]

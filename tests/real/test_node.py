@@ -23,6 +23,7 @@ from agents.observer.loads import Sample
 from agents.observer.seen import NodeTarget
 from agents.telemetry.kubelet import Kubelets
 from agents.telemetry.source import SourceError
+from localfleet.controlplane import opt_in
 from localfleet.controlplane.binaries import selected_minor
 from localfleet.controlplane.components import IDENTITIES
 from localfleet.controlplane.credentials import Authority
@@ -34,7 +35,7 @@ from tests.controlplane.realnode import RealNode
 from tests.controlplane.realnode_config import IMAGE
 from tests.controlplane.realnode_fixtures import RealNodes, real_node
 from tests.controlplane.realnode_init import SYSCTLS
-from tests.real.fleet import MUTATING, RealFleet
+from tests.real.fleet import RealFleet
 from tests.system.cluster_api import eventually
 from tests.system.harness import HOME, System
 
@@ -170,7 +171,7 @@ def world(
     control_plane: ControlPlanes, real_node: RealNodes, helm: Helm, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[World]:
     """Two real nodes and one of KWOK under our dispatcher, with requests as the module says."""
-    if selected_minor() not in MUTATING:
+    if opt_in.version(selected_minor()) != "v1":
         pytest.skip(f"Kubernetes {selected_minor()} has no MutatingAdmissionPolicy, by which these pods ask for us")
     folder = tmp_path_factory.mktemp("node-fleet")
     plane = control_plane(HOME, nodes=[whole_machine()])

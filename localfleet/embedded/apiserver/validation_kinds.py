@@ -148,12 +148,17 @@ def node(obj: Object) -> Errors:
 def node_update(new: Object, old: Object) -> Errors:
     """The same, and what identifies the machine."""
     errors = node(new)
-    for key, field in (("podCIDR", "podCIDRs"), ("providerID", "providerID")):
-        before = dig(old, f"spec.{key}")
-        if before and dig(new, f"spec.{key}") != before:
-            detail = f'node updates may not change {key} except from "" to valid'
-            errors.append(FieldError("forbidden", f"spec.{field}", detail))
+    if _changes(new, old, "podCIDR"):
+        detail = 'node updates may not change podCIDR except from "" to valid'
+        errors.append(FieldError("forbidden", "spec.podCIDRs", detail))
+    if _changes(new, old, "providerID"):
+        errors.append(FieldError("invalid", "spec.providerID", "field cannot be modified once set"))
     return errors
+
+
+def _changes(new: Object, old: Object, key: str) -> bool:
+    before = dig(old, f"spec.{key}")
+    return bool(before) and dig(new, f"spec.{key}") != before
 
 
 _LARGEST_DATA = 1024 * 1024

@@ -40,7 +40,7 @@ def refusal(error: ApiError) -> web.Response:
 async def body(request: web.Request, how: str = UNREADABLE) -> Any:
     """The decoded body, JSON or YAML; None if it is empty, and null is an empty object.
 
-    ApiError 400 begins with `how` and says why it cannot be read."""
+    ApiError 400 begins with `how` and says why it cannot be read; where `how` ends as a sentence does, it is all."""
     sent = await request.read()
     if not sent:
         return None
@@ -57,7 +57,7 @@ def _decoded(request: web.Request, sent: bytes, how: str) -> Any:
         return _decode(sent)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         why = "unexpected end of JSON input" if "truncated" in str(error) else str(error)
-        raise bad_request(how + why) from None
+        raise bad_request(how + why if not how or how.endswith(" ") else how) from None
 
 
 class _Members(list[tuple[str, Any]]):

@@ -56,8 +56,8 @@ def subject_access_review(sent: Object, user: User) -> Object:
     about, who = spec.resource_attributes, spec.groups or ()
     errors = []
     if (about is None) == (spec.non_resource_attributes is None):
-        told = sent.get("spec", {}).get("resourceAttributes") if about else None
-        errors.append(FieldError("invalid", "spec.resourceAttributes", _ONE_OF, told))
+        told = sent.get("spec", {}).get("nonResourceAttributes")
+        errors.append(FieldError("invalid", "spec", _ONE_OF, told))
     if not (spec.user or who):
         errors.append(FieldError("invalid", "spec.user", "at least one of user or group must be specified", ""))
     if errors:

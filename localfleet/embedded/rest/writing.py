@@ -35,7 +35,7 @@ PATCH_KINDS = {
     "application/apply-patch+yaml": "apply",
     "application/apply-patch+json": "apply",
 }
-_PATCH_ERRORS = dict.fromkeys(("merge", "json"), "error decoding patch: ") | {"strategic": "", "apply": ""}
+_PATCH_ERRORS = dict.fromkeys(("merge", "json", "strategic"), "invalid JSON patch") | {"apply": ""}
 _ON_OBJECTS = ("status", "scale", "finalize")
 
 

@@ -1,5 +1,6 @@
 """What a pod asks of its node (k8s.io/component-helpers/resource PodRequests)."""
 
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -34,27 +35,37 @@ def expected(pod: Object) -> dict[str, int]:
 
 
 def _total(pod: Object, missing: Texts) -> Amounts:
-    spec, resize = pod["spec"], _Resize(pod)
+    resize, total = _Resize(pod), Amounts()
+    for way in resize.ways():
+        _raise(total, way if isinstance(way, Sum) else _of_containers(pod["spec"], way, missing))
+    total.update(resize.of_pod())
+    return _add(total, _amounts(pod["spec"].get("overhead") or {}))
+
+
+class Sum(Amounts):
+    """What a status gives of all containers together."""
+
+
+def _of_containers(spec: Object, asked: Callable[[Object], Texts], missing: Texts) -> Amounts:
     running: Amounts = {}
     sidecars: Amounts = {}
     starting: Amounts = {}
     for container in spec["containers"]:
-        _add(running, resize.of_container(container, missing))
+        _add(running, _amounts({**missing, **asked(container)}))
     for container in spec.get("initContainers") or ():
+        amounts = _amounts({**missing, **asked(container)})
         if container.get("restartPolicy") == "Always":
-            asked = resize.of_container(container, missing)
-            _add(running, asked)
-            _add(sidecars, asked)
+            _add(running, amounts)
+            _add(sidecars, amounts)
             _raise(starting, sidecars)
         else:
-            _raise(starting, _add(_amounts({**missing, **_requests(container)}), sidecars))
+            _raise(starting, _add(amounts, sidecars))
     _raise(running, starting)
-    running.update(resize.of_pod())
-    return _add(running, _amounts(spec.get("overhead") or {}))
+    return running
 
 
 class _Resize:
-    """What a pod's status makes of its requests: the most of what is asked for, had and allotted counts.
+    """What a pod's status makes of its requests: the most of what is asked for, had and allotted in sum counts.
 
     Where the node cannot do it, what is asked for does not.
     """
@@ -67,28 +78,49 @@ class _Resize:
         pending = [one for one in self._status.get("conditions") or () if one["type"] == "PodResizePending"]
         self._infeasible = bool(pending) and pending[0].get("reason") == "Infeasible"
 
-    def of_container(self, container: Object, missing: Texts) -> Amounts:
-        """Of a container that stays, with `missing` for what is not named anywhere."""
-        told = self._told.get(container["name"]) or {}
-        return {**_amounts(missing), **self._most(_requests(container), told)}
+    def ways(self) -> "Iterator[Sum | Callable[[Object], Texts]]":
+        """Each way to count: what a container asks for, or the sum of all."""
+        if not self._infeasible:
+            yield _requests
+        allotted, had = self._status.get("allocatedResources"), _told_requests(self._status)
+        if allotted is not None and had is not None:
+            yield Sum(_amounts(allotted))
+            yield Sum(_amounts(had))
+        else:
+            yield self._allotted
+            yield self._had
+
+    def _allotted(self, container: Object) -> Texts:
+        found = (self._told.get(container["name"]) or {}).get("allocatedResources")
+        return self._asked(container) if found is None else found
+
+    def _had(self, container: Object) -> Texts:
+        found = _told_requests(self._told.get(container["name"]) or {})
+        return self._allotted(container) if found is None else found
+
+    def _asked(self, container: Object) -> Texts:
+        return {} if self._infeasible else _requests(container)
 
     def of_pod(self) -> Amounts:
         """Of the requests for the pod as a whole, which are about CPU, memory and huge pages alone."""
-        asked = {
-            name: text
-            for name, text in _requests({"resources": self._whole}).items()
-            if name in _DEFAULTS or name.startswith("hugepages-")
-        }
-        most = self._most(asked, self._status)
-        return {name: most.get(name, Fraction(0)) for name in asked}
-
-    def _most(self, asked: Texts, told: Object) -> Amounts:
-        if told.get("resources") is None:
-            return _amounts(asked)
-        most: Amounts = {} if self._infeasible else _amounts(asked)
-        _raise(most, _amounts(_requests(told)))
-        _raise(most, _amounts(told.get("allocatedResources") or {}))
+        asked = _requests({"resources": self._whole})
+        if not asked:
+            return {}
+        if self._status.get("resources") is None:
+            return _pod_level(asked)
+        most: Amounts = {} if self._infeasible else _pod_level(asked)
+        _raise(most, _pod_level(_told_requests(self._status) or {}))
+        _raise(most, _pod_level(self._status.get("allocatedResources") or {}))
         return most
+
+
+def _pod_level(texts: Texts) -> Amounts:
+    return _amounts({name: text for name, text in texts.items() if name in _DEFAULTS or name.startswith("hugepages-")})
+
+
+def _told_requests(told: Object) -> Texts | None:
+    found: Texts | None = (told.get("resources") or {}).get("requests")
+    return found
 
 
 def _requests(holder: Object) -> Texts:

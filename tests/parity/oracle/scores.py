@@ -85,15 +85,17 @@ def image_locality(world: World, pod: Object, places: list[Place]) -> Raw | None
     kube-scheduler takes the size that it was told first for that on all nodes.
     """
     containers = [*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]]
+    volumes = [one["image"]["reference"] for one in pod["spec"].get("volumes") or () if one.get("image")]
+    images = [_normal(image) for image in (*(one["image"] for one in containers), *volumes)]
     on = {name: sizes_on(place.node) for name, place in world.places.items()}
     owners = Counter(image for sizes in on.values() for image in sizes)
     first = first_sizes([place.node for place in world.places.values()])
     raw = {}
     for place in places:
         sizes = first if world.quirks else on[place.name]
-        here = [name for container in containers if (name := _normal(container["image"])) in on[place.name]]
+        here = [name for name in images if name in on[place.name]]
         total = sum(int(sizes[name] * (owners[name] / len(world.places))) for name in here)
-        most = _MOST_IMAGE * len(containers)
+        most = _MOST_IMAGE * len(images)
         raw[place.name] = 100 * (min(max(total, _LEAST_IMAGE), most) - _LEAST_IMAGE) // (most - _LEAST_IMAGE)
     return raw
 
