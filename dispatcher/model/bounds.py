@@ -15,6 +15,7 @@ MAX_PODS: Final = 1_000_000
 MAX_OBJECTS: Final = 2_000_000
 MAX_USES: Final = 10_000
 MAX_ROWS: Final = 10_000  # of what is configured, and of answers to one batch
+MAX_NEEDS: Final = 64
 MAX_NAMES: Final = 1_000  # in a list or map of single words
 
 MAX_STATUS: Final = 2**20  # bytes of a delegate's status; agents send half of that, and its events

@@ -26,7 +26,7 @@ def target(*nodes: Object, policy: ExecutorPolicy | None = None) -> World:
     return World(*nodes, cluster="b", policy=policy)
 
 
-def rows(**row: tuple[str, ...]) -> ExecutorPolicy:
+def rows(**row: Any) -> ExecutorPolicy:
     return ExecutorPolicy(accept=(Accept(**row),))
 
 
