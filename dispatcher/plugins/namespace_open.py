@@ -25,7 +25,6 @@ from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 
 _SYSTEM = "kube-"
 _NAMED = 3  # Services in one message
-_EVERYWHERE = ("default", "kubernetes")
 _ROW = "a row of `accept` of its executor policy"
 
 
@@ -107,7 +106,7 @@ def _wanted(placed: Placed, fleet: FleetView) -> frozenset[str]:
 
 
 def _names(services: Mapping[str, Service]) -> frozenset[str]:
-    return frozenset(one.name for one in services.values() if (one.namespace, one.name) != _EVERYWHERE)
+    return frozenset(one.name for one in services.values() if not one.is_everywhere)
 
 
 def _missing(cluster: str, placed: Placed, fleet: FleetView) -> list[str]:
