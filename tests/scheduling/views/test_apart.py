@@ -15,11 +15,10 @@ API = Service("default", "kubernetes")
 def apart(*there: AnyObject, **of_pod: object) -> list[dict[str, object]]:
     """What is said of east, which has Service shop/web and one pod in each of two namespaces; `there` is in west."""
     core = make_core(("east", "west"))
-    for cluster, objects in (("east", (SHOP, TEAM, WEB, API)), ("west", there)):
-        for one in objects:
-            core.fleet.kept.put(cluster, one)
+    for one in there:
+        core.fleet.kept.put("west", one)
     pods = [msgspec.structs.replace(pod(name), namespace=name, **of_pod) for name in ("shop", "team")]
-    report(core, *pods)
+    report(core, *pods, objects=(SHOP, TEAM, WEB, API))
     (row,) = [row for row in whole(clusters_view(core)) if row["name"] == "east"]
     found: list[dict[str, object]] = row["apart"]
     return found
