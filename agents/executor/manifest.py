@@ -5,9 +5,11 @@ makes the delegate (`narrow`), and never known at the source. Three ways to trea
 - copied: what the containers are and need (images, commands, environment, probes, resources, references by name to
   ConfigMaps, Secrets and pull secrets, which must exist in the target's namespace of the same name);
 - left behind, because it means something else in another cluster: owner references, finalizers, node name, priority and
-  its class, service account and its token volumes (the delegate runs without a token), pod affinity, reserved labels
+  its class, the token that every pod gets (the delegate runs without one), pod affinity, reserved labels
   and annotations (*.kubernetes.io, *.k8s.io, ours; app.kubernetes.io/ labels stay), and the labels that controllers
   make for themselves: else a ReplicaSet, a Job or a Service of the target would adopt or count the delegate;
+- kept to be asked for, and left behind where that is granted: a ServiceAccount other than `default` and tokens that the
+  pod itself asks for, unless it says that it needs none;
 - refused, because it reaches for the node itself, for its metadata service, or for a volume that is not there, or
   because the whole is larger than MAX_BYTES: `ManifestError` names the field.
 """
@@ -23,7 +25,16 @@ from agents.executor.baseline import HANDLER_HOSTS, of_containers, of_security
 from agents.executor.fields import Object, Tree, walk
 from dispatcher.model.bounds import MAX_MANIFEST
 from dispatcher.model.crossing import matches
-from dispatcher.model.names import CARRIED_ANNOTATIONS, PREFIX, SCHEDULER_NAME, is_app_label, is_reserved, steers
+from dispatcher.model.names import (
+    CARRIED_ANNOTATIONS,
+    NONE,
+    PREFIX,
+    SCHEDULER_NAME,
+    SERVICE_ACCOUNT,
+    is_app_label,
+    is_reserved,
+    steers,
+)
 
 MAX_CONTAINERS = 64
 MAX_BYTES = MAX_MANIFEST  # of a manifest: etcd, lines and memory of other clusters bear it
@@ -75,7 +86,8 @@ _CONTAINER_FIELDS = (
     "workingDir",
 )
 _VOLUME_KINDS = frozenset(("configMap", "downwardAPI", "emptyDir", "image", "projected", "secret"))
-_PROJECTED = frozenset(("clusterTrustBundle", "configMap", "downwardAPI", "secret"))
+_PROJECTED = frozenset(("clusterTrustBundle", "configMap", "downwardAPI", "secret", "serviceAccountToken"))
+_GIVEN = "kube-api-access-"  # begins the name of the volume with the token that admission adds
 # Written by kubectl and controllers, for themselves.
 _OF_TOOLS = frozenset(("kubectl.kubernetes.io/last-applied-configuration",))
 _ON_THE_NODE = "reaches into the node of another cluster"
@@ -136,7 +148,11 @@ def sanitise(pod: bytes) -> bytes:
     with readable():
         source = msgspec.json.decode(pod)
         _check(source)
-        clean = {"metadata": _metadata(source.get("metadata") or {}), "spec": _spec(source["spec"])}
+        metadata = source.get("metadata") or {}
+        spec = _spec(source["spec"])
+        if (metadata.get("annotations") or {}).get(SERVICE_ACCOUNT) == NONE:
+            spec = without_account(spec)
+        clean = {"metadata": _metadata(metadata), "spec": spec}
         encoded = msgspec.json.encode(clean)
         if len(encoded) > MAX_BYTES:
             raise _too_large(clean, len(encoded))
@@ -168,6 +184,22 @@ def _parts(clean: Object) -> Iterator[tuple[str, Any]]:
 
 def _kib(size: int) -> str:
     return f"{-(-size // 1024)} KiB"
+
+
+def without_account(spec: Object) -> Object:
+    """The spec of a manifest for a pod that runs without its ServiceAccount: no name of it, and no token."""
+    volumes, dropped = _without_tokens(spec.get("volumes") or (), _has_token)
+    clean = {name: value for name, value in spec.items() if name not in ("serviceAccountName", "volumes")}
+    for kind in ("initContainers", "containers"):
+        if dropped and kind in clean:
+            clean[kind] = [_container(one, dropped) for one in clean[kind]]
+    return {**clean, "volumes": volumes} if volumes else clean
+
+
+def _without_tokens(volumes: Iterable[Object], drops: Callable[[Object], bool]) -> tuple[list[Object], frozenset[str]]:
+    """The volumes that stay, and the names of those that `drops` means."""
+    dropped = frozenset(one["name"] for one in volumes if drops(one))
+    return [one for one in volumes if one["name"] not in dropped], dropped
 
 
 def _check(source: Object) -> None:
@@ -216,6 +248,9 @@ def _spec(spec: Object) -> Object:
             clean[kind] = [_container(one, dropped) for one in containers]
     if volumes:
         clean["volumes"] = volumes
+    account = spec.get("serviceAccountName") or "default"
+    if account != "default" or any(map(_has_token, volumes)):
+        clean["serviceAccountName"] = account
     node_affinity = (spec.get("affinity") or {}).get("nodeAffinity")
     if node_affinity:
         clean["affinity"] = {"nodeAffinity": node_affinity}
@@ -235,21 +270,35 @@ def _volumes(volumes: Iterable[Object]) -> tuple[list[Object], frozenset[str]]:
             raise ManifestError(f"{where}.hostPath", _ON_THE_NODE)
         if kind not in _VOLUME_KINDS:
             raise ManifestError(f"{where}.{kind}", "is a volume that other clusters do not have")
-        if kind == "projected" and _has_token(volume[kind], where):
+        if _is_given(volume):
             dropped.add(volume["name"])
-        else:
-            kept.append({"name": volume["name"], kind: volume.get(kind, {})})
+            continue
+        if kind == "projected":
+            _check_sources(volume[kind], where)
+        kept.append({"name": volume["name"], kind: volume.get(kind, {})})
     return kept, frozenset(dropped)
 
 
-def _has_token(projected: Mapping[str, Any], where: str) -> bool:
+def _check_sources(projected: Mapping[str, Any], where: str) -> None:
     sources = projected.get("sources") or ()
-    if any("serviceAccountToken" in source for source in sources):
-        return True
     other = next((kind for source in sources for kind in source if kind not in _PROJECTED), None)
     if other is not None:
         raise ManifestError(f"{where}.projected.{other}", "is a source that other clusters do not have")
-    return False
+
+
+def _tokens(volume: Object) -> list[Object]:
+    sources = (volume.get("projected") or {}).get("sources") or ()
+    return [source["serviceAccountToken"] for source in sources if "serviceAccountToken" in source]
+
+
+def _has_token(volume: Object) -> bool:
+    return bool(_tokens(volume))
+
+
+def _is_given(volume: Object) -> bool:
+    """Whether it is the token for the API server that admission adds to every pod."""
+    tokens = _tokens(volume)
+    return volume["name"].startswith(_GIVEN) and bool(tokens) and not any(one.get("audience") for one in tokens)
 
 
 def _container(container: Object, dropped: frozenset[str]) -> Object:

@@ -29,7 +29,9 @@ class Accept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     What else may cross with them: `allow` names fields (ALLOWANCES); `secrets` are patterns of the names of Secrets
     that a pod may refer to, of those that exist here; `annotations` patterns of the keys with a domain that are
     kept, of annotations and of the labels that steer meshes and identities;
-    `tolerations` patterns of the keys that are kept beyond the harmless ones ("*": also the one without a key).
+    `tolerations` patterns of the keys that are kept beyond the harmless ones ("*": also the one without a key);
+    `service_accounts` patterns of ServiceAccounts whose pods run here without one. `services` "none": such pods call
+    no Services of their namespace, so it does not matter which of them are here.
     """
 
     clusters: tuple[str, ...] = ("*",)
@@ -38,6 +40,8 @@ class Accept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     secrets: tuple[str, ...] = ()
     annotations: tuple[str, ...] = CARRIED_ANNOTATIONS
     tolerations: tuple[str, ...] = ()
+    service_accounts: tuple[str, ...] = ()
+    services: Literal["", "none"] = ""
 
     def covers(self, cluster: str, namespace: str) -> bool:
         """Whether one source is meant by this row."""
@@ -51,6 +55,7 @@ class Grants(msgspec.Struct, frozen=True):
     secrets: tuple[str, ...] = ()
     annotations: tuple[str, ...] = ()
     tolerations: tuple[str, ...] = ()
+    service_accounts: tuple[str, ...] = ()
 
 
 class ForeignBytes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -106,12 +111,25 @@ class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             secrets=tuple(one for row in rows for one in row.secrets),
             annotations=tuple(one for row in rows for one in row.annotations),
             tolerations=tuple(one for row in rows for one in row.tolerations),
+            service_accounts=tuple(one for row in rows for one in row.service_accounts),
         )
 
     @property
     def openings(self) -> tuple[Opening, ...]:
-        """What the dispatcher is told of it: which tolerations beyond the harmless ones cross."""
-        return tuple(Opening(row.clusters, row.namespaces, row.tolerations) for row in self.accept if row.tolerations)
+        """What the dispatcher is told of it; where nobody is accepted, a row that covers nobody."""
+        return tuple(self._opening(row) for row in self.accept or (Accept((), ()),))
+
+    def _opening(self, row: Accept) -> Opening:
+        return Opening(
+            row.clusters,
+            row.namespaces,
+            row.tolerations,
+            self.closed,
+            row.allow,
+            row.secrets,
+            row.service_accounts,
+            row.services,
+        )
 
     def _rows(self, source: SourceRef) -> list[Accept]:
         return [row for row in self.accept if row.covers(source.cluster, source.namespace)]

@@ -6,12 +6,15 @@ the pod would be another one without them: fields outside Pod Security's baselin
 opened to pods of other clusters.
 """
 
+from collections.abc import Iterator
+
 from agents.executor.baseline import of_containers, violations
 from agents.executor.fields import Object, Tree, walk
-from agents.executor.manifest import ManifestError, readable
+from agents.executor.manifest import ManifestError, readable, without_account
 from agents.executor.policy import Grants
 from dispatcher.model.crossing import crosses, matches
-from dispatcher.model.names import steers
+from dispatcher.model.names import SERVICE_ACCOUNT, steers
+from dispatcher.model.pod import Need
 
 SECRETS = (
     "spec.volumes[*].secret.secretName",
@@ -30,7 +33,8 @@ def restrict(manifest: Object, cluster: str, grants: Grants) -> Object:
     """
     with readable():
         _check(manifest, cluster, grants)
-        metadata, spec = dict(manifest["metadata"]), dict(manifest["spec"])
+        metadata = dict(manifest["metadata"])
+        spec = without_account(manifest["spec"])
         metadata["annotations"] = {
             key: value for key, value in metadata["annotations"].items() if _speaks_to_all(key, grants)
         }
@@ -44,12 +48,23 @@ def restrict(manifest: Object, cluster: str, grants: Grants) -> Object:
 
 
 def _check(manifest: Object, cluster: str, grants: Grants) -> None:
+    for need in needed(manifest):
+        if not matches(getattr(grants, need.key), need.word):
+            raise ManifestError(need.field, f"{need.why}: {_only(cluster, need.key, need.word)}")
+
+
+def needed(manifest: Object) -> Iterator[Need]:
+    """What of a manifest (sanitised) only a row of the target's policy lets in."""
     for breach in violations(manifest):
-        if breach.allow not in grants.allow:
-            raise ManifestError(breach.field, f"{breach.why}: {_only(cluster, 'allow', breach.allow)}")
+        yield Need("allow", breach.allow, breach.field, breach.why)
     for hit in walk(manifest, _SECRETS):
-        if not matches(grants.secrets, hit.value):
-            raise ManifestError(hit.field, f'is Secret "{hit.value}": {_only(cluster, "secrets", hit.value)}')
+        yield Need("secrets", hit.value, hit.field, f'is Secret "{hit.value}"')
+    account = manifest["spec"].get("serviceAccountName")
+    if account:
+        left = (
+            f'is "{account}", whose token and rights stay at home (annotation {SERVICE_ACCOUNT}: none, if not needed)'
+        )
+        yield Need("service_accounts", account, "spec.serviceAccountName", left)
 
 
 def _only(cluster: str, key: str, word: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from agents.executor import status_size
+from agents.executor.needs import needs_of
 from agents.kube import effective, marks, user_marks, wire, wire_pods, wire_status
 from agents.kube.pool import Pool
 from agents.kube.resized import is_resized
@@ -18,7 +19,7 @@ from agents.kube.selectors import labels_size
 from agents.kube.specs import SpecRead, read_spec
 from agents.observer.seen import InvalidAnnotation, PodSeen, WrongSchedulerName
 from dispatcher.model import names
-from dispatcher.model.pod import FAILED, PENDING, RUNNING, SUCCEEDED, TERMINAL, Pod, PodRef
+from dispatcher.model.pod import FAILED, PENDING, RUNNING, SUCCEEDED, TERMINAL, Needs, Pod, PodRef
 from dispatcher.model.resources import Resources
 
 MAX_LABEL_BYTES = 64 * 1024
@@ -63,7 +64,7 @@ def pod_seen(raw: bytes | msgspec.Raw) -> PodSeen | None:
         return _bare_pod(raw, str(error))
     if not pod.metadata.uid:
         return None
-    seen = _pod_seen(pod)
+    seen = _pod_seen(pod, raw)
     size = memoryview(raw).nbytes
     if seen.pod is None:
         return seen
@@ -105,7 +106,7 @@ def version_of(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else 0
 
 
-def _pod_seen(pod: wire_pods.PodObject) -> PodSeen:
+def _pod_seen(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> PodSeen:
     """Full for ours, the room it takes for a bound foreign pod, nothing for the rest."""
     meta, spec = pod.metadata, pod.spec
     labels = meta.labels or {}
@@ -115,7 +116,8 @@ def _pod_seen(pod: wire_pods.PodObject) -> PodSeen:
         return PodSeen(meta.uid, version, _ours(pod, delegate=True))
     if names.is_ours(spec.scheduler_name):
         judged = user_marks.of_ours(meta, spec)
-        return PodSeen(meta.uid, version, _ours(pod, delegate=False, judged=judged), None, _invalid(meta, judged.notes))
+        ours = msgspec.structs.replace(_ours(pod, delegate=False, judged=judged), needs=_needs(pod, raw))
+        return PodSeen(meta.uid, version, ours, None, _invalid(meta, judged.notes))
     misplaced = None
     if meta.annotations and meta.annotations.get(names.SCHEDULE) == "true":
         misplaced = WrongSchedulerName(meta.uid, meta.namespace, meta.name, spec.scheduler_name)
@@ -126,6 +128,12 @@ def _pod_seen(pod: wire_pods.PodObject) -> PodSeen:
         said = _invalid(meta, user_marks.of_foreign(meta, spec))
         return PodSeen(meta.uid, version, None, misplaced, said, _unfinished(meta, spec))
     return PodSeen(meta.uid, version, _foreign(pod, status), misplaced)
+
+
+def _needs(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> Needs | None:
+    """What the pod would need elsewhere, while it may go there."""
+    stays = (pod.metadata.annotations or {}).get(names.STAY) == "true"
+    return None if pod.spec.node_name or stays else _one_of(needs_of(bytes(raw)))
 
 
 def _unfinished(meta: wire.Meta, spec: wire_pods.PodSpec) -> PodRef | None:

@@ -22,7 +22,7 @@ OWN_KEYS = names.PREFIX + "x-"  # begins the keys of an operator's own plugins
 MISUNDERSTOOD, NO_GROUP = "AnnotationNotUnderstood", "PodGroupNotServed"
 MAX_KEYS = 32
 MAX_CLUSTERS = 64
-_USERS = (names.SCHEDULE, *NARROWING, names.NEAR, names.DATA, names.REBALANCE)
+_USERS = (names.SCHEDULE, *NARROWING, names.NEAR, names.DATA, names.REBALANCE, names.SERVICES, names.SERVICE_ACCOUNT)
 # What a claim that was given up may leave behind is no one's mistake.
 _LEFT_BEHIND = frozenset((names.EPOCH, names.CLAIM))
 _OF_AGENTS = frozenset(
@@ -203,7 +203,7 @@ def _one_of(*words: str, holds: bool = True) -> Callable[[str], tuple[str, bool]
 
 def _either(words: tuple[str, ...]) -> str:
     *most, last = map(repr, words)
-    return f"{', '.join(most)} or {last}"
+    return f"{', '.join(most)} or {last}" if most else last
 
 
 def _about_schedule(value: str) -> tuple[str, bool]:
@@ -261,4 +261,6 @@ _VALUES: Mapping[str, Callable[[str], tuple[str, bool]]] = {
     names.DATA: _readable(read_dataset, holds=False),
     names.REQUIRE_DATA: _readable(read_dataset, holds=True),
     names.REBALANCE: _one_of("true", "false", holds=False),
+    names.SERVICES: _one_of(names.NONE, holds=False),
+    names.SERVICE_ACCOUNT: _one_of(names.NONE, holds=False),
 }

@@ -129,6 +129,12 @@ class AcceptSettings(BaseModel):
     tolerations: tuple[str, ...] = Field(
         default=(), description='Keys kept of node-role.kubernetes.io/; "*": also tolerations without a key.'
     )
+    service_accounts: tuple[str, ...] = Field(
+        default=(), description="ServiceAccounts whose pods run here without its token and rights."
+    )
+    services: Literal["", "none"] = Field(
+        default="", description="none: such pods call no Services of their namespace; those need not be here."
+    )
 
 
 class ForeignBytesSettings(BaseModel):

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dispatcher.cli.remedies import about_ambiguous, about_silent, about_unmatched, remedy
+from dispatcher.model.names import NONE, SERVICES
 from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
 
 Row = Mapping[str, Any]
@@ -52,7 +53,13 @@ def diagnose(clusters: Iterable[Row], telemetry: Iterable[Row], version: str = "
     """
     found: dict[str, list[Finding]] = {}
     for row in clusters:
-        findings = (*_of_cluster(row), *_of_starts(row), *_of_clock(row), *_of_versions(row, version))
+        findings = (
+            *_of_cluster(row),
+            *_of_starts(row),
+            *_of_clock(row),
+            *_of_versions(row, version),
+            *_of_namespaces(row),
+        )
         found.setdefault(row["name"], []).extend(findings)
     for row in telemetry:
         found.setdefault(row["cluster"], []).extend(_of_telemetry(row))
@@ -72,6 +79,23 @@ def _of_starts(row: Row) -> Iterator[Finding]:
     if count := row.get("unstarted", 0):
         text = f"{count} pod(s) of other clusters have not started there for timing.start_s"
         yield Finding(row["name"], "remote pods", PROBLEM, text, "`explain` of one says what its kubelet waits for")
+
+
+def _of_namespaces(row: Row) -> Iterator[Finding]:
+    """Whose pods stay in this cluster though they may leave it."""
+    for one in row.get("apart", ()):
+        about = f"namespace {one['namespace']}"
+        if one["absent_in"]:
+            text = f"its pods go to no cluster without the namespace: {_some(one['absent_in'], len(one['absent_in']))}"
+            fix = f"kubectl create namespace {one['namespace']} in those clusters, if its pods may run there"
+            yield Finding(row["name"], about, NOTE, text, fix)
+        for cluster, services in one["services"].items():
+            text = f"its pods do not go to cluster {cluster}, which lacks Services: {_some(services, len(services))}"
+            fix = (
+                f"create them there, or, where pods call none by name, kubectl label namespace {one['namespace']} "
+                f"{SERVICES}={NONE} here"
+            )
+            yield Finding(row["name"], about, NOTE, text, fix)
 
 
 def _of_clock(row: Row) -> Iterator[Finding]:

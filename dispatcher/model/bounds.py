@@ -15,6 +15,7 @@ MAX_PODS: Final = 1_000_000
 MAX_OBJECTS: Final = 2_000_000
 MAX_USES: Final = 10_000
 MAX_ROWS: Final = 10_000  # of what is configured, and of answers to one batch
+MAX_NEEDS: Final = 64
 MAX_NAMES: Final = 1_000  # in a list or map of single words
 
 MAX_CALL: Final = 2 * 1024 * 1024  # bytes of the orders of one call, and of the manifests of its answer

@@ -157,6 +157,11 @@ class Service(Namespaced, frozen=True, tag=True):
 
     selector: dict[str, str] = {}
 
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether every cluster has it of its own: the API server's."""
+        return self.key == "default/kubernetes"
+
 
 class ReplicaSet(Namespaced, frozen=True, tag=True):
     """apps/v1 ReplicaSet: which pods it means."""

@@ -1,11 +1,11 @@
 """The pod, reduced to what placement needs. Made by agents from API objects, read by the dispatcher."""
 
 from operator import attrgetter
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
-from dispatcher.model.bounds import Amount, Int32, Status
+from dispatcher.model.bounds import MAX_NEEDS, Amount, Int32, Status, Word
 from dispatcher.model.labels import LabelSelector, NodeSelectorTerm, PreferredTerm
 from dispatcher.model.names import is_app_label
 
@@ -112,6 +112,25 @@ class Claim(Record, frozen=True):
     epoch: int
 
 
+class Need(Record, frozen=True):
+    """What a pod needs in another cluster and must be let in there: `word` in list `key` of a row of its policy.
+
+    `field` of the pod, and `why` as words that follow it.
+    """
+
+    key: Word
+    word: Word
+    field: Word
+    why: Word
+
+
+class Needs(Record, frozen=True):
+    """What is known at home of a pod in any other cluster: `barred`, why it can run in none, and what it needs."""
+
+    barred: Word = ""
+    of_policy: Annotated[tuple[Need, ...], msgspec.Meta(max_length=MAX_NEEDS)] = ()
+
+
 class PodRef(Record, frozen=True):
     """Which pod, exactly: the UID is a precondition of every write."""
 
@@ -140,6 +159,7 @@ class Pod(Record, frozen=True):
     `preempts` is False for preemptionPolicy Never. `started` is status.startTime (unix seconds, 0 unknown).
     `preempted`: it terminates because a scheduler preferred another pod. `failover`: as names.FAILOVER, "" the default;
     LEASE only where a signed claim says so. `grace_s`: terminationGracePeriodSeconds.
+    `needs`: of a pod of this cluster that has no place yet; None: nothing, or an agent of an older version did not say.
     `expected` is (milli-CPU, bytes) with kube-scheduler's defaults for each container without a request; None: unknown.
     """
 
@@ -183,6 +203,7 @@ class Pod(Record, frozen=True):
     preempted: bool = False
     failover: str = ""
     grace_s: int = 30
+    needs: Needs | None = None
 
     @property
     def key(self) -> str:

@@ -52,6 +52,8 @@ class Reason(enum.Enum):
     CLUSTER_REFUSED = "node(s) were in a cluster that refused the pod a while ago"
     NAMESPACE_ABSENT = "node(s) were in a cluster without the pod's namespace"
     NAMESPACE_CLOSED = "node(s) were in a cluster where the pod's namespace is closed to pods of other clusters"
+    CANNOT_CROSS = "node(s) were in other clusters, where the pod cannot be what it is at home: {}"
+    SERVICES_ABSENT = "node(s) were in a cluster that lacks Services of the pod's namespace: {}"
     REFUSED = "node(s) were refused by their agent ({})"
     POLICY = "node(s) didn't satisfy plugin {}"
     PLUGIN_ERROR = "node(s) could not be judged: plugin {} failed"
@@ -112,6 +114,8 @@ UNRESOLVABLE: frozenset[Reason] = frozenset(
         Reason.CLUSTER_REFUSED,
         Reason.NAMESPACE_ABSENT,
         Reason.NAMESPACE_CLOSED,
+        Reason.CANNOT_CROSS,
+        Reason.SERVICES_ABSENT,
         Reason.VOLUMES_ELSEWHERE,
         Reason.PLUGIN_ERROR,
         Reason.QUOTA,

@@ -4,66 +4,137 @@ A namespace of the same name is the same namespace in all clusters (SIG-Multiclu
 whoever has no such namespace has not agreed to run its pods. Closed are namespaces `kube-*`, and where the target's
 admin says so with the label `global-dispatcher.io/accept: "false"`. Of a cluster that shows no namespaces at all (an
 agent without the right to list them) nothing is known, and its own agent decides.
+
+Nor where the pod would be another one: where what it needs (`model.pod.Needs`, told by the agent of its own cluster) is
+let in by no row of the target's policy (`model.crossing.Opening`), or where Services are missing that its namespace has
+at home. Whatever an agent of an older version does not tell is left to the target.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.model.names import ACCEPT
-from dispatcher.model.objects import Namespace
-from dispatcher.model.reasons import Reason
+from dispatcher.model.crossing import rows_for, unmet
+from dispatcher.model.names import ACCEPT, NONE, SERVICES
+from dispatcher.model.objects import Namespace, Service
+from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, Placed, Refuse, Rows, Skip
+from dispatcher.scheduling.framework.fleet_view import ClusterInfo
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 
 _SYSTEM = "kube-"
+_NAMED = 3  # Services in one message
+_ROW = "a row of `accept` of its executor policy"
 
 
 class NamespaceOpen(Filter[Codes]):
-    """Refuses nodes of other clusters without the pod's namespace, or where that is closed."""
+    """Refuses nodes of other clusters without the pod's namespace, where that is closed, or that lack what it needs."""
 
     name: ClassVar[str] = "NamespaceOpen"
     keyed_by_template = True
     by_cluster = True
     depends: ClassVar[Depends] = Depends.STATIC
-    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = dict.fromkeys(
-        (Reason.NAMESPACE_ABSENT, Reason.NAMESPACE_CLOSED), WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED
-    )
+    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {
+        Reason.NAMESPACE_ABSENT: WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED,
+        Reason.NAMESPACE_CLOSED: WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED,
+        Reason.CANNOT_CROSS: WakeEvent.CLUSTER_CHANGED,
+        Reason.SERVICES_ABSENT: WakeEvent.SERVICE | WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED,
+    }
 
     def hint(self, event: ClusterEvent, placed: Placed) -> bool:
-        """Of namespaces only the pod's own."""
+        """Of namespaces only the pod's own, and Services in it."""
         found = event.after or event.before
+        if isinstance(found, Service):
+            return found.namespace == placed.pod.namespace
         return not isinstance(found, Namespace) or found.name == placed.pod.namespace
 
     def class_key(self, placed: Placed) -> Hashable:
-        """The pod's own cluster and its namespace."""
-        return placed.home, placed.pod.namespace
+        """The pod's own cluster and its namespace, and what it needs of others."""
+        return placed.home, placed.pod.namespace, placed.pod.needs, _calls_services(placed)
 
     def away_key(self, placed: Placed, fleet: FleetView) -> Hashable:
-        """The namespace alone, where the pod's own cluster would take it from others, too."""
-        closed = _closed(placed.home, placed.pod.namespace, fleet)
-        return placed.pod.namespace if closed is None else None
+        """The namespace alone, where it matters to nobody from where the pod is: not to its own cluster, either."""
+        apart = placed.pod.needs is not None or _wanted(placed, fleet) or any(map(_tells_homes_apart, fleet.clusters))
+        closed = apart or _closed(placed.home, placed, fleet)
+        return None if closed else placed.pod.namespace
 
     def pre_filter(self, placed: Placed, fleet: FleetView) -> Codes | Refuse | Skip:
         """[clusters] the reason code at each, 0 where its namespace is open; SKIP if it is everywhere."""
-        reasons = [_reason(info.name, placed, fleet) for info in fleet.clusters]
-        if not any(reasons):
+        whys = [_why(info, placed, fleet) for info in fleet.clusters]
+        if not any(whys):
             return SKIP
-        return np.array([fleet.reasons.code(one) if one else 0 for one in reasons], dtype=np.uint16)
+        codes = [fleet.reasons.code(why.reason, why.argument) if why else 0 for why in whys]
+        return np.array(codes, dtype=np.uint16)
 
     def filter(self, state: Codes, fleet: FleetView, rows: Rows) -> Codes:
-        """NAMESPACE_ABSENT or NAMESPACE_CLOSED in those clusters."""
+        """Why not, in those clusters."""
         codes: Codes = state[fleet.nodes.cluster[rows]]
         return codes
 
 
-def _reason(cluster: str, placed: Placed, fleet: FleetView) -> Reason | None:
-    return None if cluster == placed.home else _closed(cluster, placed.pod.namespace, fleet)
+def _why(info: ClusterInfo, placed: Placed, fleet: FleetView) -> Why | None:
+    if info.name == placed.home:
+        return None
+    closed = _closed(info.name, placed, fleet)
+    if closed is not None:
+        return Why(closed)
+    pod, rows = placed.pod, rows_for(placed.home, placed.pod.namespace, info.opens)
+    if rows is not None and not rows:
+        return Why(Reason.NAMESPACE_CLOSED)
+    if pod.needs is not None and pod.needs.barred:
+        return Why(Reason.CANNOT_CROSS, pod.needs.barred)
+    lacking = unmet(pod.needs, rows) if pod.needs is not None and rows is not None else None
+    if lacking is not None:
+        only = f'there only where {_ROW} has "{lacking.word}" in `{lacking.key}`'
+        return Why(Reason.CANNOT_CROSS, f"{lacking.field} {lacking.why}: {only}")
+    missing = () if any(row.services == NONE for row in rows or ()) else _missing(info.name, placed, fleet)
+    return Why(Reason.SERVICES_ABSENT, _listed(missing)) if missing else None
 
 
-def _closed(cluster: str, namespace: str, fleet: FleetView) -> Reason | None:
-    """Why pods of others are not taken there."""
+def _calls_services(placed: Placed) -> bool:
+    return placed.pod.annotations.get(SERVICES) != NONE
+
+
+def _wanted(placed: Placed, fleet: FleetView) -> frozenset[str]:
+    """The Services of the pod's namespace at home that it may call by name."""
+    namespace = placed.pod.namespace
+    shown = fleet.objects.of(placed.home, Namespace).get(namespace)
+    if not _calls_services(placed) or (shown is not None and shown.labels.get(SERVICES) == NONE):
+        return frozenset()
+    return fleet.objects.derived(placed.home, _names, (Service, "name"), namespace=namespace)
+
+
+def _names(services: Mapping[str, Service]) -> frozenset[str]:
+    return frozenset(one.name for one in services.values() if not one.is_everywhere)
+
+
+def _missing(cluster: str, placed: Placed, fleet: FleetView) -> list[str]:
+    """Those that the cluster lacks; none if it shows no Services at all: its agent may not list them."""
+    wanted = _wanted(placed, fleet)
+    if not wanted or not fleet.objects.derived(cluster, _shows_any, (Service, "name")):
+        return []
+    there = fleet.objects.derived(cluster, _names, (Service, "name"), namespace=placed.pod.namespace)
+    return sorted(wanted - there)
+
+
+def _shows_any(services: Mapping[str, Service]) -> bool:
+    return bool(services)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    fix = f"create them there, or say that the pod calls none by annotation {SERVICES}: none"
+    return f"{', '.join(names[:_NAMED])}{more}; {fix}"
+
+
+def _tells_homes_apart(info: ClusterInfo) -> bool:
+    return any(row.closed is not None and "*" not in row.clusters for row in info.opens or ())
+
+
+def _closed(cluster: str, placed: Placed, fleet: FleetView) -> Reason | None:
+    """Why pods of others are not taken there, whatever they need."""
+    namespace = placed.pod.namespace
     if namespace.startswith(_SYSTEM):
         return Reason.NAMESPACE_CLOSED
     shown = fleet.objects.of(cluster, Namespace)

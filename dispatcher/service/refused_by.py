@@ -10,7 +10,12 @@ _REASONS: dict[str, tuple[Reason, ...]] = {
     "FaultDomainSpread": (Reason.SPREAD, Reason.SPREAD_LABEL),
     "HotNode": (Reason.HOT,),
     "InterPodAffinity": (Reason.POD_AFFINITY, Reason.POD_ANTI_AFFINITY, Reason.EXISTING_ANTI_AFFINITY),
-    "NamespaceOpen": (Reason.NAMESPACE_ABSENT, Reason.NAMESPACE_CLOSED),
+    "NamespaceOpen": (
+        Reason.NAMESPACE_ABSENT,
+        Reason.NAMESPACE_CLOSED,
+        Reason.CANNOT_CROSS,
+        Reason.SERVICES_ABSENT,
+    ),
     "NodeAffinity": (Reason.AFFINITY, Reason.ADDED_AFFINITY, Reason.AFFINITY_CONFLICT),
     "NodeName": (Reason.NODE_NAME,),
     "NodePorts": (Reason.PORTS,),

@@ -37,7 +37,11 @@ REMEDIES: dict[Reason, str] = {
     Reason.CLUSTER_CORDONED: "`global-dispatcher cluster uncordon NAME`, once it may take pods again.",
     Reason.CLUSTER_REFUSED: "`explain` says what that cluster answered and when it is tried again. Mend the cause there.",
     Reason.NAMESPACE_ABSENT: "Create a namespace of the same name in that cluster, if the pod may go there.",
-    Reason.NAMESPACE_CLOSED: 'The namespace there is `kube-*`, listed in `executor.closed`, or labelled `global-dispatcher.io/accept: "false"`.',
+    Reason.NAMESPACE_CLOSED: 'The namespace there is `kube-*`, listed in `executor.closed`, covered by no row of `executor.accept`, or labelled `global-dispatcher.io/accept: "false"`.',
+    Reason.CANNOT_CROSS: "Do what the text says: change the field, write the annotation, or add the word to a row of `executor.accept` in that "
+    "cluster ([what crosses](../crossing.md)).",
+    Reason.SERVICES_ABSENT: "Create the Services there. Pods that call none by name say so with `global-dispatcher.io/services: none` (the pod's "
+    "annotation, a label of its namespace at home, or `services: none` in a row of `executor.accept` there).",
     Reason.REFUSED: "The node's agent had fresher knowledge. The pod is tried again by itself.",
     Reason.POLICY: "A plugin of your own refuses the node.",
     Reason.PLUGIN_ERROR: "The plugin failed: the dispatcher's log has the error.",

@@ -384,3 +384,13 @@ def test_with_a_configuration_it_asks_each_cluster_for_its_opt_in(
     told = json.loads(doctor("--config", str(file), "--cluster", "east", "-o", "json").stdout)
     assert [(one["cluster"], one["acts"]) for one in told["opt_in"]] == [("east", False)]
     assert [(one["about"], one["level"]) for one in told["findings"]] == [("opt-in", NOTE)]
+
+
+def test_namespaces_whose_pods_stay_for_what_other_clusters_lack_are_named_with_the_remedy() -> None:
+    services = {"north": ["a", "b", "c", "d"]}
+    apart = [{"namespace": "team", "absent_in": ["west"], "services": services}]
+    absent, lacking = diagnose([a_cluster() | {"apart": apart}], [telemetry(WELL)])
+    assert {(one.cluster, one.about, one.level) for one in (absent, lacking)} == {("east", "namespace team", NOTE)}
+    assert ("west" in absent.text, "create namespace team" in absent.fix) == (True, True)
+    assert "north, which lacks Services: a; b; c and 1 more" in lacking.text
+    assert f"label namespace team {names.SERVICES}=none" in lacking.fix

@@ -1,10 +1,13 @@
 import pytest
 
-from dispatcher.model.names import ACCEPT
-from dispatcher.model.objects import Namespace
+from dispatcher.model.crossing import Opening
+from dispatcher.model.names import ACCEPT, SERVICES
+from dispatcher.model.objects import Namespace, Service
+from dispatcher.model.pod import Need, Needs
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
-from tests.builders import fleet, pod
+from tests.builders import PodBuilder, fleet, pod
 from tests.plugins.asking import make, reasons
 
 ABSENT = "node(s) were in a cluster without the pod's namespace"
@@ -46,3 +49,99 @@ def test_only_the_pods_own_namespace_is_worth_a_new_try() -> None:
     assert plugin.hint(ClusterEvent(WakeEvent.NAMESPACE, "b", None, SHOP), placed)
     assert not plugin.hint(ClusterEvent(WakeEvent.NAMESPACE, "b", None, OTHER), placed)
     assert plugin.hint(ClusterEvent(WakeEvent.CLUSTER_CHANGED), placed)
+
+
+ALL = ("*",)
+SECRET = Needs(of_policy=(Need("secrets", "db", "spec.volumes[0].secret.secretName", 'is Secret "db"'),))
+BARRED = Needs("spec.hostNetwork reaches into the node")
+UNKNOWN_LIST = Needs(of_policy=(Need("moods", "x", "spec.mood", "is x"),))
+OLDER = Opening(ALL, ALL, ALL)
+PLAIN = Opening(ALL, ALL, (), closed=())
+
+
+@pytest.mark.parametrize(
+    ("needs", "opens", "why"),
+    [
+        pytest.param(None, (PLAIN,), "", id="needs nothing"),
+        pytest.param(SECRET, None, "", id="an agent that does not tell its policy"),
+        pytest.param(SECRET, (OLDER,), "", id="one that tells of tolerations alone"),
+        pytest.param(BARRED, None, "spec.hostNetwork reaches into the node", id="never crosses"),
+        pytest.param(SECRET, (PLAIN,), '"db" in `secrets`', id="not let in"),
+        pytest.param(SECRET, (Opening(ALL, ALL, (), (), secrets=("d*",)),), "", id="let in"),
+        pytest.param(SECRET, (PLAIN, Opening(("a",), ALL, (), (), secrets=("db",))), "", id="let in by one of two"),
+        pytest.param(SECRET, (PLAIN, Opening(("c",), ALL, (), (), secrets=("db",))), "secrets", id="from another"),
+        pytest.param(UNKNOWN_LIST, (PLAIN,), "", id="a need that only newer agents know"),
+        pytest.param(None, (Opening(("c",), ALL, (), ()),), CLOSED, id="accepted from another cluster alone"),
+        pytest.param(None, (Opening(ALL, ALL, (), ("sh*",)),), CLOSED, id="closed by a pattern"),
+    ],
+)
+def test_a_pod_goes_only_where_the_policy_lets_in_what_it_needs(
+    needs: Needs | None, opens: tuple[Opening, ...] | None, why: str
+) -> None:
+    state = fleet(a=["n"], b=["n"])
+    for cluster in "ab":  # at home no policy for others holds
+        state.set_cluster(cluster, ready=True, synced=True, opens=opens)
+    found = reasons(make("NamespaceOpen"), pod().namespace("shop").set(needs=needs), state)
+    assert set(found) == ({"b/n"} if why else set())
+    assert all(why in text for text in found.values())
+
+
+def with_services(*names: str, home_labels: dict[str, str] | None = None, row: str = "") -> FleetState:
+    """Services web and db are at home in a, these in b; c does not show any."""
+    state = fleet(a=["n"], b=["n"], c=["n"])
+    state.kept.put("a", OTHER)
+    state.kept.put("a", Namespace("shop", home_labels or {}))
+    for cluster, there in (("a", ("web", "db")), ("b", names)):
+        state.kept.put(cluster, Service("default", "kubernetes"))
+        for name in there:
+            state.kept.put(cluster, Service("shop", name))
+    state.set_cluster("b", ready=True, synced=True, opens=(Opening(ALL, ALL, (), (), services=row),))
+    return state
+
+
+def calls_none() -> PodBuilder:
+    return pod().namespace("shop").set(annotations={SERVICES: "none"})
+
+
+@pytest.mark.parametrize(
+    ("state", "asking", "lacks"),
+    [
+        pytest.param(with_services(), pod().namespace("shop"), "db, web", id="all are missing"),
+        pytest.param(with_services("db"), pod().namespace("shop"), "web", id="one is missing"),
+        pytest.param(with_services("db", "web", "more"), pod().namespace("shop"), "", id="all are there"),
+        pytest.param(with_services(), pod().namespace("default"), "", id="the API server's is everywhere"),
+        pytest.param(with_services(), calls_none(), "", id="the pod calls none"),
+        pytest.param(
+            with_services(home_labels={SERVICES: "none"}), pod().namespace("shop"), "", id="nor its namespace"
+        ),
+        pytest.param(with_services(row="none"), pod().namespace("shop"), "", id="a row says so"),
+    ],
+)
+def test_a_pod_goes_only_where_the_services_of_its_namespace_are(
+    state: FleetState, asking: PodBuilder, lacks: str
+) -> None:
+    found = reasons(make("NamespaceOpen"), asking, state)
+    assert set(found) == ({"b/n"} if lacks else set())
+    assert all(f"namespace: {lacks};" in text and SERVICES in text for text in found.values())
+
+
+def test_a_service_that_comes_wakes_pods_of_its_namespace() -> None:
+    plugin, placed = make("NamespaceOpen"), pod().namespace("shop").placed()
+    assert plugin.hint(ClusterEvent(WakeEvent.SERVICE, "b", None, Service("shop", "web")), placed)
+    assert not plugin.hint(ClusterEvent(WakeEvent.SERVICE, "b", None, Service("other", "web")), placed)
+
+
+@pytest.mark.parametrize(
+    ("state", "asking", "shared"),
+    [
+        (with_services(), pod().namespace("other"), True),
+        (with_services(), pod().namespace("shop"), False),
+        (with_services(), calls_none(), True),
+        (with_services(), calls_none().set(needs=SECRET), False),
+    ],
+    ids=["no services", "services of its home", "which it does not call", "needs"],
+)
+def test_pods_of_several_homes_share_an_answer_only_where_it_matters_to_nobody_where_they_are_from(
+    state: FleetState, asking: PodBuilder, shared: bool
+) -> None:
+    assert (make("NamespaceOpen").away_key(asking.placed(), view_of(state)) is not None) == shared

@@ -34,6 +34,7 @@ class WakeEvent(enum.Flag):
     POD_ADDED = enum.auto()  # another pod came into the queue (for gangs)
     COOLED = enum.auto()  # a node is hot no more by some rule
     NODE_REMOVED = enum.auto()
+    SERVICE = enum.auto()  # a Service came, changed or went
 
 
 NODES = WakeEvent.NODE_ADDED | WakeEvent.NODE_CHANGED | WakeEvent.CLUSTER_CHANGED
@@ -51,8 +52,8 @@ OBJECT_EVENTS: dict[str, WakeEvent] = {
     "CSIStorageCapacity": WakeEvent.CSI,
     "VolumeAttachment": WakeEvent.CSI,
     "PodDisruptionBudget": WakeEvent.BUDGET,
+    "Service": WakeEvent.SERVICE,
     # These have a say in soft constraints alone: no pod is refused for them.
-    "Service": NEVER,
     "ReplicaSet": NEVER,
     "StatefulSet": NEVER,
     "ReplicationController": NEVER,
@@ -138,6 +139,8 @@ HELPED_BY: dict[Reason, WakeEvent] = {
     Reason.CLUSTER_REFUSED: WakeEvent.NODE_ADDED,  # else time alone, or a change of the namespace there: see the core
     Reason.NAMESPACE_ABSENT: WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED,
     Reason.NAMESPACE_CLOSED: WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED,
+    Reason.CANNOT_CROSS: WakeEvent.CLUSTER_CHANGED,
+    Reason.SERVICES_ABSENT: WakeEvent.SERVICE | WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED,
     Reason.VOLUMES_ELSEWHERE: WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
     Reason.POLICY: ~WakeEvent.POD_ADDED,  # who waits for pods to come says so: else each would have all refused tried
     Reason.REFUSED: NODES | WakeEvent.POD_REMOVED,

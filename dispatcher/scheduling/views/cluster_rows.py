@@ -3,6 +3,7 @@
 from collections import Counter
 
 from dispatcher.model import names
+from dispatcher.model.objects import Namespace, Service
 from dispatcher.model.pod import Pod
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.core import SchedulerCore
@@ -12,12 +13,15 @@ from dispatcher.scheduling.delegation.peers import closed_proxy
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.views.pieces import Pieces, Row
 
+_MOST_APART = 20  # namespaces of a cluster, and Services of one
+
 
 def clusters_view(core: SchedulerCore) -> Pieces:
     """One row, and piece, a cluster: readiness and why not, nodes, pods it runs, age of its last report in seconds.
 
     `remote`: copies there of pods of other clusters; `unstarted`: those that do not start. `cordoned_in`,
     `fenced_in`: the clusters for whose pods it is so.
+    `apart`: namespaces whose pods stay in this cluster for what others lack.
     Clusters that are none of ours, but have pods of ours, come last.
     """
     keys = shared_keys.of(core.clusters)
@@ -58,8 +62,46 @@ def _cluster_row(core: SchedulerCore, view: ClusterView, shared: str, counts: Ro
         "ready_nodes": sum(node.ready for node in own),
         "pods": sum(bool(pod.node) and not pod.terminal and not _remote(pod, view.name) for pod in view.pods.values()),
         **counts,
+        "apart": _apart(core, view),
         "report_age_s": round(core.fleet.now - view.last_report_at, 3) if heard else None,
     }
+
+
+def _apart(core: SchedulerCore, view: ClusterView) -> list[Row]:
+    """Namespaces with pods of ours that may leave this cluster, but for a namespace or Services that others lack:
+    `absent_in` clusters, and by cluster the `services` that it lacks.
+    """
+    leaving = [pod for pod in view.pods.values() if _may_leave(pod)]
+    calling = {pod.namespace for pod in leaving if pod.annotations.get(names.SERVICES) != names.NONE}
+    rows = []
+    for namespace in sorted({pod.namespace for pod in leaving}):
+        absent, services = [], {}
+        for other in sorted(core.clusters.keys() - {view.name}):
+            shown = core.fleet.kept.of(other, Namespace)
+            if shown and namespace not in shown:
+                absent.append(other)
+            elif namespace in calling and (missing := _services_missing(core.fleet, view.name, other, namespace)):
+                services[other] = missing
+        if absent or services:
+            rows.append({"namespace": namespace, "absent_in": absent, "services": services})
+        if len(rows) >= _MOST_APART:
+            break
+    return rows
+
+
+def _may_leave(pod: Pod) -> bool:
+    ours = pod.source is None and names.is_ours(pod.scheduler_name)
+    return ours and not pod.terminal and pod.annotations.get(names.STAY) != "true"
+
+
+def _services_missing(fleet: FleetState, home: str, other: str, namespace: str) -> list[str]:
+    of_home = fleet.kept.of(home, Namespace).get(namespace)
+    unknown = not fleet.kept.of(other, Service)
+    if unknown or (of_home is not None and of_home.labels.get(names.SERVICES) == names.NONE):
+        return []
+    wanted = fleet.kept.in_namespace(home, Service, namespace).values()
+    there = fleet.kept.in_namespace(other, Service, namespace)
+    return sorted(one.name for one in wanted if one.key not in there and not one.is_everywhere)[:_MOST_APART]
 
 
 def _closed_in(core: SchedulerCore, cluster: str) -> Row:

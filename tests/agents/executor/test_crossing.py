@@ -26,7 +26,7 @@ def target(*nodes: Object, policy: ExecutorPolicy | None = None) -> World:
     return World(*nodes, cluster="b", policy=policy)
 
 
-def rows(**row: tuple[str, ...]) -> ExecutorPolicy:
+def rows(**row: Any) -> ExecutorPolicy:
     return ExecutorPolicy(accept=(Accept(**row),))
 
 
@@ -413,7 +413,13 @@ def test_rows_that_cover_one_source_let_in_together_and_others_nothing() -> None
 
 def test_the_settings_of_an_agent_are_its_policy() -> None:
     assert executor_settings(AgentSettings(cluster="b")).policy == ExecutorPolicy()
-    row = {"clusters": ("c",), "namespaces": ("n",), "secrets": ("s",), "annotations": ("x/*",), "tolerations": ("t",)}
+    row: Object = {
+        "clusters": ("c",),
+        "namespaces": ("n",),
+        "secrets": ("s",),
+        "annotations": ("x/*",),
+        "tolerations": ("t",),
+    }
     options = ExecutorOptions(closed=("vault",), accept=(AcceptSettings(**row, allow=("hostPort",)),))
     want = ExecutorPolicy(closed=("vault",), accept=(Accept(**row, allow=("hostPort",)),))
     assert executor_settings(AgentSettings(cluster="b", executor=options)).policy == want
@@ -491,3 +497,47 @@ def test_any_order_is_carried_out_or_refused_with_words(spec: Object, holder: Ob
     outcome = asked(target(), pod_object(**{**container(**holder), **spec}))
     assert outcome.verdict in {BOUND, REFUSED}
     assert (outcome.verdict == BOUND) or outcome.message
+
+
+OWN_TOKEN = {
+    "name": "vault",
+    "projected": {"sources": [{"serviceAccountToken": {"path": "token", "audience": "vault"}}]},
+}
+GIVEN_TOKEN = {"name": "kube-api-access-x", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "account"),
+    [
+        pytest.param({"serviceAccountName": "default", "volumes": [GIVEN_TOKEN]}, "", id="what every pod gets"),
+        pytest.param({"serviceAccountName": "app", "volumes": [GIVEN_TOKEN]}, "app", id="an account of its own"),
+        pytest.param({"serviceAccountName": "default", "volumes": [OWN_TOKEN]}, "default", id="a token it asks for"),
+        pytest.param(
+            {"volumes": [{**OWN_TOKEN, "name": "kube-api-access-y"}]}, "default", id="one under another's name"
+        ),
+    ],
+)
+def test_no_pod_runs_without_its_account_unless_it_or_a_row_says_that_it_needs_none(spec: Object, account: str) -> None:
+    pod = pod_object(**spec)
+    outcome = asked(target(), pod)
+    assert (outcome.verdict == REFUSED) == bool(account)
+    if account:
+        assert outcome.message.startswith(f'spec.serviceAccountName is "{account}"')
+        assert f'"{account}" in `service_accounts`' in outcome.message
+        assert names.SERVICE_ACCOUNT in outcome.message
+    opened = target(policy=rows(service_accounts=("app", "def*")))
+    assert asked(opened, pod).verdict == BOUND
+    assert {"serviceAccountName", "volumes"}.isdisjoint(made(opened)["spec"])
+    pod["metadata"]["annotations"] = {names.SERVICE_ACCOUNT: "none"}
+    said = target()
+    assert asked(said, pod).verdict == BOUND
+    assert {"serviceAccountName", "volumes"}.isdisjoint(made(said)["spec"])
+
+
+def test_mounts_of_a_token_that_is_left_behind_go_with_it() -> None:
+    mounts = [{"name": "vault", "mountPath": "/vault"}, {"name": "d", "mountPath": "/d"}]
+    pod = pod_object(**container(volumeMounts=mounts), volumes=[OWN_TOKEN, {"name": "d", "emptyDir": {}}])
+    world = target(policy=rows(service_accounts=("default",)))
+    assert asked(world, pod).verdict == BOUND
+    assert made(world)["spec"]["volumes"] == [{"name": "d", "emptyDir": {}}]
+    assert made(world)["spec"]["containers"][0]["volumeMounts"] == mounts[1:]

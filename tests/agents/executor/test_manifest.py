@@ -39,8 +39,8 @@ def test_what_means_something_else_elsewhere_is_left_behind() -> None:
         nodeName="n1",
         priorityClassName="high",
         priority=1000,
-        serviceAccountName="builder",
-        serviceAccount="builder",
+        serviceAccountName="default",
+        serviceAccount="default",
         affinity={"podAntiAffinity": {"x": 1}, "nodeAffinity": {"y": 2}},
         unknownField=1,
     )

@@ -1,0 +1,26 @@
+"""What a pod will need in another cluster, told with it while it has no place, so that no cluster is asked in vain."""
+
+import msgspec
+
+from agents.executor.manifest import ManifestError, readable, sanitise
+from agents.executor.restrict import needed
+from dispatcher.model.bounds import MAX_NEEDS, MAX_WORD
+from dispatcher.model.pod import Need, Needs
+
+
+def needs_of(pod: bytes) -> Needs | None:
+    """Of a pod given as JSON; None for one that needs nothing that other clusters do not let in anyway."""
+    try:
+        with readable():
+            manifest = msgspec.json.decode(sanitise(pod))
+            found = {(one.key, one.word): _cut(one) for one in needed(manifest)}
+            if len(found) > MAX_NEEDS:
+                raise ManifestError("spec", f"needs more than {MAX_NEEDS} things that a cluster must let in")
+    except ManifestError as error:
+        return Needs(str(error)[:MAX_WORD])
+    return Needs(of_policy=tuple(found.values())) if found else None
+
+
+def _cut(need: Need) -> Need:
+    """A word that is longer is no name of anything: it will be let in nowhere, cut or not."""
+    return Need(need.key, need.word[:MAX_WORD], need.field[:MAX_WORD], need.why[:MAX_WORD])

@@ -1,0 +1,83 @@
+"""What a pod tells of what it will need elsewhere is what the target will ask of it."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from agents.executor.needs import needs_of
+from agents.executor.policy import Accept, ExecutorPolicy
+from agents.kube.convert import pod_seen
+from dispatcher.model import names
+from dispatcher.model.bounds import MAX_NEEDS, MAX_WORD
+from dispatcher.model.crossing import rows_for, unmet
+from dispatcher.model.pod import Needs
+from tests.agents.executor.world import pod_object
+
+
+def needs(**spec: Any) -> Needs | None:
+    return needs_of(msgspec.json.encode(pod_object(**spec)))
+
+
+def secret(name: str) -> dict[str, Any]:
+    return {"name": "v", "secret": {"secretName": name}}
+
+
+def test_an_ordinary_pod_needs_nothing() -> None:
+    assert needs() is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}, "spec.volumes[0].hostPath"),
+        ({"hostNetwork": True}, "spec.hostNetwork"),
+        ({"volumes": [{"name": "v", "nfs": {}}]}, "spec.volumes[0].nfs"),
+        ({"volumes": [secret(f"s{n}") | {"name": f"v{n}"} for n in range(MAX_NEEDS + 1)]}, "spec"),
+    ],
+)
+def test_what_can_run_in_no_other_cluster_says_so_and_why(spec: dict[str, Any], field: str) -> None:
+    found = needs(**spec)
+    assert found is not None
+    assert found.barred.startswith(f"{field} ")
+    assert names.STAY in found.barred
+
+
+@pytest.mark.parametrize(
+    ("spec", "row"),
+    [
+        ({"volumes": [secret("db")]}, {"secrets": ("d*",)}),
+        ({"imagePullSecrets": [{"name": "reg"}]}, {"secrets": ("reg",)}),
+        ({"serviceAccountName": "app"}, {"service_accounts": ("app",)}),
+        ({"securityContext": {"seccompProfile": {"type": "Unconfined"}}}, {"allow": ("seccomp",)}),
+    ],
+)
+def test_what_it_needs_is_met_by_the_row_that_lets_it_in_and_by_no_other(
+    spec: dict[str, Any], row: dict[str, Any]
+) -> None:
+    found = needs(**spec)
+    assert found is not None
+    for rows, met in (({}, False), (row, True), (row | {"namespaces": ("other",)}, None)):
+        told = rows_for("a", "default", ExecutorPolicy(accept=(Accept(**rows),)).openings)
+        assert told is not None
+        assert (unmet(found, told) is None if told else None) == met
+
+
+def test_one_secret_named_many_times_is_one_need_and_its_words_are_bounded() -> None:
+    found = needs(volumes=[secret("db"), secret("db"), secret("x" * 10_000)])
+    assert found is not None
+    assert [len(one.word) for one in found.of_policy] == [2, MAX_WORD]
+
+
+def test_it_is_told_of_pods_that_may_go_somewhere_once_for_all_replicas() -> None:
+    def told(name: str, **spec: Any) -> Needs | None:
+        pod = pod_object(name, volumes=[secret("db")], **spec)
+        pod["metadata"] |= {"uid": name, "annotations": {names.STAY: "true"} if name == "stays" else {}}
+        seen = pod_seen(msgspec.json.encode(pod))
+        assert seen is not None
+        assert seen.pod is not None
+        return seen.pod.needs
+
+    assert told("one") is told("two") is not None
+    assert told("bound", nodeName="n1") is None
+    assert told("stays") is None

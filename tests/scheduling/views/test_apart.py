@@ -1,0 +1,38 @@
+"""Namespaces whose pods cannot leave their cluster for what others lack, as `doctor` is told of them."""
+
+import msgspec
+
+from dispatcher.model import names
+from dispatcher.model.objects import AnyObject, Namespace, Service
+from dispatcher.scheduling.views import clusters_view, whole
+from tests.laws.cores import make_core
+from tests.scheduling.core.test_core import pod, report
+
+SHOP, TEAM, WEB = Namespace("shop"), Namespace("team"), Service("shop", "web")
+API = Service("default", "kubernetes")
+
+
+def apart(*there: AnyObject, **of_pod: object) -> list[dict[str, object]]:
+    """What is said of east, which has Service shop/web and one pod in each of two namespaces; `there` is in west."""
+    core = make_core(("east", "west"))
+    for one in there:
+        core.fleet.kept.put("west", one)
+    pods = [msgspec.structs.replace(pod(name), namespace=name, **of_pod) for name in ("shop", "team")]
+    report(core, *pods, objects=(SHOP, TEAM, WEB, API))
+    (row,) = [row for row in whole(clusters_view(core)) if row["name"] == "east"]
+    found: list[dict[str, object]] = row["apart"]
+    return found
+
+
+def test_what_others_lack_is_named_by_namespace() -> None:
+    assert apart(SHOP, API) == [
+        {"namespace": "shop", "absent_in": [], "services": {"west": ["web"]}},
+        {"namespace": "team", "absent_in": ["west"], "services": {}},
+    ]
+
+
+def test_nothing_is_said_where_all_is_there_or_nothing_is_known_or_wanted() -> None:
+    assert apart(SHOP, TEAM, WEB, API) == []
+    assert apart() == []
+    assert apart(SHOP, API, annotations={names.STAY: "true"}) == []
+    assert apart(SHOP, TEAM, API, annotations={names.SERVICES: "none"}) == []
