@@ -8,8 +8,8 @@ from agents.executor.procedures import carry_out
 from dispatcher.model.messages import BOUND, DONE, NO_PRIORITY, STALE, UNKNOWN, Evict, PodRef
 from tests.agents.executor.world import NOW, World, order_for, pod_object, run
 
-STUCK = {"state": {"waiting": {"reason": "ErrImagePull"}}}
-RUNNING = {"state": {"running": {}}}
+STUCK: dict[str, object] = {"state": {"waiting": {"reason": "ErrImagePull"}}}
+RUNNING: dict[str, object] = {"state": {"running": {}}}
 
 
 def _world(container: dict[str, object]) -> tuple[World, Evict]:

@@ -21,7 +21,7 @@ from tests.laws.cores import make_core
 WORDS = 'secret "token" not found'
 STUCK = {"state": {"waiting": {"reason": "CreateContainerConfigError", "message": WORDS}}, "restartCount": 0}
 CREATING = {"state": {"waiting": {"reason": "ContainerCreating"}}}
-RUNNING = {"state": {"running": {}}}
+RUNNING: dict[str, Any] = {"state": {"running": {}}}
 ENDED = {"state": {"terminated": {"exitCode": 0}}}
 OWNER = "ReplicaSet/web/uid-rs"
 
