@@ -24,6 +24,8 @@ def refusal(pod: Pod, node_name: str, local: Local, now: Moment) -> str:
         return f'node "{node_name}" is not known in cluster "{local.cluster}"'
     if node.proxy_for:
         return f'node "{node_name}" is the proxy of cluster "{node.proxy_for}" and runs nothing itself'
+    if pod.problems:  # not all is known of what it asks for
+        return f"pod {pod.namespace}/{pod.name}: {pod.problems[-1]}"
     for check in _CHECKS:
         if reason := check(pod, node):
             return f'node "{node_name}": {reason}'

@@ -53,6 +53,8 @@ _GRACE_S, _MOST_GRACE_S = 30, 2**31  # the default, and what counts as for ever
 _NO_STATUS = wire_status.PodStatus()
 _NOTHING = Pod(uid="", namespace="", name="")
 _KEPT_LABELS = (names.DELEGATE_LABEL, names.BUDGET)
+# What a pod on a node means to others there and beside: told in any case, within the bounds of its own.
+_HELD = ("labels", "ports", "pod_affinity", "pod_anti_affinity", "volumes")
 T = TypeVar("T")
 
 
@@ -94,11 +96,12 @@ def _within_record(pod: Pod) -> Pod:
     largest = sorted(sizes, key=lambda name: sizes[name], reverse=True)[:_LARGEST]
     said = ", ".join(f"{_CUT[name]} {-(-sizes[name] // 1024)} KiB" for name in largest)
     problem = f"more than {MAX_RECORD // 1024} KiB decide about this pod, make them smaller: {said}"
-    kept = {name: getattr(_NOTHING, name) for name in _CUT}
-    kept["labels"] = {key: pod.labels[key] for key in _KEPT_LABELS if key in pod.labels}
+    kept = {name: getattr(pod if pod.node and name in _HELD else _NOTHING, name) for name in _CUT}
+    if not pod.node:
+        kept["labels"] = {key: pod.labels[key] for key in _KEPT_LABELS if key in pod.labels}
     if sizes["annotations"] < MAX_RECORD // 2:
         kept["annotations"] = pod.annotations
-    return msgspec.structs.replace(pod, **kept, problems=(problem, *pod.problems)[:MAX_PROBLEMS])
+    return msgspec.structs.replace(pod, **kept, problems=(*pod.problems[: MAX_PROBLEMS - 1], problem))
 
 
 def version_of(text: str) -> int:

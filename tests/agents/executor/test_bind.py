@@ -273,15 +273,19 @@ def test_a_pod_that_only_moved_on_is_bound_at_its_new_version() -> None:
 def test_two_pods_of_many_host_ports_are_compared_port_by_port() -> None:
     world = World(node_object("n1", pods="10"))
 
-    def many(name: str, first: int, **spec: Any) -> dict[str, Any]:
+    def many(name: str, first: int, count: int = 1000, **spec: Any) -> dict[str, Any]:
         pod = pod_object(name, **spec)
         pod["spec"]["containers"][0]["ports"] = [
-            {"containerPort": 1, "hostPort": first + number, "protocol": "TCP"} for number in range(20_000)
+            {"containerPort": 1, "hostPort": first + number, "protocol": "TCP"} for number in range(count)
         ]
         return pod
 
-    world.api.put_pod(many("taken", 1, nodeName="n1"))
+    world.api.put_pod(many("taken", 1, 20_000, nodeName="n1"))
     apart, over = world.submit(many("apart", 30_001)), world.submit(many("over", 20_000))
+    beyond = world.submit(many("beyond", 30_001, 20_000))
     world.sync()
     assert world.do(Bind("1", over, 1, "n1")).verdict == REFUSED
     assert world.do(Bind("2", apart, 2, "n1")).verdict == BOUND
+    refused = world.do(Bind("3", beyond, 3, "n1"))
+    assert refused.verdict == REFUSED
+    assert "ports of spec.containers" in refused.message

@@ -602,8 +602,16 @@ def test_what_is_told_of_a_pod_is_bounded_in_bytes_and_more_is_a_problem_that_na
     assert told_bytes(pod) <= MAX_RECORD
     assert (pod.name, pod.uid) == (thing["metadata"]["name"], thing["metadata"]["uid"])
     if field:
-        assert "more than 32 KiB decide about this pod" in pod.problems[0]
-        assert field in pod.problems[0]
+        assert "more than 32 KiB decide about this pod" in pod.problems[-1]
+        assert field in pod.problems[-1]
+
+
+def test_what_a_large_pod_on_a_node_means_to_others_is_told_in_full() -> None:
+    ports = [{"containerPort": 1, "hostPort": 1000 + at} for at in range(3000)]
+    containers = [{"name": "c", "image": "x" * 50_000, "ports": ports}]
+    labels = {"labels": {"app": "web"}}
+    pod = read_pod(pod_object(nodeName="n1", metadata=labels, containers=containers))
+    assert (len(pod.ports), pod.labels, pod.images) == (3000, {"app": "web"}, ())
 
 
 def test_a_large_pod_of_which_little_decides_is_told_as_any_other() -> None:
