@@ -79,6 +79,10 @@ class Reason(enum.Enum):
     UNANSWERED = "cluster {} was lost before it said whether it runs the pod: another copy might run twice"
     STILL_ELSEWHERE = "its delegate in cluster {} is not gone yet"
     PREEMPTED = "gave its place to a pod of higher priority while it waited"
+    TOO_SLOW = (
+        "pods of its namespace take too long to decide, so they wait while others are decided: give them fewer "
+        "affinity terms, topologySpreadConstraints and clauses of selectors"
+    )
     PRE_BIND = "node(s) could not be prepared for the pod: {}"
 
     def text(self, argument: str = "") -> str:
@@ -132,6 +136,7 @@ UNRESOLVABLE: frozenset[Reason] = frozenset(
         Reason.CLAIM_WITHOUT_VOLUME,
         Reason.DEVICES,
         Reason.NO_PROFILE,
+        Reason.TOO_SLOW,
     )
 )
 

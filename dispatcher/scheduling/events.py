@@ -95,16 +95,21 @@ def _never() -> bool:
     return False
 
 
+def _stopped() -> float:
+    return 0.0
+
+
 @dataclass(frozen=True)
 class Decide:
     """Run scheduling cycles, of at most `budget` pods: what a Tick does besides, so that each can be timed alone.
 
     `enough` is asked after each class of pods, and between pods that are decided one by one, whether to leave the rest
-    for the next Decide.
+    for the next Decide. `clock` tells the CPU seconds that were spent, by which pods that take long are set aside.
     """
 
     budget: int = 1000
     enough: Callable[[], bool] = _never
+    clock: Callable[[], float] = _stopped
 
 
 Event = (

@@ -7,7 +7,7 @@ and a report is asked for anew in full. Between two slices of work the loop lets
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any, Protocol
 
 import structlog
@@ -297,7 +297,7 @@ class Service:
         done = not tick or self._handle(Tick(None))
         asked, started = min(self._active(), self._budget.pods), perf_counter()
         with self.metrics.plugin_times.round():
-            done = self._handle(Decide(self._budget.pods, self._round.deciding())) and done
+            done = self._handle(Decide(self._budget.pods, self._round.deciding(), thread_time)) and done
         passed = self._round.begin()
         if was_open:
             self.metrics.without_decisions(passed)

@@ -62,6 +62,12 @@ USERS = (
 )
 ADMINS = (
     Key("ACCEPT", "Namespace, label", '`"false"`', "Closes the namespace to pods of other clusters."),
+    Key(
+        "AFFINITY_FROM_OTHERS",
+        "Namespace, label",
+        '`"true"`',
+        "Lets inter-pod terms of pods that other clusters submit mean its pods.",
+    ),
     Key("PROVIDER", "node, label", "any", "The level `provider`: whose data centre the node is in."),
     Key(
         "BANDWIDTH",

@@ -64,6 +64,7 @@ REMEDIES: dict[Reason, str] = {
     Reason.PERMIT: "The other pods of its group did not come in time, or had no place. It is tried again.",
     Reason.UNANSWERED: "Wait until the cluster is back; or, if nothing runs there any more, `global-dispatcher cluster fence NAME`.",
     Reason.STILL_ELSEWHERE: "An earlier copy ends there; the pod goes on by itself when it is gone.",
+    Reason.TOO_SLOW: "A pod of the namespace took more than 50 ms to decide, again and again. It is tried again within a minute.",
     Reason.PREEMPTED: "It is tried again by itself.",
     Reason.PRE_BIND: "Volumes could not be prepared; the text says why. It is tried again.",
 }

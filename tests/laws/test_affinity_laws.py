@@ -60,7 +60,7 @@ def crowds(draw: st.DrawFn) -> list[Placed]:
     ]
 
 
-NAMESPACE_LABELS = ({}, {"team": "t"}, {AFFINITY_FROM_OTHERS: "true"})
+NAMESPACE_LABELS: tuple[dict[str, str], ...] = ({}, {"team": "t"}, {AFFINITY_FROM_OTHERS: "true"})
 events = st.one_of(
     nodes(),
     st.tuples(st.just("gone"), clusters, node_names),

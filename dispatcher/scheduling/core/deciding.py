@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from dispatcher.model.reasons import Reason
+from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core.binding_cycle import BindingCycle
 from dispatcher.scheduling.core.evictions import Evictions
 from dispatcher.scheduling.core.retries import Retries
+from dispatcher.scheduling.core.slow_decisions import SlowDecisions
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.cycle.batches import Result
 from dispatcher.scheduling.delegation import intents
@@ -30,6 +31,7 @@ class Deciding:
         self.binding = BindingCycle(state, self._launch)
         self.evictions = Evictions(state, self.binding)
         self.retries = Retries(state)
+        self._slow = SlowDecisions()
         self.follow_profiles()
 
     def follow_profiles(self) -> None:
@@ -38,7 +40,7 @@ class Deciding:
         for scheduler in self._state.profiles:
             scheduler.post_filters.may_evict = self.evictions.may_evict
 
-    def decide(self, budget: int, now: float, enough: Callable[[], bool]) -> None:
+    def decide(self, budget: int, now: float, enough: Callable[[], bool], clock: Callable[[], float]) -> None:
         """Decide at most `budget` pods, the first class of them at least: see `events.Decide`."""
         state = self._state
         state.queue.wake_rest(now)
@@ -47,12 +49,15 @@ class Deciding:
             if not batch:
                 break
             budget -= len(batch)
-            current = self.retries.requeue_changed(batch, now) if state.refusals or state.fleet.uses else batch
+            awake = self._awake(batch, now) if self._slow else batch
+            current = self.retries.requeue_changed(awake, now) if state.refusals or state.fleet.uses else awake
             homes = {item.pod_id[0] for item in current}
             all_ready = all(state.clusters[home].ready for home in homes)
             ready = current if all_ready else [item for item in current if self._home_ready(item, now)]
             nominees = self._nominees_of(ready)
+            began = clock()
             results = self._results(ready, now, enough)
+            self._slow.note(ready[: len(results)], clock() - began, now)
             state.queue.put_back(ready[len(results) :])
             ready = ready[: len(results)]
             self._follow_up(ready, results, now)
@@ -67,6 +72,17 @@ class Deciding:
             if enough():
                 break
         self.binding.expire(now)
+
+    def _awake(self, batch: Sequence[QueuedPod], now: float) -> list[QueuedPod]:
+        """Those whose namespace does not rest; the others are told, and tried again after their back-off."""
+        awake = list[QueuedPod]()
+        for item in batch:
+            if not self._slow.rests(item, now):
+                awake.append(item)
+                continue
+            self._state.queue.retry(item, now)
+            self._state.report(self._state.tracked.unsettled[item.pod_id], Why(Reason.TOO_SLOW).text, now)
+        return awake
 
     def _wake_for_placed(self, items: Sequence[QueuedPod], now: float) -> None:
         """Affinity may draw others to these, or a fuller domain make room for spread in another: one pod of each

@@ -153,6 +153,7 @@ HELPED_BY: dict[Reason, WakeEvent] = {
     Reason.PERMIT: NODES | WakeEvent.POD_REMOVED | WakeEvent.POD_PLACED,
     Reason.UNANSWERED: NEVER,  # such a pod is not queued
     Reason.STILL_ELSEWHERE: NEVER,  # such a pod is not queued
+    Reason.TOO_SLOW: NEVER,  # time alone: see the core
     Reason.PREEMPTED: NODES | WakeEvent.POD_REMOVED,
     Reason.PRE_BIND: NODES | WakeEvent.CLAIM | WakeEvent.VOLUME | WakeEvent.POD_REMOVED,
 }

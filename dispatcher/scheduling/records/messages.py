@@ -15,6 +15,7 @@ _OURS = frozenset(
         Reason.NO_PROFILE,
         Reason.PERMIT,
         Reason.PRE_BIND,
+        Reason.TOO_SLOW,
     )
 )
 _NO_NODES = "no nodes available to schedule pods"

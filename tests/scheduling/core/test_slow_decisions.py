@@ -1,0 +1,48 @@
+"""Pods whose decisions take long wait, with the reason, so that those of others are decided."""
+
+from itertools import count
+
+import msgspec
+
+from dispatcher.model.messages import Bind, ReportUnschedulable
+from dispatcher.model.reasons import Reason
+from dispatcher.scheduling.core.slow_decisions import LONGEST_S
+from dispatcher.scheduling.events import Decide, Effect, Tick
+from tests.laws.cores import make_core
+from tests.scheduling.core.test_core import NODE, intents, pod, report
+
+OF_ONE = [pod(f"one-{at}", requests={"cpu": 10 + at}) for at in range(5)]  # each a class of its own
+OF_ANOTHER = [msgspec.structs.replace(pod(f"another-{at}", requests={"cpu": 50 + at}), namespace="b") for at in (1, 2)]
+
+
+def bound(effects: list[Effect]) -> list[str]:
+    return sorted(one.pod.name for one in intents(effects, Bind))  # type: ignore[attr-defined]
+
+
+def deciding(seconds: float) -> Decide:
+    """A Decide in which each class of pods takes that long."""
+    calls = count()
+    return Decide(clock=lambda: next(calls) * seconds)
+
+
+def test_a_namespace_whose_decisions_take_long_waits_with_the_reason_and_others_do_not() -> None:
+    core = make_core(("east",))
+    report(core, *OF_ONE, *OF_ANOTHER)
+    effects = core.handle(deciding(0.75), 2.0)
+    assert bound(effects) == ["another-1", "another-2", "one-0", "one-1", "one-2"]
+    told = intents(effects, ReportUnschedulable)
+    assert {(one.pod.name, one.message) for one in told} == {  # type: ignore[attr-defined]
+        ("one-3", Reason.TOO_SLOW.value),
+        ("one-4", Reason.TOO_SLOW.value),
+    }
+    core.handle(Tick(None), 4.0)
+    assert bound(core.handle(deciding(0.01), 4.0)) == []  # it rests for (3 * 0.75 - 2) / 0.05 = 5 s
+    core.handle(Tick(None), 20.0)
+    assert bound(core.handle(deciding(0.01), 20.0)) == ["one-3", "one-4"]
+
+
+def test_decisions_that_take_no_longer_than_one_may_are_never_charged() -> None:
+    core = make_core(("east",))
+    pods = [pod(f"p-{at}", requests={"cpu": 1 + at}) for at in range(60)]
+    report(core, *pods, nodes=(msgspec.structs.replace(NODE, allocatable={"cpu": 4000, "pods": 100}),))
+    assert len(bound(core.handle(deciding(LONGEST_S), 2.0))) == len(pods)  # 3 s in all
