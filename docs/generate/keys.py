@@ -53,6 +53,18 @@ USERS = (
     Key("DATA", "pod, annotation", "name of a dataset", "Rather near to a cluster that has it."),
     Key("REQUIRE_DATA", "pod, annotation", "name of a dataset", "The same, and only in clusters that have it."),
     Key(
+        "SERVICES",
+        "pod, annotation; Namespace, label",
+        '`"none"`',
+        "It calls no Service of its namespace by name: it may go where these are missing.",
+    ),
+    Key(
+        "SERVICE_ACCOUNT",
+        "pod, annotation",
+        '`"none"`',
+        "It needs neither rights nor token of its ServiceAccount: it may go where it runs without.",
+    ),
+    Key(
         "REBALANCE",
         "pod, annotation",
         '`"false"`, `"true"`',
