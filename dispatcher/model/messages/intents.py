@@ -98,9 +98,14 @@ class DeleteDelegate(Intent, frozen=True):
 
 
 class MirrorStatus(Intent, frozen=True):
-    """Write a delegate's status (raw JSON, pods/status shape) onto the source pod; never moves a terminal phase."""
+    """Write a delegate's status (raw JSON, pods/status shape) onto the source pod; never moves a terminal phase.
+
+    `routed`: an operator has said that the pod networks of both clusters are one, so that its addresses lead to it from
+    the home cluster, too. Else they are not written: at home they may be nobody's, or another pod's.
+    """
 
     status: bytes
+    routed: bool = False
 
 
 class DeleteSource(Intent, frozen=True):

@@ -214,7 +214,13 @@ class Reports:
         view = self._state.clusters[cluster]
         for _ in self._steps(view, Changes(cluster, view.uid, view.incarnation, 0, view.revision, full=True)):
             pass
-        blank = ClusterView(cluster, pinned_uid=view.pinned_uid, pinned_key=view.pinned_key, problem=view.problem)
+        blank = ClusterView(
+            cluster,
+            pinned_uid=view.pinned_uid,
+            pinned_key=view.pinned_key,
+            network=view.network,
+            problem=view.problem,
+        )
         blank.heard = True
         self._state.clusters[cluster] = blank
         self._state.fleet.set_cluster(cluster, ready=False, synced=False)
