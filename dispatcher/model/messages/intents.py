@@ -125,6 +125,7 @@ class FinishSource(Intent, frozen=True):
 
 
 WAITING = "Waiting"
+NODES_DO_NOT_HELP = "NodesDoNotHelp"
 NO_PRIORITY = -(2**31) - 1  # lower than that of any pod
 
 
@@ -133,11 +134,14 @@ class ReportUnschedulable(Intent, frozen=True):
 
     `reason` WAITING: the pod has a place that something holds up; a Normal event and nothing else.
     `nominated_node`: what status.nominatedNodeName shall be, "" none; None leaves it alone.
+    `nodes_help` False: no new node of its cluster would help. The condition's reason is then NODES_DO_NOT_HELP: on
+    Unschedulable autoscalers make nodes.
     """
 
     message: str
     reason: str = "Unschedulable"
     nominated_node: str | None = None
+    nodes_help: bool = True
 
 
 class Evict(Intent, frozen=True):
