@@ -141,7 +141,8 @@ def _not_now(intent: Claim, local: Local) -> Answer | None:
     proxy = names.proxy_node_name(intent.cluster)
     if fenced := local.fenced(proxy):
         return Answer(STALE, fenced)
-    why = closed_to_new(local.view.node(proxy)) or local.trusted.another(intent.cluster, intent.cluster_uid)
+    pod = local.view.pod(intent.pod.uid)
+    why = closed_to_new(local.view.node(proxy), pod) or local.trusted.another(intent.cluster, intent.cluster_uid)
     return Answer(REFUSED, why, OF_CLUSTER) if why else None
 
 

@@ -2,7 +2,8 @@
 
 Each write names the version it builds on, so that a write that was lost on its way and lands late meets a newer version
 and changes nothing: a pod that has ended stays ended. PodScheduled and conditions of others on the source are kept
-(strategic merge by type); host addresses are not mirrored, for the source's host is the proxy node.
+(strategic merge by type); host addresses are not mirrored, for the source's host is the proxy node. Pod addresses are
+mirrored only where the pod network is the delegate's, too: elsewhere a Service would lead to whoever has them at home.
 
 Who writes statuses in the target must not fill this cluster's etcd, each version of which has the whole pod: a status
 has a bounded size (`status_size`), and a pod, and all pods in one other cluster, a rate of bytes. Ends pass it.
@@ -27,7 +28,7 @@ from dispatcher.model.pod import FAILED, PENDING, RUNNING, SUCCEEDED, TERMINAL
 Object = dict[str, Any]
 
 _PHASES = frozenset((PENDING, RUNNING, SUCCEEDED, FAILED))
-_COPIED = ("phase", "reason", "message", "startTime", "podIP", "containerStatuses", "initContainerStatuses")
+_COPIED = ("phase", "reason", "message", "startTime", "containerStatuses", "initContainerStatuses")
 _ADDRESSES = 8
 _ENDED = "the pod has ended: its phase is final"
 
@@ -80,7 +81,7 @@ def _too_fast(ref: PodRef, target: str, local: Local, now: Moment) -> str:
 def _mirror(intent: MirrorStatus, local: Local, now: Moment) -> Procedure[Outcome]:
     name = f"pod {intent.pod.namespace}/{intent.pod.name}"
     try:
-        phase, ready, patch = _translate(intent.status)
+        phase, ready, patch = _translate(intent.status, routed=intent.routed)
     except (msgspec.MsgspecError, TypeError, AttributeError, KeyError, ValueError, RecursionError) as error:
         why = f"{type(error).__name__}: {error}"
         return outcome(intent, REFUSED, f"the status of the delegate of {name} cannot be read: {why}")
@@ -153,7 +154,7 @@ def _request(ref: PodRef, patch: bytes, version: str) -> Request:
     return Request("PATCH", pods.path(ref.namespace, ref.name, "status"), body, STRATEGIC_PATCH)
 
 
-def _translate(raw: bytes) -> tuple[str, bool, bytes]:
+def _translate(raw: bytes, *, routed: bool) -> tuple[str, bool, bytes]:
     """(phase, ready, strategic patch of status) from a delegate's status."""
     status = msgspec.json.decode(raw, type=Object)
     phase = status.setdefault("phase", PENDING)
@@ -162,8 +163,10 @@ def _translate(raw: bytes) -> tuple[str, bool, bytes]:
     conditions = [_condition(one) for one in status.get("conditions") or () if one["type"] != "PodScheduled"]
     conditions.sort(key=lambda one: "/" in one["type"])  # where there are too many, Kubernetes' own are shown
     patch = {name: status.get(name) for name in _COPIED}
+    patch["podIP"] = status.get("podIP") if routed else None
     # podIPs merge by ip: without the directive an address that is gone would stay.
-    patch["podIPs"] = [*(status.get("podIPs") or ())[:_ADDRESSES], {"$patch": "replace"}]
+    addresses = (status.get("podIPs") or ()) if routed else ()
+    patch["podIPs"] = [*addresses[:_ADDRESSES], {"$patch": "replace"}]
     patch["conditions"] = conditions
     ready = any(one["type"] == "Ready" and one.get("status") == "True" for one in conditions)
     return phase, ready, status_size.bounded(patch)

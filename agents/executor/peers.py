@@ -14,7 +14,8 @@ from dispatcher.model import names
 from dispatcher.model.leases import stopped_after_s
 from dispatcher.model.messages import Peer
 from dispatcher.model.names import proxy_node_name
-from dispatcher.model.node import Node
+from dispatcher.model.node import PREFER_NO_SCHEDULE, Node
+from dispatcher.model.pod import Pod
 
 PEER_TTL_S = 60.0
 
@@ -150,6 +151,16 @@ def peer_of(node: Node) -> Peer:
     return Peer(node.proxy_for, ready, node.allocatable, labels)
 
 
-def closed_to_new(node: Node | None) -> str:
-    """Why nothing new may be claimed for the cluster behind this proxy node; '' if it may: `kubectl cordon` of it."""
-    return f'node "{node.name}" is cordoned' if node is not None and node.unschedulable else ""
+def closed_to_new(node: Node | None, pod: Pod | None) -> str:
+    """Why this pod may not be claimed for the cluster behind this proxy node; '' if it may: somebody has cordoned it,
+    or put a taint on it that the pod does not tolerate.
+    """
+    if node is None:
+        return ""
+    if node.unschedulable:
+        return f'node "{node.name}" is cordoned'
+    for taint in node.taints:
+        hard = taint.effect != PREFER_NO_SCHEDULE and taint.key != names.PROXY_TAINT
+        if hard and pod is not None and not any(taint.tolerated_by(one) for one in pod.tolerations):
+            return f'node "{node.name}" has taint {taint}, which the pod does not tolerate'
+    return ""

@@ -109,7 +109,11 @@ class ProxyNodes:
 
 
 def _drifted(peer: Peer, node: Node) -> bool:
-    return proxy_objects.drift_patch(peer, node) is not None
+    return proxy_objects.drift_patch(peer, node) is not None or _lacks_taint(peer, node)
+
+
+def _lacks_taint(peer: Peer, node: Node) -> bool:
+    return proxy_objects.taint_of(peer) not in node.taints
 
 
 def _lease_due(beat: _Beat, now: Moment) -> bool:
@@ -135,11 +139,22 @@ def _create(name: str, peer: Peer, beat: _Beat, now: Moment) -> Procedure[str]:
 
 
 def _restore(peer: Peer, node: Node) -> Procedure[str]:
-    patch = proxy_objects.drift_patch(peer, node)
-    if patch is None:
-        return ""
-    response = yield _patch(f"{_NODES}/{quote(node.name, safe='')}", patch, STRATEGIC_PATCH)
-    return "" if response.ok else f'node "{node.name}" keeps wrong labels or taints: {error_text(response)}'
+    path, patch = f"{_NODES}/{quote(node.name, safe='')}", proxy_objects.drift_patch(peer, node)
+    if patch is not None:
+        response = yield _patch(path, patch, STRATEGIC_PATCH)
+        if not response.ok:
+            return f'node "{node.name}" keeps wrong labels: {error_text(response)}'
+    return (yield from _restore_taint(path, peer, node)) if _lacks_taint(peer, node) else ""
+
+
+def _restore_taint(path: str, peer: Peer, node: Node) -> Procedure[str]:
+    response = yield Request("GET", path)
+    if response.ok:
+        live = msgspec.json.decode(response.body)
+        response = yield _patch(path, proxy_objects.taints_patch(peer, live), STRATEGIC_PATCH)
+    if response.ok or response.status == CONFLICT:
+        return ""  # after a conflict it is looked at again
+    return f'node "{node.name}" lacks our taint: {error_text(response)}'
 
 
 def _write_status(

@@ -46,13 +46,21 @@ def node_object(peer: Peer) -> Object:
 
 
 def drift_patch(peer: Peer, node: Node) -> Object | None:
-    """Strategic merge patch that restores labels and taint that somebody took off; None if all are there."""
+    """Strategic merge patch that restores labels that somebody took off; None if all are there."""
     wanted = labels_of(peer)
     labels = {key: value for key, value in wanted.items() if node.labels.get(key) != value}
-    patch: Object = {"metadata": {"uid": node.uid, "labels": labels}} if labels else {}
-    if taint_of(peer) not in node.taints:
-        patch["spec"] = {"taints": [_taint_object(peer)]}
-    return patch or None
+    return {"metadata": {"uid": node.uid, "labels": labels}} if labels else None
+
+
+def taints_patch(peer: Peer, live: Object) -> Object:
+    """Patch of the Node as just read that puts our taint back. The list has no merge key: those of others are sent,
+    too, and one that comes meanwhile gives 409.
+    """
+    ours = _taint_object(peer)
+    same = (ours["key"], ours["effect"])
+    others = [one for one in live["spec"].get("taints") or () if (one["key"], one["effect"]) != same]
+    metadata = {"uid": live["metadata"]["uid"], "resourceVersion": live["metadata"]["resourceVersion"]}
+    return {"metadata": metadata, "spec": {"taints": [*others, ours]}}
 
 
 def _taint_object(peer: Peer) -> Object:

@@ -8,7 +8,16 @@ from agents.executor.bind import unfit
 from agents.executor.http import STRATEGIC_PATCH, Procedure, Request
 from agents.executor.local import Local, Moment, Reported
 from agents.executor.times import rfc3339
-from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, WAITING, Outcome, ReportUnschedulable
+from dispatcher.model.messages import (
+    DONE,
+    NODES_DO_NOT_HELP,
+    REFUSED,
+    STALE,
+    UNKNOWN,
+    WAITING,
+    Outcome,
+    ReportUnschedulable,
+)
 from dispatcher.model.names import PROXY_NODE_PREFIX
 
 REPEAT_S = 300.0  # an unchanged report is written again after this long
@@ -42,7 +51,11 @@ def report_unschedulable(intent: ReportUnschedulable, local: Local, now: Moment)
 
 def _same(last: Reported, intent: ReportUnschedulable) -> bool:
     nominated = intent.nominated_node in (None, last.nominated)
-    return nominated and (last.reason, last.message) == (intent.reason, intent.message)
+    return nominated and (last.reason, last.message) == (_reason(intent), intent.message)
+
+
+def _reason(intent: ReportUnschedulable) -> str:
+    return intent.reason if intent.nodes_help else NODES_DO_NOT_HELP
 
 
 def _remember(intent: ReportUnschedulable, last: Reported | None, since: str, local: Local, now: Moment) -> None:
@@ -53,7 +66,7 @@ def _remember(intent: ReportUnschedulable, last: Reported | None, since: str, lo
     nominated = intent.nominated_node
     if nominated is None:
         nominated = last.nominated if last is not None else ""
-    local.reported.put(intent.pod.uid, Reported(intent.reason, intent.message, now.mono, evented, since, nominated))
+    local.reported.put(intent.pod.uid, Reported(_reason(intent), intent.message, now.mono, evented, since, nominated))
 
 
 def _write(intent: ReportUnschedulable, since: str) -> Procedure[tuple[str, str]]:
@@ -79,7 +92,7 @@ def _request(intent: ReportUnschedulable, since: str) -> Request:
     condition = {
         "type": "PodScheduled",
         "status": "False",
-        "reason": intent.reason,
+        "reason": _reason(intent),
         "message": intent.message,
         "lastTransitionTime": since,
     }

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from dispatcher.model import names
 from dispatcher.model.signals import NAME_PATTERN
 from dispatcher.scheduling.rebalancing.rules import RebalancingRules
 
@@ -57,6 +58,14 @@ class ClusterSection(Section):
             description="public key it signs with; another counts if this one vouches for it; empty: what is heard",
         ),
     ] = ""
+    network: Annotated[
+        str,
+        Field(
+            pattern=CLUSTER_NAME,
+            description="pod network that it is part of: pods of clusters with one name here reach each other by their "
+            "IPs, which are then shown at home; own: no other cluster is part of it",
+        ),
+    ] = names.OWN_NETWORK
     via: Annotated[
         Literal["ray", "gateway"],
         Field(description="ray: its agent is an actor; gateway: it dials in, with settings of its own (`agent`)"),

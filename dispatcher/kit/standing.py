@@ -7,6 +7,7 @@ import msgspec
 from dispatcher.kit.asking import answer_in_words
 from dispatcher.kit.odd import NO_NODES, odd_pods
 from dispatcher.model.crossing import Opening
+from dispatcher.model.node import Taint
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Filter, FleetView, Placed, Plugin, Score
@@ -30,11 +31,19 @@ def _close(fleet: FleetState) -> None:
                 fleet.set_closed(home.name, other.name, closed=True)
 
 
+def _taint_proxies(fleet: FleetState) -> None:
+    for home in fleet.clusters:
+        for other in fleet.clusters:
+            if other is not home:
+                fleet.set_proxy_taints(home.name, other.name, (Taint("law.example/closed"),))
+
+
 # No row changes with any of these, so nobody is asked again. What is said of it, what happens, and what tells of it.
 _EVENTS: Sequence[tuple[str, Callable[[FleetState], None], str]] = (
     ("a cluster without nodes opens to other tolerations", _opens, "fleet.clusters"),
     ("a cluster without nodes becomes not Ready", _not_ready, "fleet.clusters"),
     ("clusters are closed to the pod's home", _close, "fleet.closed"),
+    ("proxy nodes of the pod's home are tainted", _taint_proxies, "fleet.proxy_taints"),
 )
 
 

@@ -57,6 +57,7 @@ FORGET_KEYS = PREFIX + "forget-keys."  # and a cluster's name, "true": believe t
 
 # Proxy nodes.
 PROXY_NODE_PREFIX = "global-dispatcher-"  # proxy node of cluster x is "global-dispatcher-x"
+OWN_NETWORK = "own"  # value of `network` of a cluster whose pod network no other cluster is part of
 PROXY_LABEL = PREFIX + "proxy-for"
 PROXY_TAINT = PREFIX + "proxy"  # key of the NoSchedule taint on every proxy node
 CLOSED_BY_LEAVE = PREFIX + "closed-by-leave"  # annotation, "true": cordoned because the cluster that has it leaves

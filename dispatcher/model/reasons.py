@@ -48,6 +48,10 @@ class Reason(enum.Enum):
     VOLUMES_ELSEWHERE = "node(s) were in another cluster than the pod's volumes"
     CLUSTER_NOT_ALLOWED = "node(s) were in a cluster that the pod does not allow"
     DATA_ELSEWHERE = "node(s) were in a cluster without the data that the pod requires"
+    PROXY_TAINT = (
+        "node(s) were in cluster {0}, whose proxy node has a taint that the pod does not tolerate "
+        "(`kubectl describe node global-dispatcher-{0}`)"
+    )
     CLUSTER_CORDONED = "node(s) were in cluster {0}, which is cordoned (`global-dispatcher cluster uncordon {0}`)"
     CLUSTER_REFUSED = "node(s) were in a cluster that refused the pod a while ago"
     NAMESPACE_ABSENT = "node(s) were in a cluster without the pod's namespace"
@@ -114,6 +118,7 @@ UNRESOLVABLE: frozenset[Reason] = frozenset(
         Reason.CLUSTER_NOT_READY,
         Reason.CLUSTER_NOT_ALLOWED,
         Reason.DATA_ELSEWHERE,
+        Reason.PROXY_TAINT,
         Reason.CLUSTER_CORDONED,
         Reason.CLUSTER_REFUSED,
         Reason.NAMESPACE_ABSENT,

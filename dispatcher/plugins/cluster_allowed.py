@@ -7,7 +7,8 @@ with the name of the annotation and the known clusters. So does a `global-dispat
 "cluster" nor "fleet".
 
 Nor does a pod go to a cluster whose proxy node in the cluster of submission is cordoned: `kubectl cordon
-global-dispatcher-b` keeps new pods of that cluster away from cluster b. No toleration helps.
+global-dispatcher-b` keeps new pods of that cluster away from cluster b. No toleration helps. A NoSchedule or NoExecute
+taint that somebody has put on that proxy node keeps those pods away that do not tolerate it.
 """
 
 from collections.abc import Hashable
@@ -29,7 +30,14 @@ from dispatcher.scheduling.framework import (
     Skip,
     refuse,
 )
-from dispatcher.scheduling.rules.eligibility import ClusterChoiceError, allowed_clusters, clusters_key, has_volumes
+from dispatcher.scheduling.rules.eligibility import (
+    ClusterChoiceError,
+    allowed_clusters,
+    clusters_key,
+    has_volumes,
+    tolerations_key,
+    untolerated,
+)
 
 
 class ClusterAllowed(Filter[tuple[Bools, Reason, Codes]]):
@@ -41,16 +49,17 @@ class ClusterAllowed(Filter[tuple[Bools, Reason, Codes]]):
     depends: ClassVar[Depends] = Depends.STATIC
 
     def class_key(self, placed: Placed) -> Hashable:
-        """The two annotations, whether there are volumes, and the home of a pod that stays there."""
-        return clusters_key(placed)
+        """The two annotations, whether there are volumes, the home of a pod that stays there, and the tolerations."""
+        return clusters_key(placed), tolerations_key(placed)
 
     def standing_key(self, placed: Placed, fleet: FleetView) -> Hashable:
-        """The clusters that are closed to pods from its home; None if none is."""
-        return fleet.closed.get(placed.home)
+        """The clusters that are closed to pods from its home, to all or by taints; None if none is."""
+        closed, tainted = fleet.closed.get(placed.home), fleet.proxy_taints.get(placed.home)
+        return (closed, tainted) if closed or tainted else None
 
     def away_key(self, placed: Placed, fleet: FleetView) -> Hashable:
         """The same, and the clusters that are closed to pods from its home: pods queue together if these are equal."""
-        return self.class_key(placed), fleet.closed.get(placed.home)
+        return self.class_key(placed), self.standing_key(placed, fleet)
 
     def pre_filter(self, placed: Placed, fleet: FleetView) -> tuple[Bools, Reason, Codes] | Refuse | Skip:
         """([clusters] which are allowed, the reason at others, [clusters] codes of those closed to pods from its home).
@@ -61,21 +70,31 @@ class ClusterAllowed(Filter[tuple[Bools, Reason, Codes]]):
             allowed = allowed_clusters(placed, fleet)
         except ClusterChoiceError as error:
             return refuse(Reason.INVALID, str(error))
-        closed = fleet.closed.get(placed.home, frozenset())
-        if allowed is None and not closed:
+        codes = self._closed_to(placed, fleet)
+        if allowed is None and not codes:
             return SKIP
         if allowed is None:
             allowed = np.ones(len(fleet.clusters), dtype=np.bool_)
         reason = Reason.VOLUMES_ELSEWHERE if has_volumes(placed.pod) else Reason.CLUSTER_NOT_ALLOWED
-        cordoned = (
-            fleet.reasons.code(Reason.CLUSTER_CORDONED, info.name) if info.name in closed else 0
-            for info in fleet.clusters
-        )
-        return allowed, reason, np.fromiter(cordoned, dtype=np.uint16)
+        closed = (codes.get(info.name, 0) for info in fleet.clusters)
+        return allowed, reason, np.fromiter(closed, dtype=np.uint16)
+
+    def _closed_to(self, placed: Placed, fleet: FleetView) -> dict[str, int]:
+        """Cluster -> why it is closed to this pod at its home."""
+        codes = {
+            one.cluster: fleet.reasons.code(Reason.PROXY_TAINT, one.cluster)
+            for one in fleet.proxy_taints.get(placed.home, ())
+            if untolerated(placed.pod.tolerations, one.taints) is not None
+        }
+        for cluster in fleet.closed.get(placed.home, ()):
+            codes[cluster] = fleet.reasons.code(Reason.CLUSTER_CORDONED, cluster)
+        return codes
 
     def filter(self, state: tuple[Bools, Reason, Codes], fleet: FleetView, rows: Rows) -> Codes:
-        """CLUSTER_NOT_ALLOWED outside the allowed set, VOLUMES_ELSEWHERE for a pod with volumes; CLUSTER_CORDONED."""
-        allowed, reason, cordoned = state
-        by_cluster = np.where(allowed, cordoned, np.uint16(fleet.reasons.code(reason)))
+        """CLUSTER_NOT_ALLOWED outside the allowed set, VOLUMES_ELSEWHERE for a pod with volumes; CLUSTER_CORDONED,
+        PROXY_TAINT.
+        """
+        allowed, reason, closed = state
+        by_cluster = np.where(allowed, closed, np.uint16(fleet.reasons.code(reason)))
         codes: Codes = by_cluster[fleet.nodes.cluster[rows]].astype(np.uint16, copy=False)
         return codes

@@ -60,6 +60,7 @@ class ClusterView:
     uid: str = ""
     pinned_uid: str = ""  # the only one that it may have, as configured; "": the first that is heard
     pinned_key: str = ""  # the one from which its keys must follow, as configured; "": any
+    network: str = names.OWN_NETWORK  # the pod network that it is part of, as configured
     incarnation: str = ""
     revision: int = 0
     synced: bool = False
@@ -105,6 +106,11 @@ class ClusterView:
         Who led before us may have renewed until we began: what was before we missed the cluster does not count.
         """
         return 0.0 if self.ready else max(0.0, now - max(self.answered_at, self.not_ready_since))
+
+
+def share_network(one: ClusterView, other: ClusterView) -> bool:
+    """Whether pods of one cluster reach those of the other by their addresses, as an operator has said."""
+    return one.network == other.network != names.OWN_NETWORK
 
 
 Seen = TypeVar("Seen", Node, Pod, AnyObject)

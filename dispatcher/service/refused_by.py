@@ -3,7 +3,7 @@
 from dispatcher.model.reasons import Reason
 
 _REASONS: dict[str, tuple[Reason, ...]] = {
-    "ClusterAllowed": (Reason.CLUSTER_NOT_ALLOWED, Reason.CLUSTER_CORDONED),
+    "ClusterAllowed": (Reason.CLUSTER_NOT_ALLOWED, Reason.CLUSTER_CORDONED, Reason.PROXY_TAINT),
     "ClusterRefused": (Reason.CLUSTER_REFUSED,),
     "DataLocality": (Reason.DATA_ELSEWHERE,),
     "DynamicResources": (Reason.DEVICES,),

@@ -34,6 +34,7 @@ REMEDIES: dict[Reason, str] = {
     Reason.DATA_ELSEWHERE: "The pod's `global-dispatcher.io/require-data` names data that is in other clusters: see "
     "`datasets` of DataLocality in the profile.",
     Reason.CLUSTER_NOT_ALLOWED: "The pod's `global-dispatcher.io/clusters` or `stay` leaves it out.",
+    Reason.PROXY_TAINT: "Somebody has tainted the proxy node in the pod's own cluster: take the taint off, or let the pod tolerate it.",
     Reason.CLUSTER_CORDONED: "`global-dispatcher cluster uncordon NAME`, once it may take pods again.",
     Reason.CLUSTER_REFUSED: "`explain` says what that cluster answered and when it is tried again. Mend the cause there.",
     Reason.NAMESPACE_ABSENT: "Create a namespace of the same name in that cluster, if the pod may go there.",

@@ -65,7 +65,7 @@ STATS = {("", "nodes/stats", "", "get")}
 USAGE = {("", "nodes/metrics", "", "get")}
 TOKENS = {("", "serviceaccounts/token", "agent-kubelets", "create")}
 VOLUMES = {("", "persistentvolumes", "", "get patch")}
-PROXY_NODES = {("", "nodes", "", "create patch delete"), ("", "nodes/status", "", "patch")}
+PROXY_NODES = {("", "nodes", "", "get create patch delete"), ("", "nodes/status", "", "patch")}
 LEASES = {
     ("coordination.k8s.io", "leases", "", "create patch delete"),
     ("coordination.k8s.io", "leases", "global-dispatcher-agent.state", "get"),

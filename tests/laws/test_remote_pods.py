@@ -115,15 +115,30 @@ def _report(core: SchedulerCore, cluster: str, now: float, **more: object) -> li
     return [*core.handle(ClusterChanged(changed(changes, **more)), now)]
 
 
-def _mirroring(**copy: object) -> tuple[SchedulerCore, MirrorStatus]:
-    """A remote pod whose status has just been ordered to be written."""
+def _mirroring(networks: tuple[str, str] = ("own", "own"), **copy: object) -> tuple[SchedulerCore, MirrorStatus]:
+    """A remote pod whose status has just been ordered to be written; `networks` of its home and of its target."""
     core = make_core(["east", "west"])
+    for cluster, network in zip(("east", "west"), networks, strict=True):
+        core.pin(cluster, "", network=network)
     _report(core, "east", NOW, pods=(SOURCE,))
     told = _report(core, "west", NOW, nodes=(NODE,), pods=(changed(COPY, **copy),))
     sent = [one for one in told if isinstance(one, SendIntents)]
     order = sent[0].intents[0]
     assert isinstance(order, MirrorStatus)
     return core, order
+
+
+@pytest.mark.parametrize(
+    ("networks", "routed"),
+    [(("own", "own"), False), (("flat", "own"), False), (("flat", "hall"), False), (("flat", "flat"), True)],
+)
+def test_addresses_lead_home_only_where_both_clusters_are_said_to_be_of_one_network(
+    networks: tuple[str, str], routed: bool
+) -> None:
+    core, order = _mirroring(networks)
+    assert order.routed is routed
+    core._reports.forget("west")
+    assert core.clusters["west"].network == networks[1]
 
 
 def _shown(**source: object) -> Callable[[SchedulerCore], object]:

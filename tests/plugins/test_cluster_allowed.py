@@ -1,6 +1,7 @@
 import pytest
 
 from dispatcher.model.names import CLUSTERS, DOMAIN_SCOPE, STAY
+from dispatcher.model.node import NO_EXECUTE, Taint
 from dispatcher.model.pod import Toleration, Volume
 from dispatcher.model.reasons import Reason, Why
 from tests.builders import PodBuilder, fleet, pod
@@ -104,6 +105,33 @@ def test_cluster_allowed_keeps_pods_away_from_a_cluster_that_is_cordoned_at_home
     assert reasons(plugin, asking.placed("a"), state) == want
     state.set_closed("a", "b", closed=False)
     assert REASON_CORDONED not in reasons(plugin, asking.placed("a"), state).values()
+
+
+@pytest.mark.parametrize(
+    ("asking", "barred"),
+    [
+        (pod(), True),
+        (pod().set(tolerations=(Toleration(key="team", operator="Exists"),)), False),
+        (pod().set(tolerations=(Toleration(key="other", operator="Exists"),)), True),
+    ],
+    ids=["no toleration", "that of the taint", "another"],
+)
+def test_a_taint_on_the_proxy_node_at_home_bars_its_cluster_for_pods_that_do_not_tolerate_it(
+    asking: PodBuilder, barred: bool
+) -> None:
+    state, plugin = fleet(a=["n"], b=["n"], c=["n"]), make("ClusterAllowed")
+    state.set_proxy_taints("a", "b", (Taint("team", "out", NO_EXECUTE),))
+    want = {"b/n": Why(Reason.PROXY_TAINT, "b").detail} if barred else {}
+    assert reasons(plugin, asking.placed("a"), state) == want
+    assert reasons(plugin, asking.placed("c"), state) == {}
+    state.set_proxy_taints("a", "b", ())
+    assert reasons(plugin, asking.placed("a"), state) == {}
+
+
+def test_pods_that_tolerate_a_taint_of_a_proxy_node_are_no_class_with_those_that_do_not() -> None:
+    plugin = make("ClusterAllowed")
+    tolerant = pod().set(tolerations=(Toleration(key="team", operator="Exists"),))
+    assert plugin.class_key(pod().placed("a")) != plugin.class_key(tolerant.placed("a"))
 
 
 def test_cluster_allowed_tells_classes_apart_by_what_is_cordoned_at_home() -> None:

@@ -63,7 +63,7 @@ NEEDS = (
     Need("executor", "pods", "get create patch delete", "it carries out no orders", PROBLEM, "", SERVED),
     Need("executor", "pods/binding", "create", "no pod is bound here", PROBLEM, "", SERVED),
     Need("executor", "pods/status", "patch", "pods do not show how their copies elsewhere do", PROBLEM, "", SERVED),
-    Need("executor", "nodes", "create patch delete", _PROXIES, PROBLEM),
+    Need("executor", "nodes", "get create patch delete", _PROXIES, PROBLEM),
     Need("executor", "nodes/status", "patch", _PROXIES, PROBLEM),
     Need("executor", "leases.coordination.k8s.io", "create patch delete", _PROXIES, PROBLEM, "", NAMESPACE),
     Need("executor", "leases.coordination.k8s.io", "get", _UNKNOWN, PROBLEM, "", NAMESPACE, NAME),

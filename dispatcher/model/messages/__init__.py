@@ -8,6 +8,7 @@ only when that is impossible, and a peer of another version is refused with a cl
 from dispatcher.model.messages.codec import WireError, decode, encode, encode_part
 from dispatcher.model.messages.intents import (
     NO_PRIORITY,
+    NODES_DO_NOT_HELP,
     WAITING,
     AnyIntent,
     Bind,
@@ -54,6 +55,7 @@ __all__ = [
     "CLAIMED",
     "DELETING",
     "DONE",
+    "NODES_DO_NOT_HELP",
     "NO_PRIORITY",
     "NO_SHADOWS",
     "OF_CLUSTER",

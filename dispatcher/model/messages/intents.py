@@ -98,9 +98,14 @@ class DeleteDelegate(Intent, frozen=True):
 
 
 class MirrorStatus(Intent, frozen=True):
-    """Write a delegate's status (raw JSON, pods/status shape) onto the source pod; never moves a terminal phase."""
+    """Write a delegate's status (raw JSON, pods/status shape) onto the source pod; never moves a terminal phase.
+
+    `routed`: an operator has said that the pod networks of both clusters are one, so that its addresses lead to it from
+    the home cluster, too. Else they are not written: at home they may be nobody's, or another pod's.
+    """
 
     status: bytes
+    routed: bool = False
 
 
 class DeleteSource(Intent, frozen=True):
@@ -120,6 +125,7 @@ class FinishSource(Intent, frozen=True):
 
 
 WAITING = "Waiting"
+NODES_DO_NOT_HELP = "NodesDoNotHelp"
 NO_PRIORITY = -(2**31) - 1  # lower than that of any pod
 
 
@@ -128,11 +134,14 @@ class ReportUnschedulable(Intent, frozen=True):
 
     `reason` WAITING: the pod has a place that something holds up; a Normal event and nothing else.
     `nominated_node`: what status.nominatedNodeName shall be, "" none; None leaves it alone.
+    `nodes_help` False: no new node of its cluster would help. The condition's reason is then NODES_DO_NOT_HELP: on
+    Unschedulable autoscalers make nodes.
     """
 
     message: str
     reason: str = "Unschedulable"
     nominated_node: str | None = None
+    nodes_help: bool = True
 
 
 class Evict(Intent, frozen=True):

@@ -9,6 +9,7 @@ decided, since the room and quota in use would be unknown.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from dispatcher.model import names
 from dispatcher.model.probe_address import published
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core.deciding import Deciding
@@ -101,12 +102,13 @@ class SchedulerCore:
         self._state.profiles = profiles
         self._deciding.follow_profiles()
 
-    def pin(self, cluster: str, uid: str, key: str = "") -> None:
+    def pin(self, cluster: str, uid: str, key: str = "", network: str = names.OWN_NETWORK) -> None:
         """A cluster is the one whose kube-system namespace has this UID, and no other name is ("": not known). Its
-        public keys are this one, and those that follow from it ("": those that its agent tells).
+        public keys are this one, and those that follow from it ("": those that its agent tells). `network`: the pod
+        network that it is part of.
         """
         view = self.clusters[cluster]
-        view.pinned_uid, view.pinned_key = uid, key
+        view.pinned_uid, view.pinned_key, view.network = uid, key, network
 
     def follow(self) -> None:
         """Another dispatcher leads: only fold reports, until `take_over`. To be called before any event."""

@@ -19,6 +19,7 @@ from dispatcher.scheduling.queue import QueuedPod, WakeEvent
 from dispatcher.scheduling.queued import State
 from dispatcher.scheduling.quota import without_figures
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
+from dispatcher.scheduling.rules.eligibility import nodes_help
 
 _MOST_TEMPLATES = 32  # of pods placed together: of so many templates plugins are asked which waiting pods it helps
 
@@ -219,7 +220,7 @@ class Deciding:
         message, known = result.full_message, tracked.reported
         if known and Reason.QUOTA in result.reasons and without_figures(known) == without_figures(message):
             message = known
-        self._state.report(tracked, message, now)
+        self._state.report(tracked, message, now, nodes_help=nodes_help(result.placed, result.reasons))
 
     def _park(self, run: Sequence[tuple[QueuedPod, Unschedulable]], now: float) -> None:
         """Pods of one class found no place for the same reasons. With nominations they are parked one by one: one that

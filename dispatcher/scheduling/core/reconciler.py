@@ -158,7 +158,7 @@ class Reconciler:
         state.queue.remove(pod_id)
         tracked.queued = False
         if step in _TOLD:
-            state.report(tracked, Why(_TOLD[step], cluster).text, now)
+            state.report(tracked, Why(_TOLD[step], cluster).text, now, nodes_help=False)
         elif step is not _NOTHING:
             attempt = Attempt(tracked, cluster, state.clusters, state.outbox.next_epoch(), state.why, now)
             state.outbox.send(tracked, intent_for(step, attempt))
@@ -365,7 +365,7 @@ class Reconciler:
         never = Why(Reason.INVALID, "; ".join(pod.problems)) if pod.problems else self._state.profiles.unknown(pod)
         if never is not None:
             self._state.queue.remove(tracked.pod_id)
-            self._state.report(tracked, never.text, now)
+            self._state.report(tracked, never.text, now, nodes_help=False)
             return
         tracked.queued = True
         placed = self._retries.placed(tracked, pod, now)
@@ -379,8 +379,9 @@ class Reconciler:
             self._report_gated(tracked, item, now)
 
     def _report_gated(self, tracked: Tracked, item: QueuedPod, now: float) -> None:
-        reason = "SchedulingGated" if item.placed.pod.gated else "Unschedulable"
-        self._state.report(tracked, item.note, now, reason)
+        gated = item.placed.pod.gated
+        reason = "SchedulingGated" if gated else "Unschedulable"
+        self._state.report(tracked, item.note, now, reason, nodes_help=gated)
 
     def _restore_nomination(self, tracked: Tracked, pod: Pod) -> None:
         """Keep status.nominatedNodeName as an earlier dispatcher or somebody else has written it."""

@@ -21,7 +21,7 @@ from dispatcher.scheduling.core.evictions import Evictions
 from dispatcher.scheduling.core.peer_updates import PeerUpdates
 from dispatcher.scheduling.core.retries import Retries
 from dispatcher.scheduling.core.state import CoreState
-from dispatcher.scheduling.delegation.peers import closed_proxy
+from dispatcher.scheduling.delegation.peers import closed_proxy, tainted_proxy
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.hints import OBJECT_EVENTS, ClusterEvent, WakeEvent, placed_pod_changed
@@ -214,7 +214,13 @@ class Reports:
         view = self._state.clusters[cluster]
         for _ in self._steps(view, Changes(cluster, view.uid, view.incarnation, 0, view.revision, full=True)):
             pass
-        blank = ClusterView(cluster, pinned_uid=view.pinned_uid, pinned_key=view.pinned_key, problem=view.problem)
+        blank = ClusterView(
+            cluster,
+            pinned_uid=view.pinned_uid,
+            pinned_key=view.pinned_key,
+            network=view.network,
+            problem=view.problem,
+        )
         blank.heard = True
         self._state.clusters[cluster] = blank
         self._state.fleet.set_cluster(cluster, ready=False, synced=False)
@@ -291,6 +297,10 @@ class Reports:
         was, closed = closed_proxy(change.before), closed_proxy(change.after)
         if was != closed:
             self._state.fleet.set_closed(home, was or closed, closed=bool(closed))
+            self._state.queue.wake(WakeEvent.CLUSTER_CHANGED, now)
+        (before, had), (after, has) = tainted_proxy(change.before), tainted_proxy(change.after)
+        if had != has:
+            self._state.fleet.set_proxy_taints(home, before or after, has)
             self._state.queue.wake(WakeEvent.CLUSTER_CHANGED, now)
         if self._state.fences.note(home, change):
             self._state.due.update(pod_id for pod_id in self._state.tracked if pod_id[0] == home)

@@ -177,8 +177,12 @@ class CoreState:
         """Write to the operator's log; with the traceback of a fault of our own."""
         self.effects.append(events.OperatorWarning(text[:500], error))
 
-    def report(self, tracked: Tracked, message: str, now: float, reason: str = "Unschedulable") -> None:
-        """Tell the user why a pod waits, and which node of its own cluster it is nominated to; not the same twice."""
+    def report(
+        self, tracked: Tracked, message: str, now: float, reason: str = "Unschedulable", *, nodes_help: bool = True
+    ) -> None:
+        """Tell the user why a pod waits, and which node of its own cluster it is nominated to; not the same twice.
+        `nodes_help`: whether it might go to a new node of its cluster.
+        """
         source = tracked.source
         if source is None:
             return
@@ -188,7 +192,8 @@ class CoreState:
         if nominated_node == known and (soon or message == tracked.reported):
             return
         tracked.reported, tracked.reported_at, tracked.nominated_node = message, now, nominated_node
-        fields = ("", intents.ref(source), 0, message, reason, nominated_node if nominated_node != known else None)
+        nominated = nominated_node if nominated_node != known else None
+        fields = ("", intents.ref(source), 0, message, reason, nominated, nodes_help)
         if tracked.report:
             self.side_intents.drop(tracked.report)
         wanted = partial(_still_waits, tracked, message)

@@ -75,7 +75,8 @@ class PostFilters:
 
     def _depends_on(self, nominee: Nominee | None) -> tuple[object, ...]:
         """All that an answer for pods of one kind rests on: in equal worlds they need not be asked for twice."""
-        return (*standing_of(self._fleet), tuple(self._fleet.closed.items()), nominee)
+        fleet = self._fleet
+        return (*standing_of(fleet), tuple(fleet.closed.items()), tuple(fleet.proxy_taints.items()), nominee)
 
     def _run_plugins(
         self, cycle: CycleState, refused: Unschedulable, key: ClassKey, nominee: Nominee | None, first: Codes

@@ -119,9 +119,10 @@ def confirm_source(home: str, source: SourceRef, epoch: int, now: float) -> InFl
     return InFlightIntent(IntentKind.CONFIRM_SOURCE, intent, home, home, "", epoch, now)
 
 
-def mirror(home: str, source: Pod, cluster: str, status: bytes, epoch: int, now: float) -> InFlightIntent:
-    """Write the delegate's status onto the source."""
-    intent = MirrorStatus(_id(epoch, IntentKind.MIRROR), ref(source), epoch, status)
+def mirror(home: str, source: Pod, cluster: str, told: tuple[bytes, bool], epoch: int, now: float) -> InFlightIntent:
+    """Write the delegate's status onto the source; `told`: the status, and `routed` as in MirrorStatus."""
+    status, routed = told
+    intent = MirrorStatus(_id(epoch, IntentKind.MIRROR), ref(source), epoch, status, routed)
     return InFlightIntent(IntentKind.MIRROR, intent, home, cluster, source.node, epoch, now, status=status)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from dispatcher.model import names
 from dispatcher.model.messages import Peer
-from dispatcher.model.node import Node
+from dispatcher.model.node import PREFER_NO_SCHEDULE, Node, Taint
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation.fences import fenced_proxy
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -44,3 +44,11 @@ def closed_proxy(node: Node | None) -> str:
     if node is None or node.name != names.proxy_node_name(node.proxy_for):
         return ""
     return node.proxy_for if node.unschedulable else fenced_proxy(node)
+
+
+def tainted_proxy(node: Node | None) -> tuple[str, tuple[Taint, ...]]:
+    """The cluster whose proxy node this is, and the hard taints that others than its agent have put on it."""
+    if node is None or node.name != names.proxy_node_name(node.proxy_for):
+        return "", ()
+    hard = (one for one in node.taints if one.effect != PREFER_NO_SCHEDULE and one.key != names.PROXY_TAINT)
+    return node.proxy_for, tuple(hard)

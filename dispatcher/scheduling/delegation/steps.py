@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from dispatcher.model.pod import Claim, Pod, SourceRef
-from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.scheduling.clusters import ClusterView, share_network
 from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.delegation.in_flight import InFlightIntent
 from dispatcher.scheduling.delegation.protocol import Step, target_of
@@ -78,7 +78,9 @@ def _bind_proxy(at: Attempt) -> InFlightIntent:
 
 
 def _mirror(at: Attempt) -> InFlightIntent:
-    return intents.mirror(at.tracked.home, at.source, at.cluster, at.delegate.status, at.epoch, at.now)
+    home, clusters = at.tracked.home, at.clusters
+    routed = share_network(clusters[home], clusters[at.cluster])
+    return intents.mirror(home, at.source, at.cluster, (at.delegate.status, routed), at.epoch, at.now)
 
 
 def _finish(at: Attempt) -> InFlightIntent:

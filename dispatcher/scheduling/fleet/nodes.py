@@ -23,6 +23,7 @@ from dispatcher.scheduling.fleet.objects import ClusterObjects
 from dispatcher.scheduling.fleet.signals import SignalColumns, SignalView
 from dispatcher.scheduling.framework import ClusterInfo, Floats, Ints, SmallInts
 from dispatcher.scheduling.framework.coded_values import CodedValues
+from dispatcher.scheduling.framework.fleet_view import ProxyTaints
 
 _MOST_BROUGHT = 256  # resources beside the basic ones that nodes of one cluster are the first to offer
 
@@ -47,6 +48,8 @@ class NodeTable(NodeColumns):
         self.clusters: Sequence[ClusterInfo] = self._infos
         self._closed: dict[str, frozenset[str]] = {}
         self.closed: Mapping[str, frozenset[str]] = self._closed
+        self._proxy_taints: dict[str, frozenset[ProxyTaints]] = {}
+        self.proxy_taints: Mapping[str, frozenset[ProxyTaints]] = self._proxy_taints
         self.taint_sets = Interned[tuple[Taint, ...]](())  # none has code 0, as rows without a node have
         self.changes = Journal()  # rows whose node or cluster changed
         self._store = RowStore(len(self.axis), len(self.signal_axis))
@@ -92,6 +95,14 @@ class NodeTable(NodeColumns):
         now = others | {cluster} if closed else others
         if now:
             self._closed[home] = now
+
+    def set_proxy_taints(self, home: str, cluster: str, taints: tuple[Taint, ...]) -> None:
+        """The proxy node of `cluster` in `home` has these taints of users; () for none."""
+        now = {one for one in self._proxy_taints.pop(home, ()) if one.cluster != cluster}
+        if taints:
+            now.add(ProxyTaints(cluster, taints))
+        if now:
+            self._proxy_taints[home] = frozenset(now)
 
     def _cluster(self, name: str) -> _Cluster:
         found = self._clusters.get(name)

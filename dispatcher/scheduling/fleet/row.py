@@ -127,6 +127,7 @@ class PastRows:
         whole, at = view_of(fleet), np.asarray(facts.rows, dtype=np.intp)
         self.now, self.n = facts.now, len(at)
         self.axis, self.reasons, self.clusters, self.closed = fleet.axis, fleet.reasons, fleet.clusters, fleet.closed
+        self.proxy_taints = fleet.proxy_taints
         self.nodes = _PastNodes(fleet, facts, at)
         self.topology, self.affinity = _PastTopology(whole, at), whole.affinity
         self.volumes, self.images, self.objects = _PastVolumes(whole, at), _PastImages(whole, at), whole.objects

@@ -22,7 +22,7 @@ from dispatcher.scheduling.fleet.links import LINKS
 from dispatcher.scheduling.fleet.volumes import USERS, UsedVolume
 from dispatcher.scheduling.framework import Bools, ClusterInfo, Floats, Ints, K, Link, Placed, Rows, Signals, SmallInts
 from dispatcher.scheduling.framework.coded_values import CodedValues
-from dispatcher.scheduling.framework.fleet_view import Watched
+from dispatcher.scheduling.framework.fleet_view import ProxyTaints, Watched
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, pods_beside
 from dispatcher.scheduling.rules.volumes import CsiVolume
 
@@ -109,6 +109,11 @@ class ObservedView:
     def closed(self) -> Mapping[str, frozenset[str]]:
         """Cluster of submission -> clusters whose proxy node there is cordoned."""
         return self._fleet.closed
+
+    @property
+    def proxy_taints(self) -> Mapping[str, frozenset[ProxyTaints]]:
+        """Cluster of submission -> hard taints of users on its proxy nodes."""
+        return self._fleet.proxy_taints
 
 
 def view_of(fleet: FleetState) -> ObservedView:

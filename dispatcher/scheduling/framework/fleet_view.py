@@ -14,7 +14,7 @@ shares 0..1, NaN unknown.
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,13 @@ class ClusterInfo:
     ready: bool
     synced: bool
     opens: tuple[Opening, ...] | None = None
+
+
+class ProxyTaints(NamedTuple):
+    """Hard taints that users have put on the proxy node of `cluster`."""
+
+    cluster: str
+    taints: tuple[Taint, ...]
 
 
 MEASURED, CONFIGURED = "measured", "configured"
@@ -350,6 +357,11 @@ class FleetView(Protocol):
         """The clusters, in the order of `nodes.cluster`'s codes. Nothing is noted: who reads more than names of
         other clusters than the row's own has a `standing_key` that says what it makes of it.
         """
+        ...
+
+    @property
+    def proxy_taints(self) -> Mapping[str, frozenset[ProxyTaints]]:
+        """Cluster of submission -> hard taints of users on its proxy nodes. Nothing is noted, as of `closed`."""
         ...
 
     @property

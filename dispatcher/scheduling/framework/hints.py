@@ -135,6 +135,7 @@ HELPED_BY: dict[Reason, WakeEvent] = {
     Reason.CLUSTER_NOT_READY: NODES,
     Reason.CLUSTER_NOT_ALLOWED: WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
     Reason.DATA_ELSEWHERE: WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
+    Reason.PROXY_TAINT: WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
     Reason.CLUSTER_CORDONED: WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
     Reason.CLUSTER_REFUSED: WakeEvent.NODE_ADDED,  # else time alone, or a change of the namespace there: see the core
     Reason.NAMESPACE_ABSENT: WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED,

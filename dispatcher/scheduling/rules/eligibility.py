@@ -25,6 +25,7 @@ from dispatcher.model.labels import (
 )
 from dispatcher.model.node import NO_EXECUTE, NO_SCHEDULE, Taint
 from dispatcher.model.pod import Pod, Toleration
+from dispatcher.model.reasons import Reason
 from dispatcher.model.topology import level_of, within_cluster
 from dispatcher.scheduling.framework import Bools, FleetView, Placed, Rows, SmallInts
 from dispatcher.scheduling.framework.coded_values import ByCode, CodedValues
@@ -258,6 +259,21 @@ def allowed_clusters(placed: Placed, fleet: FleetView) -> Bools | None:
             f"known: {_listed(known)}"
         )
     return np.fromiter((name in wanted for name in known), dtype=np.bool_, count=len(known))
+
+
+# They refuse a pod as a whole, whatever nodes there are.
+_OF_THE_POD = frozenset((Reason.QUOTA, Reason.QUOTA_UNKNOWN, Reason.INVALID, Reason.GATED))
+
+
+def nodes_help(placed: Placed, reasons: frozenset[Reason]) -> bool:
+    """Whether a pod that was refused for these reasons might go to a new node of its own cluster."""
+    if not reasons.isdisjoint(_OF_THE_POD):
+        return False
+    try:
+        wanted = _wanted(placed.pod.annotations)
+    except ClusterChoiceError:
+        return False
+    return wanted is None or placed.home in wanted
 
 
 def _wanted(annotations: Mapping[str, str]) -> set[str] | None:

@@ -35,8 +35,8 @@ def status(phase: str = "Running", *, ready: bool = True, ip: str = "10.0.0.7", 
     }
 
 
-def mirror(ref: PodRef, wanted: dict[str, Any]) -> MirrorStatus:
-    return MirrorStatus("i", ref, 1, msgspec.json.encode(wanted))
+def mirror(ref: PodRef, wanted: dict[str, Any], *, routed: bool = True) -> MirrorStatus:
+    return MirrorStatus("i", ref, 1, msgspec.json.encode(wanted), routed)
 
 
 def source(world: World) -> PodRef:
@@ -62,6 +62,17 @@ def test_the_source_shows_what_the_delegate_does_and_keeps_its_own_pod_scheduled
         {"type": "Ready", "status": "True"},
     ]
     assert "hostIP" not in shown
+
+
+def test_addresses_of_a_pod_network_that_is_not_that_of_home_are_not_shown_and_the_pod_is_ready_all_the_same() -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    world.do(mirror(ref, status()))
+    world.sync()
+    assert world.do(mirror(ref, status(), routed=False)).verdict == DONE
+    shown = status_of(world)
+    assert [key for key in shown if "IP" in key and shown[key]] == []
+    assert {"type": "Ready", "status": "True"} in shown["conditions"]
 
 
 def test_what_the_delegate_has_no_more_is_taken_off_the_source() -> None:

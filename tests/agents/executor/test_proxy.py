@@ -141,6 +141,31 @@ def test_a_taint_that_somebody_took_off_is_put_back_beside_those_of_others() -> 
     assert [taint["key"] for taint in keeper.node()["spec"]["taints"]] == ["other", names.PROXY_TAINT]
 
 
+def test_a_taint_that_comes_while_ours_is_put_back_is_not_lost() -> None:
+    keeper = Keeper()
+    keeper.tell(B)
+    keeper.tend()
+    keeper.node()["spec"]["taints"] = []
+    keeper.world.api.put_node(keeper.node())
+    keeper.world.sync()
+    other = {"key": "other", "value": "", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
+
+    def meanwhile(request: Request) -> Response:
+        answer = keeper.world.api.answer(request)
+        if request.method == "GET":
+            keeper.node()["spec"]["taints"] = [other]
+            keeper.world.api.put_node(keeper.node())
+        return answer
+
+    (task,) = keeper.proxies.due(later(1))
+    assert run(task.procedure, meanwhile) == ""
+    assert keeper.node()["spec"]["taints"] == [other]
+    keeper.world.sync()
+    keeper.tend(2)
+    assert keeper.node()["spec"]["taints"][0] == other
+    assert len(keeper.node()["spec"]["taints"]) == 2
+
+
 def test_a_silent_dispatcher_changes_nothing_about_a_proxy_node() -> None:
     keeper = Keeper()
     keeper.tell(B)

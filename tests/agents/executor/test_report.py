@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import pytest
 
 from agents.executor.events import MAX_NOTE, foreign_scheduler
 from agents.executor.http import Response
@@ -46,6 +47,20 @@ def test_the_condition_and_the_event_say_why() -> None:
     assert (event["type"], event["reason"], event["action"]) == ("Warning", "FailedScheduling", "Scheduling")
     assert (event["note"], event["reportingController"]) == (WHY, names.SCHEDULER_NAME)
     assert event["eventTime"] == "2023-11-14T22:13:20.000000Z"
+
+
+def provokes_autoscalers(condition: dict[str, Any]) -> bool:
+    """What Cluster Autoscaler and Karpenter make nodes for, as their filters have it."""
+    found = (condition["type"], condition["status"], condition["reason"])
+    return found == ("PodScheduled", "False", "Unschedulable")
+
+
+@pytest.mark.parametrize("helps", [True, False])
+def test_autoscalers_make_nodes_only_for_pods_that_these_would_help(helps: bool) -> None:
+    world = World()
+    world.do(msgspec.structs.replace(report(world.submit()), nodes_help=helps))
+    assert provokes_autoscalers(condition_of(world)) is helps
+    assert condition_of(world)["message"] == WHY
 
 
 def test_a_pod_with_a_place_that_waits_gets_an_event_and_no_condition() -> None:

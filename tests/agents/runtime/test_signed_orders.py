@@ -448,7 +448,7 @@ async def test_an_old_status_that_is_sent_again_does_not_bring_its_address_back(
     async with stage() as it:
         at, ref = Attack(it, door(folder), leader), remote_source(it.world)
         old, new = (
-            batch(MirrorStatus(ip, ref, 1, msgspec.json.encode(delegate_status(ip=ip))))
+            batch(MirrorStatus(ip, ref, 1, msgspec.json.encode(delegate_status(ip=ip)), routed=True))
             for ip in ("10.9.9.9", "10.0.0.7")
         )
         seal = at.seal(old)

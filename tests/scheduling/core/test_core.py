@@ -65,6 +65,7 @@ def test_a_pod_with_problems_is_told_once_and_never_placed() -> None:
     effects = report(core, pod("bad", problems=("spec.containers[0]: quantity '1e999999' is absurd",)), pod("good"))
     (told,) = intents(effects, ReportUnschedulable)
     assert "1e999999" in told.message  # type: ignore[attr-defined]
+    assert not told.nodes_help  # type: ignore[attr-defined]
     assert [bind.pod.name for bind in intents(core.handle(Tick(), 1.0), Bind)] == ["good"]  # type: ignore[attr-defined]
 
 

@@ -75,9 +75,9 @@ def mirror_to_the_wrong_pod(patches: Patches) -> None:
 
     real, last = intents.mirror, [b""]
 
-    def mirror(home: str, source: Any, cluster: str, status: bytes, epoch: int, now: float) -> Any:
-        last[:], other = [status], last[0] or status
-        return real(home, source, cluster, other, epoch, now)
+    def mirror(home: str, source: Any, cluster: str, told: tuple[bytes, bool], epoch: int, now: float) -> Any:
+        last[:], other = [told[0]], last[0] or told[0]
+        return real(home, source, cluster, (other, told[1]), epoch, now)
 
     patches.set(intents, "mirror", mirror)
 

@@ -9,7 +9,6 @@ Object = dict[str, Any]
 _MERGE_KEYS = {
     "conditions": "type",
     "podIPs": "ip",
-    "taints": "key",
     "ownerReferences": "uid",
     "containers": "name",
     "addresses": "type",
