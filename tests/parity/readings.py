@@ -52,14 +52,6 @@ def hosts_by_label(case: Case) -> Case | None:
     return case
 
 
-def blank_namespaces(case: Case) -> Case | None:
-    """A namespaceSelector of the pod to place that a namespace without labels matches means every namespace."""
-    terms = [term for term in pod_terms(case.pending[0]) if _is_blank(term.get("namespaceSelector"))]
-    for term in terms:
-        term["namespaceSelector"] = {}
-    return case if terms else None
-
-
 def one_size_an_image(case: Case) -> Case | None:
     """An image has the size that the first node told on all nodes."""
     first, changed = first_sizes(case.nodes), False
