@@ -24,7 +24,7 @@ from agents.runtime.settings import AgentSettings, KubeletSettings
 from agents.runtime.telemetry_settings import METRICS_API, NodeExporterSettings
 from agents.telemetry.kubelet import Kubelets
 from agents.telemetry.load_watcher import LoadWatcher
-from agents.telemetry.metrics_api import PATH, PODS_PATH, read_metrics, read_pod_metrics
+from agents.telemetry.metrics_api import NODES, PODS, VERSIONS, path_of, read_metrics, read_pod_metrics
 from agents.telemetry.node_exporter import NodeExporters
 from agents.telemetry.polls import Polls
 from agents.telemetry.prometheus import Prometheus
@@ -35,6 +35,7 @@ from agents.telemetry.web import Pool, Web
 
 LOG = structlog.get_logger("agent.telemetry")
 RETRY_S = 5.0
+NOT_FOUND = 404
 MAX_METRICS = 64 * 1024 * 1024
 
 
@@ -97,17 +98,25 @@ class MetricsApi:
 
     def __init__(self, client: KubeClient, loads: Loads | None = None) -> None:
         self._client, self._loads = client, loads
+        self._version, self._other = VERSIONS
 
     async def samples(self) -> dict[str, Sample]:
         """By node name; SourceError says why there are none. What pods use goes to `loads`, as far as it is told."""
-        found = read_metrics(await self._ask(PATH))
+        found = read_metrics(await self._ask(NODES))
         if self._loads is not None:
             with suppress(SourceError):  # an older chart gives no right to it, and nodes are read without
-                self._loads.on_pods(read_pod_metrics(await self._ask(PODS_PATH)), time.monotonic(), "")
+                self._loads.on_pods(read_pod_metrics(await self._ask(PODS)), time.monotonic(), "")
         return found
 
-    async def _ask(self, path: str) -> bytes:
+    async def _ask(self, plural: str) -> bytes:
+        """What the version says that answered last; where it is not served (any more), what the other says."""
+        path = path_of(self._version, plural)
         answer = await self._client.send(Request("GET", path), max_body=MAX_METRICS)
+        if answer.status == NOT_FOUND:
+            path = path_of(self._other, plural)
+            answer = await self._client.send(Request("GET", path), max_body=MAX_METRICS)
+            if answer.ok:
+                self._version, self._other = self._other, self._version
         if not answer.ok:
             raise SourceError(f"{path} answers {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}")
         return answer.body

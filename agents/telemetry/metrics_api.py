@@ -14,8 +14,13 @@ from agents.telemetry.source import SourceError
 from dispatcher.model.resources import CPU, MEMORY, QuantityError, parse_quantity
 
 SOURCE = "metrics.k8s.io"
-PATH = "/apis/metrics.k8s.io/v1beta1/nodes"
-PODS_PATH = "/apis/metrics.k8s.io/v1beta1/pods"
+NODES, PODS = "nodes", "pods"
+VERSIONS = ("v1", "v1beta1")  # the first is asked first; metrics-server up to 0.9 serves the second alone
+
+
+def path_of(version: str, plural: str) -> str:
+    """Where metrics of all nodes or pods are."""
+    return f"/apis/{SOURCE}/{version}/{plural}"
 
 
 class Meta(msgspec.Struct, gc=False):
@@ -26,7 +31,7 @@ class Meta(msgspec.Struct, gc=False):
 
 
 class NodeMetrics(msgspec.Struct, gc=False):
-    """metrics.k8s.io/v1beta1 NodeMetrics."""
+    """metrics.k8s.io NodeMetrics."""
 
     metadata: Meta
     timestamp: str = ""
@@ -34,19 +39,19 @@ class NodeMetrics(msgspec.Struct, gc=False):
 
 
 class NodeMetricsList(msgspec.Struct, gc=False):
-    """metrics.k8s.io/v1beta1 NodeMetricsList."""
+    """metrics.k8s.io NodeMetricsList."""
 
     items: list[NodeMetrics] | None = None
 
 
 class ContainerMetrics(msgspec.Struct, gc=False):
-    """metrics.k8s.io/v1beta1 ContainerMetrics."""
+    """metrics.k8s.io ContainerMetrics."""
 
     usage: dict[str, Any] = {}
 
 
 class PodMetrics(msgspec.Struct, gc=False):
-    """metrics.k8s.io/v1beta1 PodMetrics."""
+    """metrics.k8s.io PodMetrics."""
 
     metadata: Meta
     timestamp: str = ""
@@ -54,7 +59,7 @@ class PodMetrics(msgspec.Struct, gc=False):
 
 
 class PodMetricsList(msgspec.Struct, gc=False):
-    """metrics.k8s.io/v1beta1 PodMetricsList."""
+    """metrics.k8s.io PodMetricsList."""
 
     items: list[PodMetrics] | None = None
 
@@ -70,7 +75,7 @@ def read_metrics(body: bytes) -> dict[str, Sample]:
     try:
         items = _LIST.decode(body).items or []
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise SourceError(f"{PATH} cannot be read: {error}") from None
+        raise SourceError(f"{SOURCE} {NODES} cannot be read: {error}") from None
     return {item.metadata.name: _sample(item) for item in items}
 
 
@@ -85,7 +90,7 @@ def read_pod_metrics(body: bytes) -> list[PodUse]:
     try:
         items = _PODS.decode(body).items or []
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise SourceError(f"{PODS_PATH} cannot be read: {error}") from None
+        raise SourceError(f"{SOURCE} {PODS} cannot be read: {error}") from None
     return [_pod_use(item) for item in items]
 
 

@@ -4,8 +4,8 @@
 - A claim that waits for its first consumer: where a free volume of its class fits (the smallest that does), or where
   its class can provide one: allowed topologies and, if the driver tells it, enough free storage.
 - Any other claim without a volume makes the pod wait until the claim is bound.
-All of it in the pod's own cluster, where its claims are. What is chosen is held for the pod from the moment its place
-is reserved. Source: kube-scheduler's VolumeBinding.
+All of it in the pod's own cluster, where its claims are. Better is where the storage has more room. What is chosen
+is held for the pod from the moment its place is reserved. Source: kube-scheduler's VolumeBinding (1.37).
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -26,15 +26,18 @@ from dispatcher.scheduling.framework import (
     Depends,
     Filter,
     FleetView,
+    Floats,
     Placed,
     Refuse,
     Reserve,
     Rows,
+    Score,
     Skip,
     refuse,
 )
 from dispatcher.scheduling.framework.lifecycle import Order, PreBind
 from dispatcher.scheduling.rules.volume_plan import BITS, Rulings, VolumePlan, delayed_claims, plan_key, plan_of
+from dispatcher.scheduling.rules.volume_scores import scores_of
 from dispatcher.scheduling.rules.volumes import claim_key, claims_of
 
 
@@ -69,8 +72,8 @@ class _Held:
         return Order(placed.home, BindVolume("", pod, 0, self.volume.name, claim, uid), about)
 
 
-class VolumeBinding(Filter[VolumePlan], Reserve[VolumePlan], PreBind[VolumePlan]):
-    """Refuses nodes where a claim cannot be served, holds what is chosen, and has it done before the bind."""
+class VolumeBinding(Filter[VolumePlan], Score[VolumePlan], Reserve[VolumePlan], PreBind[VolumePlan]):
+    """Refuses nodes where a claim cannot be served, prefers room, holds what is chosen, has it done before the bind."""
 
     name: ClassVar[str] = "VolumeBinding"
     keyed_by_template = True
@@ -109,6 +112,10 @@ class VolumeBinding(Filter[VolumePlan], Reserve[VolumePlan], PreBind[VolumePlan]
         codes: Codes = table[bits]
         codes[~_at_home(plan.home, fleet, rows)] = fleet.reasons.code(Reason.VOLUMES_ELSEWHERE)
         return codes
+
+    def score(self, state: VolumePlan, fleet: FleetView, rows: Rows) -> Floats:
+        """How much of the storage that the claims would get stays free."""
+        return scores_of(state, self._rulings, fleet, rows)
 
     def reserve(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> Refuse | None:
         """Hold the chosen volumes for their claims, and claims to be provided for the node."""

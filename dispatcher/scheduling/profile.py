@@ -26,8 +26,8 @@ _FLEET: _Table = (
 )
 # The order of kube-scheduler's own default plugins.
 _KUBERNETES: _Table = (
-    ("NodeUnschedulable", 1),
     ("NodeName", 1),
+    ("NodeUnschedulable", 1),
     ("TaintToleration", 3),
     ("NodeAffinity", 2),
     ("NodePorts", 1),

@@ -240,7 +240,7 @@ async def test_delete_and_wait(kubectl: Kubectl) -> None:
 async def test_kubectl_finds_out_what_there_is(kubectl: Kubectl) -> None:
     names = (await kubectl("api-resources", "-o", "name")).split()
     assert {"pods", "nodes", "deployments.apps", "jobs.batch", "leases.coordination.k8s.io"} <= set(names)
-    assert "v1.36.3" in await kubectl("version")
+    assert "v1.37.2" in await kubectl("version")
     assert await kubectl("auth", "can-i", "create", "pods") == "yes\n"
     assert "embedded:admin" in await kubectl("auth", "whoami")
     assert await kubectl("get", "--raw", "/readyz") == "ok"

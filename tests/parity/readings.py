@@ -5,7 +5,6 @@ docs/parity.md. What a row explains is gone when our core is given the case so.
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any
 from unittest import mock
 
 from dispatcher.model.pod import SpreadConstraint
@@ -13,7 +12,6 @@ from dispatcher.scheduling.rules import spread_args
 from tests.parity.case import Case, Object, Verdict
 from tests.parity.oracle.affinity import pod_terms
 from tests.parity.oracle.images import first_sizes, sizes_on
-from tests.parity.oracle.selectors import is_empty, selects
 from tests.parity.ours import OurSide
 
 # A case with the pod in question as its only pending one -> the same in other words; None if they would be the same.
@@ -52,14 +50,6 @@ def hosts_by_label(case: Case) -> Case | None:
     return case
 
 
-def blank_namespaces(case: Case) -> Case | None:
-    """A namespaceSelector of the pod to place that a namespace without labels matches means every namespace."""
-    terms = [term for term in pod_terms(case.pending[0]) if _is_blank(term.get("namespaceSelector"))]
-    for term in terms:
-        term["namespaceSelector"] = {}
-    return case if terms else None
-
-
 def one_size_an_image(case: Case) -> Case | None:
     """An image has the size that the first node told on all nodes."""
     first, changed = first_sizes(case.nodes), False
@@ -79,10 +69,6 @@ def containers_alone(case: Case) -> Case | None:
 def _labels(node: Object) -> dict[str, str]:
     labels: dict[str, str] = node["metadata"].setdefault("labels", {})
     return labels
-
-
-def _is_blank(selector: dict[str, Any] | None) -> bool:
-    return not is_empty(selector) and selects(selector, {})
 
 
 @contextmanager

@@ -64,23 +64,13 @@ SHARED = (node("n1", "shared"), node("n2", "shared"), node("n3"))
 BARE = (node("n1"), node("n2", ""), node("n3"))
 PLAIN = (node("n1"), node("n2"), node("n3"))
 SIZES = (node("n1", image=GIB), node("n2", image=GIB // 2), node("n3"))
-HOST, BLANK = "a node is a host", "a namespaceSelector that a namespace without labels matches"
+HOST = "a node is a host"
 CASES = {
     "two nodes with one hostname, anti-affinity": (HOST, "feasible", fleet(apart(), *SHARED)),
     "two nodes with one hostname, a wish": (HOST, "InterPodAffinity", fleet(drawn(), *SHARED)),
     "two nodes with one hostname, spread": (HOST, "feasible", fleet(spread("DoNotSchedule"), *SHARED)),
     "a node without the label, spread": (HOST, "feasible", fleet(spread("DoNotSchedule"), *BARE)),
     "a node without the label, soft spread": (HOST, "PodTopologySpread", fleet(spread("ScheduleAnyway"), *BARE)),
-    "a namespaceSelector": (
-        BLANK,
-        "feasible",
-        fleet(apart(namespaceSelector=NO_TEAM), *PLAIN, there=pod("there", "other")),
-    ),
-    "both at once": (
-        f"{HOST}, and such a namespaceSelector",
-        "feasible",
-        fleet(apart(namespaceSelector=NO_TEAM), *SHARED, there=pod("there", "other")),
-    ),
     "two sizes of an image": (
         "one image name with two sizes on two nodes",
         "ImageLocality",

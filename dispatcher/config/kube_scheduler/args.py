@@ -127,6 +127,6 @@ TABLE: dict[str, Mapping[str, Convert]] = {
     },
     "VolumeBinding": {
         "bindTimeoutSeconds": _bind_timeout,
-        "shape": _refused("is not supported: capacity of volumes has no part in scores"),
+        "shape": _refused("is not supported: the more room storage has left, the better, as by default"),
     },
 }

@@ -36,12 +36,13 @@ Terms = tuple[NodeSelectorTerm, ...]
 class Provision:
     """How a claim without a volume may be given one: where its class allows, and where there is space (None: anywhere).
 
-    `possible` is False for a class that provides none.
+    `possible` is False for a class that provides none. `free`: the bytes that there are in each of `spaces`.
     """
 
     possible: bool
     topologies: Terms = ()
     spaces: tuple[LabelSelector, ...] | None = None
+    free: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -170,16 +171,16 @@ def _provision(
 ) -> Provision:
     driver = drivers.get(made_by.provisioner)
     counted = claim.request and driver is not None and driver.storage_capacity
-    spaces = (
-        tuple(
-            one.topology
-            for one in capacities.values()
-            if one.storage_class == made_by.name and one.topology is not None and _holds(one, claim.request)
-        )
-        if counted
-        else None
-    )
-    return Provision(made_by.provisioner not in ("", NO_PROVISIONER), made_by.topologies, spaces)
+    possible = made_by.provisioner not in ("", NO_PROVISIONER)
+    if not counted:
+        return Provision(possible, made_by.topologies)
+    found = [
+        (one.topology, one.capacity or 0)
+        for one in capacities.values()
+        if one.storage_class == made_by.name and one.topology is not None and _holds(one, claim.request)
+    ]
+    spaces = tuple(topology for topology, _ in found)
+    return Provision(possible, made_by.topologies, spaces, tuple(free for _, free in found))
 
 
 def _holds(space: CSIStorageCapacity, size: int) -> bool:
@@ -241,20 +242,21 @@ class Rulings:
             refused = needs & ~self._masks.any_term(provision.topologies, fleet, rows)
             bits[refused] |= _BINDING
         if provision.spaces is not None:
-            full = needs & ~refused & ~self._any_selector(provision.spaces, fleet, rows)
+            full = needs & ~refused & (self.space(provision, fleet, rows) < 0)
             bits[full] |= _SPACE
             refused |= full
         return refused
 
-    def _any_selector(self, selectors: tuple[LabelSelector, ...], fleet: FleetView, rows: Rows) -> Bools:
-        found = np.zeros(len(fleet.nodes.live[rows]), dtype=np.bool_)
-        for selector in selectors:
-            mask = np.ones_like(found)
+    def space(self, provision: Provision, fleet: FleetView, rows: Rows) -> Indices:
+        """[rows] the index of the first of the provision's spaces that a row reaches, -1 for none."""
+        found = np.full(len(fleet.nodes.live[rows]), -1, dtype=np.int32)
+        for at, selector in enumerate(provision.spaces or ()):
+            mask = found < 0
             for key, value in selector.match_labels.items():
                 mask &= self._masks.clause(Requirement(key, IN, (value,)), fleet, rows)
             for clause in selector.match_expressions:
                 mask &= self._masks.clause(clause, fleet, rows)
-            found |= mask
+            found[mask] = at
         return found
 
 

@@ -11,8 +11,8 @@ from localfleet.embedded.apiserver.status import Object
 
 VERSION: Object = {
     "major": "1",
-    "minor": "36",
-    "gitVersion": "v1.36.3",
+    "minor": "37",
+    "gitVersion": "v1.37.2",
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "1970-01-01T00:00:00Z",

@@ -13,7 +13,7 @@ from localfleet.embedded.meta import Object, stamp
 EMBEDDED_LABEL = PREFIX + "embedded-node"
 GPU = "nvidia.com/gpu"
 GPU_MODEL = "nvidia.com/gpu.product"
-KUBELET_VERSION = "v1.36.3"
+KUBELET_VERSION = "v1.37.2"
 
 
 class ShapeError(ValueError):

@@ -60,6 +60,7 @@ class FakeApi:
         app = web.Application(middlewares=[guard])
         app.router.add_get("/version", self._get_version)
         app.router.add_get("/api/v1/namespaces/kube-system", self._namespace)
+        app.router.add_get("/apis/metrics.k8s.io/v1/{kind}", self._missing)
         app.router.add_get("/apis/metrics.k8s.io/v1beta1/nodes", self._metrics)
         app.router.add_get("/api/v1/{kind}", self._collection)
         app.router.add_get("/apis/{group}/v1/{kind}", self._collection)
@@ -168,6 +169,9 @@ class FakeApi:
 
     async def _namespace(self, _: web.Request) -> web.Response:
         return web.json_response({"metadata": {"name": "kube-system", "uid": self.cluster_uid}})
+
+    async def _missing(self, request: web.Request) -> web.Response:
+        return web.Response(status=404)
 
     async def _metrics(self, _: web.Request) -> web.Response:
         return web.json_response({"items": self.metrics})

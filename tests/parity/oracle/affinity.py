@@ -38,9 +38,6 @@ def _matches(world: World, term: Term, owner: Object, namespace: str, labels: La
     if not spaces and selector is None:
         spaces = [owner["metadata"]["namespace"]]
     there = namespace in spaces or selects(selector, world.namespaces.get(namespace, {}))
-    if world.quirks and "nodeName" not in owner["spec"]:
-        # The selector of a pod to place, already made names, is asked once more, about a namespace without labels.
-        there = there or selects(selector, {})
     return there and selects(term.get("labelSelector"), labels)
 
 

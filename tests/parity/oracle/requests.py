@@ -22,7 +22,7 @@ def expected_of_containers(pod: Object) -> dict[str, int]:
     Requests for the pod as a whole are overlooked.
     """
     total = _total({**pod, "spec": {**pod["spec"], "resources": None}}, _DEFAULTS)
-    return {name: units(name, total[name]) for name in _DEFAULTS}
+    return {name: units(name, total.get(name, Fraction(0))) for name in _DEFAULTS}
 
 
 def expected(pod: Object) -> dict[str, int]:
@@ -31,7 +31,7 @@ def expected(pod: Object) -> dict[str, int]:
         return expected_of_containers(pod)
     named = _total(pod, {})
     total = _total(pod, {name: text for name, text in _DEFAULTS.items() if name not in named})
-    return {name: units(name, total[name]) for name in _DEFAULTS}
+    return {name: units(name, total.get(name, Fraction(0))) for name in _DEFAULTS}
 
 
 def _total(pod: Object, missing: Texts) -> Amounts:
