@@ -23,6 +23,7 @@ OF_NO_PLUGIN = {
     Reason.PREEMPTED,
     Reason.REFUSED,
     Reason.STILL_ELSEWHERE,
+    Reason.TOO_SLOW,
     Reason.UNANSWERED,
 }
 

@@ -19,6 +19,7 @@ _APPLY = "application/apply-patch+yaml"
 _KINDS = {
     "Namespace": ("namespaces", False),
     "Secret": ("secrets", True),
+    "ServiceAccount": ("serviceaccounts", True),
     "ClusterRole": ("clusterroles", False),
     "ClusterRoleBinding": ("clusterrolebindings", False),
     "Role": ("roles", True),

@@ -192,6 +192,8 @@ class FakeApi:
         return web.json_response(self.state)
 
     async def _post(self, request: web.Request) -> web.Response:
+        if request.path.endswith("/token"):
+            return web.json_response({"status": {"token": "for-kubelets"}}, status=201)
         self.posted.append(await request.json())
         return web.json_response({}, status=201)
 
