@@ -41,7 +41,8 @@ def given(spec: PodSpec, status: PodStatus) -> tuple[PodSpec, PodSpec]:
 
 
 def _of_sum(spec: PodSpec, told: Mapping[str, object]) -> PodSpec:
-    named = dict(told) if spec.resources is not None else {**_NONE, **told}
+    pod_level = spec.resources is not None and bool(spec.resources.requests or spec.resources.limits)
+    named = dict(told) if pod_level else {**_NONE, **told}
     return replace(spec, containers=[Container(resources=ResourceList(named))], init_containers=None)
 
 

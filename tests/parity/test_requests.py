@@ -86,9 +86,9 @@ GROWN = {"containerStatuses": [told(cpu="2", memory="300Mi")]}
             on_a_node(
                 {"initContainerStatuses": [told("i", cpu="9")]}, asks(cpu="1"), initContainers=[asks("i", cpu="2")]
             ),
-            (2000, 0),
-            (2000, 200),
-            id="an init container that ends is not resized",
+            (9000, 0),
+            (9000, 200),
+            id="an init container is resized, too",
         ),
         pytest.param(
             on_a_node({**GROWN, "resources": {"requests": {"memory": "2Gi"}}}, asks(cpu="1"), **WHOLE),
