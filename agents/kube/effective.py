@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from agents.kube.resized import given, is_infeasible
+from agents.kube.resized import given, gives_sums, is_infeasible
 from agents.kube.wire_pods import PodSpec, Port, ResourceList
 from agents.kube.wire_status import PodStatus
 from dispatcher.model.bounds import MAX_WORD
@@ -36,13 +36,17 @@ _PROTOCOLS = ("TCP", "UDP", "SCTP")
 
 
 class Needs(NamedTuple):
-    """What a spec asks for, read once. `starting`: each init container's needs and whether it is a sidecar."""
+    """What a spec asks for, read once. `starting`: each init container's needs and whether it is a sidecar.
+
+    `is_sum`: `running` is the sum of all containers, so that no default of one is missing.
+    """
 
     running: list[Resources]
     starting: list[tuple[Resources, bool]]
     pod_level: bool  # spec.resources says something
     whole: Resources  # of spec.resources
     overhead: Resources
+    is_sum: bool = False
 
 
 def read_needs(spec: PodSpec, problems: list[str]) -> Needs:
@@ -67,7 +71,8 @@ def read_needs(spec: PodSpec, problems: list[str]) -> Needs:
 def read_resized(spec: PodSpec, status: PodStatus) -> list[Needs]:
     """The same of a pod that may have been resized in place, in each way that counts: the most of them does."""
     asked, infeasible = read_needs(spec, []), is_infeasible(status)
-    ways = [read_needs(one, []) for one in given(spec, status)]
+    is_sum = gives_sums(status)
+    ways = [read_needs(one, [])._replace(is_sum=is_sum) for one in given(spec, status)]
     whole = asked.whole
     if whole and status.resources is not None:
         told = (status.resources.requests, status.allocated_resources)
@@ -115,6 +120,8 @@ def _most_expected(ways: Collection[Needs], resource: str, default: int) -> int:
 
 
 def _expected(needs: Needs, resource: str, default: int) -> int:
+    if needs.is_sum:
+        default = 0
     running = sum(one.get(resource, default) for one in needs.running)
     sidecars = most = 0
     for one, restarts in needs.starting:

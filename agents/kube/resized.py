@@ -14,7 +14,6 @@ from agents.kube.wire_pods import Container, PodSpec, ResourceList
 from agents.kube.wire_status import ContainerStatus, PodStatus
 
 _Quantities = Mapping[str, object] | None
-_NONE = {"cpu": "0", "memory": "0"}  # named, so that no default of a container is added to a sum
 
 
 def is_resized(spec: PodSpec, status: PodStatus) -> bool:
@@ -34,15 +33,24 @@ def is_infeasible(status: PodStatus) -> bool:
 
 def given(spec: PodSpec, status: PodStatus) -> tuple[PodSpec, PodSpec]:
     """The spec as if it asked for what is allotted, and for what the containers have."""
-    has = status.resources.requests if status.resources is not None else None
-    if status.allocated_resources is not None and has is not None:
-        return _of_sum(spec, status.allocated_resources), _of_sum(spec, has)
+    has, allotted = _sums(status)
+    if has is not None and allotted is not None:
+        return _of_sum(spec, allotted), _of_sum(spec, has)
     return _of_containers(spec, status, _allotted), _of_containers(spec, status, _has)
 
 
+def gives_sums(status: PodStatus) -> bool:
+    """Whether the status says what the pod as a whole has and is allotted."""
+    return None not in _sums(status)
+
+
+def _sums(status: PodStatus) -> tuple[_Quantities, _Quantities]:
+    has = status.resources.requests if status.resources is not None else None
+    return has, status.allocated_resources
+
+
 def _of_sum(spec: PodSpec, told: Mapping[str, object]) -> PodSpec:
-    named = dict(told) if spec.resources is not None else {**_NONE, **told}
-    return replace(spec, containers=[Container(resources=ResourceList(named))], init_containers=None)
+    return replace(spec, containers=[Container(resources=ResourceList(dict(told)))], init_containers=None)
 
 
 def _of_containers(spec: PodSpec, status: PodStatus, which: Callable[[ContainerStatus], _Quantities]) -> PodSpec:

@@ -12,7 +12,7 @@ from tests.parity.readings import Reading, containers_alone, hosts_by_label, jud
 
 Rule = Callable[[Difference, Object, Case], bool]
 GATES = "the names of scheduling gates"
-_MADE = re.compile(r" found a potential placement for pod on node \S+, preempting \d+ victims$")
+_MADE = re.compile(r" preemption: found a potential placement for pod on node \S+, preempting \d+ victims$")
 _AFFINITY = ("feasible", "message", "victims", "InterPodAffinity")
 
 

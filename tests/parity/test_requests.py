@@ -88,7 +88,7 @@ GROWN = {"containerStatuses": [told(cpu="2", memory="300Mi")]}
             ),
             (9000, 0),
             (9000, 200),
-            id="an init container that ends is resized, too",
+            id="an init container is resized, too",
         ),
         pytest.param(
             on_a_node({**GROWN, "resources": {"requests": {"memory": "2Gi"}}}, asks(cpu="1"), **WHOLE),
