@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
+import msgspec
+
 from agents.executor.fields import Object
 from agents.executor.pod_fields import FIELD_PATHS, RESOLVED, ManifestError
 from dispatcher.model.bounds import MAX_MANIFEST
@@ -17,6 +19,7 @@ from dispatcher.model.names import CLAIM, CLAIM_CLUSTER, CLAIM_NODE, DECISION, D
 
 _BY_KEY = re.compile(r"metadata\.(labels|annotations)\['(.*)'\]", re.DOTALL)
 _OURS = re.compile(rf"metadata\.annotations\['({re.escape(DOWNWARD)}[0-9a-f]{{10}})'\]")
+_DIGEST = 16  # hex characters of what is compared
 _DIGITS = 10  # of an annotation's name: 40 bits of a hash of the path
 _OF_AGENTS = frozenset((CLAIM, CLAIM_CLUSTER, CLAIM_NODE, DECISION, EPOCH))  # no pod that stays at home has them
 _ESCAPED = {"\a": "a", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t", "\v": "v", "\\": "\\", '"': '"'}
@@ -81,6 +84,17 @@ def resolve(spec: Object, metadata: Mapping[str, Any], account: str) -> dict[str
             continue
         annotations[key] = text
     return annotations
+
+
+def shown(annotations: Mapping[str, str]) -> dict[str, str]:
+    """Those annotations of a manifest or a delegate that its files are read from."""
+    return {key: text for key, text in annotations.items() if key.startswith(DOWNWARD)}
+
+
+def digest(annotations: Mapping[str, str]) -> str:
+    """Of what the files of a delegate with these annotations show; '' if it has none."""
+    told = shown(annotations)
+    return sha256(msgspec.json.encode(told, order="sorted")).hexdigest()[:_DIGEST] if told else ""
 
 
 def formatted(told: Mapping[str, str]) -> str:

@@ -36,7 +36,7 @@ from dispatcher.model.names import (
     steers,
 )
 
-__all__ = ("MAX_BYTES", "ManifestError", "left_behind", "readable", "sanitise", "without_account")
+__all__ = ("MAX_BYTES", "ManifestError", "files_of", "left_behind", "readable", "sanitise", "without_account")
 
 MAX_CONTAINERS = 64
 _LEFT_OUT_IF_EMPTY = frozenset(("affinity", "containers", "initContainers", "tolerations", "volumes"))
@@ -94,6 +94,14 @@ def sanitise(pod: bytes) -> bytes:
         if len(encoded) > MAX_BYTES:
             raise _too_large(clean, len(encoded))
         return encoded
+
+
+def files_of(pod: bytes) -> str:
+    """A digest of what the files of a pod (JSON) show of itself: '' if it has none, "-" if nothing of it may cross."""
+    try:
+        return downward.digest(msgspec.json.decode(sanitise(pod))["metadata"]["annotations"])
+    except ManifestError:
+        return "-"
 
 
 def _too_large(clean: Object, size: int) -> ManifestError:
