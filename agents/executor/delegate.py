@@ -35,6 +35,7 @@ from dispatcher.model.messages import (
     DeleteDelegate,
     Outcome,
     PodRef,
+    UpdateDelegate,
 )
 from dispatcher.model.pod import Pod, SourceRef
 
@@ -71,7 +72,7 @@ def create_delegate(intent: CreateDelegate, local: Local, now: Moment) -> Proced
     no = _malformed(intent, local)
     if no:
         return outcome(intent, *no)
-    order = _unsigned(intent, local) or _lapsed(intent, local, now) or existing.given_up_before(intent, local)
+    order = unsigned(intent, local) or _lapsed(intent, local, now) or existing.given_up_before(intent, local)
     wanted = order or _wanted(intent, local, now)
     if not isinstance(wanted, Answer) and (sought := references.unseen(wanted[1], local, now)):
         lacking = yield from references.missing(sought, local, now)
@@ -147,7 +148,7 @@ def _malformed(intent: CreateDelegate, local: Local) -> Answer | None:
     return Answer(REFUSED, f'annotation "{key}" is not ours to write') if key else None
 
 
-def _unsigned(intent: CreateDelegate, local: Local) -> Answer | None:
+def unsigned(intent: CreateDelegate | UpdateDelegate, local: Local) -> Answer | None:
     """Why the signed claim does not cover this intent, None if it does; UNKNOWN while the home cluster's keys are."""
     keys = local.trusted.of(intent.source.cluster_uid)
     if another := local.trusted.another(intent.source.cluster, intent.source.cluster_uid):
@@ -231,6 +232,7 @@ def _delegate_object(intent: CreateDelegate, local: Local) -> Object:
     metadata["name"], metadata["namespace"] = delegate_name(source), source.namespace
     metadata["labels"] = {**metadata["labels"], names.DELEGATE_LABEL: "true"}
     metadata["annotations"] = {**metadata["annotations"], **annotations_of(intent.epoch, intent.annotations), **marks}
+    clean["spec"] |= manifest.hostname_of(clean["spec"], source.name)
     clean["spec"]["schedulerName"] = names.DELEGATE_SCHEDULER
     return {"apiVersion": "v1", "kind": "Pod", **clean}
 

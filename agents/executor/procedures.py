@@ -14,6 +14,7 @@ from agents.executor.http import Procedure
 from agents.executor.local import Local, Moment
 from agents.executor.mirror import mirror_status
 from agents.executor.report import report_unschedulable
+from agents.executor.update import sign_manifest, update_delegate
 from agents.executor.volumes import bind_volume, select_node
 from dispatcher.model.messages import (
     BOUND,
@@ -36,7 +37,9 @@ from dispatcher.model.messages import (
     ReportUnschedulable,
     RestoreClaim,
     SelectNode,
+    SignManifest,
     Unclaim,
+    UpdateDelegate,
 )
 
 # Any: each procedure takes its own intent type, which the key beside it names.
@@ -56,6 +59,8 @@ PROCEDURES: dict[type[AnyIntent], Callable[[Any, Local, Moment], Procedure[Outco
     BindVolume: bind_volume,
     SelectNode: select_node,
     Evict: evict,
+    SignManifest: sign_manifest,
+    UpdateDelegate: update_delegate,
 }
 _PLACING = (Bind, Claim, Unclaim, RestoreClaim, CreateDelegate)
 
@@ -68,9 +73,10 @@ def carry_out(intent: AnyIntent, dispatcher_epoch: int, local: Local, now: Momen
             return (yield from overtaken(intent, late, local))  # stale gives the place away: not without a look
         if late and not isinstance(intent, Unclaim):
             return outcome(intent, STALE, late)
-    if isinstance(intent, MirrorStatus):
-        late = local.epoch_guard.outdated(f"{intent.pod.uid}/status", dispatcher_epoch, intent.epoch)
-        if late:  # a copy that was long under way: a newer status has been written
+    if isinstance(intent, MirrorStatus | UpdateDelegate):
+        what = "status" if isinstance(intent, MirrorStatus) else "files"
+        late = local.epoch_guard.outdated(f"{intent.pod.uid}/{what}", dispatcher_epoch, intent.epoch)
+        if late:  # a copy that was long under way: what is newer has been written
             return outcome(intent, STALE, late)
     source = _source_of(intent, local)
     result = yield from PROCEDURES[type(intent)](intent, local, now)

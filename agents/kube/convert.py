@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from agents.executor import status_size
+from agents.executor import downward, manifest, status_size
 from agents.executor.needs import needs_of
 from agents.kube import effective, marks, user_marks, wire, wire_pods, wire_status
 from agents.kube.pool import Pool
@@ -119,7 +119,9 @@ def _pod_seen(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> PodSeen:
         return PodSeen(meta.uid, version, _ours(pod, delegate=True))
     if names.is_ours(spec.scheduler_name):
         judged = user_marks.of_ours(meta, spec)
-        ours = msgspec.structs.replace(_ours(pod, delegate=False, judged=judged), needs=_needs(pod, raw))
+        ours = msgspec.structs.replace(
+            _ours(pod, delegate=False, judged=judged), needs=_needs(pod, raw), files=_files(pod, raw)
+        )
         return PodSeen(meta.uid, version, ours, None, _invalid(meta, judged.notes))
     misplaced = None
     if meta.annotations and meta.annotations.get(names.SCHEDULE) == "true":
@@ -137,6 +139,13 @@ def _needs(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> Needs | None:
     """What the pod would need elsewhere, while it may go there."""
     stays = (pod.metadata.annotations or {}).get(names.STAY) == "true"
     return None if pod.spec.node_name or stays else _one_of(needs_of(bytes(raw)))
+
+
+def _files(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> str:
+    """What files of a pod that runs elsewhere should show."""
+    elsewhere = pod.spec.node_name.startswith(names.PROXY_NODE_PREFIX)
+    whole = bytes(raw) if elsewhere else b""
+    return manifest.files_of(whole) if b'"fieldRef"' in whole else ""
 
 
 def _unfinished(meta: wire.Meta, spec: wire_pods.PodSpec) -> PodRef | None:
@@ -226,6 +235,7 @@ def _ours(pod: wire_pods.PodObject, *, delegate: bool, judged: user_marks.Judged
         problems=tuple(line[:300] for line in problems[:MAX_PROBLEMS]),
         status=_told_status(pod.status) if delegate else b"",
         has_finalizer=names.FINALIZER in (meta.finalizers or ()),
+        files=downward.digest(meta.annotations or {}) if delegate else "",
         pod_affinity=_one_of(placement.ties.pod_affinity),
         pod_anti_affinity=_one_of(placement.ties.pod_anti_affinity),
         volumes=placement.ties.volumes,

@@ -15,10 +15,13 @@ FAILOVER_MODES = ("strict", LEASE, "asap")
 
 
 def own_annotations(annotations: Mapping[str, str], problems: list[str]) -> dict[str, str]:
-    """The annotations of our prefix; one longer than 4096 characters is a problem and left out."""
+    """The annotations of our prefix; one longer than 4096 characters is a problem and left out.
+
+    Those that hold what files show are not told: they are as long as users' labels and annotations.
+    """
     found: dict[str, str] = {}
     for key, value in annotations.items():
-        if not key.startswith(names.PREFIX):
+        if not key.startswith(names.PREFIX) or key.startswith(names.DOWNWARD):
             continue
         if len(key) > 317 or len(value) > MAX_VALUE:
             problems.append(f"metadata.annotations[{key[:80]}]: longer than {MAX_VALUE} characters")

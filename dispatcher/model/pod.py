@@ -160,6 +160,8 @@ class Pod(Record, frozen=True):
     `preempted`: it terminates because a scheduler preferred another pod. `failover`: as names.FAILOVER, "" the default;
     LEASE only where a signed claim says so. `grace_s`: terminationGracePeriodSeconds.
     `needs`: of a pod of this cluster that has no place yet; None: nothing, or an agent of an older version did not say.
+    `files`: a digest of what files of the downward API show: of a source on a proxy node, what they ought to; of a
+    delegate, what they do; "" where there are none.
     `expected` is (milli-CPU, bytes) with kube-scheduler's defaults for each container without a request; None: unknown.
     """
 
@@ -204,6 +206,7 @@ class Pod(Record, frozen=True):
     failover: str = ""
     grace_s: int = 30
     needs: Needs | None = None
+    files: Word = ""
 
     @property
     def key(self) -> str:
@@ -225,7 +228,7 @@ class Pod(Record, frozen=True):
 # tells pods apart.
 OWN_FIELDS = (
     "uid", "name", "phase", "reason", "ready", "terminating", "created", "claim", "source", "status", "has_finalizer",
-    "nominated_node", "started", "preempted",
+    "nominated_node", "started", "preempted", "files",
 )  # fmt: skip
 _of_template = attrgetter(*(name for name in Pod.__struct_fields__ if name not in (*OWN_FIELDS, "volumes")), "volumes")
 

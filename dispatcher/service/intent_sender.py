@@ -21,6 +21,7 @@ from dispatcher.model.messages import (
     OutcomeBatch,
     Peer,
     Peers,
+    UpdateDelegate,
 )
 from dispatcher.scheduling.events import Answered, Event, PeersAcknowledged, PeersRefused, SendPeers, Unanswered, Unsent
 from dispatcher.service.link import (
@@ -50,7 +51,7 @@ def _asks_about_end(intent: AnyIntent) -> bool:
 
 def _size(intent: AnyIntent) -> int:
     """Bytes that it takes in a call, nearly."""
-    if isinstance(intent, CreateDelegate):
+    if isinstance(intent, CreateDelegate | UpdateDelegate):
         return _ORDER + len(intent.manifest)
     return _ORDER + (len(intent.status) if isinstance(intent, MirrorStatus) else 0)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from docs.generate import chart, chart_readme, configuration, dashboard, keys, metrics, plugins, reasons
+from docs.generate import chart, chart_readme, configuration, dashboard, keys, metrics, plugins, pod_fields, reasons
 
 FOLDER = Path(__file__).parents[1] / "reference"
 PAGES: dict[str, Callable[[], str]] = {
@@ -11,6 +11,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "configuration.md": configuration.render,
     "metrics.md": metrics.render,
     "plugins.md": plugins.render,
+    "pod-fields.md": pod_fields.render,
     "reasons.md": reasons.render,
 }
 

@@ -133,6 +133,12 @@ OURS = (
     Key("SOURCE_NAMESPACE", "delegate, annotation", "a namespace", "The same."),
     Key("SOURCE_NAME", "delegate, annotation", "a name", "The same."),
     Key("SOURCE_UID", "delegate, annotation", "a UID", "The same."),
+    Key(
+        "DOWNWARD",
+        "delegate, annotations",
+        "any text",
+        "What files of the downward API show (see [Fields of a pod](pod-fields.md)).",
+    ),
     Key("PROXY_LABEL", "proxy node, label", "a cluster", "The cluster that the proxy node stands for."),
     Key("PROXY_TAINT", "proxy node, taint", "NoSchedule", "Keeps pods of other schedulers away."),
     Key("CLUSTER_READY", "proxy node, label", "`true`, `false`", "The last word about that cluster."),

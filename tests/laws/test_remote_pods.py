@@ -36,10 +36,11 @@ SOURCES: list[dict[str, object]] = [
     {}, {"phase": "Running"}, {"phase": "Failed"}, {"ready": True}, {"terminating": True}, {"has_finalizer": False},
     {"claim": None}, {"claim": Claim("north", "n1", 3)}, {"node": ""}, {"node": "e1"},
     {"node": proxy_node_name("north")}, {"annotations": {CLAIM: "unread"}},
+    {"files": "new"},
 ]  # fmt: skip
 COPIES: list[dict[str, object]] = [
     {}, {"status": b""}, {"status": b"new"}, {"phase": "Running"}, {"phase": "Succeeded"}, {"terminating": True},
-    {"node": ""},
+    {"node": ""}, {"files": "old"}, {"files": "new"},
 ]  # fmt: skip
 SAID_GONE = [frozenset[str](), frozenset({"east"}), frozenset({"west"})]
 VIEWS: list[dict[str, object]] = [

@@ -238,6 +238,12 @@ class ModelCluster:
         self._put(replace(pod, phase=RUNNING, ready=True))
         return m.DONE, "", b""
 
+    def _sign(self, intent: m.SignManifest) -> tuple[str, str, bytes]:
+        return (m.DONE, "", b"{}") if intent.pod.uid in self.pods else (m.STALE, "gone", b"")
+
+    def _update(self, intent: m.UpdateDelegate) -> tuple[str, str, bytes]:
+        return (m.DONE if f"delegate-of-{intent.source.uid}" in self.pods else m.STALE), "", b""
+
     def _delete_source(self, intent: m.DeleteSource) -> tuple[str, str, bytes]:
         self.delete(intent.pod.uid)
         return m.DONE, "", b""
@@ -279,6 +285,8 @@ _EXECUTE: dict[type[m.Intent], Callable[[ModelCluster, Any], tuple[str, str, byt
     m.RestoreClaim: ModelCluster._restore,
     m.DeleteDelegate: ModelCluster._delete,
     m.MirrorStatus: ModelCluster._mirror,
+    m.SignManifest: ModelCluster._sign,
+    m.UpdateDelegate: ModelCluster._update,
     m.DeleteSource: ModelCluster._delete_source,
     m.FinishSource: ModelCluster._finish,
     m.ReportUnschedulable: ModelCluster._report,

@@ -18,7 +18,9 @@ from dispatcher.model.messages import (
     MirrorStatus,
     PodRef,
     ReportUnschedulable,
+    SignManifest,
     Unclaim,
+    UpdateDelegate,
     WireError,
     decode,
     encode,
@@ -42,6 +44,8 @@ def test_every_intent_survives_the_wire() -> None:
             MirrorStatus("6", REF, 7, b'{"phase":"Running"}'),
             DeleteSource("9", REF, 7),
             FinishSource("7", REF, 7),
+            SignManifest("10", REF, 7),
+            UpdateDelegate("11", REF, 7, SOURCE, "n2", b"{}", "x.y"),
             ReportUnschedulable("8", REF, 7, "0/3 nodes are available."),
         ),
     )

@@ -27,7 +27,9 @@ from dispatcher.model.messages.intents import (
     ReportUnschedulable,
     RestoreClaim,
     SelectNode,
+    SignManifest,
     Unclaim,
+    UpdateDelegate,
 )
 from dispatcher.model.messages.outcomes import (
     BOUND,
@@ -95,11 +97,13 @@ __all__ = [
     "SelectNode",
     "Shadow",
     "Shadows",
+    "SignManifest",
     "SourceReport",
     "Telemetry",
     "Unclaim",
     "UncountedBudgets",
     "UnreadSignal",
+    "UpdateDelegate",
     "WireError",
     "decode",
     "encode",

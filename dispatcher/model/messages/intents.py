@@ -88,6 +88,24 @@ class CreateDelegate(Intent, frozen=True):
     at_most: dict[str, int] = {}
 
 
+class SignManifest(Intent, frozen=True):
+    """Sign the manifest of a source on a proxy node as it is now: labels or annotations that its files show have
+    changed. Outcome DONE carries the claim that the pod bears, signed for that manifest, and the manifest.
+    """
+
+
+class UpdateDelegate(Intent, frozen=True):
+    """Write onto the delegate of `source` what its files of the downward API show by `manifest`, and nothing else.
+
+    `record`: the claim for `node` and this manifest, signed by the source cluster.
+    """
+
+    source: SourceRef
+    node: str
+    manifest: bytes
+    record: str
+
+
 class DeleteDelegate(Intent, frozen=True):
     """Delete the delegate `pod` (its own UID is the precondition) with its own grace period.
 
@@ -198,6 +216,8 @@ AnyIntent = (
     | Evict
     | BindVolume
     | SelectNode
+    | SignManifest
+    | UpdateDelegate
 )
 
 

@@ -14,7 +14,7 @@ from dispatcher.scheduling.delegation.in_flight import BINDING, InFlightIntent, 
 from dispatcher.scheduling.delegation.tracking import ConfirmedEnd, Tracked
 from dispatcher.scheduling.framework import Placed
 
-_LATER = Transition.LATER  # Enum attributes are slow to look up
+_LATER, _UPDATE = Transition.LATER, Transition.UPDATE  # Enum attributes are slow to look up
 _QUESTIONS = frozenset((IntentKind.CONFIRM, IntentKind.CONFIRM_SOURCE))
 
 
@@ -25,6 +25,7 @@ class Outcomes:
         self._state, self._deciding = state, deciding
         self._moves: dict[Transition, Callable[[Tracked, InFlightIntent, Outcome, float], None]] = {
             Transition.CREATE: self._create,
+            Transition.UPDATE: self._update,
             Transition.ABSENT: self._learn_absence,
             Transition.ENDED: self._learn_end,
             Transition.PROXY: self._bind_proxy,
@@ -63,7 +64,8 @@ class Outcomes:
             state.side_intents.answered(outcome, now)
             return None
         tracked, in_flight, transition = found
-        tracked.refusals = tracked.refusals + 1 if transition is _LATER else 0
+        if transition is not _UPDATE:  # half of a step, whose other half may be refused again
+            tracked.refusals = tracked.refusals + 1 if transition is _LATER else 0
         self._learn(tracked, in_flight, outcome.verdict, now)
         if outcome.requests:
             self._learn_size(tracked, in_flight, outcome, now)
@@ -126,6 +128,13 @@ class Outcomes:
         created.fresh = untouched
         tracked.untouched = 0
         self._state.outbox.send(tracked, created)
+
+    def _update(self, tracked: Tracked, signed: InFlightIntent, outcome: Outcome, now: float) -> None:
+        """Signed: go on with the delegate, if it is there and goes on."""
+        delegate = tracked.delegates.get(signed.cluster)
+        self._state.outbox.drop(tracked)
+        if delegate is not None and delegate.source is not None and not (delegate.terminating or delegate.terminal):
+            self._state.outbox.send(tracked, intents.update(signed, outcome, delegate.source, now))
 
     def _learn_size(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
         """A delegate is bound, and larger than it was asked to be: it takes that much until the watch shows it."""

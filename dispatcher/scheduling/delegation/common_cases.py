@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation.in_flight import IntentKind
-from dispatcher.scheduling.delegation.protocol import NOTHING, NextStep, Step, ends_shown, target_of
+from dispatcher.scheduling.delegation.protocol import NOTHING, NextStep, Step, ends_shown, files_differ, target_of
 from dispatcher.scheduling.delegation.tracking import Tracked, another_than_claimed
 
 _BIND, _PROXY = IntentKind.BIND, IntentKind.PROXY  # Enum attributes are slow to look up
@@ -45,8 +45,8 @@ def is_at_rest(tracked: Tracked) -> bool:
 
 def step_of_mirrored(tracked: Tracked, clusters: Mapping[str, ClusterView], now: float) -> NextStep | None:
     """`next_step` of a source that stands on its proxy node with its marks, beside its one delegate, neither of them
-    ending, ended or said to be gone, where no cluster is fenced. Nearly all remote pods are such; None: more must be
-    known.
+    ending, ended or said to be gone, whose files show what they ought to, where no cluster is fenced. Nearly all remote
+    pods are such; None: more must be known.
     """
     source = tracked.source
     if source is None or not source.node or source.claim is None or not source.has_finalizer:
@@ -57,7 +57,8 @@ def step_of_mirrored(tracked: Tracked, clusters: Mapping[str, ClusterView], now:
         return None
     if target_of(tracked.pod_id[0], source) != target:
         return None
-    if delegate.terminating or delegate.terminal or source.terminating or source.terminal:
+    ends = delegate.terminating or delegate.terminal or source.terminating or source.terminal
+    if ends or files_differ(source, delegate):
         return None
     shows = now < tracked.mirrored_until or (source.phase, source.ready) == (delegate.phase, delegate.ready)
     if not delegate.status or (delegate.status == tracked.mirrored and shows):

@@ -29,6 +29,8 @@ class IntentKind(enum.Enum):
     DELETE = "delete"
     DELETE_SOURCE = "delete-source"
     FINISH = "finish"
+    SIGN = "sign"
+    UPDATE = "update"
 
 
 PLACING = frozenset((IntentKind.BIND, IntentKind.CLAIM, IntentKind.CREATE, IntentKind.PROXY, IntentKind.UNCLAIM))
@@ -42,6 +44,8 @@ ENDED_WITH_SOURCE = frozenset(
         IntentKind.CONFIRM_END,
         IntentKind.MIRROR,
         IntentKind.DELETE_SOURCE,
+        IntentKind.SIGN,
+        IntentKind.UPDATE,
     )
 )
 
@@ -58,6 +62,7 @@ class Transition(enum.Enum):
     AGAIN = "again"  # the same intent again, later
     LATER = "later"  # refused, and it holds no place: look at the world again, after a pause that grows
     ABSENT = "absent"  # the API server has no such pod
+    UPDATE = "update"  # signed as it is now: go on with the delegate
     ENDED = "ended"  # it has said whether the pod goes on, and how it ends
     DROP = "drop"  # nothing holds: look at the world again
 
@@ -104,6 +109,12 @@ TRANSITIONS: dict[tuple[IntentKind, str], Transition] = {
     (IntentKind.FINISH, DONE): Transition.SETTLE,
     (IntentKind.FINISH, STALE): Transition.DROP,
     (IntentKind.FINISH, REFUSED): Transition.LATER,
+    (IntentKind.SIGN, DONE): Transition.UPDATE,
+    (IntentKind.SIGN, STALE): Transition.DROP,
+    (IntentKind.SIGN, REFUSED): Transition.LATER,
+    (IntentKind.UPDATE, DONE): Transition.DROP,
+    (IntentKind.UPDATE, STALE): Transition.DROP,
+    (IntentKind.UPDATE, REFUSED): Transition.LATER,
 }
 
 

@@ -16,7 +16,9 @@ from dispatcher.model.messages import (
     Outcome,
     PodRef,
     RestoreClaim,
+    SignManifest,
     Unclaim,
+    UpdateDelegate,
 )
 from dispatcher.model.names import CLAIM, DECISION, proxy_node_name
 from dispatcher.model.pod import Pod, SourceRef
@@ -124,6 +126,20 @@ def mirror(home: str, source: Pod, cluster: str, told: tuple[bytes, bool], epoch
     status, routed = told
     intent = MirrorStatus(_id(epoch, IntentKind.MIRROR), ref(source), epoch, status, routed)
     return InFlightIntent(IntentKind.MIRROR, intent, home, cluster, source.node, epoch, now, status=status)
+
+
+def sign(home: str, source: Pod, place: tuple[str, str], epoch: int, now: float) -> InFlightIntent:
+    """Sign the manifest of a source that runs at `place` (cluster, node) as it is now."""
+    intent = SignManifest(_id(epoch, IntentKind.SIGN), ref(source), epoch)
+    return InFlightIntent(IntentKind.SIGN, intent, home, *place, epoch, now)
+
+
+def update(signed: InFlightIntent, answer: Outcome, source: SourceRef, now: float) -> InFlightIntent:
+    """Let the files of a delegate show what was signed; `source` as the delegate carries it."""
+    cluster, node, epoch = signed.cluster, signed.node, signed.epoch
+    name = _id(epoch, IntentKind.UPDATE)
+    intent = UpdateDelegate(name, signed.intent.pod, epoch, source, node, answer.manifest, answer.record)
+    return InFlightIntent(IntentKind.UPDATE, intent, cluster, cluster, node, epoch, now)
 
 
 def delete_delegate(cluster: str, delegate: Pod, epoch: int, now: float) -> InFlightIntent:

@@ -15,7 +15,7 @@ order of the code.
    is lost before a delegate can have been begun there, the claim is taken back.
 5. A source on a proxy node mirrors its delegate, begins to go when the delegate does (a drain, a lost node), and is let
    go when the delegate is gone. That it ends or goes, and how, its API server has to say first. Marks that somebody
-   took off are restored as the delegate carries them.
+   took off are restored as the delegate carries them. What the delegate's files show of the source follows the source.
 
 A cluster that an operator has fenced in the home cluster ("nothing runs there any more") has no delegate, whatever was
 last seen there: its sources are let go or take their claims back, and copies that show there are deleted.
@@ -45,6 +45,7 @@ class Step(enum.Enum):
     RESTORE = "restore"  # write the claim again that the delegate carries
     BIND_PROXY = "bind-proxy"
     MIRROR = "mirror"
+    UPDATE = "update"  # sign the manifest as it is now, then write onto the delegate what its files show
     DELETE_DELEGATE = "delete-delegate"
     DELETE_SOURCE = "delete-source"  # its delegate is being deleted
     FINISH = "finish"  # let the source go
@@ -282,7 +283,16 @@ def _on_proxy_node(seen: ObservedState, source: Pod, target: str, delegate: Pod 
     # older order that arrives late shows what was before.
     shown = (source.phase, source.ready) == (delegate.phase, delegate.ready)
     differs = delegate.status != seen.mirrored or not (shown or source.terminal or seen.unshown)
-    return _show(seen, source, target, delegate) if delegate.status and differs else NOTHING
+    if delegate.status and differs:
+        return _show(seen, source, target, delegate)
+    return NextStep(Step.UPDATE, target) if files_differ(source, delegate) and not delegate.terminal else NOTHING
+
+
+def files_differ(source: Pod, delegate: Pod) -> bool:
+    """Whether files of the delegate show the source's labels or annotations as they were; agents of an older version
+    tell of none.
+    """
+    return source.files != delegate.files and bool(source.files and delegate.files)
 
 
 def _show(seen: ObservedState, source: Pod, target: str, delegate: Pod) -> NextStep:

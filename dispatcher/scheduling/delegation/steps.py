@@ -100,6 +100,7 @@ _INTENTS: dict[Step, Callable[[Attempt], InFlightIntent]] = {
     Step.RESTORE: lambda at: intents.restore(at.tracked.home, at.source, at.cluster, at.delegate, at.epoch, at.now),
     Step.BIND_PROXY: _bind_proxy,
     Step.MIRROR: _mirror,
+    Step.UPDATE: lambda at: intents.sign(at.tracked.home, at.source, (at.cluster, at.claim.node), at.epoch, at.now),
     Step.DELETE_DELEGATE: lambda at: intents.delete_delegate(at.cluster, at.delegate, at.epoch, at.now),
     Step.DELETE_SOURCE: _delete_source,
     Step.FINISH: _finish,

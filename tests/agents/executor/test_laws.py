@@ -38,9 +38,10 @@ SOURCE_ORDERS: dict[str, Order] = {
     "proxy": lambda ref, epoch, _: m.Bind("i", ref, epoch, PROXY, proxy=True),
     "mirror": lambda ref, epoch, phase: m.MirrorStatus("i", ref, epoch, STATUSES[phase]),
     "finish": lambda ref, epoch, _: m.FinishSource("i", ref, epoch),
+    "sign": lambda ref, epoch, _: m.SignManifest("i", ref, epoch),
     "report": lambda ref, epoch, phase: m.ReportUnschedulable("i", ref, epoch, f"no room {phase}"),
 }
-ORDER_ODDS = (2, 4, 1, 8, 10, 1, 3)
+ORDER_ODDS = (2, 4, 1, 8, 10, 1, 2, 3)
 # What happens next, and how often.
 ODDS = {"replace": 2, "order": 6, "order_delegate": 3, "advance": 30, "land": 4, "sync": 8, "kubelet": 1}
 ODDS |= {"restart": 1, "cordon": 2}

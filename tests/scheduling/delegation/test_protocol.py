@@ -27,6 +27,10 @@ def seen(source: Pod | None, west: Pod | None = None, **more: Any) -> ObservedSt
     return replace(ObservedState("east", source, delegates, reachable=BOTH), **more)
 
 
+def told(pod: Pod, files: str) -> Pod:
+    return msgspec.structs.replace(pod, files=files)
+
+
 GONE: dict[str, Any] = {"absent": frozenset(("west",))}
 ENDED: dict[str, Any] = {"ended": {"west": "Succeeded"}}
 FAILED: dict[str, Any] = {"ended": {"west": "Failed"}}
@@ -86,6 +90,23 @@ EAST_LOST: dict[str, Any] = {"reachable": frozenset(("west",))}
             seen(msgspec.structs.replace(SHOWN, ready=True), DELEGATE, mirrored=b"{}"),
             Step.MIRROR,
             id="a readiness that somebody else wrote is mirrored again",
+        ),
+        pytest.param(
+            seen(told(SHOWN, "new"), told(DELEGATE, "old"), mirrored=b"{}"),
+            Step.UPDATE,
+            id="its files follow the source",
+        ),
+        pytest.param(
+            seen(told(SHOWN, "new"), told(DELEGATE, "old"), mirrored=b""), Step.MIRROR, id="after its status is shown"
+        ),
+        pytest.param(
+            seen(told(SHOWN, "new"), told(DELEGATE, "new"), mirrored=b"{}"), Step.NOTHING, id="and rest once they do"
+        ),
+        pytest.param(
+            seen(told(SHOWN, "new"), DELEGATE, mirrored=b"{}"), Step.NOTHING, id="an older agent there writes none"
+        ),
+        pytest.param(
+            seen(SHOWN, told(DELEGATE, "old"), mirrored=b"{}"), Step.NOTHING, id="an older agent at home signs none"
         ),
         pytest.param(seen(REMOTE, DONE), Step.CONFIRM_END, id="whether a delegate has ended is asked"),
         pytest.param(seen(REMOTE, DONE, **ENDED), Step.MIRROR, id="the end is mirrored"),

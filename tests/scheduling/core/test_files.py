@@ -1,0 +1,58 @@
+"""Files of a delegate that show what its source showed before are written anew, when both agents tell of them."""
+
+from dispatcher.model.messages import DONE, REFUSED, AnyIntent, DeleteDelegate, SignManifest, UpdateDelegate
+from tests.scheduling.core.test_refused_steps import Fleet, Reply, all_done, but, delegate, source
+
+
+def shown(reply: Reply = all_done) -> Fleet:
+    """A remote pod whose status is shown, and whose files show what they ought to."""
+    fleet = Fleet(reply)
+    fleet.tell("east", source(phase="Running", files="one"))
+    fleet.tell("west", delegate(files="one"))
+    fleet.ordered.clear()
+    return fleet
+
+
+def test_they_are_signed_at_home_and_written_there_once() -> None:
+    fleet = shown()
+    fleet.tell("east", source(phase="Running", files="two"))
+    assert fleet.ordered == {SignManifest: 1, UpdateDelegate: 1}
+    fleet.tell("west", delegate(files="two"))
+    fleet.ticks(30)
+    assert fleet.ordered == {SignManifest: 1, UpdateDelegate: 1}
+
+
+def test_a_write_that_does_not_show_is_done_again_after_a_pause() -> None:
+    fleet = shown()
+    fleet.tell("east", source(phase="Running", files="two"))
+    fleet.ticks(5)
+    assert 2 <= fleet.ordered[UpdateDelegate] <= 6
+
+
+def test_a_refusal_is_tried_again_ever_more_seldom() -> None:
+    fleet = shown(but(UpdateDelegate, REFUSED))
+    fleet.tell("east", source(phase="Running", files="two"))
+    fleet.ticks(600)
+    assert 5 <= fleet.ordered[UpdateDelegate] <= 20
+
+
+def test_files_that_are_refused_do_not_keep_a_deleted_pods_copy_running() -> None:
+    fleet = shown(but(SignManifest, REFUSED))
+    fleet.tell("east", source(phase="Running", files="-"))
+    fleet.tell("east", source(phase="Running", files="-", terminating=True))
+    assert fleet.ordered[DeleteDelegate] == 1
+
+
+def test_what_was_signed_is_written_for_the_source_that_the_delegate_carries() -> None:
+    orders: list[UpdateDelegate] = []
+
+    def noted(intent: AnyIntent) -> str:
+        if isinstance(intent, UpdateDelegate):
+            orders.append(intent)
+        return DONE
+
+    fleet = shown(noted)
+    fleet.tell("east", source(phase="Running", files="two"))
+    (order,) = orders
+    assert (order.source, order.node) == (delegate().source, "w1")
+    assert (order.manifest, order.record) == (b"{}", "x.y")
