@@ -1,13 +1,35 @@
 """The end of a source pod: it begins to go when its delegate does, and we let go of it when the delegate is gone."""
 
-from agents.executor import pods
-from agents.executor.answer import NOT_FOUND, TRIES, Answer, error_text, is_ambiguous, outcome
+import msgspec
+
+from agents.executor import events, pods
+from agents.executor.answer import NOT_FOUND, TRIES, Answer, cut, error_text, is_ambiguous, outcome
 from agents.executor.deletion import delete_exactly
-from agents.executor.http import Procedure
+from agents.executor.http import STRATEGIC_PATCH, Procedure, Request
 from agents.executor.local import Local, Moment
 from agents.executor.pods import LivePod, guarded_patch, without_ours
+from agents.executor.times import rfc3339
+from dispatcher.model.delegate_events import MAX_MESSAGE, MAX_REASON, DelegateEvent
 from dispatcher.model.messages import DONE, REFUSED, UNKNOWN, DeleteSource, FinishSource, Outcome, PodRef
 from dispatcher.model.names import FINALIZER, PROXY_NODE_PREFIX
+
+DISRUPTION_TARGET = "DisruptionTarget"
+
+
+class _Condition(msgspec.Struct, gc=False):
+    """core/v1 PodCondition."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class _Status(msgspec.Struct, gc=False):
+    conditions: list[_Condition] | None = None
+
+
+_STATUS = msgspec.json.Decoder(_Status)
 
 
 def delete_source(intent: DeleteSource, local: Local, now: Moment) -> Procedure[Outcome]:
@@ -19,8 +41,44 @@ def delete_source(intent: DeleteSource, local: Local, now: Moment) -> Procedure[
         return outcome(intent, UNKNOWN, look.problem)
     if not _ours(look.pod):
         return outcome(intent, REFUSED, _not_ours(intent.pod))
+    if not look.pod.terminating:
+        yield from _show_disruption(intent, look.pod, local, now)
     answer = yield from delete_exactly(intent.pod, None)
     return outcome(intent, *answer)
+
+
+def _show_disruption(intent: DeleteSource, source: LivePod, local: Local, now: Moment) -> Procedure[None]:
+    """Say on the source who disrupted its delegate: Jobs go by that condition, and people by the event.
+
+    The deletion waits for no answer to it.
+    """
+    found = disruption_in(intent.status)
+    if found is None:
+        return
+    cluster = source.node.removeprefix(PROXY_NODE_PREFIX)
+    happened = DelegateEvent(found["reason"], found["message"])
+    events.of_delegate(local, intent.pod, cluster, happened, now)
+    condition = {
+        "type": DISRUPTION_TARGET,
+        "status": "True",
+        **found,
+        "lastTransitionTime": rfc3339(now.wall),
+    }
+    change = {"metadata": {"uid": intent.pod.uid}, "status": {"conditions": [condition]}}
+    path = pods.path(intent.pod.namespace, intent.pod.name, "status")
+    yield Request("PATCH", path, msgspec.json.encode(change), STRATEGIC_PATCH)
+
+
+def disruption_in(status: bytes) -> dict[str, str] | None:
+    """Reason and message of the condition DisruptionTarget in a pod's status (raw JSON); None where there is none."""
+    try:
+        conditions = _STATUS.decode(status or b"{}").conditions or ()
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    for one in conditions:
+        if one.type == DISRUPTION_TARGET and one.status == "True":
+            return {"reason": cut(one.reason, MAX_REASON), "message": cut(one.message, MAX_MESSAGE)}
+    return None
 
 
 def finish_source(intent: FinishSource, local: Local, now: Moment) -> Procedure[Outcome]:

@@ -97,7 +97,7 @@ _OTHERS = {
     "etcd": Module("etcd", "go.mod", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3", ("etcd",)),
     "kwok": Module("kwok", "go.mod", "sigs.k8s.io/kwok/cmd/kwok", "sigs.k8s.io/kwok", ("kwok",)),
     "helm": Module("helm", "go.mod", "helm.sh/helm/v4/cmd/helm", "helm.sh/helm/v4", ("helm",)),
-    # With the very libraries of kubernetes/go.mod (`exclude` names newer ones), so that Go's cache has most of it.
+    # With the very libraries of kubernetes/1.36.mod (`exclude` names newer ones), so that Go's cache has most of it.
     "metrics-server": Module(
         "metrics-server",
         "go.mod",

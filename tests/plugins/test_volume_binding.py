@@ -22,7 +22,7 @@ from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import SKIP, CycleState, Placed, Refuse
 from dispatcher.scheduling.framework.lifecycle import Order
 from tests.builders import PodBuilder, fleet, node, pod
-from tests.plugins.asking import make, reasons, refused, state_of
+from tests.plugins.asking import make, reasons, refused, scores, state_of
 from tests.plugins.storage import (
     CLASSES,
     GIB,
@@ -324,6 +324,36 @@ TELLS = CSIDriver("csi.example.com", storage_capacity=True)
 )
 def test_a_new_volume_needs_space_where_the_driver_tells_it(found: tuple[AnyObject, ...], want: dict[str, str]) -> None:
     assert reasons(make("VolumeBinding"), using("data"), state_with(claim("data", 5), *found)) == want
+
+
+def there(name: str, gib: int, zone: str) -> PersistentVolume:
+    """A volume of the class that provides others, too."""
+    return volume(name, gib, WAIT, node_affinity=in_zone(zone))
+
+
+@pytest.mark.parametrize(
+    ("found", "want"),
+    [
+        pytest.param((), {"n1": 0, "n2": 0}, id="nothing is told"),
+        pytest.param((TELLS, space("s1", "z1", 10), space("s2", "z2", 20)), {"n1": 50, "n2": 75}, id="capacities"),
+        pytest.param(
+            (TELLS, space("s1", "z1", 5), space("s2", "z2", 6)), {"n1": 0, "n2": 17}, id="down to whole numbers"
+        ),
+        pytest.param((there("a", 5, "z1"), there("b", 50, "z2")), {"n1": 0, "n2": 90}, id="volumes that are there"),
+        pytest.param(
+            (TELLS, space("s1", "z1", 10), space("s2", "z2", 20), there("b", 50, "z2")),
+            {"n1": 50, "n2": 90},
+            id="a volume there goes before a capacity",
+        ),
+    ],
+)
+def test_the_more_room_the_storage_has_left_the_better(found: tuple[AnyObject, ...], want: dict[str, float]) -> None:
+    assert scores(make("VolumeBinding"), using("data"), state_with(claim("data", 5), *found)) == want
+
+
+def test_two_claims_of_one_class_share_its_capacity() -> None:
+    state = state_with(claim("a", 5), claim("b", 10), TELLS, space("s1", "z1", 20), space("s2", "z2", 60))
+    assert scores(make("VolumeBinding"), using("a", "b"), state) == {"n1": 25, "n2": 75}
 
 
 def test_reasons_are_told_together_and_in_order() -> None:

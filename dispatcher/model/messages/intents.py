@@ -130,7 +130,10 @@ class DeleteSource(Intent, frozen=True):
     """The delegate is being deleted where it runs: begin to delete the source pod, too, with its own grace period.
 
     Our finalizer keeps it until the delegate is gone, but its controller may replace it now, as for any evicted pod.
+    `status`: the delegate's, as it was last seen (raw JSON); who disrupted it is shown on the source before that goes.
     """
+
+    status: bytes = b""
 
 
 class FinishSource(Intent, frozen=True):

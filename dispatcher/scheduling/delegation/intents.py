@@ -148,9 +148,9 @@ def delete_delegate(cluster: str, delegate: Pod, epoch: int, now: float) -> InFl
     return InFlightIntent(IntentKind.DELETE, intent, cluster, cluster, delegate.node, epoch, now)
 
 
-def delete_source(home: str, source: Pod, epoch: int, now: float) -> InFlightIntent:
-    """Begin to delete the source, as its delegate is being deleted."""
-    intent = DeleteSource(_id(epoch, IntentKind.DELETE_SOURCE), ref(source), epoch)
+def delete_source(home: str, source: Pod, status: bytes, epoch: int, now: float) -> InFlightIntent:
+    """Begin to delete the source, as its delegate, which has this status, is being deleted."""
+    intent = DeleteSource(_id(epoch, IntentKind.DELETE_SOURCE), ref(source), epoch, status)
     return InFlightIntent(IntentKind.DELETE_SOURCE, intent, home, home, source.node, epoch, now)
 
 

@@ -83,6 +83,12 @@ def _mirror(at: Attempt) -> InFlightIntent:
     return intents.mirror(home, at.source, at.cluster, (at.delegate.status, routed), at.epoch, at.now)
 
 
+def _delete_source(at: Attempt) -> InFlightIntent:
+    delegate = at.tracked.delegates.get(target_of(at.tracked.home, at.source))
+    status = delegate.status if delegate is not None else b""
+    return intents.delete_source(at.tracked.home, at.source, status, at.epoch, at.now)
+
+
 def _finish(at: Attempt) -> InFlightIntent:
     target = at.clusters.get(target_of(at.tracked.home, at.source))
     return intents.finish(at.tracked.home, at.source, target.uid if target is not None else "", at.epoch, at.now)
@@ -96,7 +102,7 @@ _INTENTS: dict[Step, Callable[[Attempt], InFlightIntent]] = {
     Step.MIRROR: _mirror,
     Step.UPDATE: lambda at: intents.sign(at.tracked.home, at.source, (at.cluster, at.claim.node), at.epoch, at.now),
     Step.DELETE_DELEGATE: lambda at: intents.delete_delegate(at.cluster, at.delegate, at.epoch, at.now),
-    Step.DELETE_SOURCE: lambda at: intents.delete_source(at.tracked.home, at.source, at.epoch, at.now),
+    Step.DELETE_SOURCE: _delete_source,
     Step.FINISH: _finish,
     Step.CONFIRM: lambda at: intents.confirm(at.identity, at.cluster, at.epoch, at.now, collect=False),
     Step.COLLECT: lambda at: intents.confirm(at.identity, at.cluster, at.epoch, at.now, collect=True),

@@ -2,9 +2,10 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from agents.executor.http import Response
+from agents.executor.http import Request, Response
 from agents.executor.procedures import carry_out
 from agents.executor.proxy_pods import reconcile_tasks
 from dispatcher.model import names
@@ -24,6 +25,51 @@ def source(world: World, *, phase: str = "Running", finalizers: tuple[str, ...] 
 
 def finish(ref: PodRef, target_uid: str = "") -> FinishSource:
     return FinishSource("i", ref, 1, target_uid)
+
+
+def status_with(*conditions: dict[str, str]) -> bytes:
+    return msgspec.json.encode({"phase": "Running", "conditions": conditions})
+
+
+PREEMPTED = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "PreemptionByScheduler",
+    "message": "kube-scheduler: preempting to accommodate a higher priority pod",
+}
+
+
+def test_who_disrupted_the_delegate_is_shown_on_the_source_before_it_goes() -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    assert world.do(DeleteSource("i", ref, 1, status_with(PREEMPTED))).verdict == DONE
+    pod = world.api.pod("web")
+    assert pod is not None
+    assert pod["metadata"]["deletionTimestamp"]
+    (shown,) = [one for one in pod["status"]["conditions"] if one["type"] == "DisruptionTarget"]
+    assert (shown["reason"], shown["message"]) == (PREEMPTED["reason"], PREEMPTED["message"])
+    (event,) = [msgspec.json.decode(one.body) for one in world.local.events]
+    assert event["reason"] == "PreemptionByScheduler"
+    assert event["note"] == f"in cluster b: {PREEMPTED['message']}"
+
+
+@pytest.mark.parametrize("status", [b"", b"{", status_with({**PREEMPTED, "status": "False"}), status_with()])
+def test_a_source_goes_without_a_word_where_nobody_disrupted_its_delegate(status: bytes) -> None:
+    world = World(peers=("b",))
+    assert world.do(DeleteSource("i", source(world), 1, status)).verdict == DONE
+    assert world.api.count("patch") == 0
+    assert not world.local.events
+
+
+def test_a_source_goes_though_the_word_could_not_be_written() -> None:
+    world = World(peers=("b",))
+    intent = DeleteSource("i", source(world), 1, status_with(PREEMPTED))
+
+    def no_patches(request: Request) -> Response:
+        return Response(500) if request.method == "PATCH" else world.api.answer(request)
+
+    assert run(carry_out(intent, 1, world.local, NOW), no_patches).verdict == DONE
+    assert (world.api.pod("web") or {})["metadata"]["deletionTimestamp"]
 
 
 def test_a_source_whose_delegate_is_gone_goes_at_once() -> None:
