@@ -247,7 +247,7 @@ def _create_and_bind(intent: CreateDelegate, pod: Pod, body: bytes, local: Local
     if isinstance(there, Answer):
         return _Result(there)
     ref = PodRef(namespace=pod.namespace, name=pod.name, uid=there.pod.uid)
-    not_ours = mutations.disowned(body, there.pod)
+    not_ours = mutations.disowned(body, there.pod) or mutations.dropped(body, there.body)
     if not_ours:
         return _Result((yield from existing.given_up(there.pod, ref, not_ours, intent, local)))
     actual = local.read_pod(there.body)

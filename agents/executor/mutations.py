@@ -1,14 +1,16 @@
 """How mutating admission in the target cluster has changed a delegate: its requests, its node, our metadata.
 
-Mutation is the right of the target's admins, so only requests and node are checked again. But our labels, annotations
+Mutation is the right of the target's admins, so only requests and node are checked again, and that no field was left
+out as unknown. But our labels, annotations
 and schedulerName must be intact: without them the delegate is not found again, and another scheduler might bind it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
+from agents.executor.pod_fields import TYPES
 from agents.executor.pods import LivePod
 from dispatcher.model.names import DELEGATE_SCHEDULER, PREFIX
 from dispatcher.model.pod import Pod
@@ -31,6 +33,42 @@ def disowned(posted: bytes, made: LivePod) -> str:
             if key.startswith(PREFIX) and now.get(key) != value:
                 return f"the server took our mark off: {kind} {key}"
     return f'the server bound it to node "{made.node}" by itself' if made.node else foreign(made)
+
+
+def dropped(posted: bytes, body: bytes) -> str:
+    """Which field the server has left out, as one does that is too old for it or whose feature gate is off; '' if none.
+    The pod would run, and not as it is at home.
+    """
+    before, after = (msgspec.json.decode(raw).get("spec") or {} for raw in (posted, body))
+    field = next(_lacking(before, after, "PodSpec", "spec"), "")
+    how = "upgrade that cluster, turn the feature on there, or remove the field"
+    return f"the server left {field} out (its version, a feature gate or a webhook does so): {how}" if field else ""
+
+
+def _lacking(before: Any, after: Any, kind: str, field: str) -> Iterator[str]:
+    """Fields of a value of this type, or of a list of them, that are there no more; keys of maps are no fields."""
+    if isinstance(before, list) and isinstance(after, list):
+        for index, one, other in _pairs(before, after):
+            yield from _lacking(one, other, kind, f"{field}[{index}]")
+    elif isinstance(before, dict) and isinstance(after, dict):
+        for name, value in before.items():
+            of = TYPES[kind][name].of
+            if name not in after:
+                if value or name == "hostUsers":  # other empty values are left out as defaults are
+                    yield f"{field}.{name}"
+            elif of:
+                yield from _lacking(value, after[name], of, f"{field}.{name}")
+
+
+def _pairs(before: list[Any], after: list[Any]) -> Iterator[tuple[int, Any, Any]]:
+    """Entries with what they have become: by their places, or by name where admission has added some."""
+    if len(before) == len(after):
+        yield from zip(range(len(before)), before, after, strict=True)
+        return
+    named = {one.get("name"): one for one in after}
+    for index, one in enumerate(before):
+        if one.get("name") in named:
+            yield index, one, named[one.get("name")]
 
 
 def growth(wanted: Pod, made: Pod, posted: bytes, body: bytes) -> str:

@@ -292,7 +292,11 @@ def copied(value: Any, kind: str, field: str) -> Any:
     ManifestError for a field that is refused or that the table does not know.
     """
     if isinstance(value, list):
-        return [copied(one, kind, f"{field}[{index}]") for index, one in enumerate(value)]
+        return [_object(one, kind, f"{field}[{index}]") for index, one in enumerate(value)]
+    return _object(value, kind, field)
+
+
+def _object(value: dict[str, Any], kind: str, field: str) -> dict[str, Any]:
     clean: dict[str, Any] = {}
     for name, inner in value.items():
         if inner is None:

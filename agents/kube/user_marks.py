@@ -149,7 +149,7 @@ def _about_key(where: str, key: str) -> tuple[str, bool]:
     if key in _LEFT_BEHIND or (key == names.DELEGATE_LABEL and where == "labels"):
         return "", False
     meant, holds = _meant(key)
-    if key in _OF_AGENTS:
+    if key in _OF_AGENTS or key.startswith(names.DOWNWARD):
         hint = f"; did you mean {meant}?" if holds else "; remove it"
         return f"{key} is written by the agent alone and means nothing here{hint}", holds
     if key in _OF_NODES:
@@ -162,7 +162,7 @@ def _about_key(where: str, key: str) -> tuple[str, bool]:
 @lru_cache(maxsize=4096)
 def _meant(key: str) -> tuple[str, bool]:
     """The user's key that an unknown one is like, '' none, and whether it is so like one that narrows."""
-    if key in _OF_AGENTS and key != names.CLAIM_CLUSTER:
+    if (key in _OF_AGENTS and key != names.CLAIM_CLUSTER) or key.startswith(names.DOWNWARD):
         return "", False
     name = _short(key)[:_READ].lower().replace("_", "-")
     known = {_short(one): one for one in _USERS}

@@ -453,9 +453,12 @@ def test_what_join_writes_for_git_is_rendered_alike_each_time_and_leaves_no_secr
 
 def test_all_that_agents_write_on_pods_is_reserved_for_them_by_the_names_in_the_code(helm: Helm) -> None:
     pods, bindings = policies(helm.template("agent"), "reserve")
-    keys, label, finalizer, scheduler, node = (one["expression"] for one in pods["spec"]["validations"])
-    (bound,) = (one["expression"] for one in bindings["spec"]["validations"])
+    keys, files, label, finalizer, scheduler, node = (one["expression"] for one in pods["spec"]["validations"])
+    bound, bound_files = (one["expression"] for one in bindings["spec"]["validations"])
     assert all({word for word in text.split("'") if names.PREFIX in word} == RESERVED for text in (keys, bound))
+    assert all(
+        {word for word in text.split("'") if names.PREFIX in word} == {names.DOWNWARD} for text in (files, bound_files)
+    )
     assert f"'{names.DELEGATE_LABEL}'" in label
     assert f"'{names.FINALIZER}'" in finalizer
     assert f"'{names.DELEGATE_SCHEDULER}'" in scheduler

@@ -17,6 +17,7 @@ PODS = "/api/v1/namespaces/default/pods"
 MERGE = {"Content-Type": "application/merge-patch+json"}
 KEYS = ("claim", "cluster", "node", "epoch", "decision", "delegate-proof", "source-cluster", "source-uid")
 CLAIM = {"annotations": {"global-dispatcher.io/claim": "x"}}
+FILE = {"annotations": {"global-dispatcher.io/downward-0123456789": "x"}}
 LABEL = {"labels": {"global-dispatcher.io/delegate": "true"}}
 COVER = {"labels": {"global-dispatcher.io/budget": "x"}}
 FINALIZER = {"finalizers": ["global-dispatcher.io/delegate"]}
@@ -68,6 +69,7 @@ def test_nobody_else_writes_the_marks_of_agents(plane: ControlPlane, tenant: htt
     as_key = {key: pod("thief", {"annotations": {f"global-dispatcher.io/{key}": ""}}) for key in KEYS}
     answers = {
         **{f"annotation {key}": tenant.post(PODS, json=body) for key, body in as_key.items()},
+        "a file": tenant.post(PODS, json=pod("thief", FILE)),
         "the label": tenant.post(PODS, json=pod("thief", LABEL)),
         "the label of budgets": tenant.post(PODS, json=pod("thief", COVER)),
         "the finalizer": tenant.post(PODS, json=pod("thief", FINALIZER)),
@@ -75,6 +77,8 @@ def test_nobody_else_writes_the_marks_of_agents(plane: ControlPlane, tenant: htt
         "a proxy node": tenant.post(PODS, json=pod("thief", nodeName="global-dispatcher-west")),
         "an annotation later": tenant.patch(own, json={"metadata": CLAIM}, headers=MERGE),
         "an annotation beside the status": tenant.patch(f"{own}/status", json={"metadata": CLAIM}, headers=MERGE),
+        "a file later": tenant.patch(own, json={"metadata": FILE}, headers=MERGE),
+        "a file of a binding": tenant.post(f"{own}/binding", json={**bind, "metadata": {"name": "own", **FILE}}),
         "the label later": tenant.patch(own, json={"metadata": LABEL}, headers=MERGE),
         "the label of budgets later": tenant.patch(own, json={"metadata": COVER}, headers=MERGE),
         "the finalizer later": tenant.patch(own, json={"metadata": FINALIZER}, headers=MERGE),
@@ -90,16 +94,22 @@ def test_a_marked_pod_is_used_and_deleted_by_its_owner_and_freed_by_an_admin(
     plane: ControlPlane, tenant: httpx.Client
 ) -> None:
     path = f"{PODS}/held"
-    plane.admin.create(PODS, pod("held", {**CLAIM, **FINALIZER}))
+    marks = {"annotations": {**CLAIM["annotations"], **FILE["annotations"]}}
+    plane.admin.create(PODS, pod("held", {**marks, **FINALIZER}))
     steps = [
         tenant.patch(path, json={"metadata": {"labels": {"a": "b"}}}, headers=MERGE),
         tenant.patch(f"{path}/status", json={"status": {"message": "still here"}}, headers=MERGE),
+        tenant.patch(path, json={"metadata": {"annotations": {"c": "d"}}}, headers=MERGE),
         tenant.patch(path, json={"metadata": {"annotations": dict.fromkeys(CLAIM["annotations"])}}, headers=MERGE),
+        tenant.patch(path, json={"metadata": {"annotations": dict.fromkeys(FILE["annotations"])}}, headers=MERGE),
+        tenant.patch(path, json={"metadata": {"annotations": dict.fromkeys(FILE["annotations"], "y")}}, headers=MERGE),
         tenant.patch(path, json={"metadata": {"finalizers": None}}, headers=MERGE),
         tenant.delete(path),
         tenant.patch(path, json={"metadata": {"finalizers": None}}, headers=MERGE),
     ]
-    assert [answer.status_code for answer in steps] == [200, 200, 422, 422, 200, 422], [one.text for one in steps]
+    assert [answer.status_code for answer in steps] == [200, 200, 200, 422, 422, 422, 422, 200, 422], [
+        one.text for one in steps
+    ]
     assert "deletionTimestamp" in plane.admin.get(path)["metadata"]
     plane.admin.patch(path, {"metadata": {"finalizers": None}})
     assert not plane.admin.answers(path)
@@ -111,10 +121,11 @@ def test_the_agents_account_writes_its_marks(plane: ControlPlane, tenant: httpx.
     delegate = {"schedulerName": "global-dispatcher.io/delegate", "automountServiceAccountToken": False}
     answers = [
         agent.http.patch(f"{PODS}/source", json={"metadata": {**CLAIM, **FINALIZER}}, headers=MERGE),
+        agent.http.patch(f"{PODS}/source", json={"metadata": FILE}, headers=MERGE),
         agent.http.patch(f"{PODS}/source", json={"metadata": {"finalizers": None}}, headers=MERGE),
         agent.http.post(PODS, json=pod("copy", {**CLAIM, **LABEL}, **delegate)),
     ]
-    assert [answer.is_success for answer in answers] == [True] * 3, [answer.text for answer in answers]
+    assert [answer.is_success for answer in answers] == [True] * 4, [answer.text for answer in answers]
     for name in ("source", "copy"):
         assert agent.http.delete(f"{PODS}/{name}").is_success
     agent.close()

@@ -251,3 +251,62 @@ def test_one_that_is_not_ours_any_more_is_deleted_and_refused_with_words(what: s
     outcome = placed(world, order(), webhook)
     assert (outcome.verdict, outcome.message) == (REFUSED, said)
     assert (world.api.pods(), world.api.count("bind")) == ([], 0)
+
+
+def fully_fledged() -> CreateDelegate:
+    """Of a pod with fields that a server may be too old for."""
+    exits = {"operator": "In", "values": [1]}
+    container = {
+        "name": "main",
+        "image": "busybox",
+        "lifecycle": {"stopSignal": "SIGUSR1"},
+        "restartPolicyRules": [{"action": "Restart", "exitCodes": exits}],
+        "env": [{"name": "E", "valueFrom": {"fileKeyRef": {"key": "k", "path": "p", "volumeName": "v"}}}],
+        "volumeMounts": [{"name": "v", "mountPath": "/v", "bindMountOptions": ["noexec"]}],
+    }
+    security = {"supplementalGroupsPolicy": "Strict"}
+    volumes = [{"name": "v", "emptyDir": {"mode": 448}}]
+    more: Object = {"hostUsers": False, "hostnameOverride": "a.b", "securityContext": security, "volumes": volumes}
+    pod = pod_object("web0", containers=[container], **more)
+    return order_for(PodRef("default", "web0", "u0"), 1, "n1", msgspec.json.encode(pod))
+
+
+LEFT_OUT = {
+    "spec.hostUsers": lambda spec: spec,
+    "spec.hostnameOverride": lambda spec: spec,
+    "spec.securityContext.supplementalGroupsPolicy": lambda spec: spec["securityContext"],
+    "spec.containers[0].restartPolicyRules": lambda spec: spec["containers"][-1],
+    "spec.containers[0].lifecycle.stopSignal": lambda spec: spec["containers"][-1]["lifecycle"],
+    "spec.containers[0].env[0].valueFrom.fileKeyRef": lambda spec: spec["containers"][-1]["env"][0]["valueFrom"],
+    "spec.containers[0].volumeMounts[0].bindMountOptions": lambda spec: spec["containers"][-1]["volumeMounts"][0],
+    "spec.volumes[0].emptyDir.mode": lambda spec: spec["volumes"][0]["emptyDir"],
+}
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a sidecar"])
+@pytest.mark.parametrize(("field", "holder"), LEFT_OUT.items(), ids=LEFT_OUT.keys())
+def test_a_delegate_of_which_the_server_left_a_field_out_is_refused_by_its_name(
+    field: str, holder: Callable[[Object], Object], beside: bool
+) -> None:
+    world = World(node_object(), cluster="b")
+
+    def too_old(pod: Object) -> None:
+        if beside:
+            pod["spec"]["containers"].insert(0, {"name": "proxy", "image": "proxy"})
+        del holder(pod["spec"])[field.rpartition(".")[2]]
+
+    refused = placed(world, fully_fledged(), too_old)
+    assert (refused.verdict, refused.scope) == (REFUSED, OF_CLUSTER)
+    assert refused.message.startswith(f"the server left {field} out")
+    assert world.api.pods() == []
+
+
+def test_what_the_server_adds_or_changes_is_its_admins_right() -> None:
+    world = World(node_object(cpu="4"), cluster="b")
+
+    def defaults(pod: Object) -> None:
+        pod["spec"] |= {"dnsPolicy": "ClusterFirst", "serviceAccountName": "default", "hostnameOverride": "c.d"}
+        pod["spec"]["volumes"].append({"name": "token", "projected": {"sources": []}})
+        pod["spec"]["containers"][0]["image"] = "mirror/busybox"
+
+    assert placed(world, fully_fledged(), defaults).verdict == BOUND

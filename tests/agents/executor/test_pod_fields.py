@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from agents.executor.manifest import ManifestError, sanitise
-from agents.executor.pod_fields import LEFT, MAPPED, NEWEST, OLDEST, REFUSED, TYPES, copied
+from agents.executor.pod_fields import LEFT, MAPPED, NEWEST, OLDEST, REFUSED, SAME, TYPES, copied
 from tests.agents.executor.podschema.__main__ import VERSIONS
 from tests.agents.executor.world import pod_object
 
@@ -32,10 +32,11 @@ def fields_to_decide() -> Iterator[Field]:
     for kind in kinds:
         for name, field in SCHEMA[kind].items():
             decision = TYPES.get(kind, {}).get(name)
-            yield Field(kind, name, field["of"])
+            of = field["of"].removeprefix("[]")
+            yield Field(kind, name, of)
             below = decision is not None and decision.how not in (LEFT, MAPPED, REFUSED)
-            if below and field["of"] and field["of"] not in kinds:
-                kinds.append(field["of"])
+            if below and of and of not in kinds:
+                kinds.append(of)
 
 
 FIELDS = list(fields_to_decide())
@@ -75,6 +76,29 @@ def test_a_field_that_is_refused_is_named_with_the_reason_and_the_remedy(field: 
 @pytest.mark.parametrize("unset", [None, False, [], ""])
 def test_a_field_that_is_refused_and_not_used_is_no_obstacle(unset: object) -> None:
     assert copied({"hostNetwork": unset, "dnsPolicy": "Default"}, "PodSpec", "spec") == {"dnsPolicy": "Default"}
+
+
+def fullest(kind: str) -> dict[str, Any]:
+    """A value of this type with all that is the same elsewhere."""
+    return {name: _filled(kind, name, one.of) for name, one in TYPES[kind].items() if one.how == SAME}
+
+
+def _filled(kind: str, name: str, of: str) -> Any:
+    if not of:
+        return f"a {name}"
+    return [fullest(of)] if SCHEMA[kind][name]["of"].startswith("[]") else fullest(of)
+
+
+def test_whatever_is_the_same_crosses_as_it_is_and_crosses_again() -> None:
+    pod = pod_object()
+    pod["spec"] = fullest("PodSpec")
+    once = sanitise(msgspec.json.encode(pod))
+    clean = msgspec.json.decode(once)["spec"]
+    assert clean.pop("schedulerName")
+    assert clean.pop("automountServiceAccountToken") is False
+    assert clean.pop("serviceAccountName") == "default"  # a token is asked for: the target's policy decides
+    assert clean == pod["spec"]
+    assert sanitise(once) == once
 
 
 NEWER: dict[str, dict[str, Any]] = {

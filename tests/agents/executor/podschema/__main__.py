@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def _types(version: str) -> dict[str, dict[str, str]]:
-    """Struct name -> JSON name of a field -> the struct that it holds, '' where it is a plain value."""
+    """Struct name -> JSON name of a field -> the struct that it holds ([] before it: many), '' for a plain value."""
     sources = "".join(
         (_module(name, version) / file).read_text(encoding="utf-8") for name, files in FILES.items() for file in files
     )
@@ -49,14 +49,15 @@ def _fields(kind: str, bodies: dict[str, str]) -> dict[str, str]:
         if inline or not name:
             fields |= _fields(of, bodies) if of else {"apiVersion": "", "kind": ""}
         else:
-            fields[name] = of
+            fields[name] = f"[]{of}" if of and "[]" in go_type else of
     return fields
 
 
 def _reachable(kind: str, types: dict[str, dict[str, str]]) -> list[str]:
     seen = [kind]
     for one in seen:
-        seen.extend(of for of in types[one].values() if of and of not in seen and of != "PodStatus")
+        held = (of.removeprefix("[]") for of in types[one].values())
+        seen.extend(of for of in held if of and of not in seen and of != "PodStatus")
     return list(dict.fromkeys(seen))
 
 
