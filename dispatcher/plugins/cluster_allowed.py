@@ -18,27 +18,22 @@ import numpy as np
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import (
     SKIP,
-    Bools,
+    ClusterFilter,
     Codes,
-    Depends,
-    Filter,
     FleetView,
     Placed,
     Refuse,
-    Rows,
     Skip,
     refuse,
 )
 from dispatcher.scheduling.rules.eligibility import ClusterChoiceError, allowed_clusters, clusters_key, has_volumes
 
 
-class ClusterAllowed(Filter[tuple[Bools, Reason, Codes]]):
+class ClusterAllowed(ClusterFilter):
     """Refuses nodes of clusters outside the allowed set."""
 
     name: ClassVar[str] = "ClusterAllowed"
     keyed_by_template = True
-    by_cluster = True
-    depends: ClassVar[Depends] = Depends.STATIC
 
     def class_key(self, placed: Placed) -> Hashable:
         """The two annotations, whether there are volumes, and the home of a pod that stays there."""
@@ -52,8 +47,9 @@ class ClusterAllowed(Filter[tuple[Bools, Reason, Codes]]):
         """The same, and the clusters that are closed to pods from its home: pods queue together if these are equal."""
         return self.class_key(placed), fleet.closed.get(placed.home)
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> tuple[Bools, Reason, Codes] | Refuse | Skip:
-        """([clusters] which are allowed, the reason at others, [clusters] codes of those closed to pods from its home).
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> Codes | Refuse | Skip:
+        """[clusters] CLUSTER_NOT_ALLOWED outside the allowed set, VOLUMES_ELSEWHERE for a pod with volumes;
+        CLUSTER_CORDONED where the cluster is closed to pods from its home.
 
         SKIP if it may go to all; INVALID if the annotations cannot be followed.
         """
@@ -71,11 +67,5 @@ class ClusterAllowed(Filter[tuple[Bools, Reason, Codes]]):
             fleet.reasons.code(Reason.CLUSTER_CORDONED, info.name) if info.name in closed else 0
             for info in fleet.clusters
         )
-        return allowed, reason, np.fromiter(cordoned, dtype=np.uint16)
-
-    def filter(self, state: tuple[Bools, Reason, Codes], fleet: FleetView, rows: Rows) -> Codes:
-        """CLUSTER_NOT_ALLOWED outside the allowed set, VOLUMES_ELSEWHERE for a pod with volumes; CLUSTER_CORDONED."""
-        allowed, reason, cordoned = state
-        by_cluster = np.where(allowed, cordoned, np.uint16(fleet.reasons.code(reason)))
-        codes: Codes = by_cluster[fleet.nodes.cluster[rows]].astype(np.uint16, copy=False)
-        return codes
+        codes = np.where(allowed, np.fromiter(cordoned, dtype=np.uint16), np.uint16(fleet.reasons.code(reason)))
+        return codes.astype(np.uint16, copy=False)

@@ -14,19 +14,17 @@ import numpy as np
 from dispatcher.model.names import ACCEPT
 from dispatcher.model.objects import Namespace
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, Placed, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import SKIP, ClusterFilter, Codes, FleetView, Placed, Refuse, Skip
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 
 _SYSTEM = "kube-"
 
 
-class NamespaceOpen(Filter[Codes]):
+class NamespaceOpen(ClusterFilter):
     """Refuses nodes of other clusters without the pod's namespace, or where that is closed."""
 
     name: ClassVar[str] = "NamespaceOpen"
     keyed_by_template = True
-    by_cluster = True
-    depends: ClassVar[Depends] = Depends.STATIC
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = dict.fromkeys(
         (Reason.NAMESPACE_ABSENT, Reason.NAMESPACE_CLOSED), WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED
     )
@@ -46,16 +44,11 @@ class NamespaceOpen(Filter[Codes]):
         return placed.pod.namespace if closed is None else None
 
     def pre_filter(self, placed: Placed, fleet: FleetView) -> Codes | Refuse | Skip:
-        """[clusters] the reason code at each, 0 where its namespace is open; SKIP if it is everywhere."""
+        """[clusters] NAMESPACE_ABSENT or NAMESPACE_CLOSED, 0 where its namespace is open; SKIP if it is everywhere."""
         reasons = [_reason(info.name, placed, fleet) for info in fleet.clusters]
         if not any(reasons):
             return SKIP
         return np.array([fleet.reasons.code(one) if one else 0 for one in reasons], dtype=np.uint16)
-
-    def filter(self, state: Codes, fleet: FleetView, rows: Rows) -> Codes:
-        """NAMESPACE_ABSENT or NAMESPACE_CLOSED in those clusters."""
-        codes: Codes = state[fleet.nodes.cluster[rows]]
-        return codes
 
 
 def _reason(cluster: str, placed: Placed, fleet: FleetView) -> Reason | None:
