@@ -45,8 +45,8 @@ def drawn() -> Object:
     return pod("asks", affinity={"podAffinity": {PREFERRED: [{"weight": 10, "podAffinityTerm": term}]}})
 
 
-def spread(when: str) -> Object:
-    rule = {"maxSkew": 1, "topologyKey": HOSTNAME, "whenUnsatisfiable": when, "labelSelector": SELECTOR}
+def spread(when: str, selector: Object = SELECTOR) -> Object:
+    rule = {"maxSkew": 1, "topologyKey": HOSTNAME, "whenUnsatisfiable": when, "labelSelector": selector}
     return pod("asks", topologySpreadConstraints=[rule])
 
 
@@ -65,12 +65,15 @@ BARE = (node("n1"), node("n2", ""), node("n3"))
 PLAIN = (node("n1"), node("n2"), node("n3"))
 SIZES = (node("n1", image=GIB), node("n2", image=GIB // 2), node("n3"))
 HOST, BLANK = "a node is a host", "a namespaceSelector that a namespace without labels matches"
+EMPTY = "an empty labelSelector of a spread constraint"
 CASES = {
     "two nodes with one hostname, anti-affinity": (HOST, "feasible", fleet(apart(), *SHARED)),
     "two nodes with one hostname, a wish": (HOST, "InterPodAffinity", fleet(drawn(), *SHARED)),
     "two nodes with one hostname, spread": (HOST, "feasible", fleet(spread("DoNotSchedule"), *SHARED)),
     "a node without the label, spread": (HOST, "feasible", fleet(spread("DoNotSchedule"), *BARE)),
     "a node without the label, soft spread": (HOST, "PodTopologySpread", fleet(spread("ScheduleAnyway"), *BARE)),
+    "an empty selector, spread": (EMPTY, "feasible", fleet(spread("DoNotSchedule", {}), *PLAIN)),
+    "an empty selector, soft spread": (EMPTY, "PodTopologySpread", fleet(spread("ScheduleAnyway", {}), *PLAIN)),
     "a namespaceSelector": (
         BLANK,
         "feasible",

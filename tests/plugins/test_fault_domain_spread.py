@@ -304,10 +304,15 @@ def hosts(**pods: int) -> FleetState:
     [
         (web().spread("host", hard=False, selector=selector(app="web")), {"a": 20, "b": 60, "c": 100, "d": 0}),
         (web().spread("host", 2, hard=False, selector=selector(app="web")), {"a": 33, "b": 66, "c": 100, "d": 16}),
-        (web().spread("host", hard=False, selector=selector()), {"a": 100, "b": 100, "c": 100, "d": 100}),
+        (web().spread("host", hard=False, selector=selector()), {"a": 20, "b": 60, "c": 100, "d": 0}),
         (web().spread("host", 9, selector=selector(app="web")), {"a": 0, "b": 0, "c": 0, "d": 0}),
     ],
-    ids=["four hosts", "a wider skew", "an empty selector counts no pod", "hard constraints alone score nothing"],
+    ids=[
+        "four hosts",
+        "a wider skew",
+        "an empty selector counts all",
+        "hard constraints alone score nothing",
+    ],
 )
 def test_soft_spread_scores_as_kube_scheduler_does(asking: PodBuilder, want: dict[str, int]) -> None:
     assert scores(make("FaultDomainSpread"), asking, hosts(a=2, b=1, d=3)) == want
