@@ -91,7 +91,9 @@ def bare_budgets(case: Case) -> Case | None:
         selector = budget["spec"].get("selector")
         spared = [one for one in case.bound if is_empty(selector)] or (bare if selector is not None else [])
         names = [one["metadata"]["name"] for one in spared]
-        budget["status"].setdefault("disruptedPods", {}).update(dict.fromkeys(names, "2020-01-01T00:00:00Z"))
+        budget.setdefault("status", {}).setdefault("disruptedPods", {}).update(
+            dict.fromkeys(names, "2020-01-01T00:00:00Z")
+        )
         changed |= bool(names)
     return case if changed else None
 
