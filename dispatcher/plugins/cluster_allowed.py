@@ -58,7 +58,7 @@ class ClusterAllowed(ClusterFilter):
 
     def pre_filter(self, placed: Placed, fleet: FleetView) -> Codes | Refuse | Skip:
         """[clusters] CLUSTER_NOT_ALLOWED outside the allowed set, VOLUMES_ELSEWHERE for a pod with volumes;
-        CLUSTER_CORDONED where the cluster is closed to pods from its home.
+        CLUSTER_CORDONED where the cluster is closed to pods from its home, PROXY_TAINT where taints close it to this one.
 
         SKIP if it may go to all; INVALID if the annotations cannot be followed.
         """
@@ -66,13 +66,14 @@ class ClusterAllowed(ClusterFilter):
             allowed = allowed_clusters(placed, fleet)
         except ClusterChoiceError as error:
             return refuse(Reason.INVALID, str(error))
-        codes = self._closed_to(placed, fleet)
-        if allowed is None and not codes:
+        closed = self._closed_to(placed, fleet)
+        if allowed is None and not closed:
             return SKIP
         if allowed is None:
             allowed = np.ones(len(fleet.clusters), dtype=np.bool_)
         reason = Reason.VOLUMES_ELSEWHERE if has_volumes(placed.pod) else Reason.CLUSTER_NOT_ALLOWED
-        there = np.fromiter((closed.get(info.name, 0) for info in fleet.clusters), dtype=np.uint16)
+        by_cluster = (closed.get(info.name, 0) for info in fleet.clusters)
+        there = np.fromiter(by_cluster, dtype=np.uint16)
         codes = np.where(allowed, there, np.uint16(fleet.reasons.code(reason)))
         return codes.astype(np.uint16, copy=False)
 
