@@ -2,8 +2,8 @@
 
 The owner is the controller that makes pods anew under other names: the Deployment of a ReplicaSet, the CronJob of a
 Job, else the controller itself. Numbers that end the name of a Job are left out: pods of an Indexed Job have their
-index there, Jobs of a JobSet theirs. A delegate has no controller in its cluster, so its owner is read from the name of its
-source, which controllers make by fixed rules.
+index there, Jobs of a JobSet theirs. A delegate has no controller in its cluster, so its owner is read from the name of
+its source, which controllers make by fixed rules.
 """
 
 import re
