@@ -72,9 +72,10 @@ def test_each_half_goes_on_without_the_other_and_none_can_take_its_place(tmp_pat
             eventually(partial(running, east, name), 30, dispatcher.tail)
 
         waiting = pod("waits", "west")
-        waiting["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "missing"}}]
+        # Only kubelets refuse this name: a missing ConfigMap or Secret is told before any is asked.
+        waiting["spec"]["containers"][0]["image"] = "registry.example/Upper"
         assert east.create("/api/v1/namespaces/default/pods", waiting).status_code == 201
-        eventually(lambda: 'configmap "missing" not found' in warnings_at(east, "waits"), 30, dispatcher.tail)
+        eventually(lambda: "must be lowercase" in warnings_at(east, "waits"), 30, dispatcher.tail)
 
         halves.of["east", "observer"].terminate()
         eventually(lambda: dispatcher.ready() == [False, True], 30, dispatcher.tail)
