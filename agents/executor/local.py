@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from agents.executor.byte_budget import ByteBudget, ByteRate
 from agents.executor.epoch_guard import EpochGuard
@@ -26,6 +26,7 @@ PodReader = Callable[[bytes], Pod]
 # Bytes of pods that statuses from other clusters rewrite: of one pod, and of all in one other cluster. 10,000 pods of
 # 10 KiB may start at once. etcd keeps what was for five minutes by default, in 2 GiB.
 _STATUS_OF_POD = ByteRate(2 * 2**20, 16 * 2**10)
+_STATUS_OF_NAMESPACE = ByteRate(128 * 2**20, 2**19)  # in one other cluster: half of what all have there
 _STATUS_OF_CLUSTER = ByteRate(256 * 2**20, 2**20)
 _LABELS_OF_NAMESPACE = ByteRate(32 * 2**20, 64 * 2**10)  # of delegates that come under other shadow budgets
 MAX_EVENTS = 20_000  # waiting to be written; the oldest are dropped beyond
@@ -93,6 +94,7 @@ class Local:
     reported: Recent[str, Reported] = field(default_factory=Recent)
     refused: Recent[str, str] = field(default_factory=Recent)  # why a status is not mirrored, by UID of the source
     status_bytes_of_pod: ByteBudget = field(default_factory=lambda: ByteBudget(_STATUS_OF_POD))  # by its UID
+    status_bytes_of_namespace: ByteBudget = field(default_factory=lambda: ByteBudget(_STATUS_OF_NAMESPACE))
     status_bytes_of_cluster: ByteBudget = field(default_factory=lambda: ByteBudget(_STATUS_OF_CLUSTER))
     told_events: Recent[str, ToldEvents] = field(default_factory=Recent)  # by UID of the source
     given_up: Recent[str, GivenUp] = field(default_factory=Recent)  # by UID of the source
@@ -103,7 +105,7 @@ class Local:
         default_factory=dict
     )  # UID of a leftover -> when it was first, or last, looked at
     # When a ConfigMap was last found that delegates need (executor/references.py).
-    config_maps: Recent[tuple[Any, ...], float] = field(default_factory=lambda: Recent(10_000))
+    config_maps: Recent[bytes, float] = field(default_factory=lambda: Recent(10_000))
     shadows: Shadows = field(default_factory=Shadows)  # as the dispatcher last said
     uncounted: Recent[str, str] = field(default_factory=Recent)  # why not all budgets of a pod are kept, by its UID
     kubelet: KubeletEndpoint | None = None

@@ -71,6 +71,11 @@ def _too_fast(ref: PodRef, target: str, local: Local, now: Moment) -> str:
             f"the status of pod {ref.namespace}/{ref.name} changes too often in cluster {target!r} for its size: it is "
             "written more seldom here"
         )
+    if local.status_bytes_of_namespace.wait_s(f"{target}/{ref.namespace}", now.mono):
+        return (
+            f"the statuses of pods of namespace {ref.namespace} in cluster {target!r} change too often for their size: "
+            "they are written more seldom"
+        )
     if local.status_bytes_of_cluster.wait_s(target, now.mono):
         return (
             f"the statuses of pods in cluster {target!r} change too often for their size: they are written more seldom"
@@ -103,6 +108,7 @@ def _mirror(intent: MirrorStatus, local: Local, now: Moment) -> Procedure[Outcom
         return outcome(intent, *written)
     version, size = written
     local.status_bytes_of_pod.spend(intent.pod.uid, now.mono, size)
+    local.status_bytes_of_namespace.spend(f"{target}/{intent.pod.namespace}", now.mono, size)
     local.status_bytes_of_cluster.spend(target, now.mono, size)
     local.mirrored.put(intent.pod.uid, Mirrored(digest, phase, version))
     return outcome(intent, DONE)

@@ -4,6 +4,7 @@ What the manifest calls optional is not asked for, nor is what this agent may no
 answer about: then the kubelet tells. Secrets are never read (SECURITY.md).
 """
 
+import hashlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -36,6 +37,11 @@ class Reference(NamedTuple):
     field: str
     keys: tuple[str, ...] = ()
 
+    @property
+    def digest(self) -> bytes:
+        """By this it is remembered: names of keys may be as long as a pod, and 10,000 of these are kept."""
+        return hashlib.sha256(msgspec.json.encode(self)).digest()
+
 
 class _ConfigMap(msgspec.Struct, gc=False, rename="camel"):
     data: dict[str, msgspec.Raw] | None = None
@@ -52,7 +58,7 @@ def unseen(delegate: bytes, local: Local, now: Moment) -> list[Reference]:
     pod = msgspec.json.decode(delegate)
     by_name: dict[str, list[Reference]] = {}
     for one in _references(pod, pod["metadata"]["namespace"]):
-        found = local.config_maps.get(one)
+        found = local.config_maps.get(one.digest)
         if (found is None or now.mono - found >= KNOWN_S) and (one.name in by_name or len(by_name) < MOST):
             by_name.setdefault(one.name, []).append(one)
     return [one for references in by_name.values() for one in references]
@@ -80,7 +86,7 @@ def missing(sought: list[Reference], local: Local, now: Moment) -> Procedure[str
         lacked = next((key for key in one.keys if has is not None and key not in has), None)
         if lacked is not None:
             return _lacks(local, one, f'has no key "{lacked}"')
-        local.config_maps.put(one, now.mono)
+        local.config_maps.put(one.digest, now.mono)
     return ""
 
 

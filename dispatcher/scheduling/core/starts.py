@@ -67,6 +67,7 @@ class Starts:
 
     def _move(self, pod_id: PodId, source: Pod, target: str, delegate: Pod, why: str, now: float) -> None:
         state = self._state
+        state.unstarted.asked(pod_id)
         words = f"pod {source.name} did not start there within {state.unstarted.start_s:g} s: {why}"
         # Before the answer: the replacement may be seen earlier.
         state.refusals.note_unstarted(pod_id, source, target, words, now)

@@ -13,6 +13,7 @@ class UnstartedPods:
     def __init__(self, start_s: float) -> None:
         self.start_s = start_s
         self.told: dict[PodId, tuple[str, str]] = {}
+        self._asked: dict[PodId, int] = {}
         self._since: dict[PodId, float] = {}
         self._due: DueTimes[PodId] = DueTimes()
 
@@ -30,10 +31,17 @@ class UnstartedPods:
         if self._since.pop(pod_id, None) is not None:
             self._due.drop(pod_id)
             self.told.pop(pod_id, None)
+            self._asked.pop(pod_id, None)
+
+    def asked(self, pod_id: PodId) -> None:
+        """It was told to go."""
+        self._asked[pod_id] = self._asked.get(pod_id, 0) + 1
 
     def due(self, now: float) -> list[PodId]:
-        """Those to look at now; each is due again later."""
+        """Those to look at now, first those told to go least often, so that ones that cannot go keep none back; each is
+        due again later.
+        """
         found = self._due.take(now, _AT_ONCE)
         for pod_id in found:
             self._due.put(pod_id, now + AGAIN_S)
-        return found
+        return sorted(found, key=lambda pod_id: self._asked.get(pod_id, 0))

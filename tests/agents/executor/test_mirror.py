@@ -400,3 +400,17 @@ def test_pods_of_one_cluster_have_a_rate_together_and_those_of_another_one_do_no
     world.local.status_bytes_of_cluster.spend("b", NOW.mono, 257 * 2**20)
     assert [later(world, mirror(ref, status()), 0.5) for ref in refs] == [REFUSED, DONE]
     assert later(world, mirror(refs[0], status()), 2) == DONE
+
+
+def test_large_pods_of_one_namespace_leave_statuses_of_others_in_that_cluster_room() -> None:
+    world = World(peers=("b",))
+    world.api.namespaces.add("loud")
+    quiet = world.submit(pod_object("quiet", nodeName=PROXY))
+    verdicts = []
+    for at in range(140):  # each within its own 2 MiB, and 128 MiB together
+        loud = pod_object(f"loud-{at}", nodeName=PROXY)
+        loud["metadata"] |= {"namespace": "loud", "annotations": {"note": "x" * 1_000_000}}
+        verdicts.append(later(world, mirror(world.submit(loud), status()), 0.0))
+    assert verdicts[0] == DONE
+    assert verdicts[-1] == REFUSED
+    assert later(world, mirror(quiet, status()), 0.0) == DONE

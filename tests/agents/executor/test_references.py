@@ -121,3 +121,12 @@ def test_a_cluster_that_is_closed_to_the_pod_tells_nothing_of_its_config_maps() 
     order = order_for(PodRef("kube-system", "web", "u"), 1, "n1", msgspec.json.encode(pod_object(**NEEDS[min(NEEDS)])))
     assert run(carry_out(order, 1, target.world.local, NOW), target._said).verdict == REFUSED
     assert target.asked == []
+
+
+def test_what_is_remembered_of_a_pod_of_very_long_keys_is_short() -> None:
+    keys = [f"{number:0250}" for number in range(400)]
+    target = Target(data=dict.fromkeys(keys, ""))
+    items = [{"key": key, "path": "p"} for key in keys]
+    assert target.create(volume(configMap={"name": "settings", "items": items})).verdict == BOUND
+    assert len(target.world.local.config_maps) == 1
+    assert len(msgspec.json.encode(list(target.world.local.config_maps._entries))) < 100

@@ -184,3 +184,9 @@ def test_a_cluster_that_is_lost_is_not_asked() -> None:
     fleet.report("west", api_ok=False)
     fleet.pass_time(400)
     assert fleet.orders() == []
+
+
+def test_pods_that_cannot_go_keep_no_others_from_going() -> None:
+    fleet = Fleet(12)
+    fleet.pass_time(600)
+    assert len({one.pod.name for _, one in fleet.orders()}) == 12
