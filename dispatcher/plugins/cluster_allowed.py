@@ -58,7 +58,7 @@ class ClusterAllowed(ClusterFilter):
 
     def pre_filter(self, placed: Placed, fleet: FleetView) -> Codes | Refuse | Skip:
         """[clusters] CLUSTER_NOT_ALLOWED outside the allowed set, VOLUMES_ELSEWHERE for a pod with volumes;
-        CLUSTER_CORDONED where the cluster is closed to pods from its home, PROXY_TAINT where taints close it to this one.
+        CLUSTER_CORDONED where the cluster is closed to pods from its home, PROXY_TAINT where taints close it.
 
         SKIP if it may go to all; INVALID if the annotations cannot be followed.
         """
