@@ -133,7 +133,10 @@ class NobodyKilled(Judge):
 
 
 class HonestMirror(Judge):
-    """What a source shows is what a real copy of it told: its address and its end; an end is final."""
+    """What a source shows is what a real copy of it told: its address and its end; an end is final.
+
+    An address of another cluster is shown only where pods of both are declared to share a network.
+    """
 
     promise = "I9"
 
@@ -149,8 +152,12 @@ class HonestMirror(Judge):
             return
         copies = self.facts.copies[fact.source]
         address = after.get("podIP")
-        if address and address != before.get("podIP") and not any(address in one.addresses for one in copies):
-            self.say(fact.title, f"shows address {address}, which no copy of it ever had")
+        if address and address != before.get("podIP"):
+            had = {one.cluster for one in copies if address in one.addresses}
+            if not had:
+                self.say(fact.title, f"shows address {address}, which no copy of it ever had")
+            elif not any({one, fact.cluster} <= set(self.fleet.sizes.routed) for one in had):
+                self.say(fact.title, f"shows address {address}, which nobody in {fact.cluster} can reach")
         phase = after.get("phase")
         if phase in ENDED and phase != before.get("phase") and not any(one.ended == phase for one in copies[1:]):
             self.say(fact.title, f"shows {phase}, which no copy of it came to")

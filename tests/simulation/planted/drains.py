@@ -71,7 +71,7 @@ def two_clusters(at: Scene) -> Iterator[Wait]:
 def no_shadow_budgets(patches: Patches) -> None:
     from agents.executor import shadows
 
-    patches.set(shadows, "reconcile_tasks", lambda local: iter(()))
+    patches.set(shadows, "reconcile_tasks", lambda local, now: iter(()))
 
 
 @plant("a delegate counts under its shadow before home shows it Ready", hint=Hint(one_cluster, BUDGETED))

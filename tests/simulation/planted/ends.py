@@ -5,6 +5,7 @@ from typing import Any
 from tests.simulation.planted import stories
 from tests.simulation.planted.scripted import Hint
 from tests.simulation.planted.table import Patches, plant
+from tests.simulation.world.fleet import Sizes
 
 
 @plant("our finalizer is never taken off", "people", hint=Hint(stories.deleted))
@@ -80,6 +81,13 @@ def mirror_to_the_wrong_pod(patches: Patches) -> None:
         return real(home, source, cluster, (other, told[1]), epoch, now)
 
     patches.set(intents, "mirror", mirror)
+
+
+@plant("addresses of any pod network are shown", hint=Hint(stories.deleted, Sizes(routed=("east", "north"))))
+def any_address_is_shown(patches: Patches) -> None:
+    from dispatcher.scheduling.delegation import steps
+
+    patches.set(steps, "share_network", lambda home, cluster: True)
 
 
 @plant("where a pod went is read off its annotation alone", hint=Hint(stories.stripped_and_deleted))

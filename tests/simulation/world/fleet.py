@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agents.runtime.settings import AgentSettings, ApiSettings, KubeletSettings
 from dispatcher.config import DispatcherConfig
-from dispatcher.config.sections import TimingSection
+from dispatcher.config.sections import ClusterSection, TimingSection
 from dispatcher.model.tenant import Tenant
 from tests.simulation.world.apiserver import EMPTY, NODES, POLICY, UNSHOWN, ApiServer
 from tests.simulation.world.controllers import Controllers
@@ -27,6 +27,7 @@ class Sizes:
     """What a seed draws of the fleet itself. Seconds, milli-CPU."""
 
     clusters: tuple[str, ...] = ("east", "north", "west")
+    routed: tuple[str, ...] = ("east", "north", "west")  # whose pods share a network: sources show IPs of copies there
     nodes: int = 2
     node_cpu: int = 4000
     silence_s: float = 20.0  # a watch; the product's default is 90, and absence_grace_s above it
@@ -183,7 +184,8 @@ class Fleet(Judgeable):
             execute_s=15.0,
             deadline_s=10.0,
         )
-        config = DispatcherConfig(tenants=self.sizes.tenants, timing=timing)
+        sections = tuple(ClusterSection(name=one, network="flat") for one in self.sizes.routed)
+        config = DispatcherConfig(tenants=self.sizes.tenants, timing=timing, clusters=sections)
         made = self.dispatchers[name] = DispatcherProcess(
             name, config, lambda: self._links(name), self.ranks, self.lease_wire
         )
