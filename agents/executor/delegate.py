@@ -231,6 +231,7 @@ def _delegate_object(intent: CreateDelegate, local: Local) -> Object:
     metadata["name"], metadata["namespace"] = delegate_name(source), source.namespace
     metadata["labels"] = {**metadata["labels"], names.DELEGATE_LABEL: "true"}
     metadata["annotations"] = {**metadata["annotations"], **annotations_of(intent.epoch, intent.annotations), **marks}
+    clean["spec"] |= manifest.hostname_of(clean["spec"], source.name)
     clean["spec"]["schedulerName"] = names.DELEGATE_SCHEDULER
     return {"apiVersion": "v1", "kind": "Pod", **clean}
 

@@ -1,28 +1,28 @@
-"""The delegate's manifest: an allowlist copy of the source pod, made at the source and made again at the target.
+"""The delegate's manifest: a copy of what may cross of the source pod, made at the source and again at the target.
 
-What is not named here does not cross, whatever the target allows; what it does allow is asked of its policy when it
-makes the delegate (`narrow`), and never known at the source. Three ways to treat a field:
-- copied: what the containers are and need (images, commands, environment, probes, resources, references by name to
-  ConfigMaps, Secrets and pull secrets, which must exist in the target's namespace of the same name);
-- left behind, because it means something else in another cluster: owner references, finalizers, node name, priority and
-  its class, the token that every pod gets (the delegate runs without one), pod affinity, reserved labels
-  and annotations (*.kubernetes.io, *.k8s.io, ours; app.kubernetes.io/ labels stay), and the labels that controllers
-  make for themselves: else a ReplicaSet, a Job or a Service of the target would adopt or count the delegate;
+`pod_fields` says what becomes of each field, whatever the target allows; what it does allow is asked of its policy when
+it makes the delegate (`restrict`), and never known at the source. Beyond that table, here:
+- left behind are reserved labels and annotations (*.kubernetes.io, *.k8s.io, ours; app.kubernetes.io/ labels stay), and
+  the labels that controllers make for themselves, else a ReplicaSet, a Job or a Service of the target would adopt or
+  count the delegate; and the token that every pod gets (the delegate runs without one);
 - kept to be asked for, and left behind where that is granted: a ServiceAccount other than `default` and tokens that the
   pod itself asks for, unless it says that it needs none;
-- refused, because it reaches for the node itself, for its metadata service, or for a volume that is not there, or
-  because the whole is larger than MAX_BYTES: `ManifestError` names the field.
+- what a container reads of its own pod is given the value that it has at home (`downward`), and so is its hostname, at
+  the target (`hostname_of`);
+- refused are probes of the node's metadata service, and a whole that is larger than MAX_BYTES.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
+from agents.executor import downward
 from agents.executor.addresses import resolved
-from agents.executor.baseline import HANDLER_HOSTS, of_containers, of_security
+from agents.executor.baseline import HANDLER_HOSTS
 from agents.executor.fields import Object, Tree, walk
+from agents.executor.pod_fields import TYPES, UNKNOWN, ManifestError, copied
 from dispatcher.model.bounds import MAX_MANIFEST
 from dispatcher.model.crossing import matches
 from dispatcher.model.names import (
@@ -36,78 +36,18 @@ from dispatcher.model.names import (
     steers,
 )
 
+__all__ = ("MAX_BYTES", "ManifestError", "left_behind", "readable", "sanitise", "without_account")
+
 MAX_CONTAINERS = 64
+_LEFT_OUT_IF_EMPTY = frozenset(("affinity", "containers", "initContainers", "tolerations", "volumes"))
+MAX_HOSTNAME = 63  # characters, beyond which kubelet cuts it
 MAX_BYTES = MAX_MANIFEST  # of a manifest: etcd, lines and memory of other clusters bear it
 _LARGEST = 3  # fields that are named where it is larger
-_POD_FIELDS = (
-    "activeDeadlineSeconds",
-    "dnsConfig",
-    "dnsPolicy",
-    "enableServiceLinks",
-    "hostAliases",
-    "hostname",
-    "imagePullSecrets",
-    "nodeSelector",
-    "os",
-    "readinessGates",
-    "resources",
-    "restartPolicy",
-    "runtimeClassName",
-    "securityContext",
-    "setHostnameAsFQDN",
-    "shareProcessNamespace",
-    "subdomain",
-    "terminationGracePeriodSeconds",
-    "tolerations",
-)
-_CONTAINER_FIELDS = (
-    "args",
-    "command",
-    "env",
-    "envFrom",
-    "image",
-    "imagePullPolicy",
-    "lifecycle",
-    "livenessProbe",
-    "name",
-    "ports",
-    "readinessProbe",
-    "resizePolicy",
-    "resources",
-    "restartPolicy",
-    "securityContext",
-    "startupProbe",
-    "stdin",
-    "stdinOnce",
-    "terminationMessagePath",
-    "terminationMessagePolicy",
-    "tty",
-    "volumeMounts",
-    "workingDir",
-)
-_VOLUME_KINDS = frozenset(("configMap", "downwardAPI", "emptyDir", "image", "projected", "secret"))
-_PROJECTED = frozenset(("clusterTrustBundle", "configMap", "downwardAPI", "secret", "serviceAccountToken"))
 _GIVEN = "kube-api-access-"  # begins the name of the volume with the token that admission adds
 # Written by kubectl and controllers, for themselves.
 _OF_TOOLS = frozenset(("kubectl.kubernetes.io/last-applied-configuration",))
-_ON_THE_NODE = "reaches into the node of another cluster"
 # Metadata services of clouds that are not link-local addresses.
 _METADATA = frozenset(("metadata", "metadata.google.internal", "fd00:ec2::254", "100.100.100.200", "168.63.129.16"))
-
-
-class ManifestError(ValueError):
-    """The pod cannot run in another cluster; the text names the field and what to do."""
-
-    def __init__(self, field: str, why: str) -> None:
-        super().__init__(f'{field} {why}; remove it, or keep the pod at home with annotation {PREFIX}stay: "true"')
-
-
-class _Never(NamedTuple):
-    """Values of some fields that never cross."""
-
-    paths: tuple[str, ...]
-    meant: Callable[[Any], bool]
-    why: str
 
 
 def _is_metadata(host: Any) -> bool:
@@ -120,13 +60,7 @@ def _is_metadata(host: Any) -> bool:
     )
 
 
-_NEVER = (
-    _Never(("spec.hostNetwork", "spec.hostPID", "spec.hostIPC"), bool, _ON_THE_NODE),
-    _Never(of_containers("securityContext.privileged"), bool, _ON_THE_NODE),
-    _Never(of_security("windowsOptions.hostProcess"), bool, _ON_THE_NODE),
-    _Never(HANDLER_HOSTS, _is_metadata, "calls the metadata service of another cluster's node"),
-)
-_TREE = Tree((path, never) for never in _NEVER for path in never.paths)
+_HOSTS = Tree((path, path) for path in HANDLER_HOSTS)
 
 
 @contextmanager
@@ -147,12 +81,15 @@ def sanitise(pod: bytes) -> bytes:
     """
     with readable():
         source = msgspec.json.decode(pod)
-        _check(source)
         metadata = source.get("metadata") or {}
+        _check_known(source, metadata)
         spec = _spec(source["spec"])
+        _check_hosts(spec)
+        files = downward.resolve(spec, metadata, source["spec"].get("serviceAccountName") or "default")
+        hostname_of(spec, metadata.get("name") or "")  # here it is only known whether it can be given
         if (metadata.get("annotations") or {}).get(SERVICE_ACCOUNT) == NONE:
             spec = without_account(spec)
-        clean = {"metadata": _metadata(metadata), "spec": spec}
+        clean = {"metadata": _metadata(metadata, files), "spec": spec}
         encoded = msgspec.json.encode(clean)
         if len(encoded) > MAX_BYTES:
             raise _too_large(clean, len(encoded))
@@ -202,18 +139,40 @@ def _without_tokens(volumes: Iterable[Object], drops: Callable[[Object], bool]) 
     return [one for one in volumes if one["name"] not in dropped], dropped
 
 
-def _check(source: Object) -> None:
-    for hit in walk(source, _TREE):
-        if hit.leaf.meant(hit.value):
-            raise ManifestError(hit.field, hit.leaf.why)
+def _check_known(source: Object, metadata: Object) -> None:
+    for kind, held, where in (("Pod", source, ""), ("ObjectMeta", metadata, "metadata.")):
+        unknown = next((name for name, value in held.items() if name not in TYPES[kind] and value is not None), None)
+        if unknown is not None:
+            raise ManifestError(f"{where}{unknown[:80]}", UNKNOWN)
 
 
-def _metadata(metadata: Object) -> Object:
+def _check_hosts(spec: Object) -> None:
+    for hit in walk({"spec": spec}, _HOSTS):
+        if _is_metadata(hit.value):
+            raise ManifestError(hit.field, "calls the metadata service of another cluster's node")
+
+
+def hostname_of(spec: Object, name: str) -> Object:
+    """What gives the delegate of a pod of this name the hostname that it has at home: where `spec` says none, that is
+    the pod's name, and a delegate has another one. ManifestError where nothing can.
+    """
+    if not name or spec.get("hostname") or spec.get("hostnameOverride"):
+        return {}
+    at_home = name[:MAX_HOSTNAME].rstrip("-.")
+    if "." not in at_home:
+        return {"hostname": at_home}
+    if spec.get("subdomain") or spec.get("setHostnameAsFQDN"):
+        raise ManifestError("spec.subdomain", f'makes a name of "{at_home}", which no spec.hostname can be: set that')
+    return {"hostnameOverride": at_home}
+
+
+def _metadata(metadata: Object, files: Object) -> Object:
+    """`files`: the annotations that files are read from; no other of those cross."""
     labels = metadata.get("labels") or {}
     annotations = metadata.get("annotations") or {}
     return {
         "labels": {key: value for key, value in labels.items() if is_app_label(key) or steers(key)},
-        "annotations": {key: value for key, value in annotations.items() if _may_cross(key)},
+        "annotations": {key: value for key, value in annotations.items() if _may_cross(key)} | files,
     }
 
 
@@ -238,52 +197,23 @@ def left_behind(pod: bytes) -> list[str]:
 
 
 def _spec(spec: Object) -> Object:
-    volumes, dropped = _volumes(spec.get("volumes") or ())
-    clean: Object = {name: spec[name] for name in _POD_FIELDS if spec.get(name) is not None}
     for kind in ("initContainers", "containers"):
-        containers = spec.get(kind) or ()
-        if len(containers) > MAX_CONTAINERS:
+        if len(spec.get(kind) or ()) > MAX_CONTAINERS:
             raise ManifestError(f"spec.{kind}", f"has more than {MAX_CONTAINERS} entries")
-        if containers:
-            clean[kind] = [_container(one, dropped) for one in containers]
+    copy: Object = copied(spec, "PodSpec", "spec")
+    volumes, dropped = _without_tokens(copy.pop("volumes", ()), _is_given)
+    clean = {name: value for name, value in copy.items() if value or name not in _LEFT_OUT_IF_EMPTY}
+    for kind in ("initContainers", "containers"):
+        if kind in clean:
+            clean[kind] = [_container(one, dropped) for one in clean[kind]]
     if volumes:
-        clean["volumes"] = volumes
+        clean["volumes"] = [one if len(one) > 1 else {**one, "emptyDir": {}} for one in volumes]
     account = spec.get("serviceAccountName") or "default"
     if account != "default" or any(map(_has_token, volumes)):
         clean["serviceAccountName"] = account
-    node_affinity = (spec.get("affinity") or {}).get("nodeAffinity")
-    if node_affinity:
-        clean["affinity"] = {"nodeAffinity": node_affinity}
     if spec.get("hostUsers") is False:  # true is what a pod gets that does not say: left to the target
         clean["hostUsers"] = False
     return {**clean, "schedulerName": SCHEDULER_NAME, "automountServiceAccountToken": False}
-
-
-def _volumes(volumes: Iterable[Object]) -> tuple[list[Object], frozenset[str]]:
-    """The volumes that cross, and the names of those left behind."""
-    kept: list[Object] = []
-    dropped: set[str] = set()
-    for index, volume in enumerate(volumes):
-        where = f"spec.volumes[{index}]"
-        kind = next((key for key in volume if key != "name"), "emptyDir")
-        if kind == "hostPath":
-            raise ManifestError(f"{where}.hostPath", _ON_THE_NODE)
-        if kind not in _VOLUME_KINDS:
-            raise ManifestError(f"{where}.{kind}", "is a volume that other clusters do not have")
-        if _is_given(volume):
-            dropped.add(volume["name"])
-            continue
-        if kind == "projected":
-            _check_sources(volume[kind], where)
-        kept.append({"name": volume["name"], kind: volume.get(kind, {})})
-    return kept, frozenset(dropped)
-
-
-def _check_sources(projected: Mapping[str, Any], where: str) -> None:
-    sources = projected.get("sources") or ()
-    other = next((kind for source in sources for kind in source if kind not in _PROJECTED), None)
-    if other is not None:
-        raise ManifestError(f"{where}.projected.{other}", "is a source that other clusters do not have")
 
 
 def _tokens(volume: Object) -> list[Object]:
@@ -302,10 +232,6 @@ def _is_given(volume: Object) -> bool:
 
 
 def _container(container: Object, dropped: frozenset[str]) -> Object:
-    clean: Object = {name: container[name] for name in _CONTAINER_FIELDS if container.get(name) is not None}
-    mounts = [mount for mount in clean.get("volumeMounts", ()) if mount["name"] not in dropped]
-    if mounts:
-        clean["volumeMounts"] = mounts
-    else:
-        clean.pop("volumeMounts", None)
-    return clean
+    mounts = [mount for mount in container.get("volumeMounts", ()) if mount["name"] not in dropped]
+    clean = {name: value for name, value in container.items() if name != "volumeMounts"}
+    return {**clean, "volumeMounts": mounts} if mounts else clean

@@ -13,7 +13,7 @@ from agents.executor.fields import Object, Tree, walk
 from agents.executor.manifest import ManifestError, readable, without_account
 from agents.executor.policy import Grants
 from dispatcher.model.crossing import crosses, matches
-from dispatcher.model.names import SERVICE_ACCOUNT, steers
+from dispatcher.model.names import DOWNWARD, SERVICE_ACCOUNT, steers
 from dispatcher.model.pod import Need
 
 SECRETS = (
@@ -72,5 +72,5 @@ def _only(cluster: str, key: str, word: str) -> str:
 
 
 def _speaks_to_all(key: str, grants: Grants) -> bool:
-    """Whether an annotation may cross: one without a domain is nobody's order in particular."""
-    return "/" not in key or matches(grants.annotations, key)
+    """Whether an annotation may cross: one without a domain, or of ours for a file, is nobody's order in particular."""
+    return "/" not in key or key.startswith(DOWNWARD) or matches(grants.annotations, key)

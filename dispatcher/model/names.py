@@ -39,6 +39,7 @@ SOURCE_CLUSTER_UID = PREFIX + "source-cluster-uid"
 SOURCE_NAMESPACE = PREFIX + "source-namespace"
 SOURCE_NAME = PREFIX + "source-name"
 SOURCE_UID = PREFIX + "source-uid"
+DOWNWARD = PREFIX + "downward-"  # begins annotations that hold what files of the downward API show
 
 # Shadow budgets: PodDisruptionBudgets that keep the budgets of other clusters for their delegates here.
 BUDGET_OF = PREFIX + "budget-of"  # label: the cluster whose budgets it keeps

@@ -212,7 +212,7 @@ def test_a_secret_of_the_target_is_referred_to_only_where_its_policy_names_it(fi
 
 def test_a_projected_identity_of_the_source_never_crosses() -> None:
     volumes = [{"name": "v", "projected": {"sources": [{"podCertificate": {"signerName": "x/y"}}]}}]
-    with pytest.raises(ManifestError, match=r"^spec\.volumes\[0\]\.projected\.podCertificate "):
+    with pytest.raises(ManifestError, match=r"^spec\.volumes\[0\]\.projected\.sources\[0\]\.podCertificate "):
         sanitise(msgspec.json.encode(pod_object(volumes=volumes)))
 
 

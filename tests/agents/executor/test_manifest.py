@@ -34,6 +34,10 @@ def test_what_a_container_is_and_needs_crosses() -> None:
     assert spec["restartPolicy"] == "Never"
 
 
+IN_ZONE_A = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+NODE_AFFINITY = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [IN_ZONE_A]}}
+
+
 def test_what_means_something_else_elsewhere_is_left_behind() -> None:
     pod = pod_object(
         nodeName="n1",
@@ -41,15 +45,14 @@ def test_what_means_something_else_elsewhere_is_left_behind() -> None:
         priority=1000,
         serviceAccountName="default",
         serviceAccount="default",
-        affinity={"podAntiAffinity": {"x": 1}, "nodeAffinity": {"y": 2}},
-        unknownField=1,
+        affinity={"podAntiAffinity": {"x": 1}, "nodeAffinity": NODE_AFFINITY},
     )
     pod["metadata"] |= {"ownerReferences": [{"kind": "ReplicaSet"}], "finalizers": ["x/y"], "uid": "u", "name": "web"}
     clean = crossed(pod)
     assert set(clean["metadata"]) == {"labels", "annotations"}
     assert clean["spec"] == {
         "containers": pod["spec"]["containers"],
-        "affinity": {"nodeAffinity": {"y": 2}},
+        "affinity": {"nodeAffinity": NODE_AFFINITY},
         "schedulerName": names.SCHEDULER_NAME,
         "automountServiceAccountToken": False,
     }
