@@ -92,7 +92,7 @@ def in_files(pod: Object) -> set[str]:
     return {pod["metadata"]["annotations"][key] for key in keys}
 
 
-@pytest.mark.parametrize("path", {*IN_ENVIRONMENT, *IN_FILES})
+@pytest.mark.parametrize("path", sorted({*IN_ENVIRONMENT, *IN_FILES}))
 def test_every_reference_that_kubernetes_knows_has_a_decision(path: str) -> None:
     assert path in FIELD_PATHS
 
