@@ -168,7 +168,7 @@ def read_quantities(
 ) -> Resources:
     """A map of quantities, always a new dict; an entry that cannot be read is left out and named in `problems`.
 
-    With `round_up` they are requests: one that is larger than any node can hold is read, and fits nowhere.
+    With `round_up` they are requests. What is larger than all that is counted is the largest amount there is.
     """
     parsed: Resources = {}
     if raw is None:
@@ -184,7 +184,7 @@ def read_quantities(
             parsed[name] = (
                 _cached(text, unit_scale(name), round_up)
                 if type(text) is str
-                else parse_quantity(text, scale=unit_scale(name), round_up=round_up, cap=round_up)
+                else parse_quantity(text, scale=unit_scale(name), round_up=round_up, cap=True)
             )
         except QuantityError as error:
             problems.append(f"{where}[{name[:80]}]: {error}")
@@ -193,7 +193,7 @@ def read_quantities(
 
 @lru_cache(maxsize=8192)
 def _cached(text: str, scale: int, round_up: bool) -> int:
-    return parse_quantity(text, scale=scale, round_up=round_up, cap=round_up)
+    return parse_quantity(text, scale=scale, round_up=round_up, cap=True)
 
 
 def host_ports(spec: PodSpec, problems: list[str]) -> tuple[HostPort, ...]:

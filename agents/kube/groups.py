@@ -9,10 +9,12 @@ from agents.kube.wire import Meta
 from agents.kube.wire_pods import PodSpec
 
 MAX_SHOWN = 63
+_KAI_QUEUE = "kai.scheduler/queue"
 _LABELS = (
     "scheduling.x-k8s.io/pod-group",  # scheduler-plugins, coscheduling
     "pod-group.scheduling.sigs.k8s.io",  # the same, before 0.24
     "pod-group.scheduling.sigs.k8s.io/name",
+    _KAI_QUEUE,  # KAI makes the groups itself, of pods that it schedules
 )
 _ANNOTATIONS = (
     "scheduling.k8s.io/group-name",  # Volcano
@@ -21,6 +23,10 @@ _ANNOTATIONS = (
     "yunikorn.apache.org/task-group-name",
     "pod-group-name",  # KAI
 )
+
+
+def _noun(key: str) -> str:
+    return "queue" if key == _KAI_QUEUE else "pod group"
 
 
 def in_the_spec(spec: PodSpec) -> list[str]:
@@ -36,10 +42,10 @@ def in_the_spec(spec: PodSpec) -> list[str]:
 
 
 def beside_the_spec(meta: Meta) -> list[str]:
-    """Which groups of other projects the pod is marked as a member of."""
+    """Which groups and queues of other projects the pod is marked as a member of."""
     given = (("labels", meta.labels, _LABELS), ("annotations", meta.annotations, _ANNOTATIONS))
     return [
-        f"metadata.{where}[{key}]: pod group {of[key][:MAX_SHOWN]!r} is not known here, so this pod is placed by "
+        f"metadata.{where}[{key}]: {_noun(key)} {of[key][:MAX_SHOWN]!r} is not known here, so this pod is placed by "
         "itself unless a plugin of yours knows better; name the scheduler that serves the group, or remove it"
         for where, of, keys in given
         if of

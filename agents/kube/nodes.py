@@ -65,7 +65,7 @@ def _bandwidth(meta: wire.Meta, problems: list[str]) -> int:
         if text is None:
             continue
         try:
-            return parse_quantity(text, round_up=False)
+            return parse_quantity(text, round_up=False, cap=True)
         except QuantityError as error:
             problems.append(f"metadata.{field}[{names.BANDWIDTH}]: {error}")
     return 0

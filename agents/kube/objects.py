@@ -205,7 +205,7 @@ def _amount(raw: object, field: str, problems: list[str]) -> int | None:
     if raw is None:
         return None
     try:
-        return parse_quantity(raw, round_up=False)
+        return parse_quantity(raw, round_up=False, cap=True)
     except QuantityError as error:
         problems.append(f"{field}: {error}")
         return None

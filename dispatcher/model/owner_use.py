@@ -1,8 +1,9 @@
 """What pods of one owner use: what agents learn and tell, and who the owner of a pod is, the same for both sides.
 
 The owner is the controller that makes pods anew under other names: the Deployment of a ReplicaSet, the CronJob of a
-Job, else the controller itself. A delegate has no controller in its cluster, so its owner is read from the name of its
-source, which controllers make by fixed rules.
+Job, else the controller itself. Numbers that end the name of a Job are left out: pods of an Indexed Job have their
+index there, Jobs of a JobSet theirs. A delegate has no controller in its cluster, so its owner is read from the name of
+its source, which controllers make by fixed rules.
 """
 
 import re
@@ -16,12 +17,13 @@ MAX_NAME = 253  # characters, as Kubernetes allows
 _HASH = "pod-template-hash"
 _SUFFIX = "[bcdfghjklmnpqrstvwxz2456789]"  # apimachinery's util/rand: no vowels, no 0, 1, 3
 _OF_CRON_JOB = re.compile(r"(.+)-\d{8,11}")  # its Jobs are named by the scheduled minute since 1970
+_OF_NUMBERED_JOB = re.compile(r"(.+?)(?:-\d+)*")
 # Names of pods, the most particular first: of a CronJob's Job, a Deployment's ReplicaSet, a StatefulSet, any other.
 _BY_NAME = (
-    ("CronJob", re.compile(rf"(.+)-\d{{8,11}}-{_SUFFIX}{{5}}")),
+    ("CronJob", re.compile(rf"(.+)-\d{{8,11}}(?:-\d+)?-{_SUFFIX}{{5}}")),
     ("Deployment", re.compile(rf"(.+)-{_SUFFIX}{{6,10}}-{_SUFFIX}{{5}}")),
     ("StatefulSet", re.compile(r"(.+)-\d+")),
-    ("Job", re.compile(rf"(.+)-{_SUFFIX}{{5}}")),
+    ("Job", re.compile(rf"(.+?)(?:-\d+)*-{_SUFFIX}{{5}}")),
 )
 
 
@@ -60,6 +62,8 @@ def owner_of(pod: Pod) -> OwnerName | None:
         return pod.namespace, f"Deployment/{name[: -len(template) - 1]}"
     if kind == "Job" and (found := _OF_CRON_JOB.fullmatch(name)) is not None:
         return pod.namespace, f"CronJob/{found[1]}"
+    if kind == "Job" and (found := _OF_NUMBERED_JOB.fullmatch(name)) is not None:
+        return pod.namespace, f"Job/{found[1]}"
     return pod.namespace, f"{kind}/{name}"
 
 

@@ -18,7 +18,6 @@ PODS = "pods"
 BASE_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 
 MAX_QUANTITY = MAX_AMOUNT
-_MAX_STORED = 2**63  # an API server stores no more
 _SCALAR_PREFIXES = ("hugepages-", "attachable-volumes-")
 _MAX_TEXT = 40
 _MAX_EXPONENT = 24
@@ -67,7 +66,7 @@ def unit_scale(resource: str) -> int:
 def parse_quantity(text: object, *, scale: int = 1, round_up: bool = True, cap: bool = False) -> int:
     """Read a Kubernetes quantity as a non-negative integer in 1/`scale` units.
 
-    `cap`: more than 2**62 internal units, of what an API server stores (less than 2**63), is 2**62 and no error.
+    `cap`: more than 2**62 internal units is 2**62 and no error, as API servers cap quantities at 2**63 - 1.
     Raises QuantityError for bad grammar, a negative value, more than 40 characters, an exponent beyond +-24,
     or a value above 2**62 internal units.
     """
@@ -83,7 +82,7 @@ def parse_quantity(text: object, *, scale: int = 1, round_up: bool = True, cap: 
     value = Fraction(digits) * factor * scale
     if sign == "-" and value:
         raise QuantityError(f"quantity {shown!r} is negative")
-    if cap and value < _MAX_STORED * scale:
+    if cap:
         value = min(value, Fraction(MAX_QUANTITY))
     whole = -(-value.numerator // value.denominator) if round_up else value.numerator // value.denominator
     if whole > MAX_QUANTITY:

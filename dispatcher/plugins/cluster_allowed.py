@@ -19,14 +19,11 @@ import numpy as np
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import (
     SKIP,
-    Bools,
+    ClusterFilter,
     Codes,
-    Depends,
-    Filter,
     FleetView,
     Placed,
     Refuse,
-    Rows,
     Skip,
     refuse,
 )
@@ -40,13 +37,11 @@ from dispatcher.scheduling.rules.eligibility import (
 )
 
 
-class ClusterAllowed(Filter[tuple[Bools, Reason, Codes]]):
+class ClusterAllowed(ClusterFilter):
     """Refuses nodes of clusters outside the allowed set."""
 
     name: ClassVar[str] = "ClusterAllowed"
     keyed_by_template = True
-    by_cluster = True
-    depends: ClassVar[Depends] = Depends.STATIC
 
     def class_key(self, placed: Placed) -> Hashable:
         """The two annotations, whether there are volumes, the home of a pod that stays there, and the tolerations."""
@@ -61,8 +56,9 @@ class ClusterAllowed(Filter[tuple[Bools, Reason, Codes]]):
         """The same, and the clusters that are closed to pods from its home: pods queue together if these are equal."""
         return self.class_key(placed), self.standing_key(placed, fleet)
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> tuple[Bools, Reason, Codes] | Refuse | Skip:
-        """([clusters] which are allowed, the reason at others, [clusters] codes of those closed to pods from its home).
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> Codes | Refuse | Skip:
+        """[clusters] CLUSTER_NOT_ALLOWED outside the allowed set, VOLUMES_ELSEWHERE for a pod with volumes;
+        CLUSTER_CORDONED where the cluster is closed to pods from its home, PROXY_TAINT where taints close it.
 
         SKIP if it may go to all; INVALID if the annotations cannot be followed.
         """
@@ -70,14 +66,16 @@ class ClusterAllowed(Filter[tuple[Bools, Reason, Codes]]):
             allowed = allowed_clusters(placed, fleet)
         except ClusterChoiceError as error:
             return refuse(Reason.INVALID, str(error))
-        codes = self._closed_to(placed, fleet)
-        if allowed is None and not codes:
+        closed = self._closed_to(placed, fleet)
+        if allowed is None and not closed:
             return SKIP
         if allowed is None:
             allowed = np.ones(len(fleet.clusters), dtype=np.bool_)
         reason = Reason.VOLUMES_ELSEWHERE if has_volumes(placed.pod) else Reason.CLUSTER_NOT_ALLOWED
-        closed = (codes.get(info.name, 0) for info in fleet.clusters)
-        return allowed, reason, np.fromiter(closed, dtype=np.uint16)
+        by_cluster = (closed.get(info.name, 0) for info in fleet.clusters)
+        there = np.fromiter(by_cluster, dtype=np.uint16)
+        codes = np.where(allowed, there, np.uint16(fleet.reasons.code(reason)))
+        return codes.astype(np.uint16, copy=False)
 
     def _closed_to(self, placed: Placed, fleet: FleetView) -> dict[str, int]:
         """Cluster -> why it is closed to this pod at its home."""
@@ -88,13 +86,4 @@ class ClusterAllowed(Filter[tuple[Bools, Reason, Codes]]):
         }
         for cluster in fleet.closed.get(placed.home, ()):
             codes[cluster] = fleet.reasons.code(Reason.CLUSTER_CORDONED, cluster)
-        return codes
-
-    def filter(self, state: tuple[Bools, Reason, Codes], fleet: FleetView, rows: Rows) -> Codes:
-        """CLUSTER_NOT_ALLOWED outside the allowed set, VOLUMES_ELSEWHERE for a pod with volumes; CLUSTER_CORDONED,
-        PROXY_TAINT.
-        """
-        allowed, reason, closed = state
-        by_cluster = np.where(allowed, closed, np.uint16(fleet.reasons.code(reason)))
-        codes: Codes = by_cluster[fleet.nodes.cluster[rows]].astype(np.uint16, copy=False)
         return codes

@@ -13,35 +13,27 @@ import numpy as np
 
 from dispatcher.model.reasons import Reason
 from dispatcher.model.refusal import Refusal
-from dispatcher.scheduling.framework import SKIP, Bools, Codes, Depends, Filter, FleetView, Placed, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import SKIP, ClusterFilter, Codes, FleetView, Placed, Refuse, Skip
 
 
-class ClusterRefused(Filter[Bools]):
+class ClusterRefused(ClusterFilter):
     """Refuses nodes of clusters that have refused the pod."""
 
     name: ClassVar[str] = "ClusterRefused"
     keyed_by_template = True
-    by_cluster = True
-    depends: ClassVar[Depends] = Depends.STATIC
 
     def class_key(self, placed: Placed) -> Hashable:
         """None for a pod that nobody has refused; else its home and those that have."""
         barring = _barring(placed)
         return (placed.home, barring) if barring else None
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> Bools | Refuse | Skip:
-        """[clusters] which are passed over; SKIP if none is."""
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> Codes | Refuse | Skip:
+        """[clusters] CLUSTER_REFUSED where it is passed over; SKIP if none is."""
         barring = _barring(placed)
         if not barring:
             return SKIP
         barred = [any(one.bars(info.name, placed.home) for one in barring) for info in fleet.clusters]
-        return np.array(barred, dtype=np.bool_)
-
-    def filter(self, state: Bools, fleet: FleetView, rows: Rows) -> Codes:
-        """CLUSTER_REFUSED in those clusters."""
-        code = np.uint16(fleet.reasons.code(Reason.CLUSTER_REFUSED))
-        codes: Codes = state[fleet.nodes.cluster[rows]] * code
-        return codes
+        return np.array(barred, dtype=np.uint16) * np.uint16(fleet.reasons.code(Reason.CLUSTER_REFUSED))
 
 
 def _barring(placed: Placed) -> tuple[Refusal, ...]:

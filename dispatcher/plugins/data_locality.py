@@ -22,6 +22,7 @@ from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import (
     SKIP,
     Bools,
+    Codes,
     DomainPlugin,
     FleetView,
     Floats,
@@ -103,12 +104,20 @@ class DataLocality(DomainPlugin[_Ground]):
             return f"data {shown(name)} is in no cluster of this fleet: {', '.join(self._datasets[name][:_NAMED])}"
         return f"the profile names no data {shown(name)}{did_you_mean(name[:63], list(self._datasets)[:_NAMED])}"
 
+    def closed_clusters(self, placed: Placed, fleet: FleetView) -> Codes | None:
+        """DATA_ELSEWHERE outside the clusters that have the required data."""
+        ground = self.pre_filter(placed, fleet) if names.REQUIRE_DATA in placed.pod.annotations else SKIP
+        return self._closed(ground.only, fleet) if isinstance(ground, _Ground) and ground.only is not None else None
+
+    def _closed(self, only: Bools, fleet: FleetView) -> Codes:
+        return np.where(only, 0, fleet.reasons.code(Reason.DATA_ELSEWHERE)).astype(np.uint16)
+
     def filter_parts(self, state: _Ground, fleet: FleetView) -> Sequence[Part]:
         """DATA_ELSEWHERE outside the clusters that have the required data."""
         if state.only is None:
             return ()
-        codes = np.append(np.where(state.only, 0, fleet.reasons.code(Reason.DATA_ELSEWHERE)), 0)
-        return (Part(fleet.topology.domain(CLUSTER_KEY), codes.astype(np.uint16)),)
+        codes = np.append(self._closed(state.only, fleet), np.uint16(0))
+        return (Part(fleet.topology.domain(CLUSTER_KEY), codes),)
 
     def score_parts(self, state: _Ground, fleet: FleetView) -> Sequence[Part]:
         """By cluster."""

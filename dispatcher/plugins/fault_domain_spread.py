@@ -1,8 +1,9 @@
 """Pods of one app stay spread over fault domains (provider, region, zone, rack, cluster, host, any node label).
 
 Counts are of matching pods of the namespace in the whole fleet, running and assumed, each once; of pods on nodes that
-have all keys of the pod's hard (or soft) constraints, are in clusters it allows, satisfy its selector and affinity
-(unless nodeAffinityPolicy is Ignore) and, with nodeTaintsPolicy Honor, have no taint that it does not tolerate.
+have all keys of the pod's hard (or soft) constraints, are in clusters that it may enter (`entry`), satisfy its selector
+and affinity (unless nodeAffinityPolicy is Ignore) and, with nodeTaintsPolicy Honor, have no taint that it does not
+tolerate.
 Hard: the pod may go to domain d if  count(d) + own - min <= max_skew;  own is 1 if the pod matches its own selector.
     min is the least count over the domains of such nodes, Ready or not, so the skew holds through a lost zone; it is 0
     while there are fewer of them than `min_domains`.
@@ -31,6 +32,7 @@ from dispatcher.scheduling.framework import (
     SKIP,
     Bools,
     DomainPlugin,
+    Filter,
     FleetView,
     Floats,
     Ints,
@@ -46,15 +48,14 @@ from dispatcher.scheduling.framework.lifecycle import RowList
 from dispatcher.scheduling.framework.plugin_args import Args, read_by
 from dispatcher.scheduling.framework.value_columns import fields
 from dispatcher.scheduling.rules.eligibility import (
-    ClusterChoiceError,
     LabelMasks,
     TaintMasks,
-    allowed_clusters,
     clusters_key,
     selection_key,
     tolerations_key,
     topology_key,
 )
+from dispatcher.scheduling.rules.entry import open_clusters
 from dispatcher.scheduling.rules.spread import Area, KnownAreas, Spread, area_of, spread_key
 from dispatcher.scheduling.rules.spread_args import (
     APP,
@@ -145,6 +146,11 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         self._system = defaulting == SYSTEM
         self._by_app = bool(self._defaults) and all(one.selector is None for one in self._defaults)
         self._masks, self._taints, self._known = LabelMasks(), TaintMasks(), KnownAreas()
+        self._cluster_filters: Sequence[Filter] = ()
+
+    def heed(self, cluster_filters: Sequence[Filter]) -> None:
+        """Domains of clusters that these keep the pod out of are not eligible."""
+        self._cluster_filters = cluster_filters
 
     def _rules(self, placed: Placed, fleet: FleetView) -> tuple[SpreadConstraint, ...]:
         if placed.pod.spread or not self._system:
@@ -203,23 +209,33 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
     ) -> tuple[Area, ...]:
         if not rules:
             return ()
-        pod, open_ = placed.pod, _open_rows(placed, fleet)
+        pod = placed.pod
         levels = tuple([topology_key(rule.key, pod) for rule in rules]) if strict else ()
         key, found = selection_key(pod), list[Area]()
         selected = cache(partial(self._masks.selected, pod, fleet, slice(0, fleet.n)))
+        open_clusters_of = cache(partial(self._open_clusters, placed, fleet))
         for rule in rules:
-            selects = rule.honor_affinity and key is not None
-            if open_ is None and not rule.honor_taints:
-                asked = (key, partial(self._masks.rows, pod, fleet)) if selects else None
-                found.append(self._known.area_of(rule, pod, fleet, levels, asked))
+            selects, open_ = rule.honor_affinity and key is not None, open_clusters_of(rule.honor_taints)
+            if not rule.honor_taints:
+                rows = partial(self._rows, pod if selects else None, fleet, open_)
+                asked = key if selects else None, None if open_ is None else open_.tobytes()
+                found.append(self._known.area_of(rule, pod, fleet, levels, (asked, rows) if any(asked) else None))
                 continue
-            eligible = with_domains(fleet, levels, open_)
+            eligible = with_domains(fleet, levels, None if open_ is None else _in_clusters(open_, fleet))
             if selects:
                 eligible = eligible & selected()
-            if rule.honor_taints:
-                eligible = eligible & self._taints.tolerated(placed, fleet)
-            found.append(area_of(rule, pod, fleet, eligible))
+            found.append(area_of(rule, pod, fleet, eligible & self._taints.tolerated(placed, fleet)))
         return tuple(found)
+
+    def _open_clusters(self, placed: Placed, fleet: FleetView, honor_taints: bool) -> Bools | None:
+        return open_clusters(self._cluster_filters, placed, fleet, honor_taints=honor_taints)
+
+    def _rows(self, selecting: Pod | None, fleet: FleetView, open_: Bools | None) -> RowList:
+        """The live rows of `open_` clusters that a pod selects, ascending."""
+        if selecting is None:
+            return np.flatnonzero(fleet.nodes.live if open_ is None else _in_clusters(open_, fleet))
+        rows = self._masks.rows(selecting, fleet)
+        return rows if open_ is None else rows[open_[fleet.nodes.cluster[rows]]]
 
     def refresh(self, state: _Ground | Refuse | Skip, placed: Placed, fleet: FleetView) -> _Ground | Refuse | Skip:
         """Count anew on the same ground."""
@@ -311,13 +327,10 @@ def _key_of_ground(placed: Placed, rules: Sequence[SpreadConstraint]) -> tuple[H
     return selection_key(placed.pod), clusters_key(placed), taints
 
 
-def _open_rows(placed: Placed, fleet: FleetView) -> Bools | None:
-    """[n] live rows of clusters that the pod allows; None if these are all live rows."""
-    try:
-        allowed = allowed_clusters(placed, fleet)
-    except ClusterChoiceError:  # ClusterAllowed says so where that plugin is on
-        allowed = None
-    return None if allowed is None else fleet.nodes.live & allowed[fleet.nodes.cluster]
+def _in_clusters(open_: Bools, fleet: FleetView) -> Bools:
+    """[n] the live rows of these clusters."""
+    mask: Bools = fleet.nodes.live & open_[fleet.nodes.cluster]
+    return mask
 
 
 def _counted(areas: Sequence[Area], fleet: FleetView) -> tuple[Spread, ...]:

@@ -19,7 +19,7 @@ from dispatcher.model.crossing import rows_for, unmet
 from dispatcher.model.names import ACCEPT, NONE, SERVICES
 from dispatcher.model.objects import Namespace, Service
 from dispatcher.model.reasons import Reason, Why
-from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, Placed, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import SKIP, ClusterFilter, Codes, FleetView, Placed, Refuse, Skip
 from dispatcher.scheduling.framework.fleet_view import ClusterInfo
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 
@@ -28,13 +28,11 @@ _NAMED = 3  # Services in one message
 _ROW = "a row of `accept` of its executor policy"
 
 
-class NamespaceOpen(Filter[Codes]):
+class NamespaceOpen(ClusterFilter):
     """Refuses nodes of other clusters without the pod's namespace, where that is closed, or that lack what it needs."""
 
     name: ClassVar[str] = "NamespaceOpen"
     keyed_by_template = True
-    by_cluster = True
-    depends: ClassVar[Depends] = Depends.STATIC
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {
         Reason.NAMESPACE_ABSENT: WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED,
         Reason.NAMESPACE_CLOSED: WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED,
@@ -66,11 +64,6 @@ class NamespaceOpen(Filter[Codes]):
             return SKIP
         codes = [fleet.reasons.code(why.reason, why.argument) if why else 0 for why in whys]
         return np.array(codes, dtype=np.uint16)
-
-    def filter(self, state: Codes, fleet: FleetView, rows: Rows) -> Codes:
-        """Why not, in those clusters."""
-        codes: Codes = state[fleet.nodes.cluster[rows]]
-        return codes
 
 
 def _why(info: ClusterInfo, placed: Placed, fleet: FleetView) -> Why | None:

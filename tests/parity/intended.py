@@ -8,10 +8,19 @@ from tests.parity.case import Case, Object, Verdict
 from tests.parity.compare import TOLERANCE, Difference
 from tests.parity.preemption import costs
 from tests.parity.profile import WEIGHTS
-from tests.parity.readings import Reading, containers_alone, hosts_by_label, judged, one_size_an_image
+from tests.parity.readings import (
+    Reading,
+    bare_budgets,
+    containers_alone,
+    empty_spread,
+    hosts_by_label,
+    judged,
+    one_size_an_image,
+)
 
 Rule = Callable[[Difference, Object, Case], bool]
 GATES = "the names of scheduling gates"
+_EMPTY = "an empty labelSelector of a spread constraint"
 _MADE = re.compile(r" preemption: found a potential placement for pod on node \S+, preempting \d+ victims$")
 _AFFINITY = ("feasible", "message", "victims", "InterPodAffinity")
 
@@ -82,6 +91,11 @@ RULES: dict[str, Rule] = {
     "one image name with two sizes on two nodes": _read_so(one_size_an_image, whats=("ImageLocality",)),
     "ties of victims": _equal_victims,
     "devices that are claimed": _devices,
+    _EMPTY: _read_so(empty_spread, whats=("feasible", "message", "victims", "PodTopologySpread")),
+    "a node is a host, and such an empty selector": _read_so(
+        hosts_by_label, empty_spread, whats=("feasible", "message", "victims", "PodTopologySpread")
+    ),
+    "budgets with an empty selector, or over pods without labels": _read_so(bare_budgets, whats=("victims",)),
     "pod-level requests in the score of NodeResourcesFit": _read_so(containers_alone, whats=("NodeResourcesFit",)),
 }
 

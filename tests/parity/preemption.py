@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, groupby, islice, permutations, product
 
 from tests.parity.case import Case, Object, key_of
-from tests.parity.oracle.selectors import is_empty, selects
+from tests.parity.oracle.selectors import selects
 
 Cost = tuple[int, int, int, int, str]
 _SHIFT = 2**31
@@ -69,7 +69,7 @@ def _violating(case: Case, pods: list[Object]) -> frozenset[str]:
 
 def _covers(budget: Object, pod: Object) -> bool:
     selector, labels = budget["spec"].get("selector"), pod["metadata"].get("labels") or {}
-    if budget["metadata"]["namespace"] != pod["metadata"]["namespace"] or not labels:
+    if budget["metadata"]["namespace"] != pod["metadata"]["namespace"]:
         return False
     disrupted = (budget.get("status") or {}).get("disruptedPods") or {}
-    return not is_empty(selector) and selects(selector, labels) and pod["metadata"]["name"] not in disrupted
+    return selects(selector, labels) and pod["metadata"]["name"] not in disrupted

@@ -12,11 +12,14 @@ from dispatcher.scheduling.rules import spread_args
 from tests.parity.case import Case, Object, Verdict
 from tests.parity.oracle.affinity import pod_terms
 from tests.parity.oracle.images import first_sizes, sizes_on
+from tests.parity.oracle.selectors import is_empty
+from tests.parity.oracle.spread import selector_of
 from tests.parity.ours import OurSide
 
 # A case with the pod in question as its only pending one -> the same in other words; None if they would be the same.
 Reading = Callable[[Case], Case | None]
 _HOSTNAME = "kubernetes.io/hostname"
+_ALONE = "selected.parity.example/alone"
 _BY_VALUE, _BY_NODE = "hostname.parity.example/value", "hostname.parity.example/node"
 
 
@@ -58,6 +61,31 @@ def one_size_an_image(case: Case) -> Case | None:
         changed |= any(first[name] != size for name, size in told.items())
         if told:
             node["status"]["images"] = [{"names": [name], "sizeBytes": first[name]} for name in told]
+    return case if changed else None
+
+
+def empty_spread(case: Case) -> Case | None:
+    """A spread constraint with an empty selector counts no pod that is placed, and the pod to place all the same."""
+    pod = case.pending[0]
+    rules = [one for one in pod["spec"].get("topologySpreadConstraints") or () if is_empty(selector_of(one, pod))]
+    for rule in rules:
+        _labels(pod)[_ALONE] = "x"
+        rule["labelSelector"] = {"matchLabels": {_ALONE: "x"}}
+    return case if rules else None
+
+
+def bare_budgets(case: Case) -> Case | None:
+    """A budget with an empty selector guards nobody, and no budget a pod without labels."""
+    bare = [pod for pod in case.bound if not _labels(pod)]
+    changed = False
+    for budget in (one for one in case.objects if one["kind"] == "PodDisruptionBudget"):
+        selector = budget["spec"].get("selector")
+        spared = [one for one in case.bound if is_empty(selector)] or (bare if selector is not None else [])
+        names = [one["metadata"]["name"] for one in spared]
+        budget.setdefault("status", {}).setdefault("disruptedPods", {}).update(
+            dict.fromkeys(names, "2020-01-01T00:00:00Z")
+        )
+        changed |= bool(names)
     return case if changed else None
 
 

@@ -13,6 +13,7 @@ from tests.parity.intended import row_of, unexplained
 from tests.parity.oracle.defaulting import defaulted
 from tests.parity.oracle.judge import Oracle
 from tests.parity.ours import OurSide
+from tests.parity.profile import PREEMPTING
 
 REQUIRED, PREFERRED = (f"{when}DuringSchedulingIgnoredDuringExecution" for when in ("required", "preferred"))
 SELECTOR = {"matchLabels": {"app": "web"}}
@@ -45,8 +46,8 @@ def drawn() -> Object:
     return pod("asks", affinity={"podAffinity": {PREFERRED: [{"weight": 10, "podAffinityTerm": term}]}})
 
 
-def spread(when: str) -> Object:
-    rule = {"maxSkew": 1, "topologyKey": HOSTNAME, "whenUnsatisfiable": when, "labelSelector": SELECTOR}
+def spread(when: str, selector: Object = SELECTOR) -> Object:
+    rule = {"maxSkew": 1, "topologyKey": HOSTNAME, "whenUnsatisfiable": when, "labelSelector": selector}
     return pod("asks", topologySpreadConstraints=[rule])
 
 
@@ -65,12 +66,15 @@ BARE = (node("n1"), node("n2", ""), node("n3"))
 PLAIN = (node("n1"), node("n2"), node("n3"))
 SIZES = (node("n1", image=GIB), node("n2", image=GIB // 2), node("n3"))
 HOST = "a node is a host"
+EMPTY = "an empty labelSelector of a spread constraint"
 CASES = {
     "two nodes with one hostname, anti-affinity": (HOST, "feasible", fleet(apart(), *SHARED)),
     "two nodes with one hostname, a wish": (HOST, "InterPodAffinity", fleet(drawn(), *SHARED)),
     "two nodes with one hostname, spread": (HOST, "feasible", fleet(spread("DoNotSchedule"), *SHARED)),
     "a node without the label, spread": (HOST, "feasible", fleet(spread("DoNotSchedule"), *BARE)),
     "a node without the label, soft spread": (HOST, "PodTopologySpread", fleet(spread("ScheduleAnyway"), *BARE)),
+    "an empty selector, spread": (EMPTY, "feasible", fleet(spread("DoNotSchedule", {}), *PLAIN)),
+    "an empty selector, soft spread": (EMPTY, "PodTopologySpread", fleet(spread("ScheduleAnyway", {}), *PLAIN)),
     "two sizes of an image": (
         "one image name with two sizes on two nodes",
         "ImageLocality",
@@ -97,6 +101,38 @@ def test_the_difference_that_a_row_is_about_is_that_rows(what: str) -> None:
     assert {row_of(one, case.pending[0], case) for one in found if one.what != "total"} == {row}
     assert {one.what for one in found} - {"total"} == {field}
     assert not unexplained(found, case.pending[0], case)
+
+
+@pytest.mark.parametrize("labels", [{"app": "web"}, {}], ids=["an empty selector", "a pod without labels"])
+def test_other_victims_are_the_rows_where_only_we_see_a_budget(labels: dict[str, str]) -> None:
+    selector = {} if labels else {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "all", "namespace": "mine"},
+        "spec": {"selector": selector},
+        "status": {"disruptionsAllowed": 0},
+    }
+    case = fleet(pod("asks", schedulerName=PREEMPTING), node("n1"), node("n2"))
+    case.objects.append(budget)
+    case.bound[:] = [
+        {**one, "spec": {**one["spec"], "nodeName": on, "priority": 0}, "status": {"phase": "Running", "startTime": at}}
+        for one, on, at in (
+            (pod("guarded"), "n1", "2026-01-01T00:00:05Z"),
+            (pod("free", "other"), "n2", "2026-01-01T00:00:01Z"),
+        )
+    ]
+    case.bound[0]["metadata"]["labels"] = labels
+    for one in case.nodes:
+        one["status"]["allocatable"]["pods"] = "1"
+    case = defaulted(case)
+    case.pending[0]["spec"]["priority"] = 100
+    theirs, ours = sides(case)
+    assert ({*theirs.victims}, {*ours.victims}) == ({"mine/guarded"}, {"other/free"})
+    found = differences(theirs, ours)
+    assert {row_of(one, case.pending[0], case) for one in found} == {
+        "budgets with an empty selector, or over pods without labels"
+    }
 
 
 def _refuses_n3(verdict: Verdict) -> Verdict:

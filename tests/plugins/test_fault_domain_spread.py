@@ -1,14 +1,22 @@
+from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from dispatcher.model.names import CLUSTERS, DOMAIN_SCOPE
-from dispatcher.model.objects import AnyObject, ReplicaSet, ReplicationController, Service, StatefulSet
+from dispatcher.model.names import ACCEPT, CLUSTERS, DOMAIN_SCOPE
+from dispatcher.model.objects import AnyObject, Namespace, ReplicaSet, ReplicationController, Service, StatefulSet
+from dispatcher.model.pod import SpreadConstraint
+from dispatcher.model.refusal import ALL_OTHERS, Refusal
+from dispatcher.plugins.registry import PluginContext, build
+from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import SKIP
+from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from tests.builders import PodBuilder, fleet, node, pod, put, selector
 from tests.plugins.asking import make, raw_scores, reasons, scores, state_of
 
@@ -31,9 +39,16 @@ def zones(**pods: int) -> FleetState:
     return state
 
 
+def heeding(*names: str) -> Any:
+    """The plugin in a profile with filters of these names."""
+    plugin = make("FaultDomainSpread")
+    plugin.heed([make(name) for name in names])
+    return plugin
+
+
 def open_zones(asking: PodBuilder, state: FleetState) -> str:
     """The zones that `zones` made and that the filter leaves to a pod."""
-    found = reasons(make("FaultDomainSpread"), asking, state)
+    found = reasons(heeding("ClusterAllowed", "ClusterRefused", "DataLocality", "NamespaceOpen"), asking, state)
     live = [info.name for info in state.clusters if state.node_names(info.name)]
     return "".join(name[-1] for name in live if f"{name}/{name[-1]}" not in found)
 
@@ -109,6 +124,48 @@ def test_hard_spread_forgets_a_zone_whose_nodes_are_gone() -> None:
 )
 def test_hard_spread_levels_only_over_domains_the_pod_may_go_to(asking: PodBuilder, may: str, want: str) -> None:
     assert "".join(sorted(set(open_zones(asking, zones(a=2, b=1, c=0))) & set(may))) == want
+
+
+@pytest.mark.parametrize("at_home", ["accept: false", "no such namespace"])
+def test_hard_spread_waits_for_no_zone_of_a_cluster_without_the_pods_open_namespace(at_home: str) -> None:
+    state = zones(a=2, b=2, c=0)
+    shown = Namespace("default", {ACCEPT: "false"}) if at_home == "accept: false" else Namespace("other")
+    state.kept.put("in-c", shown)
+    asking = web().spread("zone").placed(home="in-a")
+    assert "in-a/a" not in reasons(heeding("NamespaceOpen"), asking, state)
+
+
+@pytest.mark.parametrize(("over", "want"), [(False, ()), (True, ("in-a/a", "in-b/b"))], ids=["now", "not any more"])
+def test_hard_spread_waits_for_no_zone_of_a_cluster_that_refuses_the_pod(over: bool, want: tuple[str, ...]) -> None:
+    told = Refusal("in-c", "a Secret does not cross", 0.0, 600.0, over=over)
+    asking = replace(web().spread("zone").placed(home="in-a"), refused=(told,))
+    assert tuple(reasons(heeding("ClusterRefused"), asking, zones(a=2, b=2, c=0))) == want
+
+
+def test_hard_spread_of_a_pod_that_cannot_travel_levels_over_the_zones_of_its_home() -> None:
+    state, told = zones(a=2, b=0, c=0), Refusal(ALL_OTHERS, "a Secret does not cross", 0.0, 600.0)
+    state.put_node("in-a", node("a2").labels(zone="a2").build())
+    for at in range(2):
+        put(state, web(f"a2-{at}"), "in-a", "a2")
+    asking = replace(web().spread("zone").placed(home="in-a"), refused=(told,))
+    assert not reasons(heeding("ClusterRefused"), asking, state)
+
+
+def test_a_batch_with_hard_spread_is_placed_wholly_in_the_clusters_that_it_may_enter() -> None:
+    state = zones(a=0, b=0, c=0)
+    state.kept.put("in-c", Namespace("other"))
+    scheduler = Scheduler(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()), state)
+    items = [(("in-a", f"p{at}"), web(f"p{at}").spread("zone").placed(home="in-a")) for at in range(6)]
+    found = Counter(getattr(one, "node", "") for one in scheduler.schedule_class(items))
+    assert found == {"a": 3, "b": 3}
+
+
+@pytest.mark.parametrize(("honored", "want"), [(False, ["in-a/a", "in-b/b"]), (True, [])])
+def test_hard_spread_takes_a_cordon_of_a_cluster_as_a_taint(honored: bool, want: list[str]) -> None:
+    state = zones(a=2, b=2, c=0)
+    state.set_closed("in-a", "in-c", closed=True)
+    asking = web().set(spread=(SpreadConstraint("zone", honor_taints=honored),)).placed(home="in-a")
+    assert list(reasons(heeding("ClusterAllowed"), asking, state)) == want
 
 
 @pytest.mark.parametrize(
@@ -247,10 +304,15 @@ def hosts(**pods: int) -> FleetState:
     [
         (web().spread("host", hard=False, selector=selector(app="web")), {"a": 20, "b": 60, "c": 100, "d": 0}),
         (web().spread("host", 2, hard=False, selector=selector(app="web")), {"a": 33, "b": 66, "c": 100, "d": 16}),
-        (web().spread("host", hard=False, selector=selector()), {"a": 100, "b": 100, "c": 100, "d": 100}),
+        (web().spread("host", hard=False, selector=selector()), {"a": 20, "b": 60, "c": 100, "d": 0}),
         (web().spread("host", 9, selector=selector(app="web")), {"a": 0, "b": 0, "c": 0, "d": 0}),
     ],
-    ids=["four hosts", "a wider skew", "an empty selector counts no pod", "hard constraints alone score nothing"],
+    ids=[
+        "four hosts",
+        "a wider skew",
+        "an empty selector counts all",
+        "hard constraints alone score nothing",
+    ],
 )
 def test_soft_spread_scores_as_kube_scheduler_does(asking: PodBuilder, want: dict[str, int]) -> None:
     assert scores(make("FaultDomainSpread"), asking, hosts(a=2, b=1, d=3)) == want

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from dispatcher.model.labels import NOT_IN, LabelSelector, Requirement
+from dispatcher.model.labels import NOT_EXISTS, NOT_IN, LabelSelector, Requirement
 from dispatcher.model.objects import PodDisruptionBudget
 from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, Placed, Rows
 from dispatcher.scheduling.rules import budgets as budgets_module
@@ -42,11 +42,25 @@ def test_a_budget_allows_so_many_evictions_and_no_more(
     assert sorted(names(refused(scheduler(state), urgent().cpu(2)).victims)) == sorted(want)
 
 
-def test_an_empty_selector_guards_nobody() -> None:
-    state = full(n1=[Low("low", 0, cpu=4, app="x")])
-    state.kept.put("a", PodDisruptionBudget("default", "all", selector(), 0))
-    state.kept.put("a", PodDisruptionBudget("other", "elsewhere", selector(app="x"), 0))
-    assert names(refused(scheduler(state), urgent()).victims) == ["low"]
+@pytest.mark.parametrize("labels", [{"app": "x"}, {}], ids=["labels", "no labels"])
+@pytest.mark.parametrize(
+    ("of", "guarded"),
+    [
+        (selector(), True),
+        (LabelSelector({}, (Requirement("tier", NOT_EXISTS),)), True),
+        (selector(app="y"), False),
+        (None, False),
+    ],
+    ids=["empty", "labels that must lack", "others", "null"],
+)
+def test_a_budget_guards_all_that_it_selects(
+    of: LabelSelector | None, guarded: bool, labels: Mapping[str, str]
+) -> None:
+    state = full(n1=[], n2=[])
+    put(state, pod("here").cpu(4).priority(0).labels(**labels).set(started=2000.0), "a", "n1")
+    put(state, pod("there").namespace("other").cpu(4).priority(0).set(started=1000.0), "a", "n2")
+    state.kept.put("a", PodDisruptionBudget("default", "all", of, 0))
+    assert names(refused(scheduler(state), urgent()).victims) == (["there"] if guarded else ["here"])
 
 
 @pytest.mark.parametrize("kind", ["own label", "own label of one app", "all others"])

@@ -30,6 +30,7 @@ from dispatcher.scheduling.framework.placed import Placed
 from dispatcher.scheduling.framework.plugin import (
     MAX_SCORE,
     Canary,
+    ClusterFilter,
     Depends,
     Explained,
     Filter,
@@ -50,6 +51,7 @@ __all__ = [
     "SKIP",
     "Bools",
     "Canary",
+    "ClusterFilter",
     "ClusterInfo",
     "Codes",
     "CycleState",

@@ -90,6 +90,9 @@ class Plugin(ABC, Generic[S]):
     def attach(self, room: WaitingRoom) -> None:
         """Called once: where a Permit plugin finds the pods that wait, to allow or reject them."""
 
+    def heed(self, cluster_filters: "Sequence[Filter]") -> None:
+        """Called once: the filters of the profile that keep pods out of whole clusters (`Filter.closed_clusters`)."""
+
     def hint(self, event: ClusterEvent, placed: Placed) -> bool:
         """Whether an event of EVENTS is worth a new try of a pod refused by this plugin; asked once a class."""
         return True
@@ -160,6 +163,30 @@ class Filter(Plugin[S]):
         inherited.
         """
         return None
+
+    def closed_clusters(self, placed: Placed, fleet: FleetView) -> Codes | None:
+        """[clusters] why the pod may go to no node of a cluster, whatever node that is; 0 where it may. None: to all.
+
+        Domains of clusters that a pod may not enter are none of its own: hard spread does not wait for them to fill.
+        """
+        return None
+
+
+class ClusterFilter(Filter[Codes]):
+    """A hard rule about whole clusters: PreFilter answers [clusters] 0 where the pod may go, else a reason code."""
+
+    by_cluster = True
+    depends: ClassVar[Depends] = Depends.STATIC
+
+    def filter(self, state: Codes, fleet: FleetView, rows: Rows) -> Codes:
+        """The code of each node's cluster."""
+        codes: Codes = state[fleet.nodes.cluster[rows]]
+        return codes
+
+    def closed_clusters(self, placed: Placed, fleet: FleetView) -> Codes | None:
+        """What PreFilter answers; a pod that it refuses as a whole waits for that, and not for a cluster."""
+        codes = self.pre_filter(placed, fleet)
+        return None if isinstance(codes, Refuse | Skip) else codes
 
 
 class Score(Plugin[S]):

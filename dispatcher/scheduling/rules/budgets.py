@@ -37,7 +37,7 @@ class Budgets:
     def take(self, victim: Victim, left: Left) -> str:
         """Take one more pod; a budget (namespace/name) that had nothing left, "" if all had."""
         pod, violated = victim.placed.pod, ""
-        for cluster in sorted({victim.placed.home, victim.cluster}) if pod.labels else ():
+        for cluster in sorted({victim.placed.home, victim.cluster}):
             guard = self._in(cluster, pod.namespace)
             if guard is None:
                 continue
@@ -70,11 +70,8 @@ Found = Mapping[str, PodDisruptionBudget]  # those of a namespace
 
 
 def _covering(found: Found) -> list[PodDisruptionBudget]:
-    """Those that cover any pods, in the order of their names."""
-    some = [
-        one for one in found.values() if one.selector and (one.selector.match_labels or one.selector.match_expressions)
-    ]
-    return sorted(some, key=lambda one: one.name)
+    """Those that cover any pods, in the order of their names. An empty selector covers all of the namespace."""
+    return sorted((one for one in found.values() if one.selector is not None), key=lambda one: one.name)
 
 
 def _selecting(found: Found) -> SelectorIndex:

@@ -62,16 +62,8 @@ class Area:
         """Whether pods on all nodes count that have a domain."""
         return self.domains.counted is None
 
-    @property
-    def vain(self) -> bool:
-        """An empty selector matches no pod that is placed (as in kube-scheduler)."""
-        selector = self.constraint.selector
-        return selector is not None and not selector.match_labels and not selector.match_expressions
-
     def counts(self, fleet: FleetView) -> Ints:
         """[domains] matching pods."""
-        if self.vain:
-            return np.zeros(len(self.present), dtype=np.int64)
         where = self.domains.where
         if where is None:
             return fleet.affinity.count_in(self.pods, self.level)
@@ -109,16 +101,11 @@ class Spread:
         return int(counts.max(initial=0))
 
     @property
-    def more(self) -> int:
-        """What one more pod of the class adds, where it counts."""
-        return 0 if self.area.vain else self.area.own
-
-    @property
     def domain_count(self) -> RuleCount:
         """The counts, and what one more pod of the class adds."""
         area = self.area
         return RuleCount(
-            area.domain, self.counts, self.more, by_host=area.level == HOST_LEVEL, counted=area.domains.counting
+            area.domain, self.counts, area.own, by_host=area.level == HOST_LEVEL, counted=area.domains.counting
         )
 
     def max_count(self, code: int, elsewhere: int) -> MaxCount:
@@ -139,7 +126,7 @@ class Spread:
 
     def story(self, rows: RowList, fleet: FleetView) -> "SpreadStory":
         """The records of pods of the class that go to `rows`, one after the other."""
-        area, domains, more = self.area, self.area.domains, self.more
+        area, domains, more = self.area, self.area.domains, self.area.own
         chosen = area.domain[rows]
         found = sorted(code for code in set(chosen.tolist()) if code >= 0)
         met = [code for code in found if area.present.item(code)]

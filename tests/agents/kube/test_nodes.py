@@ -6,6 +6,7 @@ from agents.kube.nodes import MAX_METRICS, node_seen
 from agents.observer.seen import NodeSeen, NodeTarget
 from dispatcher.model import names
 from dispatcher.model.messages import Changes, decode, encode
+from dispatcher.model.resources import MAX_QUANTITY
 from tests.agents.kube.objects import Object, node_object, raw
 
 
@@ -33,6 +34,13 @@ def test_a_node_is_split_into_what_placement_and_what_telemetry_needs() -> None:
     assert node.allocatable == {"cpu": 3900, "memory": 7 * 2**30, "pods": 110, "nvidia.com/gpu": 2}
     assert node.images == {"app@sha256:1": 5, "app:1": 5}
     assert seen.target == NodeTarget("n1", "127.0.0.1", 10999, 4000, 8 * 2**30, 125_000_000, ("127.0.0.1",))
+
+
+@pytest.mark.parametrize("text", ["9223372036854775807", "8Ei", "8E", "5E"])
+def test_a_node_without_a_limit_has_as_much_as_is_counted(text: str) -> None:
+    seen = seen_of(node_object(status={"allocatable": {"cpu": text, "example.com/seats": text}}))
+    assert seen.node.allocatable == {"cpu": MAX_QUANTITY, "example.com/seats": MAX_QUANTITY}
+    assert not seen.problems
 
 
 @pytest.mark.parametrize("status", ["False", "Unknown"])

@@ -29,6 +29,7 @@ from dispatcher.model.objects import (
     StorageClass,
     VolumeAttachment,
 )
+from dispatcher.model.resources import MAX_QUANTITY
 from tests.agents.kube.objects import raw
 from tests.agents.kube.test_convert import JSON, json_bytes
 
@@ -331,6 +332,16 @@ def test_an_object_that_cannot_be_read_is_kept_by_name_and_says_why(
     seen = seen_of(kind, **thing)
     assert seen.record == record
     assert says in seen.problems[0]
+
+
+@pytest.mark.parametrize("text", ["9223372036854775807", "8Ei", "8E"])
+def test_storage_without_a_limit_has_as_much_as_is_counted(text: str) -> None:
+    volume = seen_of("PersistentVolume", spec={"capacity": {"storage": text}})
+    room = seen_of("CSIStorageCapacity", capacity=text, maximumVolumeSize=text)
+    assert isinstance(volume.record, PersistentVolume)
+    assert isinstance(room.record, CSIStorageCapacity)
+    assert (volume.record.capacity, room.record.capacity, room.record.maximum) == (MAX_QUANTITY,) * 3
+    assert not volume.problems + room.problems
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)

@@ -76,7 +76,7 @@ class Preemption:
         left = {key_of(one): int((one.get("status") or {}).get("disruptionsAllowed") or 0) for one in self._budgets}
         found = []
         for seat in seats:
-            mine = [key_of(one) for one in self._budgets if _covers(one, seat)]
+            mine = [key_of(one) for one in self._budgets if _covers(one, seat, quirks=self._world.quirks)]
             for key in mine:
                 left[key] -= 1
             if any(left[key] < 0 for key in mine):
@@ -99,10 +99,12 @@ def _may_help(pod: Object, place: Place, why: list[str]) -> bool:
     return all(text == _SPREAD or text.startswith(_HELPED) for text in why)
 
 
-def _covers(budget: Object, seat: Seat) -> bool:
+def _covers(budget: Object, seat: Seat, *, quirks: bool) -> bool:
     selector = budget["spec"].get("selector")
     disrupted = (budget.get("status") or {}).get("disruptedPods") or {}
-    if budget["metadata"]["namespace"] != seat.namespace or not seat.labels or is_empty(selector):
+    if budget["metadata"]["namespace"] != seat.namespace:
+        return False
+    if quirks and (not seat.labels or is_empty(selector)):
         return False
     return selects(selector, seat.labels) and seat.pod["metadata"]["name"] not in disrupted
 

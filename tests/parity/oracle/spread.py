@@ -16,7 +16,8 @@ def _rules(pod: Object, action: str) -> list[Object]:
     return [one for one in pod["spec"].get("topologySpreadConstraints") or () if one["whenUnsatisfiable"] == action]
 
 
-def _selector(rule: Object, pod: Object) -> dict[str, Any] | None:
+def selector_of(rule: Object, pod: Object) -> dict[str, Any] | None:
+    """A constraint's own, and the values of `pod` for its matchLabelKeys."""
     selector: dict[str, Any] | None = rule.get("labelSelector")
     labels = pod["metadata"].get("labels") or {}
     own = {key: labels[key] for key in rule.get("matchLabelKeys") or () if key in labels}
@@ -39,9 +40,9 @@ def _counts_here(rule: Object, pod: Object, place: Place) -> bool:
     return not (honored and untolerated(spec, place.node, ("NoSchedule", "NoExecute")))
 
 
-def _matching(rule: Object, pod: Object, place: Place) -> int:
-    selector = _selector(rule, pod)
-    if is_empty(selector):
+def _matching(world: World, rule: Object, pod: Object, place: Place) -> int:
+    selector = selector_of(rule, pod)
+    if world.quirks and is_empty(selector):
         return 0
     mine = pod["metadata"]["namespace"]
     seats = [seat for seat in place.seats if seat.namespace == mine and not seat.terminating]
@@ -57,7 +58,7 @@ def refusals(world: World, pod: Object) -> dict[str, list[str]]:
         for place in world.places.values():
             if _has_keys(place, rules) and _counts_here(rule, pod, place):
                 value = place.domains[rule["topologyKey"]]
-                found[value] = found.get(value, 0) + _matching(rule, pod, place)
+                found[value] = found.get(value, 0) + _matching(world, rule, pod, place)
         counts.append(found)
     return {place.name: _refusal(rules, counts, pod, place) for place in world.places.values()}
 
@@ -69,7 +70,7 @@ def _refusal(rules: list[Object], counts: list[dict[str, int]], pod: Object, pla
         if value is None:
             return [f"{_REFUSED} (missing required label)"]
         least = 0 if len(found) < (rule.get("minDomains") or 1) else min(found.values())
-        own = int(selects(_selector(rule, pod), labels))
+        own = int(selects(selector_of(rule, pod), labels))
         if found.get(value, 0) + own - least > rule["maxSkew"]:
             return [_REFUSED]
     return []
@@ -88,7 +89,7 @@ def score(world: World, pod: Object, places: list[Place]) -> Raw | None:
         cost = 0.0
         for rule, weight, found in zip(rules, weights, counts, strict=True):
             key = rule["topologyKey"]
-            count = _matching(rule, pod, place) if key == _HOSTNAME else found.get(place.domains[key], 0)
+            count = _matching(world, rule, pod, place) if key == _HOSTNAME else found.get(place.domains[key], 0)
             cost += count * weight + (rule["maxSkew"] - 1)
         raw[place.name] = rounded(cost)
     most, least = max(raw.values(), default=0), min(raw.values(), default=0)
@@ -107,5 +108,5 @@ def _domain_counts(world: World, rule: Object, rules: list[Object], pod: Object)
     for place in world.places.values():
         if _has_keys(place, rules) and _counts_here(rule, pod, place):
             value = place.domains[rule["topologyKey"]]
-            found[value] = found.get(value, 0) + _matching(rule, pod, place)
+            found[value] = found.get(value, 0) + _matching(world, rule, pod, place)
     return found

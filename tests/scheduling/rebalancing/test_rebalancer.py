@@ -115,9 +115,10 @@ def test_reasons_of_the_core_keep_a_pod() -> None:
     assert set(reasons(looks).values()) == {"it is of another scheduler"}
 
 
-def test_a_budget_without_disruptions_left_keeps_its_pods() -> None:
+@pytest.mark.parametrize("labels", [{"tier": "db"}, {}], ids=["its labels", "an empty selector"])
+def test_a_budget_without_disruptions_left_keeps_its_pods(labels: dict[str, str]) -> None:
     world = hot(web("a", 1200).labels(tier="db"), web("b", 1200).labels(tier="db"), web("c", 1200).labels(tier="db"))
-    world.budget(0, tier="db")
+    world.budget(0, **labels)
     looks = world.minutes(5)
     assert not moved(looks)
     assert reasons(looks)["a"] == "PodDisruptionBudget default/budget allows no disruption"

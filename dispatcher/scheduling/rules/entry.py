@@ -1,0 +1,24 @@
+"""Which clusters a pod may enter at all: what all filters of its profile that go by cluster say together."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dispatcher.model.reasons import Reason
+from dispatcher.scheduling.framework import Bools, Filter, FleetView, Placed
+
+
+def open_clusters(filters: Sequence[Filter], placed: Placed, fleet: FleetView, *, honor_taints: bool) -> Bools | None:
+    """[clusters] whether the pod may enter each; None if it may enter all. A cordon counts as a taint of the cluster:
+    where those are not to be honored, the pod waits until it is taken back.
+    """
+    open_ = np.ones(len(fleet.clusters), dtype=np.bool_)
+    for one in filters:
+        codes = one.closed_clusters(placed, fleet)
+        if codes is not None:
+            open_ &= [_lets_in(code, fleet, honor_taints=honor_taints) for code in codes.tolist()]
+    return None if open_.all() else open_
+
+
+def _lets_in(code: int, fleet: FleetView, *, honor_taints: bool) -> bool:
+    return not code or (not honor_taints and fleet.reasons.why(code).reason is Reason.CLUSTER_CORDONED)
