@@ -331,11 +331,11 @@ def test_the_resource_metrics_of_a_kubelet_are_readable_by_who_has_the_right(wor
 
 
 async def ask(world: World, trust: ssl.SSLContext) -> Sample:
-    """One sample by the agent's own means and token."""
+    """One sample by the agent's own means, with a token of the account for kubelets."""
     node = next(iter(world.nodes.values()))
 
     async def headers() -> dict[str, str]:
-        return {"Authorization": f"Bearer {world.plane.token_for('agent', NAMESPACE)}"}
+        return {"Authorization": f"Bearer {world.plane.token_for('agent-kubelets', NAMESPACE)}"}
 
     kubelets = Kubelets(trust, headers, 5)
     try:

@@ -372,7 +372,7 @@ def test_top_shows_what_a_remote_pod_uses(world: World, topped: Component) -> No
     """Its CPU while it works, the name of its container, and its memory as its own kubelet tells it."""
     with world.running("exec", "web", "--", "timeout", "100", "sh", "-c", "while :; do :; done"):
         eventually(lambda: cpu(world) >= 50, WAIT_S, lambda: f"{topped.tail(20)}\n{world.told()}")
-    (row,) = rows(world, "--containers")
+    (row,) = eventually(lambda: rows(world, "--containers"), WAIT_S, lambda: topped.tail(20))
     assert row[:2] == ["web", "main"]
     (listed,) = world.home.admin.get("/apis/metrics.k8s.io/v1beta1/namespaces/default/pods")["items"]
     (container,) = listed["containers"]
