@@ -15,6 +15,7 @@ Object = dict[str, Any]
 CHARTS = Path(__file__).parents[2] / "helm"
 NAMES = ("dispatcher", "agent")
 NAMESPACE = "global-dispatcher"
+KUBELET_ACCOUNT = f"{NAMESPACE}/agent-kubelets"  # as whom the agent of a release asks kubelets
 _FAST = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same, in C where PyYAML was built with it
 WORKLOADS = ("Deployment", "StatefulSet")
 MISSING = "no Helm: neither built by localfleet.controlplane.binaries nor on PATH"

@@ -20,6 +20,7 @@ from localfleet.controlplane import opt_in
 from tests.charts.rendering import (
     ADMISSION,
     CHARTS,
+    KUBELET_ACCOUNT,
     NAMESPACE,
     Helm,
     HelmError,
@@ -108,7 +109,7 @@ def test_the_rendered_settings_are_the_agents_defaults(helm: Helm, tmp_path: Pat
         cluster="east",
         key_file=KEY_FILE,
         metrics=metrics,
-        kubelet=KubeletSettings(account="global-dispatcher/agent-kubelets"),
+        kubelet=KubeletSettings(account=KUBELET_ACCOUNT),
     )
     assert settings.ray == join.RayNodeSettings(address="dispatcher-ray.global-dispatcher:6379", temp_dir="/tmp/ray")
     assert settings.health == join.HealthSettings(host="0.0.0.0")

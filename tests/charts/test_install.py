@@ -20,7 +20,7 @@ from localfleet.controlplane.components import PlaneSpec
 from localfleet.controlplane.plane import ControlPlane
 from tests.charts.pods import run_container
 from tests.charts.rendering import CHARTS, NAMESPACE, Helm, Object, containers, of_kind, write_key, write_mounted
-from tests.charts.test_agent_chart import EXECUTOR, LEASES, OBSERVER, PROXY_NODES
+from tests.charts.test_agent_chart import EXECUTOR, LEASES, OBSERVER, PROXY_NODES, TOKENS
 from tests.charts.used_rights import granted, unused, used
 from tests.controlplane.fixtures import ControlPlanes
 from tests.system.cluster_api import eventually
@@ -324,7 +324,7 @@ def test_pods_run_here_and_there_with_the_rights_of_the_roles_alone(installed: I
 
 def allowed() -> set[tuple[str, str, str]]:
     """The roles' table as the audit log speaks."""
-    rows = OBSERVER | EXECUTOR | PROXY_NODES | LEASES
+    rows = OBSERVER | EXECUTOR | PROXY_NODES | LEASES | TOKENS
     return {(verb, group, resource) for group, resource, _, verbs in rows for verb in verbs.split()}
 
 

@@ -66,6 +66,7 @@ UNUSED: dict[str, dict[Right, str]] = {
     },
     "agent": {
         ("create", "", "serviceaccounts/token", "agent-kubelets"): "to ask kubelets: no kubelet runs here",
+        ("get", "", "nodes", ""): "before our taint is put back beside those of others, where somebody took it off",
         ("delete", "", "nodes", ""): "a proxy node, minutes after its cluster is no more in the configuration",
         ("delete", "coordination.k8s.io", "leases", ""): "that of such a node",
         ("get", "", "pods/exec", ""): "WebSockets, which API servers speak to kubelets since Kubernetes 1.36",

@@ -13,7 +13,7 @@ from localfleet.controlplane.binaries import selected_minor
 from localfleet.controlplane.components import PlaneSpec
 from localfleet.controlplane.plane import ControlPlane
 from localfleet.embedded import kubeconfig
-from tests.charts.rendering import NAMESPACE, Helm, Object, of_kind
+from tests.charts.rendering import KUBELET_ACCOUNT, NAMESPACE, Helm, Object, of_kind
 from tests.controlplane.fixtures import ControlPlanes
 from tests.real.partition import Way
 from tests.system.cluster_api import eventually
@@ -27,7 +27,7 @@ SCHEDULER = "global-dispatcher"
 _RIGHTS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 _POLICIES = ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
 # KWOK's kubelets tell no load, so they are seldom asked for it: placement goes by requests.
-_AGENT = {"kubelet": {"interval_s": 60, "timeout_s": 1}}
+_AGENT = {"kubelet": {"interval_s": 60, "timeout_s": 1, "account": KUBELET_ACCOUNT}}
 Action = tuple[str, str, str]
 _TOKEN_S = 12 * 3600  # longer than any run
 

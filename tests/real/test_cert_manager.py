@@ -26,7 +26,7 @@ from dispatcher.service.gateway.authority import ensure
 from localfleet.controlplane import binaries
 from localfleet.controlplane.components import PlaneSpec
 from localfleet.controlplane.plane import ControlPlane
-from tests.charts.rendering import NAMESPACE, Helm, of_kind
+from tests.charts.rendering import KUBELET_ACCOUNT, NAMESPACE, Helm, of_kind
 from tests.charts.split_install import write_private_key
 from tests.controlplane.fixtures import ControlPlanes
 from tests.real.test_joining import ACCOUNTS, SECRETS, Dispatcher, command
@@ -169,7 +169,7 @@ class Site:
             "kubeconfig": str(self.plane.kubeconfig_for(ACCOUNTS[role], NAMESPACE, 3600)),
             "context": "east",
             **({"key_file": str(key)} if role == "executor" else {}),
-            "kubelet": {"interval_s": 60},
+            "kubelet": {"interval_s": 60, "account": KUBELET_ACCOUNT},
             "gateway": {"urls": [f"wss://127.0.0.1:{self.gateway_port}"], "longest_pause_s": 1, **gateway},
         }
         return JoinedAgent(folder, settings, ip="127.0.0.1")

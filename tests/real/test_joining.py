@@ -22,7 +22,7 @@ from dispatcher.config.certificates import ROLES
 from localfleet.controlplane.components import PlaneSpec
 from localfleet.controlplane.plane import ControlPlane, KubectlError
 from tests.agents.runtime.admission.cases import ASKS, CASES, pod
-from tests.charts.rendering import CHARTS, NAMESPACE, Helm
+from tests.charts.rendering import CHARTS, KUBELET_ACCOUNT, NAMESPACE, Helm
 from tests.controlplane.fixtures import ControlPlanes
 from tests.system.cluster_api import eventually
 from tests.system.ray_fleet import JoinedAgent, Process, environment, free_ports
@@ -171,7 +171,7 @@ class Site:
             "kubeconfig": str(self.plane.kubeconfig_for(ACCOUNTS[role], NAMESPACE, 3600)),
             "context": "east",
             **({"key_file": str(folder / "key.pem")} if role == "executor" else {}),
-            "kubelet": {"interval_s": 60},
+            "kubelet": {"interval_s": 60, "account": KUBELET_ACCOUNT},
             "gateway": {"urls": values["gateway"]["urls"], "longest_pause_s": 1, **gateway},
         }
         return JoinedAgent(folder, settings, ip="127.0.0.1")

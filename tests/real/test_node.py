@@ -29,7 +29,7 @@ from localfleet.controlplane.components import IDENTITIES
 from localfleet.controlplane.credentials import Authority
 from localfleet.controlplane.nodes import NodeSpec
 from localfleet.controlplane.plane import ControlPlane
-from tests.charts.rendering import NAMESPACE, Helm
+from tests.charts.rendering import KUBELET_ACCOUNT, NAMESPACE, Helm
 from tests.controlplane.fixtures import ControlPlanes
 from tests.controlplane.realnode import RealNode
 from tests.controlplane.realnode_config import IMAGE
@@ -62,6 +62,7 @@ class NodeFleet(RealFleet):
             "smoothing_s": 1,
             "bandwidth": BANDWIDTH,
             "ca_file": str(self.kubelets),
+            "account": KUBELET_ACCOUNT,
         }
         return [{**member, "agent": {"kubelet": told}} for member in super().members()]
 
@@ -301,13 +302,16 @@ def test_what_a_pod_receives_is_in_the_network_reading_of_its_node_alone(world: 
     world.remove("download")
 
 
-def test_the_agent_may_read_the_summary_of_a_kubelet_and_nothing_else_there(world: World) -> None:
+@pytest.mark.parametrize(("account", "summary"), [("agent-kubelets", 200), ("agent", 403)])
+def test_the_account_for_kubelets_may_read_their_summary_and_nothing_else_and_the_agents_own_nothing(
+    world: World, account: str, summary: int
+) -> None:
     node = next(iter(world.nodes.values()))
     trust = ssl.create_default_context(cafile=str(world.kubelets.certificate))
-    token = {"Authorization": f"Bearer {world.plane.token_for('agent', NAMESPACE)}"}
-    with httpx.Client(base_url=node.kubelet, verify=trust, headers=token, trust_env=False) as agent:
-        seen = {path: agent.get(path).status_code for path in ("/stats/summary", "/metrics/resource", "/pods")}
-    assert seen == {"/stats/summary": 200, "/metrics/resource": 403, "/pods": 403}
+    token = {"Authorization": f"Bearer {world.plane.token_for(account, NAMESPACE)}"}
+    with httpx.Client(base_url=node.kubelet, verify=trust, headers=token, trust_env=False) as asking:
+        seen = {path: asking.get(path).status_code for path in ("/stats/summary", "/metrics/resource", "/pods")}
+    assert seen == {"/stats/summary": summary, "/metrics/resource": 403, "/pods": 403}
     with httpx.Client(base_url=node.kubelet, verify=trust, trust_env=False) as nobody:
         assert nobody.get("/stats/summary").status_code == 401
 
@@ -327,11 +331,11 @@ def test_the_resource_metrics_of_a_kubelet_are_readable_by_who_has_the_right(wor
 
 
 async def ask(world: World, trust: ssl.SSLContext) -> Sample:
-    """One sample by the agent's own means and token."""
+    """One sample by the agent's own means, with a token of the account for kubelets."""
     node = next(iter(world.nodes.values()))
 
     async def headers() -> dict[str, str]:
-        return {"Authorization": f"Bearer {world.plane.token_for('agent', NAMESPACE)}"}
+        return {"Authorization": f"Bearer {world.plane.token_for('agent-kubelets', NAMESPACE)}"}
 
     kubelets = Kubelets(trust, headers, 5)
     try:

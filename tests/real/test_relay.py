@@ -28,7 +28,7 @@ from localfleet.controlplane.binaries import selected_minor
 from localfleet.controlplane.components import PlaneSpec
 from localfleet.controlplane.plane import ControlPlane, KubectlError
 from localfleet.controlplane.process import Component
-from tests.charts.rendering import NAMESPACE, Helm
+from tests.charts.rendering import KUBELET_ACCOUNT, NAMESPACE, Helm
 from tests.controlplane.fixtures import ControlPlanes
 from tests.controlplane.realnode import RealNode
 from tests.controlplane.realnode_config import IMAGE
@@ -104,7 +104,7 @@ class World:
             "kubeconfig": str(self.planes[cluster].kubeconfig_for("agent", NAMESPACE, 12 * 3600)),
             "context": cluster,
             "key_file": str(key),
-            "kubelet": {"interval_s": 60},
+            "kubelet": {"interval_s": 60, "account": KUBELET_ACCOUNT},
             "executor": {"relay": "all"},
             "relay": {"port": port, "host": "127.0.0.1", "certificate": "csr", "folder": str(folder / "serving")},
             "gateway": {
@@ -372,7 +372,7 @@ def test_top_shows_what_a_remote_pod_uses(world: World, topped: Component) -> No
     """Its CPU while it works, the name of its container, and its memory as its own kubelet tells it."""
     with world.running("exec", "web", "--", "timeout", "100", "sh", "-c", "while :; do :; done"):
         eventually(lambda: cpu(world) >= 50, WAIT_S, lambda: f"{topped.tail(20)}\n{world.told()}")
-    (row,) = rows(world, "--containers")
+    (row,) = eventually(lambda: rows(world, "--containers"), WAIT_S, lambda: topped.tail(20))
     assert row[:2] == ["web", "main"]
     (listed,) = world.home.admin.get("/apis/metrics.k8s.io/v1beta1/namespaces/default/pods")["items"]
     (container,) = listed["containers"]

@@ -22,6 +22,15 @@ def test_a_written_story_breaks_with_its_fault_alone(name: str) -> None:
     assert found.found is not None
 
 
+@pytest.mark.parametrize("planted", PLANTED.values(), ids=list(PLANTED))
+def test_a_fault_is_planted_in_something_that_the_product_still_has(planted: table.Planted) -> None:
+    patches = Patches()
+    try:
+        planted.patch(patches)
+    finally:
+        patches.undo()
+
+
 def test_a_fault_that_no_judge_sees_is_missed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

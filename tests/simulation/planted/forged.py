@@ -162,7 +162,7 @@ def _believing(patches: Patches, module: Any, **judges: Any) -> None:
 def target_believes_claims(patches: Patches) -> None:
     from agents.executor import delegate
 
-    patches.set(delegate, "_unsigned", lambda intent, local: None)
+    patches.set(delegate, "unsigned", lambda intent, local: None)
 
 
 @plant("the home's executor does not verify claims", hint=Hint(_bound_with_a_forged_claim))
