@@ -165,6 +165,11 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
 
     def class_key(self, placed: Placed) -> Hashable:
         """The constraints with what they count, and what makes domains eligible; None without constraints."""
+        key = self._own_key(placed)
+        return None if key is None else (key, *[one.class_key(placed) for one in self._cluster_filters])
+
+    def _own_key(self, placed: Placed) -> Hashable:
+        """The same, but for which clusters it may enter."""
         pod = placed.pod
         if pod.spread or not self._by_app:
             return _key(placed, self._own_rules(pod))
@@ -172,10 +177,21 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         return (pod.namespace, app, *_key_of_ground(placed, self._defaults)) if app else None
 
     def standing_key(self, placed: Placed, fleet: FleetView) -> Hashable:
-        """The same of System defaults, which rest on Services and on the pod's owner."""
-        if not self._system or placed.pod.spread:
+        """System defaults, which rest on Services and on the pod's owner; and which clusters are closed to it."""
+        system = self._system and not placed.pod.spread
+        own = _key(placed, system_defaults(fleet.affinity.default_selector(placed))) if system else None
+        if own is None and not self._own_rules(placed.pod):
             return None
-        return _key(placed, system_defaults(fleet.affinity.default_selector(placed)))
+        closed = tuple([one.standing_key(placed, fleet) for one in self._cluster_filters])
+        told = any(key is not None for key in closed)
+        if own is None:
+            return closed if told else None
+        return own, closed, *[one.class_key(placed) for one in self._cluster_filters]
+
+    def away_key(self, placed: Placed, fleet: FleetView) -> Hashable:
+        """The constraints, and what tells homes apart for those that keep pods out of clusters."""
+        key = self._own_key(placed)
+        return None if key is None else (key, *[_away_key(one, placed, fleet) for one in self._cluster_filters])
 
     # --- the ground --------------------------------------------------------------------------------------------------
 
@@ -311,6 +327,11 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         ground = state
         stories = {rule.area.level: rule.story(rows, fleet) for rule in (*ground.hard, *ground.soft)}
         return lambda ats: fields({level: story.told(ats) for level, story in stories.items()})
+
+
+def _away_key(plugin: Filter, placed: Placed, fleet: FleetView) -> Hashable:
+    found = plugin.away_key(placed, fleet) if "away_key" in vars(type(plugin)) else None
+    return plugin.class_key(placed) if found is None else found
 
 
 def _key(placed: Placed, rules: Sequence[SpreadConstraint]) -> Hashable:
