@@ -44,7 +44,16 @@ from dispatcher.plugins.tenant_quota import TenantQuota
 from dispatcher.plugins.volume_binding import VolumeBinding
 from dispatcher.plugins.volume_restrictions import VolumeRestrictions
 from dispatcher.plugins.volume_zone import VolumeZone
-from dispatcher.scheduling.framework import Filter, Permit, Plugin, Profile, QueueSort, Reserve, Score
+from dispatcher.scheduling.framework import (
+    Filter,
+    Permit,
+    Plugin,
+    Profile,
+    QueueSort,
+    Reserve,
+    Score,
+    closes_clusters,
+)
 from dispatcher.scheduling.framework.lifecycle import Bind, PostBind, PostFilter, PreBind, PreEnqueue, PreScore
 from dispatcher.scheduling.framework.plugin_args import Args, ArgTable, check_args, did_you_mean, table_of
 from dispatcher.scheduling.quota import QuotaLedger
@@ -169,6 +178,9 @@ def build(profile: Profile, context: PluginContext, registry: Mapping[str, Plugi
         if use.name not in known:
             raise ValueError(f"unknown plugin {use.name}{did_you_mean(use.name, known)}")
         plugins.append(known[use.name].make(use.args, context))
+    cluster_filters = [one for one in plugins if isinstance(one, Filter) and closes_clusters(one)]
+    for one in plugins:
+        one.heed(cluster_filters)
     return plugins
 
 

@@ -43,6 +43,7 @@ from dispatcher.scheduling.framework.plugin import (
     Reserve,
     S,
     Score,
+    closes_clusters,
     refuse,
 )
 
@@ -87,5 +88,6 @@ __all__ = [
     "SmallInts",
     "Topology",
     "Volumes",
+    "closes_clusters",
     "refuse",
 ]

@@ -172,6 +172,11 @@ class Filter(Plugin[S]):
         return None
 
 
+def closes_clusters(plugin: Filter[Any]) -> bool:
+    """Whether it keeps pods out of whole clusters."""
+    return type(plugin).closed_clusters is not Filter.closed_clusters
+
+
 class ClusterFilter(Filter[Codes]):
     """A hard rule about whole clusters: PreFilter answers [clusters] 0 where the pod may go, else a reason code."""
 

@@ -206,9 +206,6 @@ class Plan:
         """Sort `plugins` by what they implement; a Score plugin of weight 0 is not asked."""
         naming = [one for one in plugins if isinstance(one, NamesNodes)]
         plugins = [NamedNodes(naming), *plugins] if naming else plugins
-        cluster_filters = [one for one in plugins if isinstance(one, Filter) and _closes_clusters(one)]
-        for one in plugins:
-            one.heed(cluster_filters)
         weights = {use.name: use.weight for use in profile.plugins}
         scores = [Scored(one, weights.get(one.name, 1.0)) for one in plugins if isinstance(one, Score)]
         class_plugins = [one for one in plugins if isinstance(one, Filter | Score)]
@@ -355,10 +352,6 @@ def _runs_per_pod(plugin: Plugin, *, by_class: bool) -> bool:
     if isinstance(plugin, Reserve):
         return not (by_class and plugin.depends is Depends.STATIC)
     return not by_class and _pre_filters(plugin)
-
-
-def _closes_clusters(plugin: Filter) -> bool:
-    return type(plugin).closed_clusters is not Filter.closed_clusters
 
 
 def _pre_filters(plugin: Plugin) -> bool:
