@@ -123,12 +123,6 @@ OURS = (
     Key("EPOCH", "source, annotation", "a number", "The attempt."),
     Key("DECISION", "source, annotation", "one line", "Why there: score, runner-up, margin."),
     Key("DELEGATE_LABEL", "delegate, label", "", "Marks a delegate."),
-    Key(
-        "DOWNWARD",
-        "delegate, annotation",
-        "text",
-        "Begins the names of annotations from which files of the downward API are read there.",
-    ),
     Key("DELEGATE_SCHEDULER", "delegate, spec.schedulerName", "", "No scheduler's name, so nobody else places it."),
     Key("DELEGATE_PROOF", "delegate, annotation", "a signature", "The target cluster made this delegate."),
     Key("BUDGET", "delegate, label", "a name", "The shadow budget that covers it."),
