@@ -1,5 +1,7 @@
 """Remote pods that do not start: told, and moved on from a cluster where no container of theirs has ever run.
 
+One whose images are being pulled is told and stays: it would begin to pull them again elsewhere.
+
 A pod is bound once, so it moves as in rebalancing: its delegate is deleted where it is, and the controller of its
 source makes another one, which passes that cluster over. The executor there reads the delegate once more first, and
 deletes it only as it was read. The pace is bounded, so that a registry that fails everywhere turns nothing over.
@@ -7,7 +9,7 @@ deletes it only as it was read. The pace is bounded, so that a registry that fai
 
 from dispatcher.model.messages import DONE, NO_PRIORITY, Evict
 from dispatcher.model.pod import Pod, PodId
-from dispatcher.model.starting import why_not_started
+from dispatcher.model.starting import NotStarted, not_started
 from dispatcher.model.token_buckets import TokenBuckets
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core.state import CoreState
@@ -38,18 +40,19 @@ class Starts:
             delegate = tracked.delegates.get(target) if tracked is not None else None
             if tracked is None or source is None or delegate is None or source.terminating:
                 continue
-            why = why_not_started(delegate.status)
-            if not why:
+            seen = not_started(delegate.status)
+            if seen is None:
                 unstarted.told.pop(pod_id, None)
                 continue
-            self._tell(tracked, target, why)
-            if self._may_move(pod_id[0], source, target, now):
-                self._move(pod_id, source, target, delegate, why, now)
+            stays = _stays(seen, source)
+            self._tell(tracked, target, seen.why, stays)
+            if not stays and self._may_move(pod_id[0], target, now):
+                self._move(pod_id, source, target, delegate, seen.why, now)
 
-    def _tell(self, tracked: Tracked, target: str, why: str) -> None:
+    def _tell(self, tracked: Tracked, target: str, why: str, stays: str) -> None:
         state = self._state
         text = f"no container has started in cluster {target} for {state.unstarted.start_s:g} s: {why}"
-        if tracked.source is not None and (stays := keeps_place(tracked.source)):
+        if stays:
             text += f"; it stays there, since {stays}"
         known = state.unstarted.told.get(tracked.pod_id)
         if known == (target, text):
@@ -58,10 +61,10 @@ class Starts:
         state.unstarted.told[tracked.pod_id] = target, text
         state.report_waiting(tracked, text)
 
-    def _may_move(self, home_name: str, source: Pod, target: str, now: float) -> bool:
+    def _may_move(self, home_name: str, target: str, now: float) -> bool:
         home, view = self._state.clusters[home_name], self._state.clusters.get(target)
         answer = home.ready and home.takes_orders and view is not None and view.ready and view.takes_orders
-        if not answer or target in self._state.fences.of(home_name) or keeps_place(source):
+        if not answer or target in self._state.fences.of(home_name):
             return False
         return self._pace.admit(now, target) is not None
 
@@ -85,3 +88,10 @@ class Starts:
         intent = Evict("", intents.ref(delegate), 0, delegate.node, NO_PRIORITY, "", text, unstarted=True)
         state.side_intents.send(target, "start", intent, done, wanted=wanted)
         state.effects.append(events.OperatorNotice(f"pod {source.key} is moved off cluster {target}: {text}"))
+
+
+def _stays(seen: NotStarted, source: Pod) -> str:
+    """Why it is not moved although it does not start; '' if it is."""
+    if seen.pulls:
+        return "its images are being pulled"
+    return keeps_place(source) or ("" if seen.failed else "its kubelet tells of no failure: images may be being pulled")

@@ -6,12 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from dispatcher.model.delegate_events import DelegateEvent, with_events
 from dispatcher.model.messages import DONE, NO_PRIORITY, Changes, Claim, Evict, Intent, Outcome, ReportUnschedulable
 from dispatcher.model.names import REBALANCE, SCHEDULER_NAME
 from dispatcher.model.node import Node
 from dispatcher.model.pod import Claim as Claimed
 from dispatcher.model.pod import Pod, SourceRef
-from dispatcher.model.starting import why_not_started
+from dispatcher.model.starting import NotStarted, not_started
 from dispatcher.scheduling.core.starts import COUNTER
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, SendIntents, Tick
@@ -30,27 +31,49 @@ def status(*containers: dict[str, Any], phase: str = "Pending", init: Sequence[d
     return msgspec.json.encode({"phase": phase, "containerStatuses": containers, "initContainerStatuses": init})
 
 
+def sandbox(ready: str, given: bytes) -> bytes:
+    conditions = [{"type": "PodReadyToStartContainers", "status": ready}, {"type": "Ready", "status": "False"}]
+    return msgspec.json.encode({**msgspec.json.decode(given), "conditions": conditions})
+
+
+def failed(why: str) -> NotStarted:
+    return NotStarted(why, pulls=False, failed=True)
+
+
+NO_MOUNT = (DelegateEvent("FailedAttachVolume", "no"), DelegateEvent("FailedMount", WORDS))
+SAID = f"CreateContainerConfigError: {WORDS}"
+QUIET = NotStarted("ContainerCreating", pulls=False, failed=False)
+PULLS = NotStarted("ContainerCreating", pulls=True, failed=False)
+
+
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("given", "seen"),
     [
-        (status(STUCK), f"CreateContainerConfigError: {WORDS}"),
-        (status(CREATING), "ContainerCreating"),
-        (status(CREATING, STUCK), f"CreateContainerConfigError: {WORDS}"),
-        (status({"state": {"waiting": {"reason": "ImagePullBackOff"}}}), "ImagePullBackOff"),
-        (status(CREATING, init=[STUCK]), f"CreateContainerConfigError: {WORDS}"),
-        (status(STUCK, RUNNING), ""),
-        (status(STUCK, init=[ENDED]), ""),
-        (status({**STUCK, "restartCount": 1}), ""),
-        (status({**STUCK, "lastState": {"terminated": {"exitCode": 1}}}), ""),
-        (status(STUCK, phase="Running"), ""),
-        (status(), ""),
-        (b'{"phase":"Pending"}', ""),
-        (b"", ""),
-        (b"[]", ""),
+        (status(STUCK), failed(SAID)),
+        (status(CREATING), QUIET),
+        (sandbox("False", status(CREATING)), QUIET),
+        (sandbox("True", status(CREATING)), PULLS),
+        (sandbox("True", status(CREATING, init=[CREATING])), PULLS),
+        (sandbox("True", status(CREATING, STUCK)), failed(SAID)),
+        (with_events(status(CREATING), NO_MOUNT), failed(f"FailedMount: {WORDS}")),
+        (with_events(sandbox("False", status(CREATING)), NO_MOUNT), failed(f"FailedMount: {WORDS}")),
+        (with_events(sandbox("True", status(CREATING)), NO_MOUNT), PULLS),
+        (status(CREATING, STUCK), failed(SAID)),
+        (status({"state": {"waiting": {"reason": "ImagePullBackOff"}}}), failed("ImagePullBackOff")),
+        (status(CREATING, init=[STUCK]), failed(SAID)),
+        (status(STUCK, RUNNING), None),
+        (status(STUCK, init=[ENDED]), None),
+        (status({**STUCK, "restartCount": 1}), None),
+        (status({**STUCK, "lastState": {"terminated": {"exitCode": 1}}}), None),
+        (status(STUCK, phase="Running"), None),
+        (status(), None),
+        (b'{"phase":"Pending"}', None),
+        (b"", None),
+        (b"[]", None),
     ],
 )
-def test_only_a_kubelet_that_says_so_proves_that_nothing_ran(given: bytes, words: str) -> None:
-    assert why_not_started(given) == words
+def test_only_a_kubelet_that_says_so_proves_that_nothing_ran(given: bytes, seen: NotStarted | None) -> None:
+    assert not_started(given) == seen
 
 
 class Fleet:
@@ -154,6 +177,26 @@ def test_what_started_or_may_have_is_left_alone(now_so: dict[str, Any]) -> None:
     fleet.report("west", pods=(fleet.delegate("web-0", **now_so),))
     fleet.pass_time(400)
     assert (fleet.orders(), fleet.waiting()) == ([], None)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (sandbox("True", status(CREATING)), "its images are being pulled"),
+        (status(CREATING), "its kubelet tells of no failure: images may be being pulled"),
+    ],
+)
+def test_a_slow_pull_is_told_and_stays_until_something_fails(given: bytes, why: str) -> None:
+    fleet = Fleet()
+    fleet.report("west", pods=(fleet.delegate("web-0", given),))
+    fleet.pass_time(900)
+    assert fleet.orders() == []
+    text = f"no container has started in cluster west for 300 s: ContainerCreating; it stays there, since {why}"
+    assert fleet.told() == [text]
+    assert fleet.waiting() == text
+    fleet.report("west", pods=(fleet.delegate("web-0", with_events(status(CREATING), NO_MOUNT)),))
+    fleet.pass_time(60)
+    assert fleet.orders()[0][1].moved == f"not started for 300 s: FailedMount: {WORDS}"
 
 
 def test_what_starts_later_is_not_told_any_more() -> None:
