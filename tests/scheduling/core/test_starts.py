@@ -92,12 +92,18 @@ class Fleet:
     def source(self, name: str, **more: Any) -> Pod:
         fields: dict[str, Any] = {"requests": {"cpu": 100}, "scheduler_name": SCHEDULER_NAME, "owner": OWNER}
         place = {"node": "global-dispatcher-west", "claim": Claimed("west", "n1", 1), "has_finalizer": True}
-        return Pod(f"uid-{name}", "default", name, **{**fields, **place, **more})
+        namespace = more.pop("namespace", "default")
+        return Pod(f"uid-{name}", namespace, name, **{**fields, **place, **more})
 
     def delegate(self, name: str, given: bytes = status(STUCK), **more: Any) -> Pod:
-        source = SourceRef("east", "east-uid", "default", name, f"uid-{name}", 1)
+        namespace = more.pop("namespace", "default")
+        source = SourceRef("east", "east-uid", namespace, name, f"uid-{name}", 1)
         fields: dict[str, Any] = {"requests": {"cpu": 100}, "node": "n1", "source": source, "status": given, **more}
-        return Pod(f"d-{name}", "default", f"{name}-copy", **fields)
+        return Pod(f"d-{name}", namespace, f"{name}-copy", **fields)
+
+    def add(self, *names: str, **more: Any) -> None:
+        self.report("east", pods=tuple(self.source(name, **more) for name in names))
+        self.report("west", pods=tuple(self.delegate(name, **more) for name in names))
 
     def report(self, cluster: str, **what: Any) -> None:
         before = self.revision[cluster]
@@ -213,12 +219,25 @@ def test_zero_means_never() -> None:
     assert (fleet.orders(), fleet.told()) == ([], [])
 
 
-def test_a_registry_that_fails_for_all_turns_over_few_pods_a_minute() -> None:
+def test_a_registry_that_fails_for_all_turns_over_six_pods_a_minute() -> None:
     fleet = Fleet(count=50)
     fleet.pass_time(300)
+    assert len(fleet.orders()) <= 4
     fleet.sent = []
-    fleet.pass_time(60)
-    assert 0 < len(fleet.orders()) <= 8
+    fleet.pass_time(120)
+    assert len(fleet.orders()) == 12
+
+
+def test_a_namespace_whose_pods_all_fail_leaves_room_for_that_of_another() -> None:
+    fleet = Fleet()
+    for at in range(3):  # some are looked at whenever one more may go
+        names = [f"web-{at}-{number}" for number in range(50)]
+        fleet.add(*names)
+        fleet.pass_time(10)
+    fleet.pass_time(400)
+    fleet.add("zz", namespace="other")  # looked at last
+    fleet.pass_time(330)
+    assert "d-zz" in {one.pod.uid for _, one in fleet.orders()}
 
 
 def test_a_cluster_that_is_lost_is_not_asked() -> None:
