@@ -220,12 +220,12 @@ class CoreState:
             if tracked is not None and tracked.reported and _waits(tracked):
                 self.report(tracked, held.message, now, held.reason, nodes_help=held.nodes_help)
 
-    def report_waiting(self, tracked: Tracked, message: str) -> None:
-        """Report what a pod that has its place waits for."""
+    def report_waiting(self, tracked: Tracked, message: str, reason: str = WAITING) -> None:
+        """Report what a pod that has its place waits for, or (another `reason`) what else there is to say of that."""
         if tracked.source is not None:
             epoch = self.outbox.next_epoch()
             ref = intents.ref(tracked.source)
-            self.outbox.post(tracked.home, ReportUnschedulable(f"{epoch}.report", ref, epoch, message, WAITING))
+            self.outbox.post(tracked.home, ReportUnschedulable(f"{epoch}.report", ref, epoch, message, reason))
 
     def _nominated_node(self, tracked: Tracked) -> str:
         """status.nominatedNodeName as it ought to be: a node of the pod's own cluster, or none."""
