@@ -3,12 +3,12 @@
 Counted are the bytes of delegates as JSON, by source cluster, and by source cluster and namespace: what one user or one
 cluster may cost another one must not grow with the number of pods that it makes, or with how often it makes them.
 
-The last quarter of what a cluster may have, and of what it may make in a minute, is only for namespaces that take no
-more than a 32nd of it. For example, with 512 MiB for a cluster and 256 for a namespace, two namespaces that make as
-many pods as they can have 256 and 128 MiB; of others, each still has its first 16 MiB, until all is full.
+The last quarter of what a cluster may have, and may make in a minute, is kept (`byte_budget`). For example, with 512
+MiB for a cluster and 256 for a namespace, two namespaces that make as many pods as they can have 256 and 128 MiB; of
+others, each still has its first 16 MiB, until all is full.
 """
 
-from agents.executor.byte_budget import ByteBudget, ByteRate
+from agents.executor.byte_budget import ALL_BUT_KEPT, KEPT, LITTLE, OF_NAMESPACE, ByteRate, SharedBudget
 from agents.executor.policy import ForeignBytes
 from agents.executor.view import ClusterView
 from dispatcher.model.pod import SourceRef
@@ -16,8 +16,6 @@ from dispatcher.model.pod import SourceRef
 _MIB = 2**20
 _MINUTE_S = 60.0
 _SETTING = "of the executor's settings there"
-_LITTLE = 1 / 32  # of what a cluster may; a namespace with no more than that may use the part that is kept
-_KEPT = 1 / 4
 _KEPT_SAID = "the last quarter only for namespaces that take less"
 
 
@@ -26,11 +24,7 @@ class ForeignBudget:
 
     def __init__(self, most: ForeignBytes) -> None:
         self._most = most
-        a_minute = most.cluster_mib_per_minute
-        self._of_namespace = _a_minute(most.namespace_mib_per_minute)
-        self._little_of_namespace = _a_minute(a_minute * _LITTLE)
-        self._of_cluster = _a_minute(a_minute)
-        self._unkept_of_cluster = ByteBudget(ByteRate(_bytes(a_minute * (1 - _KEPT)), _bytes(a_minute) / _MINUTE_S))
+        self._made = SharedBudget(_a_minute(most.namespace_mib_per_minute), _a_minute(most.cluster_mib_per_minute))
 
     def full(self, source: SourceRef, size: int, view: ClusterView) -> str:
         """Why one more delegate of this size is too much beside those that stand; '' if it is not."""
@@ -41,30 +35,24 @@ class ForeignBudget:
             return _too_many(_named(source), own, most.namespace_mib, "namespace_mib")
         if of_all + size > _bytes(most.cluster_mib):
             return _too_many(f'cluster "{source.cluster}"', of_all, most.cluster_mib, "cluster_mib")
-        little = own + size <= _bytes(most.cluster_mib * _LITTLE)
-        if not little and of_all + size > _bytes(most.cluster_mib * (1 - _KEPT)):
+        little = own + size <= _bytes(most.cluster_mib * LITTLE)
+        if not little and of_all + size > _bytes(most.cluster_mib * (1 - KEPT)):
             return _too_many(f'cluster "{source.cluster}"', of_all, most.cluster_mib, "cluster_mib", _KEPT_SAID)
         return ""
 
     def too_fast(self, source: SourceRef, now: float) -> str:
         """Why none is made now; '' if one may be."""
-        most = self._most
-        key = _key(source)
-        if self._of_namespace.wait_s(key, now):
-            return _too_often(_named(source), most.namespace_mib_per_minute, "namespace_mib_per_minute")
-        which = f'cluster "{source.cluster}"'
-        if self._of_cluster.wait_s(source.cluster, now):
-            return _too_often(which, most.cluster_mib_per_minute, "cluster_mib_per_minute")
-        if self._little_of_namespace.wait_s(key, now) and self._unkept_of_cluster.wait_s(source.cluster, now):
-            return _too_often(which, most.cluster_mib_per_minute, "cluster_mib_per_minute", _KEPT_SAID)
+        spent = self._made.spent(source.cluster, source.namespace, now)
+        if spent == OF_NAMESPACE:
+            return _too_often(_named(source), self._most.namespace_mib_per_minute, "namespace_mib_per_minute")
+        if spent:
+            which, kept = f'cluster "{source.cluster}"', _KEPT_SAID if spent == ALL_BUT_KEPT else ""
+            return _too_often(which, self._most.cluster_mib_per_minute, "cluster_mib_per_minute", kept)
         return ""
 
     def spend(self, source: SourceRef, now: float, size: int) -> None:
         """One was made, or may have been."""
-        for budget in (self._of_namespace, self._little_of_namespace):
-            budget.spend(_key(source), now, size)
-        for budget in (self._of_cluster, self._unkept_of_cluster):
-            budget.spend(source.cluster, now, size)
+        self._made.spend(source.cluster, source.namespace, now, size)
 
 
 def _too_many(which: str, stands: int, mib: int, key: str, kept: str = "") -> str:
@@ -85,8 +73,8 @@ def _beside(kept: str) -> str:
     return f" ({kept})" if kept else ""
 
 
-def _a_minute(mib: float) -> ByteBudget:
-    return ByteBudget(ByteRate(_bytes(mib), _bytes(mib) / _MINUTE_S))
+def _a_minute(mib: int) -> ByteRate:
+    return ByteRate(_bytes(mib), _bytes(mib) / _MINUTE_S)
 
 
 def _bytes(mib: float) -> float:
@@ -95,7 +83,3 @@ def _bytes(mib: float) -> float:
 
 def _named(source: SourceRef) -> str:
     return f'namespace "{source.namespace}" of cluster "{source.cluster}"'
-
-
-def _key(source: SourceRef) -> str:
-    return f"{source.cluster}/{source.namespace}"
