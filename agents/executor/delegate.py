@@ -84,8 +84,6 @@ def create_delegate(intent: CreateDelegate, local: Local, now: Moment) -> Proced
     else:
         pod, body = wanted
         local.ledger.book(booking(pod, "", intent.node, now))
-        if local.view.pod_by_name(pod.namespace, pod.name) is None:
-            local.foreign_budget.spend(intent.source, now.mono, len(body))
         result = yield from _create_and_bind(intent, pod, body, local, now)
     answer = result.answer
     if answer != Answer(BOUND) and answer.verdict != UNKNOWN:
@@ -243,7 +241,7 @@ def _with_uid(pod: Object, uid: str) -> bytes:
 
 
 def _create_and_bind(intent: CreateDelegate, pod: Pod, body: bytes, local: Local, now: Moment) -> Procedure[_Result]:
-    there = yield from _create(intent, pod, body, local)
+    there = yield from _create(intent, pod, body, local, now)
     if isinstance(there, Answer):
         return _Result(there)
     ref = PodRef(namespace=pod.namespace, name=pod.name, uid=there.pod.uid)
@@ -310,12 +308,14 @@ def _bound_at(node: str, wanted: str) -> Answer:
     return Answer(BOUND, "" if node == wanted else f'an earlier attempt bound it to node "{node}"')
 
 
-def _create(intent: CreateDelegate, pod: Pod, body: bytes, local: Local) -> Procedure[_Made | Answer]:
+def _create(intent: CreateDelegate, pod: Pod, body: bytes, local: Local, now: Moment) -> Procedure[_Made | Answer]:
     """POST the delegate and return it as created; or the answer if it exists already or cannot be created."""
     request = Request("POST", pods.collection(pod.namespace), body)
     message = ""
     for _ in range(TRIES):
         response = yield request
+        if response.ok or response.unknown:
+            local.foreign_budget.spend(intent.source, now.mono, len(body))
         created = pods.read(response.body) if response.ok else None
         if created is not None:
             return _Made(created, response.body)

@@ -70,6 +70,11 @@ def waiting(local: Local, ref: PodRef, message: str, now: Moment) -> None:
     _put(local, ref, (NORMAL, "Waiting", "Scheduling"), message, now)
 
 
+def home_only(local: Local, ref: PodRef, message: str, now: Moment) -> None:
+    """A pod stays in its cluster, as all of its namespace do; `message` says why."""
+    _put(local, ref, (NORMAL, "StaysHome", "Scheduling"), message, now)
+
+
 def left_behind(local: Local, ref: PodRef, cluster: str, keys: Sequence[str], now: Moment) -> None:
     """Labels and annotations that a cluster has not without more; `keys` name them."""
     note = (

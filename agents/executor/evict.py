@@ -28,7 +28,7 @@ from agents.executor.pods import LivePod
 from agents.executor.times import rfc3339
 from dispatcher.model import names
 from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, Evict, Outcome
-from dispatcher.model.starting import why_not_started
+from dispatcher.model.starting import not_started
 
 _GONE = Answer(DONE, "the pod is gone")
 
@@ -63,10 +63,15 @@ def evict(intent: Evict, local: Local, now: Moment) -> Procedure[Outcome]:
 
 
 def _unstarted_deleted(intent: Evict, look: pods.Lookup) -> Procedure[Answer]:
-    """Delete a pod as it was read, if none of its containers had run then; a status that comes meanwhile spares it."""
-    if look.pod is None or not why_not_started(pods.status_of(look.body)):
+    """Delete a pod as it was read, if none of its containers had run then and their images are not being pulled; a
+    status that comes meanwhile spares it.
+    """
+    seen = not_started(pods.status_of(look.body)) if look.pod is not None else None
+    if look.pod is None or seen is None:
         name = f"{intent.pod.namespace}/{intent.pod.name}"
         return Answer(STALE, f"a container of pod {name} has run, or its kubelet has not said that none has")
+    if seen.pulls:
+        return Answer(STALE, f"images of pod {intent.pod.namespace}/{intent.pod.name} are being pulled")
     return (yield from delete_exactly(intent.pod, version=look.pod.metadata.resource_version))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from agents.executor.byte_budget import ByteBudget, ByteRate
+from agents.executor.byte_budget import ByteBudget, ByteRate, SharedBudget
 from agents.executor.epoch_guard import EpochGuard
 from agents.executor.foreign_bytes import ForeignBudget
 from agents.executor.http import Request
@@ -94,8 +94,7 @@ class Local:
     reported: Recent[str, Reported] = field(default_factory=Recent)
     refused: Recent[str, str] = field(default_factory=Recent)  # why a status is not mirrored, by UID of the source
     status_bytes_of_pod: ByteBudget = field(default_factory=lambda: ByteBudget(_STATUS_OF_POD))  # by its UID
-    status_bytes_of_namespace: ByteBudget = field(default_factory=lambda: ByteBudget(_STATUS_OF_NAMESPACE))
-    status_bytes_of_cluster: ByteBudget = field(default_factory=lambda: ByteBudget(_STATUS_OF_CLUSTER))
+    status_bytes: SharedBudget = field(default_factory=lambda: SharedBudget(_STATUS_OF_NAMESPACE, _STATUS_OF_CLUSTER))
     told_events: Recent[str, ToldEvents] = field(default_factory=Recent)  # by UID of the source
     given_up: Recent[str, GivenUp] = field(default_factory=Recent)  # by UID of the source
     trusted: TrustedKeys = field(default_factory=TrustedKeys)

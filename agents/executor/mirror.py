@@ -16,6 +16,7 @@ import msgspec
 
 from agents.executor import events, pods, status_size
 from agents.executor.answer import NOT_FOUND, TRIES, Answer, error_text, is_ambiguous, outcome
+from agents.executor.byte_budget import ALL_BUT_KEPT, OF_NAMESPACE
 from agents.executor.http import STRATEGIC_PATCH, Procedure, Request, Response
 from agents.executor.local import Local, Mirrored, Moment
 from agents.executor.pods import Lookup
@@ -71,16 +72,14 @@ def _too_fast(ref: PodRef, target: str, local: Local, now: Moment) -> str:
             f"the status of pod {ref.namespace}/{ref.name} changes too often in cluster {target!r} for its size: it is "
             "written more seldom here"
         )
-    if local.status_bytes_of_namespace.wait_s(f"{target}/{ref.namespace}", now.mono):
-        return (
-            f"the statuses of pods of namespace {ref.namespace} in cluster {target!r} change too often for their size: "
-            "they are written more seldom"
-        )
-    if local.status_bytes_of_cluster.wait_s(target, now.mono):
-        return (
-            f"the statuses of pods in cluster {target!r} change too often for their size: they are written more seldom"
-        )
-    return ""
+    spent = local.status_bytes.spent(target, ref.namespace, now.mono)
+    whose = f" of namespace {ref.namespace}" if spent in (OF_NAMESPACE, ALL_BUT_KEPT) else ""
+    if not spent:
+        return ""
+    return (
+        f"the statuses of pods{whose} in cluster {target!r} change too often for their size: they are written more "
+        "seldom"
+    )
 
 
 def _mirror(intent: MirrorStatus, local: Local, now: Moment) -> Procedure[Outcome]:
@@ -108,8 +107,7 @@ def _mirror(intent: MirrorStatus, local: Local, now: Moment) -> Procedure[Outcom
         return outcome(intent, *written)
     version, size = written
     local.status_bytes_of_pod.spend(intent.pod.uid, now.mono, size)
-    local.status_bytes_of_namespace.spend(f"{target}/{intent.pod.namespace}", now.mono, size)
-    local.status_bytes_of_cluster.spend(target, now.mono, size)
+    local.status_bytes.spend(target, intent.pod.namespace, now.mono, size)
     local.mirrored.put(intent.pod.uid, Mirrored(digest, phase, version))
     return outcome(intent, DONE)
 

@@ -10,6 +10,7 @@ from agents.executor.local import Local, Moment, Reported
 from agents.executor.times import rfc3339
 from dispatcher.model.messages import (
     DONE,
+    HOME_ONLY,
     NODES_DO_NOT_HELP,
     REFUSED,
     STALE,
@@ -22,14 +23,17 @@ from dispatcher.model.names import PROXY_NODE_PREFIX
 
 REPEAT_S = 300.0  # an unchanged report is written again after this long
 EVENT_GAP_S = 30.0  # a changed one makes an event of its own only after this long
-_REASONS = ("Unschedulable", "SchedulingGated")
+_REASONS = ("Unschedulable", "SchedulingGated", WAITING, HOME_ONLY)
 
 
 def report_unschedulable(intent: ReportUnschedulable, local: Local, now: Moment) -> Procedure[Outcome]:
     """Patch the PodScheduled condition if it changed, with an event at most every 30 s. A bound pod is left alone."""
-    if intent.reason not in (*_REASONS, WAITING):
-        return outcome(intent, REFUSED, f"reason {intent.reason!r} is not one of {', '.join((*_REASONS, WAITING))}")
+    if intent.reason not in _REASONS:
+        return outcome(intent, REFUSED, f"reason {intent.reason!r} is not one of {', '.join(_REASONS)}")
     pod = local.view.pod(intent.pod.uid)
+    if pod is not None and intent.reason == HOME_ONLY:
+        events.home_only(local, intent.pod, intent.message, now)
+        return outcome(intent, DONE)
     if pod is not None and intent.reason == WAITING and pod.node.startswith(PROXY_NODE_PREFIX):
         events.waiting(local, intent.pod, intent.message, now)  # of one that runs elsewhere
         return outcome(intent, DONE)

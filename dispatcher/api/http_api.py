@@ -68,7 +68,17 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
 _OF_THE_LEADER = frozenset(
-    ("/", "/v1/clusters", "/v1/links", "/v1/nodes", "/v1/usage", "/v1/pods", "/v1/tenants", "/v1/rebalancing")
+    (
+        "/",
+        "/v1/clusters",
+        "/v1/links",
+        "/v1/nodes",
+        "/v1/usage",
+        "/v1/pods",
+        "/v1/tenants",
+        "/v1/rebalancing",
+        "/v1/drain",
+    )
 )
 
 
@@ -95,6 +105,7 @@ def make_app(shown: Shown, login: Login | None = None, *, loopback: bool = True)
             web.get("/v1/pods", _pods),
             web.get("/v1/tenants", _tenants),
             web.get("/v1/rebalancing", _rebalancing),
+            web.get("/v1/drain", _drain),
             web.get("/v1/explain/{namespace}/{name}", _explain),
         ]
     )
@@ -246,6 +257,14 @@ async def _rebalancing(request: web.Request) -> web.Response:
         text = "rebalancing is off: `rebalancing: {mode: dry_run}` in dispatcher.yaml says what it would move"
         return _error(404, text)
     return _json({"rebalancing": rows})
+
+
+async def _drain(request: web.Request) -> web.StreamResponse:
+    views, cluster = request.app[SHOWN].views, request.query.get("cluster", "")
+    if not cluster:
+        return _error(400, "name the cluster: /v1/drain?cluster=NAME")
+    unknown = _unknown_cluster(views, request, ("cluster",))
+    return _error(404, unknown) if unknown else await _rows(request, "drain", views.drain(cluster))
 
 
 async def _explain(request: web.Request) -> web.Response:

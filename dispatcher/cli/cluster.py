@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from dispatcher.cli.command_group import Commands
-from dispatcher.cli.options import Config, Out
+from dispatcher.cli.options import DEFAULT_SERVER, Config, Out, Server
 from dispatcher.cli.output import Output
 
 cluster_app = typer.Typer(
@@ -52,6 +52,7 @@ _SURE = _switch(
     "force", "--force", help_text="Even if the cluster answers, or pods without a controller are lost by it."
 )
 _LOST = _switch("lost", "--lost", help_text="It never comes back: fence instead of drain, delete copies of its pods.")
+_SERVER = _parameter("server", Server, DEFAULT_SERVER)  # asked in a dry run
 _PODS_GO = _seconds(600.0, "Seconds that pods may take to go.")
 _AGENTS_HEED = _seconds(60.0, "Seconds that agents may take to do it.")
 
@@ -68,8 +69,9 @@ _COMMANDS = (
     _Command(
         "drain",
         "Cordon it and evict the pods of other clusters that run there.\n\n"
-        "The PodDisruptionBudgets of the clusters where the pods were submitted hold.",
-        (_ORPHANS, _PODS_GO),
+        "The PodDisruptionBudgets of the clusters where the pods were submitted hold. With --dry-run the running "
+        "dispatcher says which pods have no other place.",
+        (_ORPHANS, _PODS_GO, _SERVER),
     ),
     _Command(
         "fence",
@@ -81,7 +83,7 @@ _COMMANDS = (
     _Command(
         "leave",
         "Take it out of the fleet: move all pods home or elsewhere, see that nothing is left, say what to remove.",
-        (_SURE, _LOST, _PODS_GO),
+        (_SURE, _LOST, _PODS_GO, _SERVER),
     ),
     _Command(
         "confirm",

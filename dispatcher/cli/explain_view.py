@@ -53,6 +53,9 @@ def _headline(found: Record, decision: Record) -> "RenderableType":
     title = harmless(f"{found.get('namespace', '')}/{found.get('name', '')}")
     table.add_row(Text("Pod", style="dim"), Text.assemble((title, "bold"), "  ", (phase, PHASE_STYLES.get(phase, ""))))
     lines = [("From", found.get("source") or decision.get("home") or "-"), ("Why", _why(found, decision))]
+    if found.get("also_in"):
+        others = ", ".join(map(str, found["also_in"]))
+        lines.append(("Also", f"a pod of this name was submitted in {others}, too: `--cluster {found['also_in'][0]}`"))
     if found.get("in_flight"):
         lines.append(("Now", f"waiting for the agent's answer ({found['in_flight']})"))
     if found.get("waiting"):

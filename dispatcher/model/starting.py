@@ -1,12 +1,28 @@
 """Whether the containers of a pod have ever run, as the status says that its kubelet has written."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from dispatcher.model.delegate_events import events_of
 from dispatcher.model.pod import PENDING
 
 _MOST_WORDS = 300  # characters of what a kubelet says
+_CREATING = ("ContainerCreating", "PodInitializing")  # what it says of each container before anything has failed
+_SANDBOX = "PodReadyToStartContainers"
+
+
+class NotStarted(NamedTuple):
+    """None of a pod's containers has ever run.
+
+    `why`: what they wait for, as `CreateContainerConfigError: secret "token" not found`. `pulls`: images are pulled,
+    since sandbox, network and volumes are there and nothing failed. `failed`: its kubelet says that something did, by
+    a container or a Warning event; kubelets before 1.36 show what `pulls` is read from only once images are there.
+    """
+
+    why: str
+    pulls: bool
+    failed: bool
 
 
 class _Waiting(msgspec.Struct, gc=False):
@@ -38,10 +54,16 @@ class _Container(msgspec.Struct, gc=False, rename="camel"):
         return self.state.ran or self.last_state.ran or self.restart_count != 0 or self.started is True
 
 
+class _Condition(msgspec.Struct, gc=False):
+    type: str = ""
+    status: str = ""
+
+
 class _Status(msgspec.Struct, gc=False, rename="camel"):
     phase: str = ""
     reason: str = ""
     message: str = ""
+    conditions: list[_Condition] | None = None
     container_statuses: list[_Container] | None = None
     init_container_statuses: list[_Container] | None = None
     ephemeral_container_statuses: list[_Container] | None = None
@@ -50,25 +72,30 @@ class _Status(msgspec.Struct, gc=False, rename="camel"):
 _decode = msgspec.json.Decoder(_Status).decode
 
 
-def why_not_started(status: bytes) -> str:
-    """What the containers of a pod wait for of which none has ever run; '' where one has, or its kubelet does not say.
-
-    Example: 'CreateContainerConfigError: secret "token" not found'.
-    """
+def not_started(status: bytes) -> NotStarted | None:
+    """What is known of a pod of which no container has ever run; None where one has, or its kubelet does not say."""
     try:
         read = _decode(status)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return ""
+        return None
     own, first = read.container_statuses or [], read.init_container_statuses or []
     if read.phase != PENDING or not own or any(one.ran for one in (*first, *own)):
-        return ""
+        return None
     if any(one.ran for one in read.ephemeral_container_statuses or ()):
-        return ""
+        return None
     waiting = [one.state.waiting for one in (*first, *own) if one.state.waiting is not None]
     if not waiting:
-        return ""
+        return None
     # What is wrong with one of them, before that the others wait for it.
-    worst = max(
-        waiting, key=lambda one: (bool(one.message), one.reason not in ("ContainerCreating", "PodInitializing"))
-    )
-    return ": ".join(filter(None, (worst.reason or "waiting", worst.message)))[:_MOST_WORDS]
+    worst = max(waiting, key=lambda one: (bool(one.message), one.reason not in _CREATING))
+    if worst.message or worst.reason not in _CREATING:
+        return NotStarted(_words(worst.reason or "waiting", worst.message), pulls=False, failed=True)
+    if any(one.type == _SANDBOX and one.status == "True" for one in read.conditions or ()):
+        return NotStarted(worst.reason, pulls=True, failed=False)
+    events = events_of(status)
+    why = _words(events[-1].reason, events[-1].message) if events else worst.reason
+    return NotStarted(why, pulls=False, failed=bool(events))
+
+
+def _words(*said: str) -> str:
+    return ": ".join(filter(None, said))[:_MOST_WORDS]

@@ -16,10 +16,15 @@ class TokenBuckets:
     def admit(self, now: float, kind: Hashable = "") -> int | None:
         """Take a token at `now` (s): how many of this kind were refused since the last was admitted. None: refused."""
         left, since, refused = self._buckets.get(kind, (self._most, now, 0))
-        tokens = min(self._most, left + (now - since) * self._per_s)
+        tokens = self.left(now, kind)
         admitted = tokens >= 1.0
         self._buckets[kind] = (tokens - 1.0, now, 0) if admitted else (left, since, refused + 1)
         return refused if admitted else None
+
+    def left(self, now: float, kind: Hashable = "") -> float:
+        """Tokens of this kind at `now` (s)."""
+        left, since, _ = self._buckets.get(kind, (self._most, now, 0))
+        return min(self._most, left + (now - since) * self._per_s)
 
 
 class Allowance:

@@ -53,6 +53,10 @@ class FleetViews(Protocol):
         """One row a pod that was moved, or stays on a hot node; None where rebalancing is off."""
         ...
 
+    def drain(self, cluster: str) -> Pieces:
+        """One row a controller whose pods run in a cluster for others: where these would go without it."""
+        ...
+
     def explain(self, namespace: str, name: str, cluster: str = "") -> Row | None:
         """The whole record of one pod, None if it is unknown."""
         ...
@@ -133,6 +137,10 @@ class CoreViews:
     def rebalancing(self) -> list[Row] | None:
         """One row a pod."""
         return self._core.rebalancing.rows() if self._core.rebalancing.mode is not Mode.OFF else None
+
+    def drain(self, cluster: str) -> Pieces:
+        """One row a controller."""
+        return views.drain_view(self._core, cluster)
 
     def explain(self, namespace: str, name: str, cluster: str = "") -> Row | None:
         """The whole record of one pod."""

@@ -46,6 +46,7 @@ async def test_it_is_alive_before_it_is_ready(client: Client, path: str) -> None
         pytest.param("/v1/pods?phase=Failed", {"pods": []}, id="no pods of a phase"),
         pytest.param("/v1/usage", {"usage": whole(FakeViews().usage())}, id="usage of clusters"),
         pytest.param("/v1/rebalancing", {"rebalancing": FakeViews().rebalancing()}, id="rebalancing"),
+        pytest.param("/v1/drain?cluster=west", {"drain": whole(FakeViews().drain("west"))}, id="a drain"),
         pytest.param("/v1/telemetry", {"telemetry": []}, id="telemetry of no cluster"),
         pytest.param("/v1/tenants", {"tenants": []}, id="tenants"),
         pytest.param("/v1/explain/default/web-1", FakeViews().explain("default", "web-1"), id="one pod"),
@@ -65,7 +66,9 @@ async def test_where_rebalancing_is_off_the_way_to_a_dry_run_is_told(
     assert "mode: dry_run" in (await answer.json())["error"]
 
 
-@pytest.mark.parametrize("path", ["/v1/explain/default/nobody", "/v1/explain/default/web-1?cluster=mars", "/v1/x"])
+@pytest.mark.parametrize(
+    "path", ["/v1/explain/default/nobody", "/v1/explain/default/web-1?cluster=mars", "/v1/drain?cluster=mars", "/v1/x"]
+)
 async def test_what_is_not_there_is_404_with_a_reason(client: Client, path: str) -> None:
     answer = await client.get(path)
     assert answer.status == 404

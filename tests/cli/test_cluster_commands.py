@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from agents.executor import state
+from dispatcher.cli.api_client import ApiClient
 from dispatcher.cli.operate import drain, words
 from dispatcher.cli.operate.members import Member
 from dispatcher.cli.operate.words import Standing
@@ -52,6 +53,32 @@ def test_nothing_is_written_without_a_yes_or_in_a_dry_run(world: World, said: li
     assert world.run(*said, "west", "--dry-run").exit_code == ExitCode.OK
     assert world.proxy() == (False, "")
     assert not world.east.pods()[0]["metadata"].get("deletionTimestamp")
+
+
+@pytest.mark.parametrize("action", ["drain", "leave"])
+def test_a_dry_run_names_the_pods_that_have_no_other_place(
+    world: World, monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    row = {"source": "east", "namespace": "default", "pods": 3, "name": "web-1", "to": "east/n1"}
+    rows = [row, {**row, "name": "db-1", "to": None}]
+
+    def answer(_: ApiClient, kind: str, **query: str) -> list[dict[str, Any]]:
+        assert (kind, query) == ("drain", {"cluster": "west"})
+        return rows
+
+    monkeypatch.setattr(ApiClient, "rows", answer)
+    shown = world.run(action, "west", "--dry-run").stderr
+    assert "3 pods would wait, as no other place is free for them now: east: default/db-1 (3)\n" in shown
+    assert world.json(action, "west", "--dry-run")[1]["no_other_place"] == rows[1:]
+    rows.pop()
+    assert "its pods have other places" in world.run(action, "west", "--dry-run").stderr
+
+
+def test_a_dry_run_without_a_dispatcher_says_what_is_not_known(world: World) -> None:
+    nobody = "http://127.0.0.1:1"
+    told = world.run("drain", "west", "--dry-run", "--server", nobody)
+    assert told.exit_code == ExitCode.OK
+    assert f"whether its pods have another place is not known: no dispatcher answers at {nobody}" in told.stderr
 
 
 def test_a_cluster_that_nobody_knows_is_not_found(world: World) -> None:

@@ -40,6 +40,12 @@ def shown(**record: Any) -> list[str]:
     return [" ".join(line.split()) for line in out.getvalue().splitlines()]
 
 
+def test_clusters_that_have_a_pod_of_the_same_name_are_named_with_the_way_to_it() -> None:
+    line = "Also a pod of this name was submitted in north, west, too: `--cluster north`"
+    assert line in shown(also_in=["north", "west"])
+    assert not any(line.startswith("Also") for line in shown(also_in=[]))
+
+
 def test_a_placed_pod_shows_scores_refusals_readings_and_extras() -> None:
     lines = shown(cluster="west", node="w1", decision=DECISION)
     for want in (

@@ -18,6 +18,13 @@ def test_of_another_kind_as_many_are_admitted_as_if_it_were_alone() -> None:
     assert [buckets.admit(1.0, kind) for kind in ("b", "a")] == [1, 1]
 
 
+def test_what_is_left_is_known_without_taking_any() -> None:
+    buckets = TokenBuckets(3, 0.5)
+    buckets.admit(0.0)
+    assert [buckets.left(now) for now in (0.0, 0.0, 1.0, 60.0)] == [2.0, 2.0, 2.5, 3.0]
+    assert buckets.left(0.0, "another") == 3.0
+
+
 @given(st.integers(1, 5), st.integers(1, 4), st.lists(st.integers(0, 3), max_size=60))
 def test_in_any_time_no_more_is_admitted_than_at_once_and_by_its_seconds_and_none_is_lost(
     most: int, per_s: int, pauses: list[int]

@@ -342,6 +342,10 @@ class FakeViews:
         source = {"cluster": "west", "home": "east", "namespace": "default", "name": "web-1"}
         return source if (namespace, name) == ("default", "web-1-copy") else None
 
+    def drain(self, cluster: str) -> Pieces:
+        pod = {"source": "east", "namespace": "default", "pods": 3}
+        return iter([[{**pod, "name": "web-1", "to": "north/n1"}], [{**pod, "name": f"not-in-{cluster}", "to": None}]])
+
     def explain(self, namespace: str, name: str, cluster: str = "") -> dict[str, Any] | None:
         found = [row for row in whole(self.pods()) if (row["namespace"], row["name"]) == (namespace, name)]
         return {**found[0], "decision": None} if found and cluster in ("", "east") else None

@@ -6,6 +6,7 @@ from typing import Any
 
 from dispatcher.cli.operate.actions import Errand
 from dispatcher.cli.operate.checks import check_name, named, refusals, signs_of_life, without_controller
+from dispatcher.cli.operate.elsewhere import Elsewhere, ask_elsewhere
 from dispatcher.cli.operate.identity import check_contexts
 from dispatcher.cli.operate.members import Member, reached
 from dispatcher.cli.operate.survey import COLUMNS, Sight, bound, copies, how_many, survey
@@ -42,12 +43,13 @@ async def _operate(wish: Wish, config: DispatcherConfig) -> ExitCode:
         if alive and wish.force:
             _say(f"all the same: {alive}")
         if wish.dry_run:
-            return _end(wish, sights, will, [f"would be refused: {why}" for why in against], done=False)
+            elsewhere = await ask_elsewhere(wish.server, wish.cluster) if action.evicts else None
+            return _end(wish, sights, will, [f"would be refused: {why}" for why in against], elsewhere, done=False)
         if against:
             raise CommandError("; ".join(against))
         _agree(wish)
         await _do(wish, errand)
-    return _end(wish, sights, will, [], done=True)
+    return _end(wish, sights, will, [], None, done=True)
 
 
 def _asked(wish: Wish, members: dict[str, Member]) -> dict[str, Member]:
@@ -103,17 +105,21 @@ def _agree(wish: Wish) -> None:
         raise CommandError("nothing was done")
 
 
-def _end(wish: Wish, sights: list[Sight], will: str, against: list[str], *, done: bool) -> ExitCode:
+def _end(
+    wish: Wish, sights: list[Sight], will: str, against: list[str], elsewhere: Elsewhere | None, *, done: bool
+) -> ExitCode:
     silent = [f"{sight.name}: {sight.problem}" for sight in sights if sight.problem]
     problems = [*silent, *against]
     then = _next_steps(wish) if done and not problems and wish.action == "leave" else []
     if wish.output is not Output.TABLE:
         summary: dict[str, Any] = {"cluster": wish.cluster, "action": wish.action, "will": will, "done": done}
+        if elsewhere is not None:
+            summary["no_other_place"] = elsewhere.nowhere
         rows = [sight.row() for sight in sights]
         print_value({**summary, "clusters": rows, "problems": problems, "next": then}, wish.output)
     elif done:
         print_table(COLUMNS, [sight.row() for sight in sights])
-    for line in (*problems, *then):
+    for line in (*([elsewhere.words] if elsewhere is not None else ()), *problems, *then):
         _say(line)
     if silent and done:
         _say("not all is done: repeat the command when these clusters answer; what is done stays done")

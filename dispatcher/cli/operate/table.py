@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from dispatcher.cli.operate import actions, words
 from dispatcher.cli.operate.actions import Errand
+from dispatcher.cli.options import DEFAULT_SERVER
 from dispatcher.cli.output import Output
 
 
@@ -21,6 +22,7 @@ class Wish(NamedTuple):
     timeout_s: float = 600.0
     force: bool = False
     lost: bool = False
+    server: str = DEFAULT_SERVER
 
     @property
     def does(self) -> "Action":

@@ -7,6 +7,7 @@ only when that is impossible, and a peer of another version is refused with a cl
 
 from dispatcher.model.messages.codec import WireError, decode, encode, encode_part
 from dispatcher.model.messages.intents import (
+    HOME_ONLY,
     NO_PRIORITY,
     NODES_DO_NOT_HELP,
     WAITING,
@@ -57,6 +58,7 @@ __all__ = [
     "CLAIMED",
     "DELETING",
     "DONE",
+    "HOME_ONLY",
     "NODES_DO_NOT_HELP",
     "NO_PRIORITY",
     "NO_SHADOWS",

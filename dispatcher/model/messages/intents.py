@@ -146,6 +146,7 @@ class FinishSource(Intent, frozen=True):
 
 
 WAITING = "Waiting"
+HOME_ONLY = "StaysHome"
 NODES_DO_NOT_HELP = "NodesDoNotHelp"
 NO_PRIORITY = -(2**31) - 1  # lower than that of any pod
 
@@ -153,7 +154,8 @@ NO_PRIORITY = -(2**31) - 1  # lower than that of any pod
 class ReportUnschedulable(Intent, frozen=True):
     """Set PodScheduled=False (`reason` Unschedulable or SchedulingGated) with `message`, and a Warning event.
 
-    `reason` WAITING: the pod has a place that something holds up; a Normal event and nothing else.
+    `reason` WAITING: the pod has a place that something holds up; a Normal event and nothing else. HOME_ONLY: its
+    namespace is in no other cluster; the same, on a pod that has its place.
     `nominated_node`: what status.nominatedNodeName shall be, "" none; None leaves it alone.
     `nodes_help` False: no new node of its cluster would help. The condition's reason is then NODES_DO_NOT_HELP: on
     Unschedulable autoscalers make nodes.

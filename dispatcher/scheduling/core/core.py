@@ -176,6 +176,7 @@ class SchedulerCore:
             self.rebalancing.tick(now)
         if event.budget is not None:
             self._decide(events.Decide(event.budget), now)
+        state.tell_held(now)
         state.effects += [events.OperatorWarning(text) for text in state.orphans.excess(now).values()]
         if now - self._strangers_at >= state.timing.strangers_s:
             self._strangers_at = now

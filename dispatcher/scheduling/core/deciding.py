@@ -6,6 +6,7 @@ from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core.binding_cycle import BindingCycle
 from dispatcher.scheduling.core.evictions import Evictions
+from dispatcher.scheduling.core.home_only import HomeOnly
 from dispatcher.scheduling.core.retries import Retries
 from dispatcher.scheduling.core.slow_decisions import SlowDecisions
 from dispatcher.scheduling.core.state import CoreState
@@ -33,6 +34,7 @@ class Deciding:
         self.evictions = Evictions(state, self.binding)
         self.retries = Retries(state)
         self._slow = SlowDecisions()
+        self._home_only = HomeOnly(state)
         self.follow_profiles()
 
     def follow_profiles(self) -> None:
@@ -63,8 +65,9 @@ class Deciding:
             ready = ready[: len(results)]
             self._follow_up(ready, results, now)
             self.binding.follow(now)
-            if decided := sum(1 for result in results if isinstance(result, Decision)):
-                state.counters["scheduled", state.profiles.name_of(batch[0].placed)] += decided
+            if decisions := [result for result in results if isinstance(result, Decision)]:
+                state.counters["scheduled", state.profiles.name_of(batch[0].placed)] += len(decisions)
+                self._home_only.placed(decisions, now)
                 pairs = zip(ready, results, strict=True)
                 placed = [item for item, result in pairs if isinstance(result, Decision)]
                 state.queue.go_on(placed, now)

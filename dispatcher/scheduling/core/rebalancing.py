@@ -8,12 +8,14 @@ when every cluster was heard of.
 from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 from typing import Any
 
 from dispatcher.model.backoff import Backoff
 from dispatcher.model.messages import DONE, NO_PRIORITY, UNKNOWN, Evict
 from dispatcher.model.names import REBALANCE
 from dispatcher.model.pod import PodId
+from dispatcher.model.refusal import Refusal
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core.evictions import Evictions
 from dispatcher.scheduling.core.state import CoreState
@@ -65,7 +67,7 @@ class Rebalancing:
 
     def __init__(self, state: CoreState, evictions: Evictions, rules: RebalancingRules, mode: Mode) -> None:
         self._state, self._evictions, self.mode = state, evictions, mode
-        self._rebalancer = Rebalancer(state.fleet, rules, self._would_go, self._may_go)
+        self._rebalancer = Rebalancer(state.fleet, rules, self.would_go, self._may_go)
         self._moves: deque[_MoveResult] = deque(maxlen=_KEPT)
         self._looked_at = float("-inf")
         self.last = Look(float("-inf"))
@@ -90,12 +92,15 @@ class Rebalancing:
 
     # --- what may go, and where to -----------------------------------------------------------------------------------
 
-    def _would_go(self, occupant: Occupant) -> Decision | None:
+    def would_go(self, occupant: Occupant, barred: str = "") -> Decision | None:
+        """Where the replacement of a pod would go, None if nowhere; not to the cluster `barred`."""
         state = self._state
         tracked = state.tracked.peek(occupant.pod_id)
         if tracked is None or tracked.source is None:
             return None
         refused = state.refusals.remembered(occupant.pod_id, tracked.source, state.fleet.now)
+        if barred:
+            refused = (*refused, Refusal(barred, "it is asked where else it would go", state.fleet.now, inf))
         placed = state.fleet.with_use(Placed(tracked.source, tracked.home, refused))  # as its replacement will be
         return state.profiles.of(placed).would_go(occupant.pod_id, placed)
 

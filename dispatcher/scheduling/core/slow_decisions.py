@@ -8,7 +8,7 @@ from dispatcher.scheduling.queue import QueuedPod
 LONGEST_S = 0.05  # CPU of one decision; pods of one class that are decided together have `_EACH_S` more
 _EACH_S = 0.0005
 _BURST_S, _SHARE, _LONGEST_REST_S = 2.0, 0.05, 60.0
-_MOST_KEPT = 4096  # namespaces
+MOST_KEPT = 4096  # namespaces
 _Namespace = tuple[str, str]  # cluster of submission, name
 
 
@@ -31,9 +31,9 @@ class SlowDecisions:
         if not decided or took_s <= LONGEST_S + _EACH_S * len(decided):
             return
         name = _namespace_of(decided[0])
-        if len(self._charged) >= _MOST_KEPT:
-            del self._charged[next(iter(self._charged))]
         allowance, _ = self._charged.pop(name, (Allowance(_BURST_S, _SHARE, _LONGEST_REST_S), now))
+        if len(self._charged) >= MOST_KEPT:
+            del self._charged[next(iter(self._charged))]
         self._charged[name] = allowance, now + allowance.take(now, took_s)
 
     def rests(self, item: QueuedPod, now: float) -> bool:

@@ -15,6 +15,7 @@ from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.delegation.common_cases import is_at_rest, step_of_mirrored
 from dispatcher.scheduling.delegation.fences import Fences
+from dispatcher.scheduling.delegation.held_reports import HeldReport, HeldReports
 from dispatcher.scheduling.delegation.orphans import Orphans
 from dispatcher.scheduling.delegation.outbox import Outbox
 from dispatcher.scheduling.delegation.protocol import NOTHING
@@ -33,10 +34,13 @@ _NOT_WRITTEN = frozenset((UNKNOWN, STALE, REFUSED))
 _WRITE_AGAIN = RetryPolicy(Backoff(1.0, 300.0), _NOT_WRITTEN)
 
 
+def _waits(tracked: Tracked) -> bool:
+    return tracked.source is not None and not tracked.source.node
+
+
 def _still_waits(tracked: Tracked, message: str, name: str) -> bool:
     """Whether the pod waits, and nothing newer was reported of it than by the side intent of that name."""
-    waits = tracked.source is not None and not tracked.source.node
-    return waits and tracked.reported == message and tracked.report == name
+    return _waits(tracked) and tracked.reported == message and tracked.report == name
 
 
 def _on_written(verdict: str, message: str, now: float) -> None:
@@ -66,6 +70,7 @@ class CoreState:
         self.refusals = Refusals(timing.refused_first_s, timing.refused_longest_s, timing.refused_passing_s)
         self.tracked = TrackedPods()
         self.unstarted = UnstartedPods(timing.start_s)
+        self.held_reports = HeldReports()
         self.counters: Counter[tuple[str, str]] = Counter()
         self.effects: list[events.Effect] = []
         self.owners: dict[tuple[str, str], PodId] = {}  # by cluster and UID of each delegate
@@ -170,6 +175,7 @@ class CoreState:
         if known is not None and known.report:
             self.side_intents.drop(known.report)
         self.tracked.drop(pod_id)
+        self.held_reports.drop(pod_id)
         self.abroad.discard(pod_id)
         self.log.forget(pod_id)
 
@@ -189,8 +195,14 @@ class CoreState:
         known = source.nominated_node if tracked.nominated_node is None else tracked.nominated_node
         nominated_node = self._nominated_node(tracked)
         soon = bool(tracked.reported) and now - tracked.reported_at < self.timing.report_s
-        if nominated_node == known and (soon or message == tracked.reported):
+        if nominated_node == known and message == tracked.reported:
+            self.held_reports.drop(tracked.pod_id)
             return
+        if nominated_node == known and soon:
+            again_at = tracked.reported_at + self.timing.report_s
+            self.held_reports.hold(tracked.pod_id, HeldReport(message, reason, nodes_help), again_at)
+            return
+        self.held_reports.drop(tracked.pod_id)
         tracked.reported, tracked.reported_at, tracked.nominated_node = message, now, nominated_node
         nominated = nominated_node if nominated_node != known else None
         fields = ("", intents.ref(source), 0, message, reason, nominated, nodes_help)
@@ -201,12 +213,19 @@ class CoreState:
             tracked.pod_id[0], "report", ReportUnschedulable(*fields), _on_written, _WRITE_AGAIN, wanted
         )
 
-    def report_waiting(self, tracked: Tracked, message: str) -> None:
-        """Report what a pod that has its place waits for."""
+    def tell_held(self, now: float) -> None:
+        """Report what changed too soon after a report, of pods that still wait."""
+        for pod_id, held in self.held_reports.due(now):
+            tracked = self.tracked.unsettled.get(pod_id)
+            if tracked is not None and tracked.reported and _waits(tracked):
+                self.report(tracked, held.message, now, held.reason, nodes_help=held.nodes_help)
+
+    def report_waiting(self, tracked: Tracked, message: str, reason: str = WAITING) -> None:
+        """Report what a pod that has its place waits for, or (another `reason`) what else there is to say of that."""
         if tracked.source is not None:
             epoch = self.outbox.next_epoch()
             ref = intents.ref(tracked.source)
-            self.outbox.post(tracked.home, ReportUnschedulable(f"{epoch}.report", ref, epoch, message, WAITING))
+            self.outbox.post(tracked.home, ReportUnschedulable(f"{epoch}.report", ref, epoch, message, reason))
 
     def _nominated_node(self, tracked: Tracked) -> str:
         """status.nominatedNodeName as it ought to be: a node of the pod's own cluster, or none."""

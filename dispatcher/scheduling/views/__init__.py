@@ -1,6 +1,7 @@
 """What people ask of the core: clusters, nodes, pods and why, as plain JSON-ready rows in a stable order."""
 
 from dispatcher.scheduling.views.cluster_rows import cluster_names, clusters_view, links_view
+from dispatcher.scheduling.views.drain_rows import drain_view
 from dispatcher.scheduling.views.node_rows import nodes_view
 from dispatcher.scheduling.views.pieces import Pieces, Row, whole
 from dispatcher.scheduling.views.pod_rows import count_pods, explain, pods_view, source_of
@@ -12,6 +13,7 @@ __all__ = [
     "cluster_names",
     "clusters_view",
     "count_pods",
+    "drain_view",
     "explain",
     "links_view",
     "nodes_view",

@@ -70,7 +70,8 @@ def _place(tracked: Tracked, source: Pod) -> tuple[str, str]:
 def explain(core: SchedulerCore, namespace: str, name: str, cluster: str = "") -> Row | None:
     """The whole record of one pod: where it is, what is in the air, the last decision and why; None if unknown.
 
-    With several clusters holding a pod of that name, `cluster` chooses; else the first by name.
+    With several clusters holding a pod of that name, `cluster` chooses; else it is the first by name, and `also_in` are
+    the others.
     """
     found = [pod_id for pod_id in core.tracked.named(namespace, name) if cluster in ("", pod_id[0])]
     tracked = core.tracked.peek(min(found)) if found else None
@@ -80,6 +81,7 @@ def explain(core: SchedulerCore, namespace: str, name: str, cluster: str = "") -
     return {
         **_pod_row(core, tracked, tracked.source),
         "uid": tracked.pod_id[1],
+        "also_in": sorted({home for home, _ in found} - {tracked.home}),
         "in_flight": None if tracked.in_flight is None else tracked.in_flight.kind.value,
         "waiting": _waiting(core, tracked),
         "message": tracked.reported,

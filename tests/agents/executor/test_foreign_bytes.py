@@ -1,9 +1,12 @@
 """How large pods of other clusters may be here, all together, and how fast they may be made."""
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
 from agents.executor.foreign_bytes import ForeignBudget
+from agents.executor.http import Request, Response
 from agents.executor.local import Moment
 from agents.executor.policy import ExecutorPolicy, ForeignBytes
 from agents.executor.procedures import carry_out
@@ -25,15 +28,27 @@ class Target:
     def __init__(self, **most: int) -> None:
         node = node_object(cpu="100", pods="100")
         self.world = World(node, cluster="b", peers=("a", "c"))
+        self.world.api.namespaces |= {"first", "second", "third"}
+        self.world.sync()
         self.world.local.foreign_budget = ForeignBudget(ForeignBytes(**most))
         self._made = 0
 
-    def make(self, at_s: float = 0.0, *, cluster: str = "a", number: int = -1) -> Outcome:
+    def make(
+        self,
+        at_s: float = 0.0,
+        *,
+        cluster: str = "a",
+        number: int = -1,
+        namespace: str = "default",
+        size: int = SIZE,
+        answer: Callable[[Request], Response] | None = None,
+    ) -> Outcome:
         self._made += 1
         number = self._made if number < 0 else number
-        order = order_for(PodRef("default", f"web-{number}", f"uid-{number}"), 1, "n1", manifest(), cluster=cluster)
+        ref = PodRef(namespace, f"web-{number}", f"uid-{number}")
+        order = order_for(ref, 1, "n1", manifest(size), cluster=cluster)
         moment = Moment(NOW.mono + at_s, NOW.wall + at_s)
-        made: Outcome = run(carry_out(order, 1, self.world.local, moment), self.world.api.answer)
+        made: Outcome = run(carry_out(order, 1, self.world.local, moment), answer or self.world.api.answer)
         self.world.sync()
         return made
 
@@ -41,10 +56,10 @@ class Target:
         return [self.make(at_s, cluster=cluster).verdict for _ in range(count)]
 
 
-@pytest.mark.parametrize("key", ["namespace_mib", "cluster_mib"])
-def test_as_many_bytes_stand_as_the_policy_allows_and_room_comes_with_an_end(key: str) -> None:
+@pytest.mark.parametrize(("key", "count"), [("namespace_mib", 5), ("cluster_mib", 3)])
+def test_as_many_bytes_stand_as_the_policy_allows_and_room_comes_with_an_end(key: str, count: int) -> None:
     target = Target(**{key: 1})
-    assert target.verdicts(5) == [BOUND] * 5
+    assert target.verdicts(count) == [BOUND] * count
     refused = target.make()
     assert (refused.verdict, refused.scope) == (REFUSED, OF_CLUSTER)
     assert f"foreign_bytes.{key}" in refused.message
@@ -54,15 +69,56 @@ def test_as_many_bytes_stand_as_the_policy_allows_and_room_comes_with_an_end(key
     assert target.verdicts(2) == [BOUND, REFUSED]
 
 
-@pytest.mark.parametrize("key", ["namespace_mib_per_minute", "cluster_mib_per_minute"])
-def test_pods_are_made_at_a_rate_of_bytes_and_those_of_other_clusters_do_not_wait(key: str) -> None:
+@pytest.mark.parametrize(("key", "count"), [("namespace_mib_per_minute", 6), ("cluster_mib_per_minute", 4)])
+def test_pods_are_made_at_a_rate_of_bytes_and_those_of_other_clusters_do_not_wait(key: str, count: int) -> None:
     target = Target(**{key: 1})
-    assert target.verdicts(8) == [BOUND] * 6 + [REFUSED] * 2
+    assert target.verdicts(8) == [BOUND] * count + [REFUSED] * (8 - count)
     refused = target.make()
     assert refused.passing
     assert f"foreign_bytes.{key}" in refused.message
     assert target.verdicts(1, cluster="c") == [BOUND]
     assert target.verdicts(6, 60.0)[:4] == [BOUND] * 4
+
+
+@pytest.mark.parametrize("key", ["cluster_mib", "cluster_mib_per_minute"])
+def test_some_namespaces_never_take_what_is_kept_for_those_with_little(key: str) -> None:
+    target = Target(**{key: 1})
+    made = [target.make(namespace=name, size=25 * 1024) for _ in range(20) for name in ("first", "second")]
+    assert [one.verdict for one in made[-10:]] == [REFUSED] * 10
+    assert f"foreign_bytes.{key}" in made[-1].message
+    assert "the last quarter only for namespaces that take less" in made[-1].message
+    others = [target.make(namespace="third", size=size).verdict for size in (1024, 1024, 40 * 1024, 40 * 1024)]
+    assert others[:2] == [BOUND] * 2
+    assert others[-1] == REFUSED
+
+
+def test_what_is_kept_has_an_end_too() -> None:
+    target = Target(cluster_mib=1)
+    target.world.api.namespaces |= {f"n-{number}" for number in range(45)}
+    target.world.sync()
+    last = [target.make(namespace=f"n-{number}", size=25 * 1024) for number in range(45)][-1]
+    assert "may have 1 MiB: make" in last.message
+
+
+@pytest.mark.parametrize(
+    ("reply", "charged"),
+    [
+        (Response(403, b'{"message":"no"}'), False),
+        (Response(404, b'{"message":"no such namespace"}'), False),
+        (Response(429, b'{"message":"too busy"}'), False),
+        (Response(0), True),
+    ],
+    ids=["denied", "no namespace", "too busy", "no answer"],
+)
+def test_only_what_may_have_been_made_is_charged(reply: Response, charged: bool) -> None:
+    target = Target(namespace_mib_per_minute=1)
+
+    def answer(request: Request) -> Response:
+        return reply if request.method == "POST" else target.world.api.answer(request)
+
+    for _ in range(6):
+        assert target.make(answer=answer).verdict != BOUND
+    assert target.make().verdict == (REFUSED if charged else BOUND)
 
 
 def test_an_order_that_was_carried_out_is_answered_as_before_however_many_bytes_there_are() -> None:

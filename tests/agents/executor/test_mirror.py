@@ -397,7 +397,7 @@ def test_pods_of_one_cluster_have_a_rate_together_and_those_of_another_one_do_no
     world = World(peers=("b", "c"))
     first, other = pod_object("one", nodeName=PROXY), pod_object("two", nodeName=names.proxy_node_name("c"))
     refs = world.submit(first), world.submit(other)
-    world.local.status_bytes_of_cluster.spend("b", NOW.mono, 257 * 2**20)
+    world.local.status_bytes.spend("b", "many", NOW.mono, 257 * 2**20)
     assert [later(world, mirror(ref, status()), 0.5) for ref in refs] == [REFUSED, DONE]
     assert later(world, mirror(refs[0], status()), 2) == DONE
 

@@ -11,7 +11,7 @@ from agents.executor.local import Moment
 from agents.executor.procedures import carry_out
 from agents.executor.report import EVENT_GAP_S, REPEAT_S
 from dispatcher.model import names
-from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, WAITING, PodRef, ReportUnschedulable
+from dispatcher.model.messages import DONE, HOME_ONLY, REFUSED, STALE, UNKNOWN, WAITING, PodRef, ReportUnschedulable
 from tests.agents.executor.world import NOW, World, pod_object, run
 
 WHY = "0/3 nodes are available: 3 Insufficient cpu."
@@ -69,6 +69,17 @@ def test_a_pod_with_a_place_that_waits_gets_an_event_and_no_condition() -> None:
     assert world.api.count("patch") == 0
     event = msgspec.json.decode(world.local.events[0].body)
     assert (event["type"], event["reason"], event["note"]) == ("Normal", "Waiting", "waiting on Permit plugin Gang")
+
+
+@pytest.mark.parametrize("node", ["", "n1"])
+def test_a_pod_whose_namespace_is_only_at_home_gets_an_event_before_and_after_its_bind(node: str) -> None:
+    world = World()
+    ref = world.submit(pod_object(nodeName=node) if node else None)
+    assert world.do(report(ref, "it stays", HOME_ONLY)).verdict == DONE
+    event = msgspec.json.decode(world.local.events[0].body)
+    assert (event["type"], event["reason"], event["note"]) == ("Normal", "StaysHome", "it stays")
+    assert "conditions" not in world.api.pod("web")["status"]  # type: ignore[index]
+    assert world.do(report(PodRef("default", "web", "another"), "it stays", HOME_ONLY)).verdict == STALE
 
 
 def test_the_same_again_is_written_only_after_a_period() -> None:

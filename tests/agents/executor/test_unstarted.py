@@ -12,12 +12,12 @@ STUCK: dict[str, object] = {"state": {"waiting": {"reason": "ErrImagePull"}}}
 RUNNING: dict[str, object] = {"state": {"running": {}}}
 
 
-def _world(container: dict[str, object]) -> tuple[World, Evict]:
+def _world(container: dict[str, object], *conditions: dict[str, str]) -> tuple[World, Evict]:
     world = World(cluster="b")
     order = order_for(PodRef("default", "web", "u"), 1, "n1", msgspec.json.encode(pod_object()))
     assert world.do(order).verdict == BOUND
     (pod,) = world.api.pods()
-    pod["status"] = {"phase": "Pending", "containerStatuses": [container]}
+    pod["status"] = {"phase": "Pending", "containerStatuses": [container], "conditions": [*conditions]}
     world.sync()
     ref = PodRef("default", pod["metadata"]["name"], pod["metadata"]["uid"])
     return world, Evict("e", ref, 2, "n1", NO_PRIORITY, "", "not started for 300 s: ErrImagePull", unstarted=True)
@@ -33,6 +33,14 @@ def test_only_what_never_started_is_deleted(container: dict[str, object], verdic
     assert world.do(order).verdict == verdict
     assert _deleted(world) == (verdict == DONE)
     assert any(b"NotStarted" in event.body for event in world.local.events) == (verdict == DONE)
+
+
+@pytest.mark.parametrize(("ready", "verdict"), [("False", DONE), ("True", STALE)])
+def test_one_whose_images_are_pulled_meanwhile_is_spared(ready: str, verdict: str) -> None:
+    creating: dict[str, object] = {"state": {"waiting": {"reason": "ContainerCreating"}}}
+    world, order = _world(creating, {"type": "PodReadyToStartContainers", "status": ready})
+    assert world.do(order).verdict == verdict
+    assert _deleted(world) == (verdict == DONE)
 
 
 def test_what_starts_between_the_look_and_the_delete_is_spared() -> None:

@@ -243,7 +243,7 @@ def test_only_a_delegate_that_goes_on_is_written(gone: str) -> None:
 
 
 def test_what_changes_too_fast_for_its_size_waits() -> None:
-    fleet = Fleet(ExecutorPolicy(foreign_bytes=ForeignBytes(1, 1, 1, 1)), filler="x")
+    fleet = Fleet(ExecutorPolicy(foreign_bytes=ForeignBytes(1, 1, 1, 2)), filler="x")
     written = 0
     for number in range(1000):
         fleet.relabel(str(number) + "y" * 50)

@@ -6,8 +6,10 @@ import msgspec
 
 from dispatcher.model.messages import Bind, ReportUnschedulable
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.core.slow_decisions import LONGEST_S
+from dispatcher.scheduling.core.slow_decisions import LONGEST_S, MOST_KEPT, SlowDecisions
 from dispatcher.scheduling.events import Decide, Effect, Tick
+from dispatcher.scheduling.framework.placed import Placed
+from dispatcher.scheduling.queue import QueuedPod
 from tests.laws.cores import make_core
 from tests.scheduling.core.test_core import NODE, intents, pod, report
 
@@ -46,3 +48,18 @@ def test_decisions_that_take_no_longer_than_one_may_are_never_charged() -> None:
     pods = [pod(f"p-{at}", requests={"cpu": 1 + at}) for at in range(60)]
     report(core, *pods, nodes=(msgspec.structs.replace(NODE, allocatable={"cpu": 4000, "pods": 100}),))
     assert len(bound(core.handle(deciding(LONGEST_S), 2.0))) == len(pods)  # 3 s in all
+
+
+def test_only_a_namespace_that_was_not_known_takes_the_place_of_another() -> None:
+    slow = SlowDecisions()
+    items = [queued(f"n-{at}") for at in range(MOST_KEPT + 1)]
+    for item in [*items[:-1], items[-2]]:
+        slow.note([item], 100.0, 1.0)
+    assert slow.rests(items[0], 2.0)
+    slow.note([items[-1]], 100.0, 1.0)
+    assert [slow.rests(item, 2.0) for item in (items[0], items[1], items[-1])] == [False, True, True]
+
+
+def queued(namespace: str) -> QueuedPod:
+    placed = Placed(msgspec.structs.replace(pod("one"), namespace=namespace), "east")
+    return QueuedPod(("east", namespace), placed, None, 0.0, ())

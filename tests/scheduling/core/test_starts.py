@@ -6,12 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from dispatcher.model.delegate_events import DelegateEvent, with_events
 from dispatcher.model.messages import DONE, NO_PRIORITY, Changes, Claim, Evict, Intent, Outcome, ReportUnschedulable
 from dispatcher.model.names import REBALANCE, SCHEDULER_NAME
 from dispatcher.model.node import Node
 from dispatcher.model.pod import Claim as Claimed
 from dispatcher.model.pod import Pod, SourceRef
-from dispatcher.model.starting import why_not_started
+from dispatcher.model.starting import NotStarted, not_started
 from dispatcher.scheduling.core.starts import COUNTER
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, SendIntents, Tick
@@ -30,27 +31,49 @@ def status(*containers: dict[str, Any], phase: str = "Pending", init: Sequence[d
     return msgspec.json.encode({"phase": phase, "containerStatuses": containers, "initContainerStatuses": init})
 
 
+def sandbox(ready: str, given: bytes) -> bytes:
+    conditions = [{"type": "PodReadyToStartContainers", "status": ready}, {"type": "Ready", "status": "False"}]
+    return msgspec.json.encode({**msgspec.json.decode(given), "conditions": conditions})
+
+
+def failed(why: str) -> NotStarted:
+    return NotStarted(why, pulls=False, failed=True)
+
+
+NO_MOUNT = (DelegateEvent("FailedAttachVolume", "no"), DelegateEvent("FailedMount", WORDS))
+SAID = f"CreateContainerConfigError: {WORDS}"
+QUIET = NotStarted("ContainerCreating", pulls=False, failed=False)
+PULLS = NotStarted("ContainerCreating", pulls=True, failed=False)
+
+
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("given", "seen"),
     [
-        (status(STUCK), f"CreateContainerConfigError: {WORDS}"),
-        (status(CREATING), "ContainerCreating"),
-        (status(CREATING, STUCK), f"CreateContainerConfigError: {WORDS}"),
-        (status({"state": {"waiting": {"reason": "ImagePullBackOff"}}}), "ImagePullBackOff"),
-        (status(CREATING, init=[STUCK]), f"CreateContainerConfigError: {WORDS}"),
-        (status(STUCK, RUNNING), ""),
-        (status(STUCK, init=[ENDED]), ""),
-        (status({**STUCK, "restartCount": 1}), ""),
-        (status({**STUCK, "lastState": {"terminated": {"exitCode": 1}}}), ""),
-        (status(STUCK, phase="Running"), ""),
-        (status(), ""),
-        (b'{"phase":"Pending"}', ""),
-        (b"", ""),
-        (b"[]", ""),
+        (status(STUCK), failed(SAID)),
+        (status(CREATING), QUIET),
+        (sandbox("False", status(CREATING)), QUIET),
+        (sandbox("True", status(CREATING)), PULLS),
+        (sandbox("True", status(CREATING, init=[CREATING])), PULLS),
+        (sandbox("True", status(CREATING, STUCK)), failed(SAID)),
+        (with_events(status(CREATING), NO_MOUNT), failed(f"FailedMount: {WORDS}")),
+        (with_events(sandbox("False", status(CREATING)), NO_MOUNT), failed(f"FailedMount: {WORDS}")),
+        (with_events(sandbox("True", status(CREATING)), NO_MOUNT), PULLS),
+        (status(CREATING, STUCK), failed(SAID)),
+        (status({"state": {"waiting": {"reason": "ImagePullBackOff"}}}), failed("ImagePullBackOff")),
+        (status(CREATING, init=[STUCK]), failed(SAID)),
+        (status(STUCK, RUNNING), None),
+        (status(STUCK, init=[ENDED]), None),
+        (status({**STUCK, "restartCount": 1}), None),
+        (status({**STUCK, "lastState": {"terminated": {"exitCode": 1}}}), None),
+        (status(STUCK, phase="Running"), None),
+        (status(), None),
+        (b'{"phase":"Pending"}', None),
+        (b"", None),
+        (b"[]", None),
     ],
 )
-def test_only_a_kubelet_that_says_so_proves_that_nothing_ran(given: bytes, words: str) -> None:
-    assert why_not_started(given) == words
+def test_only_a_kubelet_that_says_so_proves_that_nothing_ran(given: bytes, seen: NotStarted | None) -> None:
+    assert not_started(given) == seen
 
 
 class Fleet:
@@ -69,12 +92,18 @@ class Fleet:
     def source(self, name: str, **more: Any) -> Pod:
         fields: dict[str, Any] = {"requests": {"cpu": 100}, "scheduler_name": SCHEDULER_NAME, "owner": OWNER}
         place = {"node": "global-dispatcher-west", "claim": Claimed("west", "n1", 1), "has_finalizer": True}
-        return Pod(f"uid-{name}", "default", name, **{**fields, **place, **more})
+        namespace = more.pop("namespace", "default")
+        return Pod(f"uid-{name}", namespace, name, **{**fields, **place, **more})
 
     def delegate(self, name: str, given: bytes = status(STUCK), **more: Any) -> Pod:
-        source = SourceRef("east", "east-uid", "default", name, f"uid-{name}", 1)
+        namespace = more.pop("namespace", "default")
+        source = SourceRef("east", "east-uid", namespace, name, f"uid-{name}", 1)
         fields: dict[str, Any] = {"requests": {"cpu": 100}, "node": "n1", "source": source, "status": given, **more}
-        return Pod(f"d-{name}", "default", f"{name}-copy", **fields)
+        return Pod(f"d-{name}", namespace, f"{name}-copy", **fields)
+
+    def add(self, *names: str, **more: Any) -> None:
+        self.report("east", pods=tuple(self.source(name, **more) for name in names))
+        self.report("west", pods=tuple(self.delegate(name, **more) for name in names))
 
     def report(self, cluster: str, **what: Any) -> None:
         before = self.revision[cluster]
@@ -156,6 +185,26 @@ def test_what_started_or_may_have_is_left_alone(now_so: dict[str, Any]) -> None:
     assert (fleet.orders(), fleet.waiting()) == ([], None)
 
 
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (sandbox("True", status(CREATING)), "its images are being pulled"),
+        (status(CREATING), "its kubelet tells of no failure: images may be being pulled"),
+    ],
+)
+def test_a_slow_pull_is_told_and_stays_until_something_fails(given: bytes, why: str) -> None:
+    fleet = Fleet()
+    fleet.report("west", pods=(fleet.delegate("web-0", given),))
+    fleet.pass_time(900)
+    assert fleet.orders() == []
+    text = f"no container has started in cluster west for 300 s: ContainerCreating; it stays there, since {why}"
+    assert fleet.told() == [text]
+    assert fleet.waiting() == text
+    fleet.report("west", pods=(fleet.delegate("web-0", with_events(status(CREATING), NO_MOUNT)),))
+    fleet.pass_time(60)
+    assert fleet.orders()[0][1].moved == f"not started for 300 s: FailedMount: {WORDS}"
+
+
 def test_what_starts_later_is_not_told_any_more() -> None:
     fleet = Fleet(owner="")
     fleet.pass_time(310)
@@ -170,12 +219,25 @@ def test_zero_means_never() -> None:
     assert (fleet.orders(), fleet.told()) == ([], [])
 
 
-def test_a_registry_that_fails_for_all_turns_over_few_pods_a_minute() -> None:
+def test_a_registry_that_fails_for_all_turns_over_six_pods_a_minute() -> None:
     fleet = Fleet(count=50)
     fleet.pass_time(300)
+    assert len(fleet.orders()) <= 4
     fleet.sent = []
-    fleet.pass_time(60)
-    assert 0 < len(fleet.orders()) <= 8
+    fleet.pass_time(120)
+    assert len(fleet.orders()) == 12
+
+
+def test_a_namespace_whose_pods_all_fail_leaves_room_for_that_of_another() -> None:
+    fleet = Fleet()
+    for at in range(3):  # some are looked at whenever one more may go
+        names = [f"web-{at}-{number}" for number in range(50)]
+        fleet.add(*names)
+        fleet.pass_time(10)
+    fleet.pass_time(400)
+    fleet.add("zz", namespace="other")  # looked at last
+    fleet.pass_time(330)
+    assert "d-zz" in {one.pod.uid for _, one in fleet.orders()}
 
 
 def test_a_cluster_that_is_lost_is_not_asked() -> None:

@@ -17,12 +17,12 @@ from dispatcher.model.messages import (
 )
 from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.model.node import Node
-from dispatcher.model.objects import AnyObject, PersistentVolume, PersistentVolumeClaim
+from dispatcher.model.objects import AnyObject, ObjectRef, PersistentVolume, PersistentVolumeClaim
 from dispatcher.model.pod import CLAIM, Pod, Volume
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, SendIntents, Tick
 from tests.laws.cores import make_core
-from tests.plugins.storage import CLASSES, STATIC, bound, claim, volume
+from tests.plugins.storage import CLASSES, NOW, STATIC, bound, claim, volume
 
 NODE = Node("n1", ready=True, allocatable={"cpu": 4000, "memory": 2**33, "pods": 20})
 
@@ -139,3 +139,40 @@ def test_two_pods_of_one_claim_go_to_one_node_and_order_it_once_each() -> None:
     assert {order.node for order in story.sent if isinstance(order, SelectNode)} == {"n1"}
     (shown,) = story.core.fleet.kept.of("east", PersistentVolumeClaim).values()
     assert shown.selected_node == "n1"
+
+
+def reports(intents: Sequence[AnyIntent]) -> list[str]:
+    return [one.message for one in intents if isinstance(one, ReportUnschedulable)]
+
+
+def changed_soon_after_it_was_told() -> tuple[Story, list[AnyIntent]]:
+    """A pod that was told that its claim is missing, two seconds before the claim came and waits for its volume."""
+    story = Story()
+    (first,) = story.sent
+    assert 'persistentvolumeclaim "data" not found' in reports([first])[0]
+    return story, [*story.answer(first), *story.report(objects=(claim("data", storage_class=NOW),))]
+
+
+def test_what_a_pod_waits_for_is_told_in_the_end_also_when_it_changed_soon_after_it_was_told() -> None:
+    story, sent = changed_soon_after_it_was_told()
+    assert reports(sent) == []
+    for _ in range(30):
+        sent += story.tick()
+    (told,) = reports(sent)
+    assert "pod has unbound immediate PersistentVolumeClaims" in told
+
+
+def test_what_does_not_hold_any_more_is_not_told() -> None:
+    story, sent = changed_soon_after_it_was_told()
+    sent += story.report(objects=(bound("data", "pv1", storage_class=NOW), volume("pv1", 1, NOW)))
+    for _ in range(30):
+        sent += story.tick()
+    assert kinds(sent) == [Bind]
+
+
+def test_what_is_as_it_was_told_again_is_not_told_anew() -> None:
+    story, sent = changed_soon_after_it_was_told()
+    sent += story.report(objects_gone=(ObjectRef(PersistentVolumeClaim.__name__, "default/data"),))
+    for _ in range(30):
+        sent += story.tick()
+    assert reports(sent) == []

@@ -99,3 +99,14 @@ def test_a_pod_is_explained_whether_it_has_settled_or_not() -> None:
     assert [(explain(core, "default", name) or {})["uid"] for name in NAMES[:2]] == [f"uid-{n}" for n in NAMES[:2]]
     assert explain(core, "default", NAMES[2]) is None
     assert explain(core, "other", NAMES[0]) is None
+
+
+def test_of_two_clusters_with_a_pod_of_one_name_either_is_explained_and_the_other_named() -> None:
+    core = make_core(("east", "north", "west"))
+    for home in ("west", "north"):
+        one = msgspec.structs.replace(pod("web"), uid=f"of-{home}")
+        core.handle(ClusterChanged(Changes(home, f"{home}-uid", "life", 0, 1, full=True, pods=(one,))), 1.0)
+    told = [explain(core, "default", "web", cluster) or {} for cluster in ("", "north", "west")]
+    assert [row["uid"] for row in told] == ["of-north", "of-north", "of-west"]
+    assert [row["also_in"] for row in told] == [["west"], [], []]
+    assert explain(core, "default", "web", "east") is None

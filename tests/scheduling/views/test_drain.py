@@ -1,0 +1,63 @@
+"""Where pods would go that run in a cluster for others, if that took none any more."""
+
+from typing import Any
+
+from dispatcher.model.messages import Changes
+from dispatcher.model.names import SCHEDULER_NAME
+from dispatcher.model.node import Node
+from dispatcher.model.pod import Claim, Pod, SourceRef
+from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.events import ClusterChanged
+from dispatcher.scheduling.views import whole
+from dispatcher.scheduling.views.drain_rows import drain_view
+from tests.laws.cores import make_core
+
+
+def node(name: str, cpu: int) -> Node:
+    return Node(name, ready=True, allocatable={"cpu": cpu, "memory": 2**40, "pods": 500})
+
+
+def source(name: str, owner: str, cpu: int, **more: Any) -> Pod:
+    place = {"node": "global-dispatcher-west", "claim": Claim("west", "w1", 1), "has_finalizer": True, **more}
+    fields = {"requests": {"cpu": cpu}, "scheduler_name": SCHEDULER_NAME, "owner": owner, **place}
+    return Pod(f"uid-{name}", "default", name, **fields)
+
+
+def copy_of(one: Pod) -> Pod:
+    of = SourceRef("east", "east-uid", "default", one.name, one.uid, 1)
+    return Pod(f"d-{one.name}", "default", f"{one.name}-copy", requests=one.requests, node="w1", source=of)
+
+
+def fleet(*sources: Pod) -> SchedulerCore:
+    """East, whose pods run in west, and north: with room for 1 CPU each beside them."""
+    core = make_core(("east", "north", "west"))
+    copies = tuple(copy_of(one) for one in sources if one.claim is not None)
+    for cluster, nodes, pods in (
+        ("east", (node("e1", 1000),), sources),
+        ("north", (node("n1", 1000),), ()),
+        ("west", (node("w1", 100_000),), copies),
+    ):
+        told = Changes(cluster, f"{cluster}-uid", "life", 0, 1, full=True, nodes=nodes, pods=pods)
+        core.handle(ClusterChanged(told), 1.0)
+    return core
+
+
+def test_each_controller_has_a_row_with_where_one_of_its_pods_would_go() -> None:
+    core = fleet(
+        source("big-0", "ReplicaSet/big/u1", 2000),
+        source("big-1", "ReplicaSet/big/u1", 2000),
+        source("small", "", 100),
+        source("home", "", 100, node="e1", claim=None, has_finalizer=False),
+    )
+    big, small = whole(drain_view(core, "west"))
+    assert big == {"source": "east", "namespace": "default", "name": "big-0", "pods": 2, "to": None}
+    assert (small["name"], small["pods"]) == ("small", 1)
+    assert small["to"] in ("east/e1", "north/n1")
+    assert whole(drain_view(core, "north")) == whole(drain_view(core, "east")) == []
+
+
+def test_asking_books_nothing_and_leaves_the_pods_where_they_are() -> None:
+    core = fleet(source("one", "", 100))
+    before = core.fleet.occupant(("east", "uid-one"))
+    assert whole(drain_view(core, "west")) == whole(drain_view(core, "west"))
+    assert core.fleet.occupant(("east", "uid-one")) == before
