@@ -5,7 +5,7 @@ source makes another one, which passes that cluster over. The executor there rea
 deletes it only as it was read. The pace is bounded, so that a registry that fails everywhere turns nothing over.
 """
 
-from dispatcher.model.messages import DONE, NO_PRIORITY, Evict
+from dispatcher.model.messages import DONE, NO_PRIORITY, Evict, Outcome
 from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.starting import why_not_started
 from dispatcher.model.token_buckets import TokenBuckets
@@ -75,11 +75,13 @@ class Starts:
         def wanted(name: str) -> bool:
             return state.fleet.now - now < _ASKED_S
 
-        def done(verdict: str, message: str, later: float) -> None:
-            if verdict == DONE:
+        def done(answer: Outcome, later: float) -> None:
+            if answer.verdict == DONE:
                 state.counters[COUNTER, "moved"] += 1
             else:
-                state.warn(f"pod {source.key} was not moved off cluster {target}, where it does not start: {message}")
+                state.warn(
+                    f"pod {source.key} was not moved off cluster {target}, where it does not start: {answer.message}"
+                )
 
         text = f"not started for {state.unstarted.start_s:g} s: {why}"
         intent = Evict("", intents.ref(delegate), 0, delegate.node, NO_PRIORITY, "", text, unstarted=True)
