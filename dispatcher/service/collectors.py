@@ -193,8 +193,7 @@ class ServiceCollector(Collector):
                 victims.add_metric([cluster], count)
         held = CounterMetricFamily(
             "global_dispatcher_preemptors_held_back",
-            "Times that nobody was evicted elsewhere for a pod of this cluster: its executor did not confirm it, or the "
-            "pace was reached.",
+            "Times that nobody was evicted elsewhere for a pod of this cluster: not confirmed, or too many at once.",
             labels=["cluster", "reason"],
         )
         for cluster in sorted(self._service.core.clusters):
