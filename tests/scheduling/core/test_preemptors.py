@@ -84,8 +84,9 @@ class World:
         for one in effects:
             if isinstance(one, OperatorWarning):
                 self.warned.append(one.text)
-            for intent in one.intents if isinstance(one, SendIntents) else ():
-                self.obey(one.cluster, intent)  # type: ignore[arg-type]
+            elif isinstance(one, SendIntents):
+                for intent in one.intents:
+                    self.obey(one.cluster, intent)
 
     def obey(self, cluster: str, intent: AnyIntent) -> None:
         if isinstance(intent, ReportUnschedulable):

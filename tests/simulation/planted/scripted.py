@@ -207,8 +207,10 @@ class Scene(Teller):
 
     def say_waits(self, cluster: str, pod: Object) -> None:
         """From now on its observer tells with each report of a pod that is not there."""
-        made_up = pod_seen(msgspec.json.encode(pod)).pod
-        assert made_up is not None
+        seen = pod_seen(msgspec.json.encode(pod))
+        assert seen is not None
+        assert seen.pod is not None
+        made_up = seen.pod
         self._report(cluster, lambda told: msgspec.structs.replace(told, pods=(*told.pods, made_up)))
 
     def _report(self, cluster: str, otherwise: Callable[[Changes], Changes]) -> None:
