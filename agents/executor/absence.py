@@ -6,14 +6,27 @@ runs is taken for gone until the server that has the last word says so.
 
 import msgspec
 
-from agents.executor import pods
+from agents.executor import manifest, pods
 from agents.executor.answer import Answer, outcome
+from agents.executor.claim import objection
 from agents.executor.delegate import delegate_name
 from agents.executor.deletion import delete_exactly
 from agents.executor.existing import Ownership, ownership, unbound_version
 from agents.executor.http import Procedure
 from agents.executor.local import Local, Moment
-from dispatcher.model.messages import DONE, STALE, UNKNOWN, ConfirmNoDelegate, ConfirmNoSource, Outcome, PodRef
+from agents.executor.pods import Lookup
+from dispatcher.model.messages import (
+    DONE,
+    STALE,
+    UNKNOWN,
+    Claim,
+    ConfirmNoDelegate,
+    ConfirmNoSource,
+    Outcome,
+    PodRef,
+)
+from dispatcher.model.pod import SourceRef
+from dispatcher.model.signatures import Preemptor
 
 
 def confirm_no_delegate(intent: ConfirmNoDelegate, local: Local, now: Moment) -> Procedure[Outcome]:
@@ -45,11 +58,34 @@ def confirm_no_delegate(intent: ConfirmNoDelegate, local: Local, now: Moment) ->
 
 
 def confirm_no_source(intent: ConfirmNoSource, local: Local, now: Moment) -> Procedure[Outcome]:
-    """GET the source by name and UID. Verdicts: done, it does not exist; stale, it does; unknown, no answer came."""
+    """GET the source by name and UID. Verdicts: done, it does not exist; stale, it does; unknown, no answer came.
+
+    Of one for which pods elsewhere are to be evicted: done, it waits for a place there, signed; stale, it does not.
+    """
     ref = intent.pod
     look = yield from pods.look_up(ref.namespace, ref.name)
-    if look.differs(ref.uid):
-        return outcome(intent, DONE)
-    if look.pod is None:
+    if not look.answered:
         return outcome(intent, UNKNOWN, look.problem)
+    if intent.preempts:
+        return _preemptor(intent, look, local)
+    if look.pod is None or look.differs(ref.uid):
+        return outcome(intent, DONE)
     return outcome(intent, STALE, f"pod {ref.namespace}/{ref.name} is there")
+
+
+def _preemptor(intent: ConfirmNoSource, look: Lookup, local: Local) -> Outcome:
+    """Whether a pod, as just read, may go to the cluster where others are to be evicted for it; signed if it may."""
+    ref, target = intent.pod, intent.preempts
+    no = objection(look.pod, Claim(intent.id, ref, intent.epoch, target, ""), local)
+    if no is not None:
+        return outcome(intent, UNKNOWN if no.verdict == UNKNOWN else STALE, no.message)
+    assert look.pod is not None  # noqa: S101 - objection() answers for a missing pod
+    if not look.pod.preempts:
+        return outcome(intent, STALE, f"pod {ref.namespace}/{ref.name} preempts nobody: preemptionPolicy is Never")
+    try:
+        manifest.sanitise(look.body)
+    except manifest.ManifestError as error:
+        return outcome(intent, STALE, str(error))
+    source = SourceRef(local.cluster, local.cluster_uid, ref.namespace, ref.name, ref.uid, intent.epoch)
+    mark = local.keys.sign_preemptor(Preemptor(source, target, look.pod.spec.priority))
+    return msgspec.structs.replace(outcome(intent, DONE), record=mark)

@@ -134,6 +134,12 @@ def unfit(pod: LivePod | None, ref: PodRef) -> Answer | None:
     return None
 
 
+def objection(pod: LivePod | None, intent: Claim, local: Local) -> Answer | None:
+    """Why a claim would not be written on the pod, as just read, whatever its manifest is; None if it would."""
+    pod_says = unfit(pod, intent.pod) or _forbidden(pod, intent) or _taken(pod, intent, local)
+    return _not_now(intent, local) or pod_says
+
+
 def _not_now(intent: Claim, local: Local) -> Answer | None:
     """Why a claim is refused before the pod is read: own UID unknown, target fenced, cordoned or not the known one."""
     if not local.cluster_uid:

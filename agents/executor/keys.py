@@ -19,7 +19,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dispatcher.model import signatures
-from dispatcher.model.signatures import SignedClaim
+from dispatcher.model.signatures import Preemptor, SignedClaim
 
 MAX_CLUSTERS = 1000
 FORGET = "global-dispatcher cluster forget-keys"  # what an operator says
@@ -71,6 +71,10 @@ class OwnKeys:
     def sign_proof(self, delegate_uid: str, claim: str) -> str:
         """The proof that a delegate was made for a claim."""
         return signatures.sign_proof(self._keys[0], delegate_uid, claim)
+
+    def sign_preemptor(self, preemptor: Preemptor) -> str:
+        """What this cluster says of a pod for which pods elsewhere are to be evicted."""
+        return signatures.sign_preemptor(self._keys[0], preemptor)
 
     def sign_ask(self, ask: bytes) -> bytes:
         """The signature over what is asked of a delegate elsewhere."""

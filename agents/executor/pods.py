@@ -35,6 +35,7 @@ class _Spec(msgspec.Struct, rename="camel"):
     priority: int = 0
     scheduling_gates: tuple[dict[str, str], ...] | None = None
     volumes: tuple[_Volume, ...] | None = None
+    preemption_policy: str | None = None
 
 
 class _Status(msgspec.Struct):
@@ -73,6 +74,11 @@ class LivePod(msgspec.Struct):
         """Its final phase, else DELETING if its deletion has begun, "" while it goes on."""
         going = DELETING if self.terminating else ""
         return self.status.phase if self.terminal else going
+
+    @property
+    def preempts(self) -> bool:
+        """Whether others may be evicted for it."""
+        return self.spec.preemption_policy != "Never"
 
     @property
     def has_local_data(self) -> bool:

@@ -9,8 +9,7 @@ import msgspec
 
 from agents.observer.seen import PodSeen
 from dispatcher.model import names, signatures
-from dispatcher.model.leases import LEASE
-from dispatcher.model.pod import Pod, SourceRef
+from dispatcher.model.pod import Pod, SourceRef, without_claim
 
 _CLAIM = (
     f"annotation {names.CLAIM} is not signed by this cluster for this pod, or finalizer {names.FINALIZER} is gone: "
@@ -36,7 +35,7 @@ class MarkVerifier:
         if pod.source is not None:
             return (seen, "") if self._is_delegate(pod, pod.source) else (_as_foreign(seen, pod), _PROOF)
         if pod.claim is not None and not self._is_claimed(pod):
-            return msgspec.structs.replace(seen, pod=_unclaimed(pod)), "" if pod.terminating else _CLAIM
+            return msgspec.structs.replace(seen, pod=without_claim(pod)), "" if pod.terminating else _CLAIM
         marked = names.CLAIM in pod.annotations and pod.claim is None
         return seen, _CLAIM if marked else ""
 
@@ -52,10 +51,6 @@ class MarkVerifier:
     def _is_delegate(self, pod: Pod, source: SourceRef) -> bool:
         mark, proof = pod.annotations[names.CLAIM], pod.annotations.get(names.DELEGATE_PROOF, "")
         return source.namespace == pod.namespace and signatures.is_proof_of(self.keys, pod.uid, mark, proof)
-
-
-def _unclaimed(pod: Pod) -> Pod:
-    return msgspec.structs.replace(pod, claim=None, failover="" if pod.failover == LEASE else pod.failover)
 
 
 def _as_foreign(seen: PodSeen, pod: Pod) -> PodSeen:

@@ -345,6 +345,14 @@ class TimingSection(Section):
     fenced_per_s: Annotated[
         float, Field(gt=0, le=10_000, description="pods let go each second of a fenced cluster")
     ] = 20.0
+    evictions_abroad_per_s: Annotated[
+        float,
+        Field(
+            gt=0,
+            le=10_000,
+            description="pods evicted each second in other clusters for pods of one cluster; 100 times as many at once",
+        ),
+    ] = 0.5
     backoff_first_s: Annotated[Seconds, Field(description="first pause of a pod that failed; doubles")] = 1.0
     backoff_longest_s: Annotated[Seconds, Field(description="longest such pause")] = 10.0
     unschedulable_flush_s: Annotated[Seconds, Field(description="a pod without a place is tried again")] = 300.0

@@ -7,6 +7,7 @@ import msgspec
 
 from dispatcher.model.bounds import MAX_NEEDS, Amount, Int32, Status, Word
 from dispatcher.model.labels import LabelSelector, NodeSelectorTerm, PreferredTerm
+from dispatcher.model.leases import LEASE
 from dispatcher.model.names import is_app_label
 
 PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
@@ -222,6 +223,11 @@ class Pod(Record, frozen=True):
     def terminal(self) -> bool:
         """Whether the pod has ended and holds no room on its node any more."""
         return self.phase in TERMINAL
+
+
+def without_claim(pod: Pod) -> Pod:
+    """The same where nobody has signed what is written on it: it goes nowhere by that."""
+    return msgspec.structs.replace(pod, claim=None, failover="" if pod.failover == LEASE else pod.failover)
 
 
 # Who a pod is and how it fares. All else but the names of its claims is its template's, also a field that is new: it

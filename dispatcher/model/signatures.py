@@ -29,7 +29,7 @@ MAX_KEYS = 16  # of a cluster, the newest, that are believed: each costs a signa
 MAX_KEPT = 1024  # characters of a mark or proof that is remembered with what was found: users write what they like
 # What is signed begins with its purpose, so that no mark can be passed off as one of the other kind.
 _CLAIM, _PROOF = b"global-dispatcher claim 1\n", b"global-dispatcher proof 1\n"
-_ASK = b"global-dispatcher ask 1\n"
+_ASK, _PREEMPTOR = b"global-dispatcher ask 1\n", b"global-dispatcher preemptor 1\n"
 
 
 class SignedClaim(Record, frozen=True):
@@ -52,6 +52,16 @@ class SignedClaim(Record, frozen=True):
         return Claim(self.target, self.node, self.source.epoch)
 
 
+class Preemptor(Record, frozen=True):
+    """What the cluster of a pod says when it is asked, before pods in another one, `target`, are evicted for it: that
+    it waits for a place there, with this priority. The attempt in `source` is the question's.
+    """
+
+    source: SourceRef
+    target: str
+    priority: int
+
+
 class Mark(Record, frozen=True):
     """A mark taken apart: the `payload` that was signed, and the signature."""
 
@@ -61,6 +71,7 @@ class Mark(Record, frozen=True):
 
 _ENCODE = msgspec.msgpack.Encoder().encode
 _DECODE = msgspec.msgpack.Decoder(SignedClaim).decode
+_DECODE_PREEMPTOR = msgspec.msgpack.Decoder(Preemptor).decode
 
 
 def public_key(key: Ed25519PrivateKey) -> str:
@@ -117,6 +128,23 @@ def is_proof_of(keys: tuple[str, ...], delegate_uid: str, claim: str, proof: str
 def _is_proof_of(keys: tuple[str, ...], delegate_uid: str, claim: str, proof: str) -> bool:
     signature = _bytes(proof)
     return bool(signature) and _any_signed(keys, _proof_of(delegate_uid, claim), signature)
+
+
+def sign_preemptor(key: Ed25519PrivateKey, preemptor: Preemptor) -> str:
+    """What the cluster says of the pod, as a mark."""
+    payload = _ENCODE(preemptor)
+    return _text(payload, key.sign(_PREEMPTOR + payload))
+
+
+def read_preemptor(keys: Iterable[str], mark: str) -> Preemptor | None:
+    """What a mark says, if one of these public keys has signed it."""
+    taken = _parts(mark)
+    if taken is None or not _any_signed(keys, _PREEMPTOR + taken.payload, taken.signature):
+        return None
+    try:
+        return _DECODE_PREEMPTOR(taken.payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
 
 
 def sign_ask(key: Ed25519PrivateKey, ask: bytes) -> bytes:

@@ -178,6 +178,7 @@ def _core_timing(timing: TimingSection) -> CoreTiming:
         mirror_s=timing.mirror_s,
         start_s=timing.start_s,
         fenced_per_s=timing.fenced_per_s,
+        evictions_abroad_per_s=timing.evictions_abroad_per_s,
         delegate_lease_s=timing.delegate_lease_s,
     )
 

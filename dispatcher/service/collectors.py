@@ -7,6 +7,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from dispatcher.model.names import SCHEDULER_NAME
+from dispatcher.scheduling.core.preemptors import HELD, UNCONFIRMED
 from dispatcher.scheduling.core.rebalancing import COUNTER, Result
 from dispatcher.scheduling.core.starts import COUNTER as NOT_STARTED
 from dispatcher.service.metrics import RESULTS
@@ -190,7 +191,15 @@ class ServiceCollector(Collector):
         for (what, cluster), count in sorted(counters.items()):
             if what == "preemption_victims":
                 victims.add_metric([cluster], count)
-        yield from (attempts, victims)
+        held = CounterMetricFamily(
+            "global_dispatcher_preemptors_held_back",
+            "Times that nobody was evicted elsewhere for a pod of this cluster: not confirmed, or too many at once.",
+            labels=["cluster", "reason"],
+        )
+        for cluster in sorted(self._service.core.clusters):
+            held.add_metric([cluster, "unconfirmed"], counters.get((UNCONFIRMED, cluster), 0))
+            held.add_metric([cluster, "pace"], counters.get((HELD, cluster), 0))
+        yield from (attempts, victims, held)
 
     def _clusters(self) -> Iterator[Metric]:
         ready = GaugeMetricFamily("global_dispatcher_cluster_ready", "1: new pods may go there.", labels=["cluster"])

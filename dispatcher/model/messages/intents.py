@@ -66,7 +66,14 @@ class ConfirmNoDelegate(Intent, frozen=True):
 
 
 class ConfirmNoSource(Intent, frozen=True):
-    """Ask the API server of the source whether `pod` is gone. DONE: it is. STALE: it is there."""
+    """Ask the API server of the source whether `pod` is gone. DONE: it is. STALE: it is there.
+
+    `preempts`, a cluster where pods are to be evicted for it, makes it another question. DONE with a `record`: it waits
+    for a place there, and this is what its own cluster signs of it (`signatures.Preemptor`). STALE: it does not. An
+    older executor signs nothing.
+    """
+
+    preempts: str = ""
 
 
 class CreateDelegate(Intent, frozen=True):

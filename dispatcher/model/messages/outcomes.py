@@ -34,7 +34,7 @@ class Outcome(Record, frozen=True):
     verdict: Word
     message: Text = ""
     manifest: bytes = b""
-    record: str = ""  # of CLAIMED: the signed claim
+    record: str = ""  # of CLAIMED: the signed claim; of a ConfirmNoSource that `preempts`: a signed Preemptor
     requests: Annotated[dict[str, Amount], Meta(max_length=MAX_NAMES)] = {}
     scope: Word = ""
     passing: bool = False

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import cast
 
-from dispatcher.model.messages import BOUND, DONE
+from dispatcher.model.messages import BOUND, DONE, Outcome
 from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.core.state import CoreState
@@ -203,10 +203,10 @@ class BindingCycle:
                 done = partial(self._done, held, at)
                 held.open[at] = self._state.side_intents.send(order.cluster, "prepare", order.intent, done)
 
-    def _done(self, held: _Held, at: int, verdict: str, message: str, now: float) -> None:
+    def _done(self, held: _Held, at: int, answer: Outcome, now: float) -> None:
         held.open.pop(at, None)
-        if self._held.get(held.decision.pod_id) is held and verdict not in (DONE, BOUND):
-            self.give_back(held.decision.pod_id, Why(Reason.PRE_BIND, message or verdict), now)
+        if self._held.get(held.decision.pod_id) is held and answer.verdict not in (DONE, BOUND):
+            self.give_back(held.decision.pod_id, Why(Reason.PRE_BIND, answer.message or answer.verdict), now)
 
     def _bind(self, held: _Held, now: float) -> None:
         for plugin in self._scheduler(held.decision).plan.binds:

@@ -172,6 +172,7 @@ class SchedulerCore:
         self._deciding.retries.time_passed(now)
         state.queue.flush(now)
         if self.open:
+            self._deciding.evictions.preemptors.tick(now)
             self._starts.tick(now)
             self.rebalancing.tick(now)
         if event.budget is not None:

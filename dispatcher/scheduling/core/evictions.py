@@ -2,13 +2,16 @@
 
 A pod of ours is evicted where it runs: its delegate, or itself in its home cluster; the delegate protocol does the
 rest. A pod of another scheduler only for a pod of its own cluster, as kube-scheduler would, and where that cluster
-lets it.
+lets it. In another cluster than the preemptor's own nobody is before that one has confirmed it: see `preemptors`.
 """
 
-from dispatcher.model.messages import DONE, REFUSED, Evict, PodRef
+from collections.abc import Iterable
+
+from dispatcher.model.messages import DONE, REFUSED, Evict, Outcome, PodRef
 from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.core.binding_cycle import BindingCycle
+from dispatcher.scheduling.core.preemptors import Preemptors
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.fleet.occupants import Occupant
@@ -22,6 +25,7 @@ class Evictions:
     def __init__(self, state: CoreState, binding: BindingCycle) -> None:
         self._state, self._binding = state, binding
         self._under_way: dict[PodId, str] = {}
+        self.preemptors = Preemptors(state, self._evict)
 
     def may_evict(self, occupant: Occupant, home: str) -> bool:
         """Whether a pod may be evicted for one submitted in `home`."""
@@ -42,6 +46,13 @@ class Evictions:
         return tracked.source if here else None
 
     def order(self, victims: tuple[Victim, ...], preemptor: PodId, now: float) -> None:
+        """Have them evicted for a pod that is nominated to their node: at once in its own cluster."""
+        if victims[0].cluster == preemptor[0]:  # all are on one node
+            self._evict(victims, preemptor, now)
+        else:
+            self.preemptors.ask(preemptor, victims, now)
+
+    def _evict(self, victims: Iterable[Victim], preemptor: PodId, now: float) -> None:
         """Evict those that are not on their way out already."""
         for victim in victims:
             if self._binding.holds(victim.pod_id):  # it has a place in memory alone: nothing is to be deleted
@@ -59,8 +70,8 @@ class Evictions:
         if source is None:
             return
 
-        def done(verdict: str, message: str, now: float) -> None:
-            self._answered(victim, preemptor, verdict, message, now)
+        def done(answer: Outcome, now: float) -> None:
+            self._answered(victim, preemptor, answer.verdict, answer.message, now)
 
         state.counters["preemption_victims", victim.cluster] += 1
         name = f"{source.key} of cluster {preemptor[0]}"

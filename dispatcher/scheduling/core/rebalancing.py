@@ -12,7 +12,7 @@ from math import inf
 from typing import Any
 
 from dispatcher.model.backoff import Backoff
-from dispatcher.model.messages import DONE, NO_PRIORITY, UNKNOWN, Evict
+from dispatcher.model.messages import DONE, NO_PRIORITY, UNKNOWN, Evict, Outcome
 from dispatcher.model.names import REBALANCE
 from dispatcher.model.pod import PodId
 from dispatcher.model.refusal import Refusal
@@ -127,8 +127,8 @@ class Rebalancing:
             return
         entry = _MoveResult(move, Result.ORDERED)
 
-        def done(verdict: str, message: str, now: float) -> None:
-            self._answered(entry, verdict, message, now)
+        def done(answer: Outcome, now: float) -> None:
+            self._answered(entry, answer.verdict, answer.message, now)
 
         def wanted(name: str) -> bool:
             return state.fleet.now - move.at < _ASKED_S

@@ -12,7 +12,7 @@ from dispatcher.model.messages import Changes
 from dispatcher.model.names import CLAIM, is_ours
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject
-from dispatcher.model.pod import RUNNING, Pod, PodId, SourceRef
+from dispatcher.model.pod import RUNNING, Pod, PodId, SourceRef, without_claim
 from dispatcher.model.signatures import is_claim_of, plain_keys, read_claim
 from dispatcher.scheduling import clusters as views
 from dispatcher.scheduling import events
@@ -61,6 +61,16 @@ def _is_claimed_for(view: ClusterView, pod: Pod, source: SourceRef) -> bool:
     if signed.target_uid and view.uid:
         return signed.target_uid == view.uid
     return signed.target == view.name
+
+
+def _is_claimed(view: ClusterView, pod: Pod) -> bool:
+    """Whether the claim that a source is shown with is on it, for this very pod, and signed by its own cluster."""
+    mark = pod.annotations.get(CLAIM, "")
+    signed = read_claim(mark)
+    if not view.keys:
+        return True  # its agent has verified it; we cannot yet
+    same = signed is not None and (signed.source.uid, signed.claim) == (pod.uid, pod.claim)
+    return same and is_claim_of(plain_keys(view.keys), mark)
 
 
 @dataclass
@@ -114,6 +124,8 @@ class Reports:
             view.hidden = not view.uid
             # Its pods are known by them.
             view.uid, view.keys = changes.cluster_uid or view.uid, changes.keys or view.keys
+            if self._folds[view.name].before[1] != view.keys:
+                self._keys_changed(view)
             self._continue_fold(view.name, at_once, now)
             return
         self._fold_health(view, changes, now)
@@ -184,12 +196,14 @@ class Reports:
             yield True
 
     def _fold_health(self, view: ClusterView, changes: Changes, now: float) -> None:
-        was_ready, was_restored, opened = view.ready, view.restored, view.opens
+        was_ready, was_restored, opened, keys = view.ready, view.restored, view.opens, view.keys
         confirms = views.confirms(view, changes)
         views.fold_health(view, changes, now)
         self._note_readiness(view, was_ready, now)
         if opened != view.opens:
             self._show_cluster(view, now)
+        if keys != view.keys:
+            self._keys_changed(view)
         if confirms:
             self._state.orphans.release(view.name, now)
         if confirms or (was_restored and not view.restored):  # what is missing there proves something again
@@ -316,7 +330,7 @@ class Reports:
         if before is not None and after is not None and (kind := placed_pod_changed(before, after)):
             self._state.queue.wake(ClusterEvent(kind, view.name, before, after), now)
         if after is not None and _is_own(before, after):  # nearly all that is reported
-            self._own_pod_changed(view.name, after)
+            self._own_pod_changed(view, after)
             return
         was = self._known_owner(view, before) if before is not None else None
         owner = self._owner_of(view, after) if after is not None else None
@@ -331,7 +345,7 @@ class Reports:
             self._foreign_changed(view.name, after.uid, change if was is None else views.Change(None, after), now)
             return
         if after.source is None:
-            self._own_pod_changed(view.name, after)
+            self._own_pod_changed(view, after)
             return
         tracked = self._state.track(owner)
         self._state.owners[view.name, after.uid] = owner
@@ -339,9 +353,13 @@ class Reports:
         self._state.unstarted.see(owner, after, self._state.fleet.now)
         self._state.seen(tracked)
 
-    def _own_pod_changed(self, home: str, pod: Pod) -> None:
-        """A pod submitted to us in this cluster came, or changed."""
-        state, pod_id = self._state, (home, pod.uid)
+    def _own_pod_changed(self, view: ClusterView, pod: Pod) -> None:
+        """A pod submitted to us in this cluster came, or changed. It holds room elsewhere by a claim that its executor
+        has signed, not by what its observer says.
+        """
+        state, pod_id = self._state, (view.name, pod.uid)
+        if pod.claim is not None and not _is_claimed(view, pod):
+            pod = without_claim(pod)
         tracked = state.tracked.get(pod_id)
         if tracked is None and not pod.node and pod.claim is None:  # at home, that is
             state.tracked.unsettled[pod_id] = Tracked(pod_id, pod)
@@ -351,6 +369,11 @@ class Reports:
         tracked.see_source(pod)
         tracked.queued = False  # labels, gates or spec may be others now: queue it anew
         state.seen(tracked)
+
+    def _keys_changed(self, view: ClusterView) -> None:
+        """Of the pods that are known of the cluster other claims verify now."""
+        for pod in [one for one in view.pods.values() if one.claim is not None and _is_own(None, one)]:
+            self._own_pod_changed(view, pod)
 
     def _known_owner(self, view: ClusterView, pod: Pod) -> PodId | None:
         """The owner that was found when the pod was last seen: keys may have changed since."""

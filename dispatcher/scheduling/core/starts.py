@@ -8,7 +8,7 @@ deletes it only as it was read. The pace is bounded, so that a registry that fai
 a minute of one cluster. A namespace of which one was moved within a minute leaves one place to others.
 """
 
-from dispatcher.model.messages import DONE, NO_PRIORITY, Evict
+from dispatcher.model.messages import DONE, NO_PRIORITY, Evict, Outcome
 from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.starting import NotStarted, not_started
 from dispatcher.model.token_buckets import TokenBuckets
@@ -87,11 +87,13 @@ class Starts:
         def wanted(name: str) -> bool:
             return state.fleet.now - now < _ASKED_S
 
-        def done(verdict: str, message: str, later: float) -> None:
-            if verdict == DONE:
+        def done(answer: Outcome, later: float) -> None:
+            if answer.verdict == DONE:
                 state.counters[COUNTER, "moved"] += 1
             else:
-                state.warn(f"pod {source.key} was not moved off cluster {target}, where it does not start: {message}")
+                state.warn(
+                    f"pod {source.key} was not moved off cluster {target}, where it does not start: {answer.message}"
+                )
 
         text = f"not started for {state.unstarted.start_s:g} s: {why}"
         intent = Evict("", intents.ref(delegate), 0, delegate.node, NO_PRIORITY, "", text, unstarted=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from dispatcher.model.backoff import Backoff
-from dispatcher.model.messages import REFUSED, STALE, UNKNOWN, WAITING, ReportUnschedulable
+from dispatcher.model.messages import REFUSED, STALE, UNKNOWN, WAITING, Outcome, ReportUnschedulable
 from dispatcher.model.pod import PodId
 from dispatcher.scheduling import events
 from dispatcher.scheduling.clusters import ClusterView
@@ -43,7 +43,7 @@ def _still_waits(tracked: Tracked, message: str, name: str) -> bool:
     return _waits(tracked) and tracked.reported == message and tracked.report == name
 
 
-def _on_written(verdict: str, message: str, now: float) -> None:
+def _on_written(answer: Outcome, now: float) -> None:
     """Nothing is to be done once a report was written."""
 
 

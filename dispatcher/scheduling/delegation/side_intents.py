@@ -18,7 +18,7 @@ from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation.due_times import AT_ONCE, DueTimes
 from dispatcher.scheduling.delegation.outbox import Outbox
 
-Done = Callable[[str, str, float], None]  # (verdict, message, now)
+Done = Callable[[Outcome, float], None]  # (answer, now)
 Wanted = Callable[[str], bool]  # (name)
 
 
@@ -86,7 +86,7 @@ class SideIntents:
         else:
             del self._sent[name]
             self._drop_again(name, side_intent)
-            side_intent.done(outcome.verdict, outcome.message, now)
+            side_intent.done(outcome, now)
         return True
 
     def unanswered(self, intent_ids: Iterable[str], now: float) -> None:

@@ -7,7 +7,8 @@ from dispatcher.model.backoff import Backoff
 
 @dataclass(frozen=True)
 class CoreTiming:
-    """In seconds, but for counts of pods (`fold_at_once`, `fold_ready_at_once`, `fenced_per_s`), `retry` and `refused`.
+    """In seconds, but for counts of pods (`fold_at_once`, `fold_ready_at_once`, `fenced_per_s`,
+    `evictions_abroad_per_s`), `retry` and `refused`.
 
     `confirm_s`: how long a delegate must be missing in a Ready cluster before that cluster's API server is asked.
     `absence_grace_s`: the same for a source of delegates, and for a claim that marks speak of; more than an agent
@@ -29,6 +30,8 @@ class CoreTiming:
     most part, and where what is not taken in yet is missed when others are placed.
     `mirror_s`: least time between two writes of one remote pod's status, but for its end; `mirror_at_once` (a count):
     after so many, as a pod that starts has several within a second.
+    `evictions_abroad_per_s`: so many pods in other clusters are evicted each second for pods of one cluster, 100 times
+    as many at once.
     `look_at_once` (a count): so many pods are looked at before others have their turn where a cluster changes.
     """
 
@@ -51,6 +54,7 @@ class CoreTiming:
     look_at_once: int = 400
     mirror_s: float = 1.0
     mirror_at_once: int = 4
+    evictions_abroad_per_s: float = 0.5
     strangers_s: float = 60.0
     retry: Backoff = field(default_factory=Backoff)
     refused: Backoff = field(default_factory=lambda: Backoff(most_s=60.0))

@@ -23,6 +23,7 @@ from dispatcher.model.messages import (
     AnyIntent,
     Bind,
     Claim,
+    ConfirmNoSource,
     CreateDelegate,
     DeleteDelegate,
     Evict,
@@ -58,6 +59,7 @@ HOME: dict[str, Lie] = {
     ),
     "a pod that is not there goes to another cluster": lambda world: Claim("i", GHOST, 1, "b", "n1", "b-cluster-uid"),
     "a user's pod is a delegate that nobody wants": lambda world: DeleteDelegate("i", _bound_pod(world), 1),
+    "a pod that is not there may preempt others elsewhere": lambda world: ConfirmNoSource("i", GHOST, 1, "b"),
     "a user's pod is of low priority": lambda world: Evict("i", _bound_pod(world), 1, "n1", 1_000, "default/vip"),
 }
 

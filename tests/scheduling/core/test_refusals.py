@@ -18,8 +18,8 @@ from dispatcher.model.messages import (
     Bind,
     Changes,
     Claim,
+    ConfirmNoSource,
     CreateDelegate,
-    Evict,
     Intent,
     Outcome,
     PodRef,
@@ -285,8 +285,8 @@ def test_a_refusal_ends_with_time_and_the_cluster_is_tried_again() -> None:
     assert told.take(Claim)[1].cluster == "west"  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(("passing", "evicted"), [(False, []), (True, ["low"])])
-def test_nobody_is_evicted_where_the_pod_may_be_refused_once_more(passing: bool, evicted: list[str]) -> None:
+@pytest.mark.parametrize(("passing", "preempts"), [(False, []), (True, ["west"])])
+def test_nobody_is_evicted_where_the_pod_may_be_refused_once_more(passing: bool, preempts: list[str]) -> None:
     """A webhook that failed is another thing: it has refused nobody."""
     told = Told(annotations={"global-dispatcher.io/clusters": "west"}, priority=10)
     told.refused_by("west", NO_QUOTA, passing=passing)
@@ -294,7 +294,7 @@ def test_nobody_is_evicted_where_the_pod_may_be_refused_once_more(passing: bool,
     told.report("west", pods=(low,))
     told.sent = []
     told.tick(40.0)
-    assert [one.pod.name for _, one in told.sent if isinstance(one, Evict)] == evicted
+    assert [one.preempts for _, one in told.sent if isinstance(one, ConfirmNoSource)] == preempts
 
 
 def test_the_message_says_that_a_refusal_of_a_while_ago_keeps_pods_from_being_evicted() -> None:

@@ -190,7 +190,7 @@ def test_a_delegate_that_goes_is_missed_also_when_its_claim_verifies_no_more() -
     old, new = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
     mark = sign_claim(old, SignedClaim(SOURCE_REF, "west", "west-uid", "w1", b"x" * 32))
     fleet = Fleet(all_done, keys=(public_key(old),))
-    fleet.tell("east", source())
+    fleet.tell("east", source(annotations={CLAIM: mark}))
     fleet.tell("west", delegate(annotations={CLAIM: mark}))
     fleet.keys = (public_key(new),)
     fleet.tell("east", source(claim=None, terminating=True), full=True)

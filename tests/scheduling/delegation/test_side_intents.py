@@ -12,7 +12,7 @@ def test_an_answer_to_an_earlier_attempt_ends_nothing() -> None:
     side_intents = SideIntents(Outbox(1, backoff), backoff)
     pod = PodRef("default", "p", "uid-p")
     intent = Evict("", pod, 0, "n1", priority=5)
-    name = side_intents.send("a", "evict", intent, lambda verdict, message, now: told.append(verdict))
+    name = side_intents.send("a", "evict", intent, lambda answer, now: told.append(answer.verdict))
 
     def answered(attempt: int, verdict: str) -> bool:
         return side_intents.answered(Outcome(f"{name}.{attempt}", pod.uid, 1, verdict), 0.0)

@@ -43,6 +43,7 @@ class PodFact:
     taken: float = float("-inf")
     ran: bool = False
     addresses: set[str] = field(default_factory=set)
+    priority: int = 0
 
     @property
     def is_source(self) -> bool:
@@ -109,6 +110,7 @@ class Facts(Judgeable):
         source = made or (uid if ours else "")
         cpu = cpu_of(obj)
         fact = PodFact(uid, source, write.cluster, meta["namespace"], meta["name"], cpu, write.at)
+        fact.priority = obj["spec"].get("priority", 0)
         self.pods[uid] = fact
         if source:
             self.copies.setdefault(source, []).append(fact)
@@ -137,12 +139,17 @@ class Facts(Judgeable):
         if says and says != said:
             fact.told = write.at
         preempted = condition(after, "DisruptionTarget")
-        if preempted is not None and not fact.doomed:
+        if preempted is not None and not fact.doomed and self._may_be_preempted(fact):
             fact.doomed = "preempted"
         if told.get("phase") in ENDED:
             fact.ended = fact.ended or told["phase"]
         if told.get("podIP") and write.actor == "kubelet":
             fact.addresses.add(told["podIP"])
+
+    def _may_be_preempted(self, fact: PodFact) -> bool:
+        """Whether a user has ever made a pod of higher priority; what an observer made up is none."""
+        priority = (self.source_of(fact) or fact).priority
+        return any(one.is_source and one.priority > priority for one in self.pods.values())
 
     def started(self, cluster: str, container: Container) -> None:
         self.running[container.uid] = container

@@ -172,11 +172,12 @@ def home_believes_claims(patches: Patches) -> None:
     _believing(patches, pods, is_claim_of=lambda keys, mark: True)
 
 
-@plant("the home's observer does not verify claims", hint=Hint(_claimed_for_no_cluster, SCARCE))
+@plant("neither the home's observer nor the dispatcher verifies claims", hint=Hint(_claimed_for_no_cluster, SCARCE))
 def observer_believes_claims(patches: Patches) -> None:
     from agents.observer import mark_verifier
 
     _believing(patches, mark_verifier, is_claim_of=lambda keys, mark: True)
+    dispatcher_believes_claims(patches)
 
 
 @plant("the target's observer does not verify proofs", hint=Hint(_copied_claim))

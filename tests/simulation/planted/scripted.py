@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from agents.kube.convert import pod_seen
 from dispatcher.model.messages import Changes
 from tests.simulation.acts import plain_pod, spread_by_zone
 from tests.simulation.effects import kind_of
@@ -203,6 +204,14 @@ class Scene(Teller):
             return msgspec.structs.replace(told, pods=tuple(pods))
 
         self._report(cluster, ended)
+
+    def say_waits(self, cluster: str, pod: Object) -> None:
+        """From now on its observer tells with each report of a pod that is not there."""
+        seen = pod_seen(msgspec.json.encode(pod))
+        assert seen is not None
+        assert seen.pod is not None
+        made_up = seen.pod
+        self._report(cluster, lambda told: msgspec.structs.replace(told, pods=(*told.pods, made_up)))
 
     def _report(self, cluster: str, otherwise: Callable[[Changes], Changes]) -> None:
         """The observer of a cluster tells something else than it sees, until it begins anew."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from dispatcher.model.tenant import Share, Tenant
+from tests.simulation.acts import plain_pod
 from tests.simulation.judges.facts import PREFIX
 from tests.simulation.planted.scripted import Scene, Wait
 from tests.simulation.world.fleet import Sizes
@@ -75,6 +76,16 @@ def more_important(at: Scene) -> Iterator[Wait]:
     yield at.shows("Running", "a")
     at.submit("b", "north", 700, priority=10)
     yield 20.0
+
+
+def made_up_preemptor(at: Scene) -> Iterator[Wait]:
+    """A pod fills the only node of its cluster, and another cluster's observer tells of a more important one."""
+    at.submit("a", "north", 700)
+    yield at.shows("Running", "a")
+    pod = plain_pod("b", "default", 700, clusters="north")
+    pod["metadata"]["uid"], pod["spec"]["priority"] = "made-up", 2_000_000_000
+    at.say_waits("east", pod)
+    yield 40.0
 
 
 def unseen_delegate(at: Scene) -> Iterator[Wait]:

@@ -124,6 +124,16 @@ def deletes_to_make_room(patches: Patches) -> None:
     patches.set(evict, "_mark", mark)
 
 
+@plant(
+    "nobody asks whether a pod is there before others are evicted for it elsewhere",
+    hint=Hint(stories.made_up_preemptor, stories.SMALL),
+)
+def preemptor_not_confirmed(patches: Patches) -> None:
+    from dispatcher.scheduling.core.preemptors import Preemptors
+
+    patches.set(Preemptors, "_objection", lambda self, nominee, target, answer: "")
+
+
 async def _looked_away(self: Any, watch: Any) -> float:
     return 1.0
 

@@ -1,0 +1,155 @@
+"""Pods for which others are to be evicted in another cluster than their own: confirmed first, and so many a second.
+
+What is known of a pod is what its cluster's observer tells, which may be captured, and whoever believes in a pod of the
+highest priority that is not there empties all clusters for it. So the executor of its cluster is asked, which reads the
+pod at its API server and signs that it waits for a place in that very cluster, and with what priority. Until then its
+nomination holds the room, and nobody is evicted. One that is not confirmed loses it, and asks again after a while.
+
+Evictions abroad are paced for each cluster of submission, so that neither a mistake there nor a whole cluster that was
+captured empties the others at once. Worked example: at 0.5 a second 50 pods may be evicted at once; where one pod more
+needed 11 on its node, and 60 were, nobody is for 20 s, and then one pod each 2 s.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from dispatcher.model.messages import DONE, ConfirmNoSource, Outcome
+from dispatcher.model.pod import PodId
+from dispatcher.model.signatures import plain_keys, read_preemptor
+from dispatcher.model.token_buckets import Allowance, TokenBuckets
+from dispatcher.scheduling.core.state import CoreState
+from dispatcher.scheduling.delegation import intents
+from dispatcher.scheduling.fleet.nominations import Nominee
+from dispatcher.scheduling.framework.hints import WakeEvent
+from dispatcher.scheduling.framework.lifecycle import Victim
+
+UNCONFIRMED, HELD = "preemption_unconfirmed", "preemption_held"  # counters, by cluster of submission
+_AT_ONCE_S = 100.0  # what may be evicted in so many seconds may be evicted at once
+_LONGEST_S = 600.0  # that evictions which were too many at once hold up others
+_AGAIN_S = 60.0  # until a pod that was not confirmed is asked for again
+_MOST_REFUSED = 1024  # pods of which it is known that they were not confirmed
+_WARN_S = 60.0
+
+Victims = Sequence[Victim]  # all in one cluster
+Evict = Callable[[Victims, PodId, float], None]
+
+
+class Preemptors:
+    """Has victims in other clusters evicted once it may be; `evict` orders it."""
+
+    def __init__(self, state: CoreState, evict: Evict) -> None:
+        self._state, self._evict = state, evict
+        self._refused_at: dict[PodId, float] = {}
+        self._confirmed: dict[str, dict[PodId, Victims]] = {}  # by home: those whose turn comes, in order
+        self._paces: dict[str, Allowance] = {}
+        self._open_at: dict[str, float] = {}
+        self._warnings = TokenBuckets(1, 1 / _WARN_S)
+
+    def ask(self, preemptor: PodId, victims: Victims, now: float) -> None:
+        """Have these evicted for a pod that is nominated to their node, if its own cluster confirms it."""
+        tracked = self._state.tracked.get(preemptor)
+        if tracked is None or tracked.source is None:
+            return
+        if now - self._refused_at.get(preemptor, float("-inf")) < _AGAIN_S:
+            self._take_back(preemptor, now)
+            return
+        intent = ConfirmNoSource("", intents.ref(tracked.source), 0, preempts=victims[0].cluster)
+        done = partial(self._answered, preemptor, victims)
+
+        def wanted(name: str) -> bool:
+            return bool(self._standing(preemptor, victims))
+
+        self._state.side_intents.send(tracked.home, "preemptor", intent, done, wanted=wanted)
+
+    def tick(self, now: float) -> None:
+        """Time has passed: others have their turn."""
+        for home in list(self._confirmed):
+            self._take_turns(home, now)
+
+    def _answered(self, preemptor: PodId, victims: Victims, answer: Outcome, now: float) -> None:
+        nominee = self._state.profiles.nominations.of(preemptor)
+        if nominee is None:
+            return
+        why = self._objection(nominee, victims[0].cluster, answer)
+        if why:
+            self._refuse(nominee, victims[0].cluster, why, now)
+            return
+        home = preemptor[0]
+        self._confirmed.setdefault(home, {})[preemptor] = victims
+        self._take_turns(home, now)
+        if preemptor in self._confirmed.get(home, ()):
+            self._tell_held(preemptor, victims, now)
+
+    def _objection(self, nominee: Nominee, target: str, answer: Outcome) -> str:
+        """Why the answer does not confirm the pod; '' if it does."""
+        if answer.verdict != DONE:
+            return answer.message or answer.verdict
+        home, uid = nominee.pod_id
+        view = self._state.clusters[home]
+        signed = read_preemptor(plain_keys(view.keys), answer.record)
+        if signed is None:
+            return "it has signed nothing (upgrade its agent), or with an unknown key"
+        source = signed.source
+        asked = answer.id.startswith(f"{source.epoch}.")  # else it is the answer to an earlier question
+        if not asked or (source.cluster_uid, source.uid, signed.target) != (view.uid, uid, target):
+            return "what it has signed is the answer to another question"
+        if signed.priority < nominee.priority:
+            return f"at its API server the pod has priority {signed.priority}"
+        return ""
+
+    def _refuse(self, nominee: Nominee, target: str, why: str, now: float) -> None:
+        state, home = self._state, nominee.pod_id[0]
+        if len(self._refused_at) >= _MOST_REFUSED:
+            self._refused_at.clear()
+        self._refused_at[nominee.pod_id] = now
+        state.counters[UNCONFIRMED, home] += 1
+        text = (
+            f"no pod of cluster {target} is evicted for it: the executor of cluster {home} does not confirm that it "
+            f"waits for a place there with priority {nominee.priority}: {why}"
+        )
+        if self._warnings.admit(now, (UNCONFIRMED, home)) is not None:
+            key = nominee.placed.pod.key
+            state.warn(f"pod {key} of cluster {home}: {text}. If that stays, find out who speaks there as its agent")
+        tracked = state.tracked.get(nominee.pod_id)
+        if tracked is not None:
+            state.report_waiting(tracked, text)
+        self._take_back(nominee.pod_id, now)
+
+    def _take_back(self, preemptor: PodId, now: float) -> None:
+        """The room is nobody's any more; the pod is tried again when something changes, or after a while."""
+        if self._state.profiles.nominations.drop(preemptor) is not None:
+            self._state.queue.wake(WakeEvent.POD_REMOVED, now)
+
+    def _take_turns(self, home: str, now: float) -> None:
+        confirmed = self._confirmed[home]
+        while confirmed and now >= self._open_at.get(home, float("-inf")):
+            preemptor = next(iter(confirmed))
+            victims = self._standing(preemptor, confirmed.pop(preemptor))
+            if victims:
+                self._open_at[home] = now + self._pace(home).take(now, len(victims))
+                self._evict(victims, preemptor, now)
+        if not confirmed:
+            del self._confirmed[home]
+
+    def _pace(self, home: str) -> Allowance:
+        per_s = self._state.timing.evictions_abroad_per_s
+        return self._paces.setdefault(home, Allowance(_AT_ONCE_S * per_s, per_s, _LONGEST_S))
+
+    def _standing(self, preemptor: PodId, victims: Victims) -> Victims:
+        """Those whose leaving the pod still waits for."""
+        nominee = self._state.profiles.nominations.of(preemptor)
+        return [one for one in victims if one.pod_id in nominee.victims] if nominee is not None else ()
+
+    def _tell_held(self, preemptor: PodId, victims: Victims, now: float) -> None:
+        state, home = self._state, preemptor[0]
+        state.counters[HELD, home] += 1
+        per_s = state.timing.evictions_abroad_per_s
+        pace = f"{_AT_ONCE_S * per_s:g} at once, then {per_s:g} a second (timing.evictions_abroad_per_s)"
+        text = f"so many pods in other clusters have been evicted for pods of cluster {home} that others wait: {pace}"
+        if self._warnings.admit(now, (HELD, home)) is not None:
+            state.warn(f"{text}. If they are not meant, find out who makes pods of such priority there")
+        tracked = state.tracked.get(preemptor)
+        if tracked is not None:
+            state.report_waiting(
+                tracked, f"{len(victims)} pods of cluster {victims[0].cluster} are not evicted yet: {text}"
+            )

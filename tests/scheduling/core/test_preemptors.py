@@ -1,0 +1,185 @@
+"""Evictions in another cluster than the preemptor's own: asked for first, and so many a second."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from dispatcher.model.messages import (
+    BOUND,
+    DONE,
+    STALE,
+    UNKNOWN,
+    WAITING,
+    AnyIntent,
+    Changes,
+    ConfirmNoSource,
+    Evict,
+    Outcome,
+    ReportUnschedulable,
+)
+from dispatcher.model.names import PROXY_LABEL, SCHEDULER_NAME, proxy_node_name
+from dispatcher.model.node import Node
+from dispatcher.model.pod import Pod, SourceRef
+from dispatcher.model.signatures import Preemptor
+from dispatcher.scheduling.core import CoreTiming
+from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, OperatorWarning, SendIntents, Tick
+from tests.agents.executor.world import keys_of
+from tests.laws.cores import make_core
+
+SIZE = {"cpu": 4000, "pods": 20}
+PROXY = Node(proxy_node_name("west"), labels={PROXY_LABEL: "west"}, ready=True, proxy_for="west")
+Answer = Callable[[ConfirmNoSource, "World"], Outcome | None]
+
+
+def a_pod(name: str, **more: Any) -> Pod:
+    fields = {"requests": {"cpu": 4000}, "scheduler_name": SCHEDULER_NAME, **more}
+    return Pod(f"uid-{name}", "default", name, **fields)
+
+
+def outcome(intent: AnyIntent, verdict: str, **more: Any) -> Outcome:
+    return Outcome(intent.id, intent.pod.uid, intent.epoch, verdict, **more)
+
+
+def signed(intent: ConfirmNoSource, *, signer: str = "east", **other: Any) -> Outcome:
+    """What the executor of east answers; `other` than what is so."""
+    uid, epoch = other.get("uid", intent.pod.uid), other.get("epoch", intent.epoch)
+    source = SourceRef("east", other.get("cluster_uid", "east-uid"), "default", intent.pod.name, uid, epoch)
+    said = Preemptor(source, other.get("target", intent.preempts), other.get("priority", 1000))
+    return outcome(intent, DONE, record=keys_of(signer).sign_preemptor(said))
+
+
+def unanswered(intent: ConfirmNoSource, world: "World") -> None:
+    """The call is still under way."""
+
+
+class World:
+    """Cluster east has no node; each node of west is full with one pod of west. East is asked and answers as told."""
+
+    def __init__(self, nodes: int = 1, answer: Answer = lambda intent, world: signed(intent), per_s: float = 0.5):
+        self.core = make_core(("east", "west"), timing=CoreTiming(evictions_abroad_per_s=per_s))
+        self.answer, self.now, self.revision = answer, 1.0, {"east": 0, "west": 0}
+        self.asked, self.evicted = list[ConfirmNoSource](), dict[str, float]()
+        self.told, self.warned = list[str](), list[str]()
+        self.report("east", nodes=(PROXY,))
+        lows = tuple(a_pod(f"low{at}", node=f"w{at}", phase="Running") for at in range(nodes))
+        self.report("west", nodes=tuple(Node(f"w{at}", ready=True, allocatable=SIZE) for at in range(nodes)), pods=lows)
+
+    def report(self, cluster: str, **what: Any) -> None:
+        self.revision[cluster] += 1
+        since, keys = self.revision[cluster] - 1, keys_of(cluster).endorsed_keys()
+        changes = Changes(cluster, f"{cluster}-uid", "life", since, since + 1, full=not since, keys=keys, **what)
+        self.take(self.core.handle(ClusterChanged(changes), self.now))
+
+    def submit(self, count: int = 1, home: str = "east") -> None:
+        self.report(home, pods=tuple(a_pod(f"high{at}", priority=1000) for at in range(count)))
+
+    def run(self, seconds: float = 3.0) -> None:
+        until = self.now + seconds
+        while self.now < until:
+            self.now += 0.5
+            self.take(self.core.handle(Tick(), self.now))
+
+    def take(self, effects: Sequence[Effect]) -> None:
+        for one in effects:
+            if isinstance(one, OperatorWarning):
+                self.warned.append(one.text)
+            elif isinstance(one, SendIntents):
+                for intent in one.intents:
+                    self.obey(one.cluster, intent)
+
+    def obey(self, cluster: str, intent: AnyIntent) -> None:
+        if isinstance(intent, ReportUnschedulable):
+            self.told += [intent.message] if intent.reason == WAITING else []
+        elif isinstance(intent, ConfirmNoSource):
+            assert cluster == "east"
+            self.asked.append(intent)
+            answer = self.answer(intent, self)
+            if answer is not None:
+                self.take(self.core.handle(Answered(cluster, (answer,)), self.now))
+        elif isinstance(intent, Evict):
+            self.evicted[intent.pod.name] = self.now
+        else:
+            self.take(self.core.handle(Answered(cluster, (outcome(intent, BOUND),)), self.now))
+
+    def confirm(self) -> None:
+        """The answer to the question that is under way."""
+        self.take(self.core.handle(Answered("east", (signed(self.asked[-1]),)), self.now))
+
+    def promised(self) -> int:
+        return len(self.core.profiles.nominations)
+
+
+def test_a_pod_is_evicted_elsewhere_once_the_preemptors_own_cluster_has_confirmed_it() -> None:
+    world = World(answer=unanswered)
+    world.submit()
+    world.run(5.0)
+    assert (len(world.asked), world.evicted, world.promised()) == (1, {}, 1)
+    world.confirm()
+    assert (list(world.evicted), world.promised()) == (["low0"], 1)
+
+
+def test_a_pod_is_evicted_in_the_preemptors_own_cluster_without_a_question() -> None:
+    world = World()
+    world.submit(home="west")
+    world.run(1.0)
+    assert (world.asked, list(world.evicted)) == ([], ["low0"])
+
+
+NOT_CONFIRMED: dict[str, Answer] = {
+    "it is not there": lambda intent, world: outcome(intent, STALE, message="it is not there"),
+    "an older executor signs nothing": lambda intent, world: outcome(intent, STALE, message="it is there"),
+    "nothing is signed": lambda intent, world: outcome(intent, DONE),
+    "another cluster has signed": lambda intent, world: signed(intent, signer="west"),
+    "it is of lower priority": lambda intent, world: signed(intent, priority=999),
+    "it is of another cluster": lambda intent, world: signed(intent, cluster_uid="west-uid"),
+    "it is another pod": lambda intent, world: signed(intent, uid="uid-other"),
+    "it goes elsewhere": lambda intent, world: signed(intent, target="north"),
+    "it is what was signed earlier": lambda intent, world: signed(intent, epoch=intent.epoch - 1),
+}
+
+
+@pytest.mark.parametrize("why", NOT_CONFIRMED)
+def test_nobody_is_evicted_elsewhere_for_a_pod_of_which(why: str) -> None:
+    world = World(answer=NOT_CONFIRMED[why])
+    world.submit()
+    world.run(50.0)
+    assert (world.evicted, world.promised()) == ({}, 0)
+    assert len(world.asked) == 1, "it is not asked for at each try"
+    assert [("no pod of cluster west is evicted" in text, "cluster east" in text) for text in world.warned] == [
+        (True, True)
+    ]
+    assert len(world.told) == 1
+    world.run(60.0)
+    assert len(world.asked) == 2, "it is asked for again after a while"
+
+
+def test_a_question_that_was_not_answered_is_asked_again() -> None:
+    world = World(answer=lambda intent, world: signed(intent) if len(world.asked) > 1 else outcome(intent, UNKNOWN))
+    world.submit()
+    world.run(5.0)
+    assert (len(world.asked), list(world.evicted)) == (2, ["low0"])
+
+
+def test_nobody_is_evicted_for_a_pod_that_was_deleted_meanwhile() -> None:
+    world = World(answer=unanswered)
+    world.submit()
+    world.run(1.0)
+    world.report("east", pods_gone=("uid-high0",))
+    world.confirm()
+    world.run(5.0)
+    assert world.evicted == {}
+
+
+def test_evictions_elsewhere_for_pods_of_one_cluster_are_paced_and_those_who_wait_are_told() -> None:
+    world = World(nodes=6, per_s=0.02)
+    world.submit(6)
+    world.run(2.0)
+    assert len(world.evicted) == 3, "two at once, and one that is waited for"
+    assert world.told
+    assert "timing.evictions_abroad_per_s" in world.told[0]
+    assert len([text for text in world.warned if "cluster east" in text]) == 1
+    world.run(49.0)
+    assert len(world.evicted) == 4
+    world.run(100.0)
+    assert len(world.evicted) == 6
