@@ -39,7 +39,7 @@ def delete_source(intent: DeleteSource, local: Local, now: Moment) -> Procedure[
         return outcome(intent, DONE, "the pod is gone")
     if look.pod is None:
         return outcome(intent, UNKNOWN, look.problem)
-    if not _ours(look.pod):
+    if not _ours(look.pod, local):
         return outcome(intent, REFUSED, _not_ours(intent.pod))
     if not look.pod.terminating:
         yield from _show_disruption(intent, look.pod, local, now)
@@ -106,10 +106,12 @@ def _release(intent: FinishSource, local: Local) -> Procedure[LivePod | Answer]:
             return Answer(DONE, "the pod is gone")
         if look.pod is None:
             return Answer(UNKNOWN, look.problem)
+        if local.is_own(look.pod.node):
+            return Answer(REFUSED, _not_ours(ref))
         if elsewhere := _missing_elsewhere(look.pod.node, intent.target_uid, local):
             return Answer(REFUSED, elsewhere)
         if FINALIZER not in look.pod.finalizers:
-            return look.pod if _ours(look.pod) else Answer(REFUSED, _not_ours(ref))
+            return look.pod if _ours(look.pod, local) else Answer(REFUSED, _not_ours(ref))
         response = yield guarded_patch(ref, look.pod, {"finalizers": without_ours(look.pod)})
         if response.ok:
             return look.pod
@@ -138,8 +140,11 @@ def _missing_elsewhere(node: str, target_uid: str, local: Local) -> str:
     )
 
 
-def _ours(pod: LivePod) -> bool:
-    return pod.node.startswith(PROXY_NODE_PREFIX)
+def _ours(pod: LivePod, local: Local) -> bool:
+    """Whether it stands on a proxy node, by the mark of the node, or of the pod where the node is not seen."""
+    if local.is_own(pod.node):
+        return False
+    return bool(local.behind(pod.node)) or (pod.node.startswith(PROXY_NODE_PREFIX) and FINALIZER in pod.finalizers)
 
 
 def _not_ours(ref: PodRef) -> str:
