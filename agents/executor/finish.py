@@ -106,12 +106,10 @@ def _release(intent: FinishSource, local: Local) -> Procedure[LivePod | Answer]:
             return Answer(DONE, "the pod is gone")
         if look.pod is None:
             return Answer(UNKNOWN, look.problem)
-        if local.is_own(look.pod.node):
-            return Answer(REFUSED, _not_ours(ref))
-        if elsewhere := _missing_elsewhere(look.pod.node, intent.target_uid, local):
-            return Answer(REFUSED, elsewhere)
+        if why := _kept(look.pod, intent, local):
+            return Answer(REFUSED, why)
         if FINALIZER not in look.pod.finalizers:
-            return look.pod if _ours(look.pod, local) else Answer(REFUSED, _not_ours(ref))
+            return look.pod
         response = yield guarded_patch(ref, look.pod, {"finalizers": without_ours(look.pod)})
         if response.ok:
             return look.pod
@@ -121,6 +119,14 @@ def _release(intent: FinishSource, local: Local) -> Procedure[LivePod | Answer]:
         if not is_ambiguous(response):
             return Answer(REFUSED, problem)
     return Answer(UNKNOWN, problem)
+
+
+def _kept(pod: LivePod, intent: FinishSource, local: Local) -> str:
+    """Why the pod, as just read, is not to be let go; '' if it is."""
+    unmarked = FINALIZER not in pod.finalizers and not _ours(pod, local)
+    if unmarked or local.is_own(pod.node):
+        return _not_ours(intent.pod)
+    return _missing_elsewhere(pod.node, intent.target_uid, local)
 
 
 def _missing_elsewhere(node: str, target_uid: str, local: Local) -> str:

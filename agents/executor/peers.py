@@ -156,8 +156,8 @@ def name_taken(node: Node | None, cluster: str) -> str:
     if node is None or node.proxy_for == cluster:
         return ""
     return (
-        f'node "{node.name}" is a node of this cluster itself, so that cluster "{cluster}" can have no proxy node here: '
-        "rename the node, or the cluster; the node is left as it is"
+        f'node "{node.name}" is one of this cluster itself, so that cluster "{cluster}" can have no proxy node here: '
+        "rename that node, or that cluster; the node is left as it is"
     )
 
 

@@ -85,10 +85,9 @@ async def node_of(member: Member, name: str) -> Object | None:
 
 def behind(node: Object) -> str:
     """The cluster that a node stands for, by our mark; "" for one of the cluster that has it, whatever its name."""
-    taints = (
-        Taint(one["key"], one.get("value", ""), one["effect"]) for one in node.get("spec", {}).get("taints") or ()
-    )
-    return cluster_behind(node["metadata"]["name"], node["metadata"].get("labels") or {}, taints)
+    meta, given = node["metadata"], node.get("spec", {}).get("taints") or ()
+    taints = (Taint(one["key"], one.get("value", ""), one["effect"]) for one in given)
+    return cluster_behind(meta["name"], meta.get("labels") or {}, taints)
 
 
 async def say(member: Member, cluster: str, word: Word) -> tuple[str, Standing]:
