@@ -191,7 +191,7 @@ def _taken(pod: LivePod | None, intent: Claim, local: Local) -> Answer | None:
 
 
 def _keeps(pod: LivePod, intent: Unclaim, local: Local) -> Answer | None:
-    if pod.node.startswith(names.PROXY_NODE_PREFIX) and not local.is_own(pod.node):
+    if pod.node.startswith(names.PROXY_NODE_PREFIX):
         return Answer(STALE, f'bound to node "{pod.node}": a pod in another cluster keeps its claim until it ends')
     signed = pod.claimed(local.keys.public)
     if signed is not None and signed.source.epoch > intent.epoch:

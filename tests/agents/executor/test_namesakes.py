@@ -28,9 +28,11 @@ from dispatcher.model.messages import (
     Peer,
     PodRef,
     ReportUnschedulable,
+    RestoreClaim,
     Unclaim,
 )
-from tests.agents.executor.world import NOW, World, node_object, pod_object, proxy_object, run
+from dispatcher.model.signatures import SignedClaim
+from tests.agents.executor.world import NOW, World, node_object, pod_object, proxy_object, run, source_of
 
 NODE = names.proxy_node_name("b")
 PATH = f"/api/v1/nodes/{NODE}"
@@ -103,11 +105,22 @@ def test_a_pod_is_bound_to_such_a_machine_as_to_any_other_and_never_as_to_a_prox
     assert world.do(Bind("i", ref, 1, NODE)).verdict == BOUND
 
 
-def test_marks_come_off_a_pod_on_such_a_machine_and_stay_on_one_on_a_proxy_node() -> None:
-    machine = World(MACHINE)
-    assert machine.do(Unclaim("i", pod_on(machine, marked=True), 1)).verdict == DONE
-    proxy = World(proxy_object("b"))
-    assert proxy.do(Unclaim("i", pod_on(proxy, marked=True), 1)).verdict == STALE
+@pytest.mark.parametrize("order", [evict, lambda ref: Unclaim("i", ref, 1)], ids=["evict", "unclaim"])
+def test_a_source_is_kept_whole_where_its_proxy_node_has_lost_both_marks(order: Callable[[PodRef], AnyIntent]) -> None:
+    world = World(MACHINE)
+    assert world.do(order(pod_on(world, marked=True))).verdict in (STALE, REFUSED)
+    assert world.api.done == UNCHANGED
+
+
+def test_no_claim_is_put_back_onto_a_pod_on_such_a_machine() -> None:
+    said = {}
+    for name, node in {"machine": MACHINE, "proxy": proxy_object("b")}.items():
+        world = World(node)
+        ref = pod_on(world)
+        signed = SignedClaim(source_of(ref, 1), "b", "b-cluster-uid", "b1", b"\0" * 32)
+        claim = world.local.keys.sign_claim(signed)
+        said[name] = world.do(RestoreClaim("i", ref, 1, claim)).verdict
+    assert said == {"machine": STALE, "proxy": DONE}
 
 
 def test_a_pod_that_goes_from_such_a_machine_is_its_kubelets() -> None:
