@@ -17,7 +17,7 @@ from dispatcher.cli.operate.words import Standing
 from dispatcher.model import names
 from dispatcher.service.errors import ExitCode
 from localfleet.embedded.fleet import EmbeddedFleet
-from tests.cli.cluster_world import MARKED, PODS, World, delegate, ending, names_of, pod
+from tests.cli.cluster_world import MARKED, NODES, PODS, World, delegate, ending, names_of, pod
 from tests.system.cluster_api import ClusterApi
 
 
@@ -336,3 +336,12 @@ def test_a_cluster_that_leaves_keeps_what_runs_on_its_own_machines_whatever_thei
         code, told = world.json("leave", "east", "--yes", "--timeout", "30")
     assert (code, told["problems"]) == (ExitCode.OK, [])
     assert names_of(world.east) == ["own"]
+
+
+def test_a_cluster_with_a_machine_that_has_the_name_of_its_own_proxy_node_is_itself_all_the_same(world: World) -> None:
+    name = names.proxy_node_name("east")
+    assert world.east.create(NODES, {"metadata": {"name": name}}).is_success
+    try:
+        assert world.run("cordon", "west", "--yes").exit_code == ExitCode.OK
+    finally:
+        world.east.delete(f"{NODES}/{name}")

@@ -100,8 +100,10 @@ def test_a_pod_on_such_a_machine_gives_way_like_any_other_and_one_on_a_proxy_nod
 
 def test_a_pod_is_bound_to_such_a_machine_as_to_any_other_and_never_as_to_a_proxy_node() -> None:
     world = World(MACHINE)
+    world.local.peers.update((Peer("b", ready=True),), NOW.mono)
     ref = world.submit()
-    assert world.do(Bind("i", ref, 1, NODE, proxy=True)).verdict == REFUSED
+    refused = world.do(Bind("i", ref, 1, NODE, proxy=True))
+    assert (refused.verdict, "not a proxy node" in refused.message) == (REFUSED, True)
     assert world.do(Bind("i", ref, 1, NODE)).verdict == BOUND
 
 

@@ -130,6 +130,7 @@ def test_the_view_of_clusters_says_who_is_cordoned_and_fenced_for_whom_and_how_m
         ([], [], 0),
         (["east", "north"], ["east"], 2),
     ]
+    assert not any(row["name_taken_in"] for row in rows.values())
 
 
 def test_pods_on_a_machine_that_is_named_as_proxy_nodes_are_fill_it_and_are_left_to_its_kubelet() -> None:
