@@ -71,8 +71,7 @@ def _forbidden(intent: Bind, pod: Pod | None) -> Answer | None:
 
 
 def _proxy_refusal(intent: Bind, local: Local, now: Moment) -> str:
-    node = local.view.node(intent.node)
-    if node is None or not node.proxy_for:
+    if not local.behind(intent.node):
         return f'"{intent.node}" is not a proxy node of cluster "{local.cluster}"'
     return local.peers.unready(intent.node, now.mono)
 

@@ -10,7 +10,7 @@ from agents.executor import events, manifest, pods
 from agents.executor.answer import NOT_FOUND, TRIES, Answer, error_text, is_ambiguous, outcome
 from agents.executor.http import Procedure, Request
 from agents.executor.local import Local, Moment
-from agents.executor.peers import closed_to_new
+from agents.executor.peers import closed_to_new, name_taken
 from agents.executor.pods import LivePod, guarded_patch, without_ours
 from dispatcher.model import names, signatures
 from dispatcher.model.leases import LEASE
@@ -147,8 +147,12 @@ def _not_now(intent: Claim, local: Local) -> Answer | None:
     proxy = names.proxy_node_name(intent.cluster)
     if fenced := local.fenced(proxy):
         return Answer(STALE, fenced)
-    pod = local.view.pod(intent.pod.uid)
-    why = closed_to_new(local.view.node(proxy), pod) or local.trusted.another(intent.cluster, intent.cluster_uid)
+    pod, node = local.view.pod(intent.pod.uid), local.view.node(proxy)
+    why = (
+        name_taken(node, intent.cluster)
+        or closed_to_new(node, pod)
+        or local.trusted.another(intent.cluster, intent.cluster_uid)
+    )
     return Answer(REFUSED, why, OF_CLUSTER) if why else None
 
 
@@ -206,7 +210,8 @@ def _not_restored(pod: LivePod | None, intent: RestoreClaim, wanted: SignedClaim
     name = f"pod {intent.pod.namespace}/{intent.pod.name}"
     if pod is None or pod.uid != intent.pod.uid:
         return Answer(STALE, f"{name} is gone")
-    if pod.node and pod.node != names.proxy_node_name(wanted.target):
+    elsewhere = pod.node == names.proxy_node_name(wanted.target) and not local.is_own(pod.node)
+    if pod.node and not elsewhere:
         return Answer(STALE, f'{name} is bound to node "{pod.node}"')
     if pod.terminating or (pod.terminal and not pod.node):
         return Answer(STALE, f"{name} {'is being deleted' if pod.terminating else 'has ended'}")

@@ -84,7 +84,8 @@ def _early(pod: LivePod, intent: Evict, local: Local) -> Answer | None:
         return _GONE
     if not intent.moved and pod.spec.priority >= intent.priority:
         return Answer(REFUSED, f"{name} has priority {pod.spec.priority}: not lower than {intent.priority}")
-    if pod.node.startswith(names.PROXY_NODE_PREFIX):
+    ordinary = local.is_own(pod.node) and names.FINALIZER not in pod.finalizers
+    if pod.node.startswith(names.PROXY_NODE_PREFIX) and not ordinary:
         return Answer(REFUSED, f"{name} runs in another cluster: it is evicted there")
     ours = names.is_ours(pod.spec.scheduler_name) or pod.spec.scheduler_name == names.DELEGATE_SCHEDULER
     if not ours and intent.moved:

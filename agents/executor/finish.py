@@ -39,7 +39,7 @@ def delete_source(intent: DeleteSource, local: Local, now: Moment) -> Procedure[
         return outcome(intent, DONE, "the pod is gone")
     if look.pod is None:
         return outcome(intent, UNKNOWN, look.problem)
-    if not _ours(look.pod):
+    if not _ours(look.pod, local):
         return outcome(intent, REFUSED, _not_ours(intent.pod))
     if not look.pod.terminating:
         yield from _show_disruption(intent, look.pod, local, now)
@@ -106,10 +106,10 @@ def _release(intent: FinishSource, local: Local) -> Procedure[LivePod | Answer]:
             return Answer(DONE, "the pod is gone")
         if look.pod is None:
             return Answer(UNKNOWN, look.problem)
-        if elsewhere := _missing_elsewhere(look.pod.node, intent.target_uid, local):
-            return Answer(REFUSED, elsewhere)
+        if why := _kept(look.pod, intent, local):
+            return Answer(REFUSED, why)
         if FINALIZER not in look.pod.finalizers:
-            return look.pod if _ours(look.pod) else Answer(REFUSED, _not_ours(ref))
+            return look.pod
         response = yield guarded_patch(ref, look.pod, {"finalizers": without_ours(look.pod)})
         if response.ok:
             return look.pod
@@ -119,6 +119,14 @@ def _release(intent: FinishSource, local: Local) -> Procedure[LivePod | Answer]:
         if not is_ambiguous(response):
             return Answer(REFUSED, problem)
     return Answer(UNKNOWN, problem)
+
+
+def _kept(pod: LivePod, intent: FinishSource, local: Local) -> str:
+    """Why the pod, as just read, is not to be let go; '' if it is."""
+    unmarked = FINALIZER not in pod.finalizers and not _ours(pod, local)
+    if unmarked or local.is_own(pod.node):
+        return _not_ours(intent.pod)
+    return _missing_elsewhere(pod.node, intent.target_uid, local)
 
 
 def _missing_elsewhere(node: str, target_uid: str, local: Local) -> str:
@@ -138,8 +146,11 @@ def _missing_elsewhere(node: str, target_uid: str, local: Local) -> str:
     )
 
 
-def _ours(pod: LivePod) -> bool:
-    return pod.node.startswith(PROXY_NODE_PREFIX)
+def _ours(pod: LivePod, local: Local) -> bool:
+    """Whether it stands on a proxy node, by the mark of the node, or of the pod where the node is not seen."""
+    if local.is_own(pod.node):
+        return False
+    return bool(local.behind(pod.node)) or (pod.node.startswith(PROXY_NODE_PREFIX) and FINALIZER in pod.finalizers)
 
 
 def _not_ours(ref: PodRef) -> str:

@@ -121,6 +121,16 @@ class Local:
         self.mirrored.clear()
         self.reported.clear()
 
+    def behind(self, node: str) -> str:
+        """The cluster that this node stands for, by our mark; "" for any other, and for one that is not seen."""
+        seen = self.view.node(node)
+        return seen.proxy_for if seen is not None else ""
+
+    def is_own(self, node: str) -> bool:
+        """Whether the node is seen, and one of this cluster itself: whatever its name, it has a kubelet of its own."""
+        seen = self.view.node(node)
+        return seen is not None and not seen.proxy_for
+
     def fenced(self, proxy: str) -> str:
         """Why nothing may go to the cluster of this proxy node: an operator says that nothing runs there; else ''."""
         node = self.view.node(proxy)

@@ -23,7 +23,6 @@ from agents.executor.pods import Lookup
 from agents.executor.told_events import ToldEvents
 from dispatcher.model.delegate_events import events_of
 from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, MirrorStatus, Outcome, PodRef
-from dispatcher.model.names import PROXY_NODE_PREFIX
 from dispatcher.model.pod import FAILED, PENDING, RUNNING, SUCCEEDED, TERMINAL
 
 Object = dict[str, Any]
@@ -56,12 +55,13 @@ def _tell_events(intent: MirrorStatus, local: Local, now: Moment) -> None:
     if pod is None:
         local.told_events.drop(uid)
         return
-    happened = events_of(intent.status) if pod.node.startswith(PROXY_NODE_PREFIX) else []
+    cluster = local.behind(pod.node)
+    happened = events_of(intent.status) if cluster else []
     if not happened:
         return
     told = local.told_events.get(uid) or ToldEvents()
     for one in told.new(happened, now.mono, now.wall):
-        events.of_delegate(local, intent.pod, pod.node.removeprefix(PROXY_NODE_PREFIX), one, now)
+        events.of_delegate(local, intent.pod, cluster, one, now)
     local.told_events.put(uid, told)
 
 
@@ -99,10 +99,12 @@ def _mirror(intent: MirrorStatus, local: Local, now: Moment) -> Procedure[Outcom
     digest = hashlib.sha256(patch).digest()
     if last is not None and last.digest == digest and (pod.phase, pod.ready) == (phase, ready):
         return outcome(intent, DONE)
-    target = pod.node.removeprefix(PROXY_NODE_PREFIX)
+    target = local.behind(pod.node)
+    if not target:
+        last = None  # only a look tells where the pod is
     if phase not in TERMINAL and (why := _too_fast(intent.pod, target, local, now)):
         return outcome(intent, REFUSED, why)
-    written = yield from _write(intent.pod, patch, last.version if last else "")
+    written = yield from _write(intent.pod, patch, last.version if last else "", local)
     if isinstance(written, Answer):
         return outcome(intent, *written)
     version, size = written
@@ -112,13 +114,13 @@ def _mirror(intent: MirrorStatus, local: Local, now: Moment) -> Procedure[Outcom
     return outcome(intent, DONE)
 
 
-def _write(ref: PodRef, patch: bytes, version: str) -> Procedure[tuple[str, int] | Answer]:
+def _write(ref: PodRef, patch: bytes, version: str, local: Local) -> Procedure[tuple[str, int] | Answer]:
     """The resourceVersion after the write, and how large the pod is; or the answer to give instead."""
     problem = ""
     for _ in range(TRIES):
         if not version:
             look = yield from pods.look_up(ref.namespace, ref.name)
-            no = _closed(look, ref)
+            no = _closed(look, ref, local)
             if no is not None:
                 return no
             version = look.pod.metadata.resource_version if look.pod else ""
@@ -134,14 +136,14 @@ def _write(ref: PodRef, patch: bytes, version: str) -> Procedure[tuple[str, int]
     return Answer(UNKNOWN, problem)
 
 
-def _closed(look: Lookup, ref: PodRef) -> Answer | None:
+def _closed(look: Lookup, ref: PodRef, local: Local) -> Answer | None:
     if look.differs(ref.uid):
         return Answer(STALE, f"pod {ref.namespace}/{ref.name} is gone")
     if look.pod is None:
         return Answer(UNKNOWN, look.problem)
     if look.pod.terminal:
         return Answer(DONE, _ENDED)
-    if not look.pod.node.startswith(PROXY_NODE_PREFIX):
+    if not local.behind(look.pod.node):
         where = f'bound to node "{look.pod.node}"' if look.pod.node else "not bound"
         return Answer(STALE, f"pod {ref.namespace}/{ref.name} is {where}, not to a proxy node: its status is its own")
     return None

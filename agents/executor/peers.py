@@ -137,8 +137,8 @@ def is_heard_of(peer: Peer) -> bool:
 
 
 def is_proxy(node: Node) -> bool:
-    """Whether it is a proxy node that we made."""
-    return bool(node.proxy_for) and node.name == proxy_node_name(node.proxy_for)
+    """Whether it is a proxy node."""
+    return bool(node.proxy_for)
 
 
 def peer_of(node: Node) -> Peer:
@@ -149,6 +149,16 @@ def peer_of(node: Node) -> Peer:
     ready = node.ready if said is None else said == "true"
     labels = {key: node.labels[key] for key in names.SHARED_LABELS if key in node.labels}
     return Peer(node.proxy_for, ready, node.allocatable, labels)
+
+
+def name_taken(node: Node | None, cluster: str) -> str:
+    """Why `cluster` can have no proxy node: a node of this cluster itself has its name; '' if none has."""
+    if node is None or node.proxy_for == cluster:
+        return ""
+    return (
+        f'node "{node.name}" is one of this cluster itself, so that cluster "{cluster}" can have no proxy node here: '
+        "rename that node, or that cluster; the node is left as it is"
+    )
 
 
 def closed_to_new(node: Node | None, pod: Pod | None) -> str:

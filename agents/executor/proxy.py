@@ -18,8 +18,7 @@ from agents.executor import proxy_objects
 from agents.executor.answer import CONFLICT, NOT_FOUND, error_text
 from agents.executor.http import MERGE_PATCH, STRATEGIC_PATCH, Procedure, Request
 from agents.executor.local import KubeletEndpoint, Local, Moment
-from agents.executor.peers import is_heard_of, is_proxy
-from dispatcher.model import names
+from agents.executor.peers import is_heard_of, is_proxy, name_taken
 from dispatcher.model.messages import Peer
 from dispatcher.model.node import Node
 
@@ -90,11 +89,8 @@ class ProxyNodes:
 
     def _tend(self, name: str, peer: Peer, beat: _Beat, now: Moment) -> Procedure[str]:
         node = self._local.view.node(name)
-        if node is not None and node.proxy_for != peer.cluster:
-            return (
-                f'node "{name}" exists and is not the proxy of cluster "{peer.cluster}": '
-                f"rename it, or give it the label {names.PROXY_LABEL}={peer.cluster}"
-            )
+        if taken := name_taken(node, peer.cluster):
+            return taken
         if node is None:
             problem = yield from _create(name, peer, beat, now)
             if problem:
@@ -163,6 +159,7 @@ def _write_status(
     if node is None and beat.ready == peer.ready and now.mono - beat.status < CHANGE_S:
         return ""
     patch = proxy_objects.status_patch(peer, node, now.wall, kubelet)
+    patch["metadata"]["uid"] = node.uid if node is not None else beat.uid
     response = yield _patch(f"{_NODES}/{quote(name, safe='')}/status", patch, STRATEGIC_PATCH)
     if not response.ok:
         return f'status of proxy node "{name}" cannot be written: {error_text(response)}'

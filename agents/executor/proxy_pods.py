@@ -98,7 +98,7 @@ def _failover(pod: LivePod, local: Local) -> str:
 
 
 def _tell(pod: Pod, local: Local, now: Moment) -> None:
-    cluster = pod.node.removeprefix(names.PROXY_NODE_PREFIX)
+    cluster = local.behind(pod.node)
     events.failover(local, _ref(pod), leases.failover_text(cluster, local.peers.stopped_in(pod.node, pod.grace_s)), now)
 
 

@@ -28,7 +28,6 @@ from dispatcher.model.messages.relay import (
     decode_signed,
     encode_relay,
 )
-from dispatcher.model.names import proxy_node_name
 from dispatcher.model.pod import Pod, SourceRef
 
 Relayed = Literal["all", "logs", "none"]
@@ -118,9 +117,8 @@ _TRUE = ("1", "true", "True", "TRUE", "t", "T")
 def remote_pod(wanted: Wanted, local: Local) -> tuple[Pod, str]:
     """The source pod that is meant, and the cluster of its delegate. Refusal."""
     pod = local.view.pod_by_name(wanted.namespace, wanted.pod)
-    node = local.view.node(pod.node) if pod is not None and pod.node else None
-    cluster = node.proxy_for if node is not None else ""
-    if pod is None or not cluster or pod.node != proxy_node_name(cluster):
+    cluster = local.behind(pod.node) if pod is not None else ""
+    if pod is None or not cluster:
         raise Refusal(NOT_FOUND, f"pod {wanted.namespace}/{wanted.pod} is not on a proxy node of this cluster")
     return pod, cluster
 

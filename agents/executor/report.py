@@ -19,7 +19,6 @@ from dispatcher.model.messages import (
     Outcome,
     ReportUnschedulable,
 )
-from dispatcher.model.names import PROXY_NODE_PREFIX
 
 REPEAT_S = 300.0  # an unchanged report is written again after this long
 EVENT_GAP_S = 30.0  # a changed one makes an event of its own only after this long
@@ -34,7 +33,7 @@ def report_unschedulable(intent: ReportUnschedulable, local: Local, now: Moment)
     if pod is not None and intent.reason == HOME_ONLY:
         events.home_only(local, intent.pod, intent.message, now)
         return outcome(intent, DONE)
-    if pod is not None and intent.reason == WAITING and pod.node.startswith(PROXY_NODE_PREFIX):
+    if pod is not None and intent.reason == WAITING and local.behind(pod.node):
         events.waiting(local, intent.pod, intent.message, now)  # of one that runs elsewhere
         return outcome(intent, DONE)
     early = unfit(pod, intent.pod, node="")

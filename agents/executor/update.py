@@ -23,7 +23,6 @@ from dispatcher.model.messages import (
     SignManifest,
     UpdateDelegate,
 )
-from dispatcher.model.names import proxy_node_name
 from dispatcher.model.pod import SourceRef
 from dispatcher.model.signatures import SignedClaim
 
@@ -53,7 +52,7 @@ def _claimed(pod: LivePod | None, ref: PodRef, local: Local) -> SignedClaim | No
     if pod is None or pod.uid != ref.uid or pod.terminating or pod.terminal:
         return None
     claimed = pod.claimed(local.keys.public)
-    return claimed if claimed is not None and pod.node == proxy_node_name(claimed.target) else None
+    return claimed if claimed is not None and local.behind(pod.node) == claimed.target else None
 
 
 def update_delegate(intent: UpdateDelegate, local: Local, now: Moment) -> Procedure[Outcome]:

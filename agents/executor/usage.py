@@ -12,7 +12,6 @@ from agents.executor.proxy_objects import METRICS_PAGE, METRICS_PATH
 from agents.executor.relay import NOT_FOUND, Refusal, Wanted
 from dispatcher.model.messages.relay import METRICS
 from dispatcher.model.messages.usage import CONTAINER_NAME, ContainerUse, PodUsage, Usage, Use
-from dispatcher.model.names import proxy_node_name
 from dispatcher.model.pod import RUNNING, Pod, SourceRef
 
 _FAMILIES = (
@@ -35,10 +34,10 @@ def node_of(path: str) -> str | None:
 
 def cluster_of(node: str, local: Local) -> str:
     """The cluster behind a proxy node. Refusal."""
-    found = local.view.node(node) if node else None
-    if found is None or not found.proxy_for or node != proxy_node_name(found.proxy_for):
+    cluster = local.behind(node)
+    if not cluster:
         raise Refusal(NOT_FOUND, f"each proxy node has a page of its own: its annotation {METRICS_PATH} names it")
-    return found.proxy_for
+    return cluster
 
 
 def pods_there(node: str, local: Local) -> list[Pod]:

@@ -11,7 +11,7 @@ from agents.kube.selectors import labels_size
 from agents.observer.seen import NodeSeen, NodeTarget
 from dispatcher.model import names
 from dispatcher.model.bounds import MAX_WORD
-from dispatcher.model.node import Node, Taint
+from dispatcher.model.node import Node, Taint, cluster_behind
 from dispatcher.model.resources import CPU, MEMORY, QuantityError, parse_quantity
 
 MAX_LABEL_CHARS = 64 * 1024
@@ -39,6 +39,8 @@ def node_seen(raw: bytes | msgspec.Raw) -> NodeSeen | None:
 def _node(node: wire_nodes.NodeObject, problems: list[str]) -> Node:
     meta, spec, status = node.metadata, node.spec, node.status
     labels = meta.labels or {}
+    taints = tuple(Taint(taint.key, taint.value, taint.effect) for taint in spec.taints or ())
+    proxy_for = cluster_behind(meta.name, labels, taints)
     if labels_size(labels) > MAX_LABEL_CHARS:
         problems.append(f"metadata.labels: more than {MAX_LABEL_CHARS} characters, left out")
         labels = {}
@@ -46,14 +48,14 @@ def _node(node: wire_nodes.NodeObject, problems: list[str]) -> Node:
         name=meta.name,
         uid=meta.uid,
         labels=labels,
-        taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in spec.taints or ()),
+        taints=taints,
         unschedulable=bool(spec.unschedulable),
         # A node of which nothing is said has no kubelet to ask; kube-scheduler takes it, too.
         ready=all(one.status == "True" for one in status.conditions or () if one.type == "Ready"),
         allocatable=read_quantities(status.allocatable, "status.allocatable", problems, round_up=False),
         bandwidth=_bandwidth(meta, problems),
         images=_images(status.images),
-        proxy_for=labels.get(names.PROXY_LABEL, ""),
+        proxy_for=proxy_for,
         metrics=_metrics(meta.annotations, problems),
     )
 

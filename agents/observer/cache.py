@@ -7,6 +7,8 @@ room they hold. Not kept: the rest. What is kept is what crosses the wire, so th
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from agents.observer.changes import ChangeLog
 from agents.observer.occupancy import Occupancy
 from agents.observer.seen import (
@@ -21,7 +23,7 @@ from agents.observer.seen import (
     WrongSchedulerName,
 )
 from agents.observer.target_clusters import names_clusters, unknown_clusters
-from dispatcher.model.names import EPOCH
+from dispatcher.model.names import EPOCH, PROXY_NODE_PREFIX
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject, Namespace, PodDisruptionBudget
 from dispatcher.model.pod import HostPort, Pod, PodRef, SourceRef
@@ -167,6 +169,18 @@ class ClusterCache:
         if self._nodes.get(seen.key) != seen.node:
             self._nodes[seen.key] = seen.node
             self.log.touch(NODES, seen.key)
+            if seen.key.startswith(PROXY_NODE_PREFIX):
+                for pod in self._on.pods(seen.key):
+                    self._keep(self._placed(pod, pod))
+
+    def _placed(self, pod: Pod, known: Pod | None) -> Pod:
+        """The same, as its node tells whether it runs here; where the node is not seen, as was `known` of the pod."""
+        if not pod.node.startswith(PROXY_NODE_PREFIX):
+            return pod
+        node = self._nodes.get(pod.node)
+        before = known is not None and known.at_home
+        at_home = before if node is None else not node.proxy_for
+        return pod if pod.at_home == at_home else msgspec.structs.replace(pod, at_home=at_home)
 
     def _put_object(self, seen: ObjectSeen) -> None:
         objects = self._objects[seen.kind]
@@ -189,6 +203,10 @@ class ClusterCache:
             # A delegate that is none any more was not deleted: somebody has taken its marks off.
             self._drop_pod(seen.uid, missing=known is not None and known.source is not None)
             return
+        self._keep(self._placed(pod, known))
+
+    def _keep(self, pod: Pod) -> None:
+        known = self._pods.get(pod.uid)
         if known == pod:
             return
         if known is not None:

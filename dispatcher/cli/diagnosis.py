@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dispatcher.cli.remedies import about_ambiguous, about_silent, about_unmatched, remedy
-from dispatcher.model.names import NONE, SERVICES
+from dispatcher.model.names import NONE, SERVICES, proxy_node_name
 from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
 
 Row = Mapping[str, Any]
@@ -55,6 +55,7 @@ def diagnose(clusters: Iterable[Row], telemetry: Iterable[Row], version: str = "
     for row in clusters:
         findings = (
             *_of_cluster(row),
+            *_of_proxies(row),
             *_of_starts(row),
             *_of_clock(row),
             *_of_versions(row, version),
@@ -73,6 +74,15 @@ def _of_cluster(row: Row) -> Iterator[Finding]:
         yield Finding(row["name"], "", PROBLEM, text, fix)
     elif row["problem"]:
         yield Finding(row["name"], "", PROBLEM, row["problem"], "see the agent's log (docs/troubleshooting.md)")
+
+
+def _of_proxies(row: Row) -> Iterator[Finding]:
+    """Clusters in which it can have no proxy node."""
+    for home in row.get("name_taken_in", ()):
+        node = proxy_node_name(row["name"])
+        text = f"no pod of cluster {home} goes there: {home} has a node of its own that is named {node}"
+        fix = f"rename that node, or cluster {row['name']} (docs/operations.md): its proxy node in {home} has that name"
+        yield Finding(row["name"], f"proxy node in {home}", PROBLEM, text, fix)
 
 
 def _of_starts(row: Row) -> Iterator[Finding]:

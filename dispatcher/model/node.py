@@ -1,11 +1,12 @@
 """The node and its live readings, reduced to what placement needs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated
 
 from msgspec import Meta
 
 from dispatcher.model.bounds import MAX_NAMES, Amount, Text, Word
+from dispatcher.model.names import PROXY_LABEL, PROXY_TAINT, proxy_node_name
 from dispatcher.model.pod import Record, Toleration
 from dispatcher.model.signals import BASE_SIGNALS, CPU_SIGNAL, MEMORY_SIGNAL, NETWORK_SIGNAL
 
@@ -38,6 +39,7 @@ class Node(Record, frozen=True):
     """One node. `allocatable` in internal units, rounded down. `bandwidth` in bytes/s per direction, 0 unknown.
 
     `metrics`: name -> finite number of the annotations under names.METRIC_PREFIX, for plugins.
+    `proxy_for`: the cluster that it stands for, "" for a node of the cluster itself, whatever its name.
     """
 
     name: str
@@ -51,6 +53,16 @@ class Node(Record, frozen=True):
     images: dict[str, int] = {}
     proxy_for: str = ""
     metrics: dict[str, float] = {}
+
+
+def cluster_behind(name: str, labels: Mapping[str, str], taints: Iterable[Taint]) -> str:
+    """The cluster that a node stands for, "" for a node of the cluster itself, whatever its name.
+
+    A proxy node carries our label or our taint, and the name that goes with them: whichever of the two somebody takes
+    off, its agent puts back.
+    """
+    marks = (labels.get(PROXY_LABEL, ""), *(one.value for one in taints if one.key == PROXY_TAINT))
+    return next((cluster for cluster in marks if cluster and name == proxy_node_name(cluster)), "")
 
 
 class Reading(Record, frozen=True):

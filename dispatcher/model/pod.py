@@ -161,6 +161,7 @@ class Pod(Record, frozen=True):
     `preempted`: it terminates because a scheduler preferred another pod. `failover`: as names.FAILOVER, "" the default;
     LEASE only where a signed claim says so. `grace_s`: terminationGracePeriodSeconds.
     `needs`: of a pod of this cluster that has no place yet; None: nothing, or an agent of an older version did not say.
+    `at_home`: its node is one of this cluster itself although it is named as proxy nodes are.
     `files`: a digest of what files of the downward API show: of a source on a proxy node, what they ought to; of a
     delegate, what they do; "" where there are none.
     `expected` is (milli-CPU, bytes) with kube-scheduler's defaults for each container without a request; None: unknown.
@@ -208,6 +209,7 @@ class Pod(Record, frozen=True):
     grace_s: int = 30
     needs: Needs | None = None
     files: Word = ""
+    at_home: bool = False
 
     @property
     def key(self) -> str:
@@ -234,7 +236,7 @@ def without_claim(pod: Pod) -> Pod:
 # tells pods apart.
 OWN_FIELDS = (
     "uid", "name", "phase", "reason", "ready", "terminating", "created", "claim", "source", "status", "has_finalizer",
-    "nominated_node", "started", "preempted", "files",
+    "nominated_node", "started", "preempted", "files", "at_home",
 )  # fmt: skip
 _of_template = attrgetter(*(name for name in Pod.__struct_fields__ if name not in (*OWN_FIELDS, "volumes")), "volumes")
 

@@ -394,7 +394,9 @@ def test_the_guard_speaks_of_the_agents_account_and_of_the_names_in_the_code(hel
     for one in (nodes, pods, volumes, budgets):
         (who,) = one["spec"]["matchConditions"]
         assert who["expression"] == "request.userInfo.username == 'system:serviceaccount:global-dispatcher:agent'"
-    assert f"startsWith('{names.PROXY_NODE_PREFIX}')" in nodes["spec"]["validations"][0]["expression"]
+    named, marked = (one["expression"] for one in nodes["spec"]["validations"])
+    assert f"startsWith('{names.PROXY_NODE_PREFIX}')" in named
+    assert all(f"'{one}'" in marked for one in (names.PROXY_LABEL, names.PROXY_TAINT))
     first, second = (one["expression"] for one in pods["spec"]["validations"])
     assert f"'{names.SCHEDULER_NAME}'" in first
     assert f"name == '{names.DELEGATE_SCHEDULER}'" in first
@@ -453,7 +455,7 @@ def test_what_join_writes_for_git_is_rendered_alike_each_time_and_leaves_no_secr
 
 
 def test_all_that_agents_write_on_pods_is_reserved_for_them_by_the_names_in_the_code(helm: Helm) -> None:
-    pods, bindings = policies(helm.template("agent"), "reserve")
+    pods, nodes, bindings = policies(helm.template("agent"), "reserve")
     keys, files, label, finalizer, scheduler, node = (one["expression"] for one in pods["spec"]["validations"])
     bound, bound_files = (one["expression"] for one in bindings["spec"]["validations"])
     assert all({word for word in text.split("'") if names.PREFIX in word} == RESERVED for text in (keys, bound))
@@ -464,6 +466,9 @@ def test_all_that_agents_write_on_pods_is_reserved_for_them_by_the_names_in_the_
     assert f"'{names.FINALIZER}'" in finalizer
     assert f"'{names.DELEGATE_SCHEDULER}'" in scheduler
     assert f"'{names.PROXY_NODE_PREFIX}'" in node
+    label, taint = (one["expression"] for one in nodes["spec"]["validations"])
+    assert all(f"'{one}'" in label for one in (names.PROXY_LABEL, names.CLUSTER_READY))
+    assert taint.count(f"'{names.PROXY_TAINT}'") == 2
 
 
 def test_no_key_of_users_is_reserved() -> None:

@@ -51,6 +51,13 @@ class World:
         result = self.run(*said, "-o", "json")
         return result.exit_code, json.loads(result.stdout)
 
+    def machine(self, cluster: str) -> None:
+        """A machine in the other cluster has the name that the proxy node of `cluster` would have."""
+        api = self.east if cluster == "west" else self.west
+        name = names.proxy_node_name(cluster)
+        api.delete(f"{NODES}/{name}")
+        assert api.create(NODES, {"metadata": {"name": name}}).is_success
+
     def proxy(self, cluster: str = "west") -> tuple[bool, str]:
         """Whether the proxy node in the other cluster is cordoned, and its fence."""
         api = self.east if cluster == "west" else self.west

@@ -18,7 +18,7 @@ from dispatcher.cli.operate.words import Standing
 from dispatcher.model import names
 from dispatcher.service.errors import ExitCode
 from localfleet.embedded.fleet import EmbeddedFleet
-from tests.cli.cluster_world import MARKED, PODS, World, delegate, ending, names_of, pod
+from tests.cli.cluster_world import MARKED, NODES, PODS, World, delegate, ending, names_of, pod
 from tests.system.cluster_api import ClusterApi
 
 
@@ -343,3 +343,32 @@ def test_a_cluster_without_an_agent_has_nobody_to_be_told(world: World) -> None:
 def test_a_word_about_a_cluster_that_nobody_knows_is_not_said(leases: World, action: str) -> None:
     assert leases.run(action, "wets", "--yes").exit_code == ExitCode.NOT_FOUND
     assert words_of(leases.east) == set()
+
+
+def test_a_machine_that_is_named_as_proxy_nodes_are_is_neither_cordoned_nor_drained(world: World) -> None:
+    world.machine("west")
+    pod(world.east, "web-1", "global-dispatcher-west")
+    refused = world.run("drain", "west", "--yes", "--timeout", "5")
+    assert refused.exit_code != ExitCode.OK
+    assert "no proxy node global-dispatcher-west is in east" in refused.stderr
+    assert world.proxy() == (False, "")
+    assert not world.east.pods()[0]["metadata"].get("deletionTimestamp")
+
+
+def test_a_cluster_that_leaves_keeps_what_runs_on_its_own_machines_whatever_their_names(world: World) -> None:
+    world.machine("west")
+    pod(world.east, "own", "global-dispatcher-west")
+    pod(world.east, "copy-1", "global-dispatcher-north", **MARKED)  # its proxy node is gone
+    with ending(world.east, world.west):
+        code, told = world.json("leave", "east", "--yes", "--timeout", "30")
+    assert (code, told["problems"]) == (ExitCode.OK, [])
+    assert names_of(world.east) == ["own"]
+
+
+def test_a_cluster_with_a_machine_that_has_the_name_of_its_own_proxy_node_is_itself_all_the_same(world: World) -> None:
+    name = names.proxy_node_name("east")
+    assert world.east.create(NODES, {"metadata": {"name": name}}).is_success
+    try:
+        assert world.run("cordon", "west", "--yes").exit_code == ExitCode.OK
+    finally:
+        world.east.delete(f"{NODES}/{name}")

@@ -386,6 +386,13 @@ def test_with_a_configuration_it_asks_each_cluster_for_its_opt_in(
     assert [(one["about"], one["level"]) for one in told["findings"]] == [("opt-in", NOTE)]
 
 
+def test_a_cluster_that_can_have_no_proxy_node_since_a_machine_has_its_name_is_found_with_the_remedy() -> None:
+    (found,) = diagnose([a_cluster("west") | {"name_taken_in": ["east"]}], [])
+    assert (found.cluster, found.about, found.level) == ("west", "proxy node in east", PROBLEM)
+    assert "named global-dispatcher-west" in found.text
+    assert "rename" in found.fix
+
+
 def test_namespaces_whose_pods_stay_for_what_other_clusters_lack_are_named_with_the_remedy() -> None:
     services = {"north": ["a", "b", "c", "d"]}
     apart = [{"namespace": "team", "absent_in": ["west"], "services": services}]

@@ -21,11 +21,12 @@ _ENDS = {  # by value of the chart: (how a policy's name ends, the feature witho
         ("guard-connections", "exec"),
         ("guard-certificates", "csr"),
     ),
-    "reserveKeys": (("reserve-pods", ""), ("reserve-bindings", "")),
+    "reserveKeys": (("reserve-pods", ""), ("reserve-nodes", ""), ("reserve-bindings", "")),
 }
 _LOST = {
     "guardPolicy": "who gets hold of its token may do all that its roles name, with objects of others, too",
-    "reserveKeys": "others may write the marks of agents on pods, which count for nothing without a signature",
+    "reserveKeys": "others may write the marks of agents, which count for nothing on pods, without a signature, but do "
+    "on nodes",
 }
 
 

@@ -1,6 +1,6 @@
 """What of a cluster is where: pods that are bound to its proxy nodes, copies of its pods, marks that are left."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -49,13 +49,13 @@ class Census:
         return tuple(dict.fromkeys((*self.bound, *self.copies, *self.marked)))
 
 
-def census(cluster: str, leaving: str, pods: Iterable[Object]) -> Census:
-    """Count the pods that `cluster` listed."""
+def census(cluster: str, leaving: str, pods: Iterable[Object], own: Collection[str] = ()) -> Census:
+    """Count the pods that `cluster` listed. `own`: nodes of the cluster itself, whatever they are named."""
     mine = cluster == leaving
     bound, copies, marked = [], [], []
     for pod in pods:
         at = _pod_at(cluster, pod)
-        node = at.node
+        node = "" if at.node in own else at.node
         if node == names.proxy_node_name(leaving) or (mine and node.startswith(names.PROXY_NODE_PREFIX)):
             bound.append(at)
         if _is_delegate(pod) and (mine or _annotation(pod, names.SOURCE_CLUSTER) == leaving):

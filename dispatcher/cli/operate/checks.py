@@ -4,6 +4,7 @@ from dispatcher.cli.operate.census import Object, PodAt
 from dispatcher.cli.operate.members import Member, MemberError
 from dispatcher.cli.operate.survey import Sight, bound
 from dispatcher.cli.operate.table import Wish
+from dispatcher.cli.operate.words import behind
 from dispatcher.model import names
 from dispatcher.scheduling.framework.plugin_args import did_you_mean
 from dispatcher.service.errors import CommandError, ExitCode
@@ -53,15 +54,11 @@ async def signs_of_life(member: Member | None) -> str:
     if member is None:
         return ""
     try:
-        nodes = [node for node in await member.items("/api/v1/nodes") if not _is_proxy(node)]
+        nodes = [node for node in await member.items("/api/v1/nodes") if not behind(node)]
     except MemberError as error:
         return f"{member.name} answers, but its nodes cannot be listed ({error})" if 400 <= error.status < 500 else ""
     ready = sum(map(_is_ready, nodes))
     return f"{member.name} answers and {ready} of {len(nodes)} nodes are Ready" if ready else ""
-
-
-def _is_proxy(node: Object) -> bool:
-    return names.PROXY_LABEL in node["metadata"].get("labels", {})
 
 
 def _is_ready(node: Object) -> bool:

@@ -8,7 +8,7 @@ import msgspec
 
 from agents.executor.state import CLUSTER, PATH, VALUES
 from dispatcher.cli.operate.members import Member, MemberError, access_to
-from dispatcher.cli.operate.words import node_path
+from dispatcher.cli.operate.words import behind, node_of
 from dispatcher.config import DispatcherConfig, agent_settings
 from dispatcher.model import names
 from dispatcher.service.errors import CommandError
@@ -51,7 +51,7 @@ async def called(member: Member) -> str:
 async def _has_proxy_of_itself(member: Member) -> bool:
     """No cluster has a proxy node of itself."""
     try:
-        await member.call("GET", node_path(names.proxy_node_name(member.name)))
+        node = await node_of(member, names.proxy_node_name(member.name))
     except MemberError:
         return False
-    return True
+    return node is not None and bool(behind(node))

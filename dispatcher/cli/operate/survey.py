@@ -7,7 +7,7 @@ from typing import Any
 
 from dispatcher.cli.operate.census import Census, PodAt, census, namespaces_of
 from dispatcher.cli.operate.members import Member, MemberError
-from dispatcher.cli.operate.words import standing
+from dispatcher.cli.operate.words import behind, node_of, standing
 from dispatcher.cli.output import Column
 from dispatcher.model import names
 
@@ -66,12 +66,21 @@ async def _see(member: Member, cluster: str, *, whole: bool) -> Sight:
     sight = Sight(member.name)
     try:
         query = {} if whole else {"fieldSelector": f"spec.nodeName={names.proxy_node_name(cluster)}"}
-        sight.found = census(member.name, cluster, await member.items("/api/v1/pods", **query))
+        pods = await member.items("/api/v1/pods", **query)
+        sight.found = census(member.name, cluster, pods, await _own_nodes(member, pods))
         sight.counted = True
         sight.proxy = "" if member.name == cluster else str(await standing(member, cluster))
     except MemberError as error:
         sight.problem = str(error)
     return sight
+
+
+async def _own_nodes(member: Member, pods: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """Nodes of these pods that are named as proxy nodes are, and are none."""
+    on = {str(pod.get("spec", {}).get("nodeName") or "") for pod in pods}
+    named = sorted(name for name in on if name.startswith(names.PROXY_NODE_PREFIX))
+    nodes = await asyncio.gather(*(node_of(member, name) for name in named))
+    return frozenset(node["metadata"]["name"] for node in nodes if node is not None and not behind(node))
 
 
 def how_many(pods: Sequence[PodAt], sights: Sequence[Sight]) -> str:

@@ -7,6 +7,7 @@ from urllib.parse import quote
 from agents.executor.http import MERGE_PATCH
 from dispatcher.cli.operate.members import Member, MemberError
 from dispatcher.model import names
+from dispatcher.model.node import Taint, cluster_behind
 
 Object = dict[str, Any]
 NODES = "/api/v1/nodes"
@@ -67,12 +68,26 @@ UNFENCE = Word({"metadata": {"labels": {names.FENCED: None}}}, _unfenced)
 
 async def standing(member: Member, cluster: str) -> Standing:
     """How the proxy node of `cluster` stands in another cluster."""
+    node = await node_of(member, names.proxy_node_name(cluster))
+    return _standing_of(node) if node is not None and behind(node) else ABSENT
+
+
+async def node_of(member: Member, name: str) -> Object | None:
+    """The node of this name; None where there is none. MemberError."""
     try:
-        return _standing_of(await member.call("GET", node_path(names.proxy_node_name(cluster))))
+        node: Object = await member.call("GET", node_path(name))
     except MemberError as error:
         if error.status == 404:
-            return ABSENT
+            return None
         raise
+    return node
+
+
+def behind(node: Object) -> str:
+    """The cluster that a node stands for, by our mark; "" for one of the cluster that has it, whatever its name."""
+    meta, given = node["metadata"], node.get("spec", {}).get("taints") or ()
+    taints = (Taint(one["key"], one.get("value", ""), one["effect"]) for one in given)
+    return cluster_behind(meta["name"], meta.get("labels") or {}, taints)
 
 
 async def say(member: Member, cluster: str, word: Word) -> tuple[str, Standing]:

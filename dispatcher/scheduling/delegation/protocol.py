@@ -153,10 +153,17 @@ def _with_source(seen: ObservedState, source: Pod, target: str) -> NextStep:
 
 
 def target_of(home: str, source: Pod) -> str:
-    """The cluster the source's delegate belongs in, "" if it has none. Where it is bound, no annotation has a say."""
+    """The cluster the source's delegate belongs in, "" if it has none. Where it is bound, no annotation has a say.
+
+    A pod that bears our marks counts as elsewhere even where its node shows as one of the home cluster: a proxy node
+    that somebody has replaced, or stripped of its marks, is no reason to give up what runs there.
+    """
     node = source.node
     if node:
-        return node.removeprefix(PROXY_NODE_PREFIX) if node.startswith(PROXY_NODE_PREFIX) else ""
+        if not node.startswith(PROXY_NODE_PREFIX):
+            return ""
+        ours = source.has_finalizer or source.claim is not None
+        return "" if source.at_home and not ours else node.removeprefix(PROXY_NODE_PREFIX)
     return source.claim.cluster if source.claim is not None and source.claim.cluster != home else ""
 
 

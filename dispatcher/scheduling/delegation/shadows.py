@@ -289,7 +289,7 @@ def _healthy(pod: Pod, tracked: Tracked | None) -> bool:
     if not pod.scheduler_name:  # of another scheduler: whether it is Ready is not told
         return pod.phase == RUNNING
     if tracked is None or not tracked.delegates:
-        return pod.ready and not pod.node.startswith(PROXY_NODE_PREFIX)
+        return pod.ready and (pod.at_home or not pod.node.startswith(PROXY_NODE_PREFIX))
     return pod.ready and all(one.ready and not one.terminating for one in tracked.delegates.values())
 
 

@@ -20,7 +20,8 @@ def clusters_view(core: SchedulerCore) -> Pieces:
     """One row, and piece, a cluster: readiness and why not, nodes, pods it runs, age of its last report in seconds.
 
     `remote`: copies there of pods of other clusters; `unstarted`: those that do not start. `cordoned_in`,
-    `fenced_in`: the clusters for whose pods it is so.
+    `fenced_in`: the clusters for whose pods it is so. `name_taken_in`: those with a node of their own that has the name
+    of its proxy node.
     `apart`: namespaces whose pods stay in this cluster for what others lack.
     Clusters that are none of ours, but have pods of ours, come last.
     """
@@ -110,6 +111,7 @@ def _closed_in(core: SchedulerCore, cluster: str) -> Row:
     return {
         "cordoned_in": [home for home, node in proxies.items() if closed_proxy(node)],
         "fenced_in": [home for home, node in proxies.items() if fenced_proxy(node)],
+        "name_taken_in": [home for home, node in proxies.items() if node is not None and not node.proxy_for],
     }
 
 

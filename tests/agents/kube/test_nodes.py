@@ -53,8 +53,32 @@ def test_a_node_of_which_nothing_is_said_is_ready() -> None:
 
 
 def test_a_proxy_node_is_nobody_to_ask_for_readings() -> None:
-    seen = seen_of(node_object(metadata={"labels": {names.PROXY_LABEL: "west"}}))
+    seen = seen_of(node_object(metadata={"name": WEST, "labels": {names.PROXY_LABEL: "west"}}))
     assert (seen.node.proxy_for, seen.target) == ("west", None)
+
+
+WEST = names.proxy_node_name("west")
+OURS = {"key": names.PROXY_TAINT, "value": "west", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "taints", "behind"),
+    [
+        pytest.param(WEST, "west", [OURS], "west", id="as its agent made it"),
+        pytest.param(WEST, "", [OURS], "west", id="somebody took the label off"),
+        pytest.param(WEST, "east", [OURS], "west", id="somebody wrote another label"),
+        pytest.param(WEST, "west", [], "west", id="somebody took the taint off"),
+        pytest.param(WEST, "", [], "", id="a machine of that name"),
+        pytest.param(WEST, "", [{**OURS, "key": "team"}], "", id="a machine with a taint"),
+        pytest.param("n1", "west", [OURS], "", id="a machine of another name with our marks"),
+    ],
+)
+def test_a_proxy_node_is_one_with_our_mark_and_its_name(
+    name: str, label: str, taints: list[Object], behind: str
+) -> None:
+    labels = {names.PROXY_LABEL: label} if label else {}
+    seen = seen_of(node_object(metadata={"name": name, "labels": labels}, spec={"taints": taints}))
+    assert (seen.node.proxy_for, seen.target is None) == (behind, bool(behind))
 
 
 METRIC = names.METRIC_PREFIX

@@ -290,3 +290,39 @@ def test_a_pod_that_shows_on_a_node_is_told_at_once_also_if_it_goes_with_the_nex
     cache.apply(PodSeen("u", 2, Pod("u", "default", "copy", node="n1")))
     cache.forget(PODS, "u")
     assert told == [("default", "copy")]
+
+
+WEST = names.proxy_node_name("west")
+MACHINE, PROXY = NodeSeen(Node(WEST, ready=True), 1), NodeSeen(Node(WEST, ready=True, proxy_for="west"), 1)
+
+
+@pytest.mark.parametrize(
+    ("seen", "at_home"),
+    [
+        pytest.param([MACHINE, a_pod("u", node=WEST)], True, id="a machine that is named as proxy nodes are"),
+        pytest.param([a_pod("u", node=WEST), MACHINE], True, id="and shows after its pod"),
+        pytest.param([PROXY, a_pod("u", node=WEST)], False, id="a proxy node"),
+        pytest.param([a_pod("u", node=WEST)], False, id="a node that is not seen"),
+        pytest.param([MACHINE, a_pod("u", node=WEST), PROXY], False, id="a machine made way for a proxy node"),
+        pytest.param([a_node(), a_pod("u")], False, id="any other node, whose name says so"),
+    ],
+)
+def test_a_pod_is_told_to_run_at_home_on_a_machine_that_is_named_as_proxy_nodes_are(
+    seen: list[NodeSeen | PodSeen], at_home: bool
+) -> None:
+    cache = cache_of()
+    for one in seen:
+        cache.apply(one)
+    pod = cache.pod("u")
+    assert pod is not None
+    assert pod.at_home is at_home
+    assert cache.pods_on(pod.node) == [pod]
+
+
+def test_a_pod_whose_machine_went_first_ran_at_home_all_the_same() -> None:
+    cache = cache_of(MACHINE, a_pod("u", node=WEST))
+    cache.forget(NODES, WEST)
+    cache.apply(later(a_pod("u", node=WEST), terminating=True))
+    pod = cache.pod("u")
+    assert pod is not None
+    assert (pod.terminating, pod.at_home) == (True, True)

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from dispatcher.model import names
 from dispatcher.model.messages import Bind, Changes, Claim, DeleteDelegate, FinishSource
 from dispatcher.model.names import SCHEDULER_NAME, proxy_node_name
@@ -128,6 +130,26 @@ def test_the_view_of_clusters_says_who_is_cordoned_and_fenced_for_whom_and_how_m
         ([], [], 0),
         (["east", "north"], ["east"], 2),
     ]
+    assert not any(row["name_taken_in"] for row in rows.values())
+
+
+def test_pods_on_a_machine_that_is_named_as_proxy_nodes_are_fill_it_and_are_left_to_its_kubelet() -> None:
+    core = make_core(("east", "west"))
+    machine = msgspec.structs.replace(NODE, name=proxy_node_name("west"))
+    there = Pod("u", "default", "p", requests={"cpu": 3000}, node=machine.name, phase="Running", at_home=True)
+    going = msgspec.structs.replace(there, uid="v", name="q", requests={"cpu": 100}, terminating=True)
+    ours = tuple(msgspec.structs.replace(one, scheduler_name=SCHEDULER_NAME) for one in (there, going))
+    waiting = Pod("w", "default", "r", requests={"cpu": 2000}, scheduler_name=SCHEDULER_NAME)
+    small = msgspec.structs.replace(waiting, uid="s", name="s", requests={"cpu": 500})
+    effects = tell(core, "east", [*ours, waiting, small], [machine], 1.0)
+    effects += tell(core, "west", [], [], 1.0)
+    effects += [effect for now in range(2, 120) for effect in core.handle(Tick(), float(now))]
+    sends = [one for effect in effects if isinstance(effect, SendIntents) for one in effect.intents]
+    binds = {(one.pod.name, one.node) for one in sends if isinstance(one, Bind)}
+    assert binds == {("s", machine.name)}
+    assert {one.pod.name for one in sends} <= {"r", "s"}
+    rows = {row["name"]: row for row in whole(clusters_view(core))}
+    assert (rows["east"]["nodes"], rows["west"]["name_taken_in"], rows["east"]["name_taken_in"]) == (1, ["east"], [])
 
 
 def test_a_copy_names_its_source() -> None:

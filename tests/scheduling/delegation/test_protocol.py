@@ -40,6 +40,7 @@ WEST_RESTORED: dict[str, Any] = {"restored": frozenset(("west",))}
 EAST_RESTORED: dict[str, Any] = {"restored": frozenset(("east",))}
 STRIPPED = msgspec.structs.replace(REMOTE, claim=None)
 BY_HAND = msgspec.structs.replace(STRIPPED, has_finalizer=False)
+AT_HOME = msgspec.structs.replace(BY_HAND, at_home=True)
 WEST_LOST: dict[str, Any] = {"reachable": frozenset(("east",))}
 FENCED: dict[str, Any] = {"fenced": frozenset(("west",))}
 FENCED_LOST: dict[str, Any] = {**FENCED, "reachable": frozenset(("east", "north"))}
@@ -52,6 +53,14 @@ EAST_LOST: dict[str, Any] = {"reachable": frozenset(("west",))}
         pytest.param(seen(PENDING), Step.QUEUE, id="a fresh pod wants a place"),
         pytest.param(seen(msgspec.structs.replace(PENDING, node="e1")), Step.NOTHING, id="a local pod runs"),
         pytest.param(seen(msgspec.structs.replace(PENDING, terminating=True)), Step.NOTHING, id="a fresh pod goes"),
+        pytest.param(seen(AT_HOME), Step.NOTHING, id="a pod runs on a machine that is named as proxy nodes are"),
+        pytest.param(seen(msgspec.structs.replace(AT_HOME, terminating=True)), Step.NOTHING, id="and goes from it"),
+        pytest.param(seen(AT_HOME, DELEGATE), Step.DELETE_DELEGATE, id="beside which no copy belongs"),
+        pytest.param(
+            seen(msgspec.structs.replace(SHOWN, at_home=True), DELEGATE, mirrored=b"{}"),
+            Step.NOTHING,
+            id="a proxy node without its marks is no reason to give up what runs behind it",
+        ),
         pytest.param(seen(CLAIMED, decided=True), Step.RESUME, id="a claim of ours without a delegate goes on"),
         pytest.param(seen(CLAIMED), Step.CONFIRM, id="one that we did not decide is asked about"),
         pytest.param(seen(CLAIMED, disproved=True), Step.UNCLAIM, id="and taken off once no delegate can come of it"),

@@ -101,6 +101,7 @@ def test_a_shadow_keeps_what_its_budget_does_not_let_go() -> None:
 
 
 HERE = source(9, node="n9")  # runs in east itself
+MACHINE = msgspec.structs.replace(HERE, node=proxy_node_name("west"), at_home=True)
 FOREIGN = msgspec.structs.replace(HERE, uid="f", scheduler_name="", ready=False)
 
 
@@ -123,6 +124,7 @@ FOREIGN = msgspec.structs.replace(HERE, uid="f", scheduler_name="", ready=False)
         (three(budget(allowed=0, desired=3)).pair(3, copy=delegate(3, ready=False)), 3, False),
         (three(budget(allowed=0, desired=4)), 4, False),
         (three(budget(allowed=2, desired=2)).pair(9, HERE, lost=True), 1, True),
+        (three(budget(allowed=2, desired=2)).pair(9, MACHINE, lost=True), 1, True),
         (three(budget(allowed=2, desired=2)).pair(9, FOREIGN, lost=True), 1, True),
         (three(budget(allowed=1, desired=2)).pair(3, copy=delegate(3, under="")), 2, True),
         (three(budget(allowed=1, desired=2), budget("other", selector=LabelSelector({"app": "db"}))), 2, True),
@@ -141,6 +143,7 @@ FOREIGN = msgspec.structs.replace(HERE, uid="f", scheduler_name="", ready=False)
         "one too few are healthy",
         "one too few are there",
         "one that runs at home bears a part",
+        "so does one on a machine that is named as proxy nodes are",
         "so does one of another scheduler",
         "one does not bear the label yet: none may go until it does",
         "a budget of other pods",
