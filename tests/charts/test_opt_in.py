@@ -17,7 +17,7 @@ from dispatcher.cli.joining.opt_in import OptIn, in_force
 from dispatcher.cli.joining.target import Place, reached
 from localfleet.controlplane.plane import ControlPlane
 from tests.agents.runtime.admission.cases import ASKS, CASES, pod
-from tests.charts.rendering import Helm, Object, of_kind, only
+from tests.charts.rendering import Helm, Object, for_purpose, of_kind, only
 from tests.controlplane.fixtures import ControlPlanes
 from tests.controlplane.test_plane import until
 
@@ -50,7 +50,9 @@ def applied(
     plane: ControlPlane, version: str, kinds: dict[str, str], objects: list[Object], namespace: str = "default"
 ) -> Iterator[None]:
     """Objects of admissionregistration, by the plural of each kind, until they act; afterwards until they do not."""
-    paths = [(f"{REGISTRATION}/{version}/{plural}", only(objects, kind)) for kind, plural in kinds.items()]
+    paths = [
+        (f"{REGISTRATION}/{version}/{plural}", for_purpose(objects, kind, "schedule")) for kind, plural in kinds.items()
+    ]
     for path, one in paths:
         plane.admin.create(path, one)
     try:
