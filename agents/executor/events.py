@@ -142,7 +142,7 @@ def on_proxy_node(local: Local, pod: Pod, cluster: str, now: Moment) -> None:
         "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms: give"
         f" each term the requirement {{key: {names.PROXY_LABEL}, operator: DoesNotExist}}"
     )
-    why = f"node {pod.node} stands for cluster {cluster} and runs no pods of others, and this one tolerates its taint"
+    why = f"node {pod.node} stands for cluster {cluster} and runs no pods of other schedulers"
     fix = f"delete it, and set spec.{affinity}"
     about = None
     owner, _, uid = pod.owner.rpartition("/")

@@ -53,7 +53,7 @@ class World:
 
 
 def soon(true: Callable[[], bool]) -> None:
-    eventually(true, 60)
+    eventually(true, 20)
 
 
 async def test_a_daemon_set_is_kept_off_proxy_nodes_and_doctor_shows_how_one_is_that_was_there_before(
@@ -84,13 +84,14 @@ async def test_a_daemon_set_is_kept_off_proxy_nodes_and_doctor_shows_how_one_is_
 
     command = shlex.split(told.fix.partition(" (")[0])
     plane.kubectl(*command[1:])
-    soon(lambda: world.status("before", "desiredNumberScheduled", *rolled) == [1, 2, 1, 1])
+    soon(lambda: world.status("before", "observedGeneration", "desiredNumberScheduled") == [2, 1])
     assert await world.found() == []
     (going,) = world.pods_of("before", PROXY)
-    agent = plane.api_for("agent", NAMESPACE)
     (runs,) = world.pods_of("after", plane.spec.node_specs()[0].name)
+    agent = plane.api_for("agent", NAMESPACE)
     at_once = {"gracePeriodSeconds": 0}
     answers = [agent.http.request("DELETE", f"{PODS}/{one['metadata']['name']}", json=at_once) for one in (runs, going)]
     agent.close()
     assert [one.status_code for one in answers] == [422, 200], [one.text for one in answers]
+    soon(lambda: world.status("before", *rolled) == [2, 1, 1])
     assert world.pods_of("before", PROXY) == []

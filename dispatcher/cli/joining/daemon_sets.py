@@ -66,10 +66,8 @@ async def on_proxy_nodes(member: Member) -> list[Finding]:
     every = [_finding(member.name, key, nodes, sets.get(key)) for key, nodes in sorted(nodes_of.items())]
     found = [one for one in every if one is not None]
     if len(found) > MOST:
-        more = Finding(
-            member.name, ABOUT, NOTE, f"{len(found) - MOST} more have pods there", "see to those above first"
-        )
-        return [*found[:MOST], more]
+        more = f"{len(found) - MOST} more have pods there"
+        return [*found[:MOST], Finding(member.name, ABOUT, NOTE, more, "see to those above first")]
     return found
 
 
