@@ -1,4 +1,4 @@
-"""Events (events.k8s.io/v1) about pods, as `kubectl describe` shows them.
+"""Events (events.k8s.io/v1) about pods, and about DaemonSets, as `kubectl describe` shows them.
 
 They are put into `Local.events` and written by the shell when it has time: an event is never worth a late bind.
 """
@@ -17,9 +17,12 @@ from agents.executor.times import rfc3339_micro
 from dispatcher.model import names
 from dispatcher.model.delegate_events import DelegateEvent
 from dispatcher.model.messages import PodRef
+from dispatcher.model.pod import Pod
 
 NORMAL, WARNING = "Normal", "Warning"
+ON_PROXY_NODE = "OnProxyNode"
 MAX_NOTE = 1024  # bytes, a limit of the API
+DAEMON_SET = "DaemonSet"
 _MAX_NAME = 253
 _MAX_INSTANCE = 128
 _ENCODE = msgspec.json.Encoder().encode
@@ -137,12 +140,39 @@ def of_delegate(local: Local, ref: PodRef, cluster: str, happened: DelegateEvent
     _put(local, ref, (WARNING, happened.reason or "Unknown", "Running"), note, now)
 
 
+def on_proxy_node(local: Local, pod: Pod, cluster: str, now: Moment) -> None:
+    """A scheduler of others has put a pod onto a proxy node. That of a DaemonSet would come again: so that is told."""
+    ref = PodRef(pod.namespace, pod.name, pod.uid)
+    affinity = (
+        "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms: give"
+        f" each term the requirement {{key: {names.PROXY_LABEL}, operator: DoesNotExist}}"
+    )
+    why = f"node {pod.node} stands for cluster {cluster} and runs no pods of other schedulers"
+    fix = f"delete it, and set spec.{affinity}"
+    about = None
+    owner, _, uid = pod.owner.rpartition("/")
+    kind, _, name = owner.partition("/")
+    if kind == DAEMON_SET:
+        why = f"pod {pod.name} never runs, and holds up a roll-out: {why}"
+        fix = f"set spec.template.spec.{affinity} (`global-dispatcher doctor --config FILE` shows the patch)"
+        about = _Regarding(pod.namespace, name, uid, "apps/v1", kind)
+    _put(local, ref, (WARNING, ON_PROXY_NODE, "Scheduling"), f"{why}: {fix}", now, about)
+
+
 @lru_cache(maxsize=1024)
 def _path(namespace: str) -> str:
     return f"/apis/events.k8s.io/v1/namespaces/{quote(namespace, safe='')}/events"
 
 
-def _put(local: Local, ref: PodRef, kind: tuple[str, str, str], note: str, now: Moment) -> None:
+def _put(
+    local: Local,
+    ref: PodRef,
+    kind: tuple[str, str, str],
+    note: str,
+    now: Moment,
+    regarding: _Regarding | None = None,
+) -> None:
+    """`regarding`: None for the pod."""
     type_, reason, action = kind
     time = rfc3339_micro(now.wall)
     digest = hashlib.sha256(f"{ref.uid}/{reason}/{time}/{note}".encode("utf-8", "replace")).hexdigest()[:16]
@@ -152,7 +182,7 @@ def _put(local: Local, ref: PodRef, kind: tuple[str, str, str], note: str, now: 
         reporting_instance=f"{names.SCHEDULER_NAME}-{local.cluster}"[:_MAX_INSTANCE],
         action=action,
         reason=reason,
-        regarding=_Regarding(ref.namespace, ref.name, ref.uid),
+        regarding=regarding or _Regarding(ref.namespace, ref.name, ref.uid),
         note=cut(note, MAX_NOTE),
         type=type_,
     )

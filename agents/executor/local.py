@@ -96,6 +96,7 @@ class Local:
     status_bytes_of_pod: ByteBudget = field(default_factory=lambda: ByteBudget(_STATUS_OF_POD))  # by its UID
     status_bytes: SharedBudget = field(default_factory=lambda: SharedBudget(_STATUS_OF_NAMESPACE, _STATUS_OF_CLUSTER))
     told_events: Recent[str, ToldEvents] = field(default_factory=Recent)  # by UID of the source
+    misplaced: Recent[str, float] = field(default_factory=Recent)  # when it was told that others put it on a proxy node
     given_up: Recent[str, GivenUp] = field(default_factory=Recent)  # by UID of the source
     trusted: TrustedKeys = field(default_factory=TrustedKeys)
     renewals: Renewals = field(default_factory=Renewals)

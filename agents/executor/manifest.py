@@ -83,6 +83,7 @@ def sanitise(pod: bytes) -> bytes:
         source = msgspec.json.decode(pod)
         metadata = source.get("metadata") or {}
         _check_known(source, metadata)
+        _check_owner(metadata)
         spec = _spec(source["spec"])
         _check_hosts(spec)
         files = downward.resolve(spec, metadata, source["spec"].get("serviceAccountName") or "default")
@@ -94,6 +95,14 @@ def sanitise(pod: bytes) -> bytes:
         if len(encoded) > MAX_BYTES:
             raise _too_large(clean, len(encoded))
         return encoded
+
+
+def _check_owner(metadata: Object) -> None:
+    """A node of the same name elsewhere is none that a DaemonSet means."""
+    for at, owner in enumerate(metadata.get("ownerReferences") or ()):
+        if owner.get("kind") == "DaemonSet" and owner.get("controller"):
+            where = f"metadata.ownerReferences[{at}]"
+            raise ManifestError(where, "is a DaemonSet, whose pods are each for one node of their own cluster")
 
 
 def files_of(pod: bytes) -> str:

@@ -1,5 +1,6 @@
 """Keeps one proxy node for each other cluster: made when its peer appears, kept as the dispatcher last said, removed
-when a dispatcher that speaks no longer names the peer and no pod is bound to it.
+when a dispatcher that speaks no longer names the peer and no pod of ours is bound to it: pods that others put there
+never ran.
 
 Lease and status are renewed without an end, whether the peer is ready or not: a dispatcher that is silent is no
 evidence against anybody, and what the node controller shall believe of a lost cluster is what we write. The word is a
@@ -67,7 +68,9 @@ class ProxyNodes:
         peers.recall(tuple(view.nodes()), now.mono)
         for name, peer in peers.known.items():
             node, beat = view.node(name), self._beats.setdefault(name, _Beat())
-            if peers.dropped(name, now.mono) and not view.pods_on(name):
+            if peers.dropped(name, now.mono) and not any(
+                names.is_ours(pod.scheduler_name) for pod in view.pods_on(name)
+            ):
                 peers.forget(name)
                 del self._beats[name]
                 if node is not None and is_proxy(node):

@@ -4,6 +4,8 @@
   and is not meant.
 - One whose cluster is lost is set not Ready, so that its address leaves the endpoints; the rest of its status is kept,
   for it may be running. When the cluster is back, its delegate's status is mirrored again.
+- One that a scheduler of others put there never runs, and counts nowhere: an event says so, on its DaemonSet if it has
+  one. Nothing is written onto it.
 - One that must not be replaced while its cluster is lost gets unlimited tolerations (`failover_mode.py`) in time.
   One of mode `lease` loses them when its delegate has certainly been stopped by the executor there (`lease_expiry.py`).
 """
@@ -27,11 +29,14 @@ from dispatcher.model.messages import PodRef
 from dispatcher.model.pod import Pod
 
 FREED_AT_ONCE = 20  # pods that may be replaced from now on, at each look: once a second
+TOLD_AT_ONCE = 5  # events about pods of others, at each look
+TELL_AGAIN_S = 3600.0  # API servers keep events for so long
 
 
 def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
     """Tasks that are due now, named by the pod's UID; deletions and readiness, on which Services rest, come first."""
     later: list[Pod] = []
+    misplaced: list[tuple[Pod, str]] = []
     for node in tuple(local.view.nodes()):
         if not is_proxy(node):
             continue
@@ -39,14 +44,29 @@ def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
         for pod in tuple(local.view.pods_on(node.name)):
             if pod.terminating and not pod.has_finalizer:
                 yield _duty(pod, _let_go(_ref(pod)))
+            elif not names.is_ours(pod.scheduler_name):
+                misplaced.append((pod, node.proxy_for))
             elif away and pod.ready and not pod.terminal:
                 yield _duty(pod, _set_not_ready(pod, local.view.pod_version(pod.uid), local, now))
             elif _wants_tolerations(pod, local):
                 later.append(pod)
+    _tell_misplaced(misplaced, local, now)
     kept, freed = list[Pod](), list[Pod]()
     for pod in later:
         (kept if _mode(pod, pod.failover, local) == failover_mode.STRICT else freed).append(pod)
     yield from (_duty(pod, _tolerate(pod, local, now)) for pod in (*kept, *freed[:FREED_AT_ONCE]))
+
+
+def _tell_misplaced(found: list[tuple[Pod, str]], local: Local, now: Moment) -> None:
+    """Once an hour for each that has pods of others there: a DaemonSet, or a pod that is of none."""
+    told = 0
+    for pod, cluster in found:
+        whose = pod.owner if pod.owner.startswith(f"{events.DAEMON_SET}/") else pod.uid
+        last = local.misplaced.get(whose)
+        if told < TOLD_AT_ONCE and (last is None or now.mono - last >= TELL_AGAIN_S):
+            events.on_proxy_node(local, pod, cluster, now)
+            local.misplaced.put(whose, now.mono)
+            told += 1
 
 
 def _duty(pod: Pod, procedure: Procedure[str]) -> ReconcileTask:

@@ -23,8 +23,8 @@ MISUNDERSTOOD, NO_GROUP = "AnnotationNotUnderstood", "PodGroupNotServed"
 MAX_KEYS = 32
 MAX_CLUSTERS = 64
 _USERS = (names.SCHEDULE, *NARROWING, names.NEAR, names.DATA, names.REBALANCE, names.SERVICES, names.SERVICE_ACCOUNT)
-# What a claim that was given up may leave behind is no one's mistake.
-_LEFT_BEHIND = frozenset((names.EPOCH, names.CLAIM))
+# What a claim that was given up may leave behind, and what our admission policy has noted, is no one's mistake.
+_LEFT_BEHIND = frozenset((names.EPOCH, names.CLAIM, names.PROXY_NODES))
 _OF_AGENTS = frozenset(
     (
         names.BUDGET,

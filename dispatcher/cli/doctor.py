@@ -53,7 +53,8 @@ def _clusters(client: ApiClient) -> tuple[list[dict[str, Any]], list[Finding]]:
 
 def _asked(file: Path, only: str) -> tuple[list[dict[str, Any]], list[Finding]]:
     """What API servers say: what gives annotated pods our schedulerName there, and what agents wait for or may not."""
-    from dispatcher.cli.joining.opt_in import all_in_force  # the plugin of kubectl does without
+    from dispatcher.cli.joining.daemon_sets import all_on_proxy_nodes  # the plugin of kubectl does without
+    from dispatcher.cli.joining.opt_in import all_in_force
     from dispatcher.cli.joining.pod_networks import all_overlaps
     from dispatcher.cli.joining.rights import all_lacking
     from dispatcher.cli.joining.serving import all_lacks
@@ -65,7 +66,8 @@ def _asked(file: Path, only: str) -> tuple[list[dict[str, Any]], list[Finding]]:
     lacks = asyncio.run(all_lacks(config, only))
     waiting = [Finding(one.cluster, "logs of remote pods", NOTE, one.text, one.fix) for one in lacks]
     overlaps = asyncio.run(all_overlaps(config, only))
-    return opted, [*waiting, *overlaps, *asyncio.run(all_lacking(config, only))]
+    stuck = asyncio.run(all_on_proxy_nodes(config, only))
+    return opted, [*waiting, *overlaps, *stuck, *asyncio.run(all_lacking(config, only))]
 
 
 def _about_opt_ins(opted: list[dict[str, Any]]) -> list[Finding]:

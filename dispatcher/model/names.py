@@ -61,6 +61,8 @@ PROXY_NODE_PREFIX = "global-dispatcher-"  # proxy node of cluster x is "global-d
 OWN_NETWORK = "own"  # value of `network` of a cluster whose pod network no other cluster is part of
 PROXY_LABEL = PREFIX + "proxy-for"
 PROXY_TAINT = PREFIX + "proxy"  # key of the NoSchedule taint on every proxy node
+PROXY_NODES = PREFIX + "proxy-nodes"  # annotation: what our admission policy has done to a pod or DaemonSet of others
+LEFT_OUT = "left-out"  # its value: given a requirement on nodes that proxy nodes do not meet
 CLOSED_BY_LEAVE = PREFIX + "closed-by-leave"  # annotation, "true": cordoned because the cluster that has it leaves
 CLUSTER_READY = PREFIX + "cluster-ready"  # label: "true" or "false", the last word about that cluster
 

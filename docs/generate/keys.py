@@ -122,6 +122,12 @@ OURS = (
     Key("CLAIM_NODE", "source, annotation", "a node", "The same."),
     Key("EPOCH", "source, annotation", "a number", "The attempt."),
     Key("DECISION", "source, annotation", "one line", "Why there: score, runner-up, margin."),
+    Key(
+        "PROXY_NODES",
+        "DaemonSet or pod of others, annotation",
+        '`"left-out"`',
+        "Tolerates the taint of proxy nodes; admission gave it a node affinity that keeps it off them.",
+    ),
     Key("DELEGATE_LABEL", "delegate, label", "", "Marks a delegate."),
     Key("DELEGATE_SCHEDULER", "delegate, spec.schedulerName", "", "No scheduler's name, so nobody else places it."),
     Key("DELEGATE_PROOF", "delegate, annotation", "a signature", "The target cluster made this delegate."),

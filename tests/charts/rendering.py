@@ -81,6 +81,11 @@ def only(objects: list[Object], kind: str) -> Object:
     return found
 
 
+def for_purpose(objects: list[Object], kind: str, purpose: str) -> Object:
+    """The one of its kind whose name says at its end what it is for."""
+    return only([one for one in objects if one["metadata"]["name"].endswith(f"-{purpose}")], kind)
+
+
 def containers(objects: list[Object]) -> Iterator[Object]:
     """Every container of every pod."""
     for one in objects:

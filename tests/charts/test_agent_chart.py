@@ -14,6 +14,7 @@ from agents.runtime.keyfile import load_keys
 from agents.runtime.outbound.settings import GatewaySettings
 from agents.runtime.relay.settings import RelaySettings
 from agents.runtime.settings import AcceptSettings, AgentSettings, KubeletSettings, MetricsSettings
+from dispatcher.cli.joining import install
 from dispatcher.cli.joining import objects as given_by_join
 from dispatcher.model import names
 from localfleet.controlplane import opt_in
@@ -26,6 +27,7 @@ from tests.charts.rendering import (
     HelmError,
     Object,
     containers,
+    for_purpose,
     of_kind,
     only,
     write_key,
@@ -266,8 +268,9 @@ def test_the_annotation_asks_for_us_by_what_the_server_has(
 ) -> None:
     objects = helm.template("agent", {"admissionPolicy": values}, apis=apis)
     for kind in ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"):
-        found = [one["apiVersion"] for one in of_kind(objects, kind)]
-        assert found == [f"admissionregistration.k8s.io/{version}" for version in policies]
+        found = {one["metadata"]["name"]: one["apiVersion"] for one in of_kind(objects, kind)}
+        names_of = [f"{PREFIX}-{purpose}" for purpose in ("schedule", "proxy-nodes")]
+        assert found == {name: f"admissionregistration.k8s.io/{one}" for name in names_of for one in policies}
     assert len(of_kind(objects, "MutatingWebhookConfiguration")) == webhooks
     assert len(of_kind(objects, "Deployment")) == 1 + webhooks
 
@@ -275,19 +278,29 @@ def test_the_annotation_asks_for_us_by_what_the_server_has(
 WEBHOOK: dict[str, Any] = {"admissionPolicy": {"by": "webhook"}}
 
 
-def test_the_webhook_keeps_nobody_out_and_is_asked_about_the_pods_of_the_policy_alone(helm: Helm) -> None:
+def test_the_webhooks_keep_nobody_out_and_are_asked_about_what_is_of_the_policies_alone(helm: Helm) -> None:
     configuration = only(helm.template("agent", {**WEBHOOK, "namespaces": ["team-a"]}), "MutatingWebhookConfiguration")
-    (webhook,) = configuration["webhooks"]
-    assert (webhook["failurePolicy"], webhook["timeoutSeconds"], webhook["sideEffects"]) == ("Ignore", 2, "None")
-    policy = only(helm.template("agent", {"namespaces": ["team-a"]}), "MutatingAdmissionPolicy")["spec"]
-    assert webhook["matchConditions"] == policy["matchConditions"]
-    assert webhook["rules"] == policy["matchConstraints"]["resourceRules"]
-    assert webhook["namespaceSelector"] == policy["matchConstraints"]["namespaceSelector"]
+    policies = helm.template("agent", {"namespaces": ["team-a"]})
+    for webhook, purpose in zip(configuration["webhooks"], ("schedule", "proxy-nodes"), strict=True):
+        assert (webhook["failurePolicy"], webhook["timeoutSeconds"], webhook["sideEffects"]) == ("Ignore", 2, "None")
+        policy = for_purpose(policies, "MutatingAdmissionPolicy", purpose)["spec"]
+        assert webhook["matchConditions"] == policy["matchConditions"]
+        assert webhook["rules"] == policy["matchConstraints"]["resourceRules"]
+        assert webhook.get("namespaceSelector") == policy["matchConstraints"].get("namespaceSelector")
+
+
+@pytest.mark.parametrize("by", ["v1", "webhook"])
+def test_nothing_is_kept_off_proxy_nodes_where_that_is_not_wanted(helm: Helm, by: str) -> None:
+    objects = helm.template("agent", {"admissionPolicy": {"by": by, "proxyNodes": False}})
+    found = [one["metadata"]["name"] for one in of_kind(objects, "MutatingAdmissionPolicy")]
+    found += [one["name"] for hook in of_kind(objects, "MutatingWebhookConfiguration") for one in hook["webhooks"]]
+    assert found == ([f"{PREFIX}-schedule"] if by == "v1" else ["schedule.global-dispatcher.io"])
 
 
 def test_the_webhook_serves_with_the_certificate_that_the_api_server_is_told_to_trust(helm: Helm) -> None:
     objects = helm.template("agent", WEBHOOK)
-    (webhook,) = only(objects, "MutatingWebhookConfiguration")["webhooks"]
+    webhook, other = only(objects, "MutatingWebhookConfiguration")["webhooks"]
+    assert other["clientConfig"] == webhook["clientConfig"]
     secret = next(one for one in of_kind(objects, "Secret") if one["type"] == "kubernetes.io/tls")
     assert webhook["clientConfig"]["caBundle"] == secret["data"]["ca.crt"]
     service = webhook["clientConfig"]["service"]
@@ -370,20 +383,33 @@ def test_a_gateway_that_is_listed_twice_is_refused(helm: Helm) -> None:
 
 
 def test_the_admission_policy_speaks_of_the_names_in_the_code(helm: Helm) -> None:
-    spec = only(helm.template("agent"), "MutatingAdmissionPolicy")["spec"]
+    spec = for_purpose(helm.template("agent"), "MutatingAdmissionPolicy", "schedule")["spec"]
     assert f"'{names.SCHEDULE}'" in spec["matchConditions"][0]["expression"]
     assert f"'{names.SCHEDULER_NAME}'" in spec["mutations"][0]["applyConfiguration"]["expression"]
     assert spec["failurePolicy"] == "Ignore"
     assert "namespaceSelector" not in spec["matchConstraints"]
 
 
-def test_planes_without_a_chart_get_the_same_admission_policy(helm: Helm) -> None:
-    policy = only(list(yaml.safe_load_all(opt_in.MANIFEST.read_text())), "MutatingAdmissionPolicy")
-    assert policy["spec"] == only(helm.template("agent"), "MutatingAdmissionPolicy")["spec"]
+def test_what_tolerates_proxy_nodes_is_kept_off_by_the_names_in_the_code(helm: Helm) -> None:
+    spec = for_purpose(helm.template("agent"), "MutatingAdmissionPolicy", "proxy-nodes")["spec"]
+    assert f"'{names.PROXY_TAINT}'" in spec["matchConditions"][0]["expression"]
+    assert f"'{names.PROXY_LABEL}'" in next(one["expression"] for one in spec["variables"] if one["name"] == "away")
+    mark = f"{names.PROXY_NODES.replace('/', '~1')}', value: '{names.LEFT_OUT}'"
+    assert mark in spec["mutations"][0]["jsonPatch"]["expression"]
+    assert spec["failurePolicy"] == "Ignore"
+
+
+def test_clusters_without_a_chart_get_the_same_admission_policies(helm: Helm) -> None:
+    objects = helm.template("agent")
+    installed = of_kind(install.policies("v1"), "MutatingAdmissionPolicy")
+    ours = [for_purpose(objects, "MutatingAdmissionPolicy", one)["spec"] for one in ("schedule", "proxy-nodes")]
+    assert [one["spec"] for one in installed] == ours
+    assert opt_in.MANIFEST in install.POLICIES
 
 
 def test_the_admission_policy_keeps_to_the_namespaces(helm: Helm) -> None:
-    spec = only(helm.template("agent", {"namespaces": ["team-a"]}), "MutatingAdmissionPolicy")["spec"]
+    objects = helm.template("agent", {"namespaces": ["team-a"]})
+    spec = for_purpose(objects, "MutatingAdmissionPolicy", "schedule")["spec"]
     assert spec["matchConstraints"]["namespaceSelector"] == {
         "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["team-a"]}]
     }

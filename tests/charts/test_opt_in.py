@@ -1,4 +1,6 @@
-"""A real API server gives the same pods our schedulerName, whatever the chart does it by."""
+"""A real API server gives the same pods our schedulerName, and keeps the same off proxy nodes, whatever the chart does
+it by.
+"""
 
 import json
 import signal
@@ -15,14 +17,18 @@ import trustme
 
 from dispatcher.cli.joining.opt_in import OptIn, in_force
 from dispatcher.cli.joining.target import Place, reached
+from dispatcher.model import names
 from localfleet.controlplane.plane import ControlPlane
+from tests.agents.runtime.admission import proxy_node_cases
 from tests.agents.runtime.admission.cases import ASKS, CASES, pod
+from tests.agents.runtime.admission.proxy_node_cases import ALL, NOT_PLACED_BY_OTHERS, UNTOUCHED, daemon_set
 from tests.charts.rendering import Helm, Object, of_kind, only
 from tests.controlplane.fixtures import ControlPlanes
 from tests.controlplane.test_plane import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 PODS = "/api/v1/namespaces/{}/pods?dryRun=All"
+DAEMON_SETS = "/apis/apps/v1/namespaces/default/daemonsets"
 REGISTRATION = "/apis/admissionregistration.k8s.io"
 POLICY_KINDS = {
     "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
@@ -45,21 +51,28 @@ def acts(plane: ControlPlane, namespace: str = "default") -> bool:
     return scheduler_of(plane, pod(ASKS), namespace) == "global-dispatcher"
 
 
+def keeps_off(plane: ControlPlane) -> bool:
+    made = plane.admin.create(PODS.format("default"), pod(None, **ALL))
+    return names.PROXY_NODES in made["metadata"].get("annotations", {})
+
+
 @contextmanager
 def applied(
     plane: ControlPlane, version: str, kinds: dict[str, str], objects: list[Object], namespace: str = "default"
 ) -> Iterator[None]:
     """Objects of admissionregistration, by the plural of each kind, until they act; afterwards until they do not."""
-    paths = [(f"{REGISTRATION}/{version}/{plural}", only(objects, kind)) for kind, plural in kinds.items()]
+    paths = [
+        (f"{REGISTRATION}/{version}/{plural}", one) for kind, plural in kinds.items() for one in of_kind(objects, kind)
+    ]
     for path, one in paths:
         plane.admin.create(path, one)
     try:
-        until(lambda: acts(plane, namespace), 60)
+        until(lambda: acts(plane, namespace) and keeps_off(plane), 60)
         yield
     finally:
         for path, one in paths:
             plane.admin.delete(f"{path}/{one['metadata']['name']}")
-        until(lambda: not acts(plane, namespace), 60)
+        until(lambda: not acts(plane, namespace) and not keeps_off(plane), 60)
 
 
 def policy(version: str) -> Callable[[ControlPlane, Helm, Path], AbstractContextManager[None]]:
@@ -90,9 +103,9 @@ def webhook(plane: ControlPlane, helm: Helm, folder: Path) -> Iterator[None]:
     try:
         url = json.loads(process.stderr.readline())["address"]
         trusted = b64encode(authority.cert_pem.bytes()).decode()
-        hook: dict[str, Any] = only(objects, "MutatingWebhookConfiguration")["webhooks"][0]
-        path = hook["clientConfig"]["service"]["path"]
-        hook["clientConfig"] = {"url": url.removesuffix("/admit") + path, "caBundle": trusted}
+        for hook in only(objects, "MutatingWebhookConfiguration")["webhooks"]:
+            path = hook["clientConfig"]["service"]["path"]
+            hook["clientConfig"] = {"url": url.removesuffix("/admit") + path, "caBundle": trusted}
         with applied(plane, "v1", {"MutatingWebhookConfiguration": "mutatingwebhookconfigurations"}, objects):
             yield
     finally:
@@ -105,11 +118,13 @@ def test_a_webhook_that_is_gone_keeps_no_pod_out(plane: ControlPlane, helm: Helm
     hook: dict[str, Any] = only(
         helm.template("agent", {"admissionPolicy": {"by": "webhook"}}), "MutatingWebhookConfiguration"
     )
-    hook["webhooks"][0]["clientConfig"] = {"url": "https://127.0.0.1:1/admit"}
+    for one in hook["webhooks"]:
+        one["clientConfig"] = {"url": "https://127.0.0.1:1/admit"}
     path = f"{REGISTRATION}/v1/mutatingwebhookconfigurations"
     plane.admin.create(path, hook)
     try:
         assert scheduler_of(plane, pod(ASKS)) == "default-scheduler"
+        assert not keeps_off(plane)
     finally:
         plane.admin.delete(f"{path}/{hook['metadata']['name']}")
 
@@ -155,6 +170,27 @@ def test_the_annotation_sets_the_scheduler_name_and_takes_no_pod_from_another(
     opted_in: ControlPlane, annotations: dict[str, str] | None, spec: dict[str, Any], expected: str
 ) -> None:
     assert scheduler_of(opted_in, pod(annotations, **spec)) == expected
+
+
+@pytest.mark.parametrize(("spec", "affinity"), proxy_node_cases.CASES)
+def test_what_tolerates_the_taint_of_proxy_nodes_is_kept_off_them(
+    opted_in: ControlPlane, spec: Object, affinity: Any
+) -> None:
+    made = opted_in.admin.create(PODS.format("default"), pod(None, **spec))
+    made_set = opted_in.admin.create(f"{DAEMON_SETS}?dryRun=All", daemon_set(spec))
+    for one, its_spec in ((made, made["spec"]), (made_set, made_set["spec"]["template"]["spec"])):
+        marks = one["metadata"].get("annotations", {})
+        untouched = affinity == UNTOUCHED
+        assert its_spec.get("affinity") == (None if untouched else affinity)
+        assert marks.get(names.PROXY_NODES) == (None if untouched else "left-out")
+
+
+@pytest.mark.parametrize(("metadata", "spec"), NOT_PLACED_BY_OTHERS)
+def test_a_pod_that_others_do_not_place_is_left_alone(opted_in: ControlPlane, metadata: Object, spec: Object) -> None:
+    one = pod({"team/a": "b"}, **{**ALL, **spec})
+    one["metadata"].update(metadata)
+    made = opted_in.admin.create(PODS.format("default"), one)
+    assert (made["metadata"]["annotations"], made["spec"].get("affinity")) == ({"team/a": "b"}, None)
 
 
 async def test_the_server_tells_what_is_in_force(opted_in: ControlPlane, request: pytest.FixtureRequest) -> None:

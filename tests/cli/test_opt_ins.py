@@ -61,7 +61,7 @@ class Server:
         return "default-scheduler"
 
     def with_policy(self, version: str, selector: Object | None = None) -> "Server":
-        policy = install.policy(version)[0]
+        policy = install.policies(version)[0]
         if selector is not None:
             policy["spec"]["matchConstraints"]["namespaceSelector"] = selector
         self.objects[f"{opt_in.REGISTRATION}/{version}/{opt_in.POLICIES}/schedule"] = policy

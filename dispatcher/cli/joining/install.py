@@ -17,7 +17,7 @@ from dispatcher.cli.output import Output, print_value
 from dispatcher.service.errors import CommandError, ExitCode
 
 Object = dict[str, Any]
-POLICY = Path(admission.__file__).with_name("opt_in.yaml")
+POLICIES = [Path(admission.__file__).with_name(name) for name in ("opt_in.yaml", "proxy_nodes.yaml")]
 ROLES = Path(__file__).with_name("roles.yaml")
 _WAIT_S, _POLL_S = 30.0, 0.2
 _SERVICE_ACCOUNT = "system:serviceaccount:"
@@ -50,7 +50,7 @@ async def _install(wish: Installing) -> ExitCode:
     async with reached(wish.place, wish.dry_run) as target:
         version = await _policy_version(target)
         user = wish.user or await _user(target)
-        objects = [*roles(user), *(policy(version) if version else ())]
+        objects = [*roles(user), *(policies(version) if version else ())]
         for one in reversed(objects) if wish.uninstall else objects:
             await (target.delete(one) if wish.uninstall else target.apply(one))
         row: Object = {"user": user, "steps": target.steps}
@@ -74,11 +74,12 @@ def _whole_name(user: str) -> bool:
     return not user.startswith(_SERVICE_ACCOUNT) or (len(parts) == 2 and all(parts))
 
 
-def policy(version: str) -> list[Object]:
-    """The admission policy of the agent's chart, for the version that a server has."""
+def policies(version: str) -> list[Object]:
+    """The mutating admission policies of the agent's chart, for the version that a server has."""
     return [
         {**one, "apiVersion": f"admissionregistration.k8s.io/{version}"}
-        for one in yaml.safe_load_all(POLICY.read_text())
+        for file in POLICIES
+        for one in yaml.safe_load_all(file.read_text())
     ]
 
 

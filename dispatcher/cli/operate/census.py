@@ -35,8 +35,9 @@ class PodAt(NamedTuple):
 class Census:
     """What one cluster has of another cluster, the leaving one. `mine`: it is the leaving one itself.
 
-    `bound`: pods on proxy nodes, of the leaving cluster or (`mine`) of any. `copies`: delegates of its pods or (`mine`)
-    of anybody's. `marked`: pods, bound or not, that carry our finalizer for the leaving cluster, or (`mine`) at all.
+    `bound`: pods on proxy nodes, of the leaving cluster or (`mine`) of any, but for those of DaemonSets: these run
+    nothing there, come again, and go with the node. `copies`: delegates of its pods or (`mine`) of anybody's. `marked`:
+    pods, bound or not, that carry our finalizer for the leaving cluster, or (`mine`) at all.
     """
 
     bound: tuple[PodAt, ...]
@@ -56,7 +57,8 @@ def census(cluster: str, leaving: str, pods: Iterable[Object], own: Collection[s
     for pod in pods:
         at = _pod_at(cluster, pod)
         node = "" if at.node in own else at.node
-        if node == names.proxy_node_name(leaving) or (mine and node.startswith(names.PROXY_NODE_PREFIX)):
+        there = node == names.proxy_node_name(leaving) or (mine and node.startswith(names.PROXY_NODE_PREFIX))
+        if there and not _of_daemon_set(pod):
             bound.append(at)
         if _is_delegate(pod) and (mine or _annotation(pod, names.SOURCE_CLUSTER) == leaving):
             copies.append(at)
@@ -76,6 +78,11 @@ def _pod_at(cluster: str, pod: Object) -> PodAt:
     ended = pod.get("status", {}).get("phase") in _ENDED
     controlled = any(owner.get("controller") for owner in owners)
     return PodAt(cluster, meta["namespace"], meta["name"], meta["uid"], _node_of(pod), controlled, ended)
+
+
+def _of_daemon_set(pod: Object) -> bool:
+    owners = pod["metadata"].get("ownerReferences", ())
+    return any(one["kind"] == "DaemonSet" and one.get("controller") for one in owners)
 
 
 def _node_of(pod: Object) -> str:

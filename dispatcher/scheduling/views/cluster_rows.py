@@ -52,6 +52,8 @@ def _unconfigured_row(core: SchedulerCore, found: unconfigured.UnconfiguredClust
 
 def _cluster_row(core: SchedulerCore, view: ClusterView, shared: str, counts: Row) -> Row:
     own = [node for node in view.nodes.values() if not node.proxy_for]
+    proxies = {name for name, node in view.nodes.items() if node.proxy_for}  # what others put there runs nowhere
+    bound = (pod for pod in view.pods.values() if pod.node and pod.node not in proxies and not pod.terminal)
     heard = view.last_report_at > float("-inf")
     problem = view.problem if view.ready else view.problem or "not synced yet"
     return {
@@ -61,7 +63,7 @@ def _cluster_row(core: SchedulerCore, view: ClusterView, shared: str, counts: Ro
         **_closed_in(core, view.name),
         "nodes": len(own),
         "ready_nodes": sum(node.ready for node in own),
-        "pods": sum(bool(pod.node) and not pod.terminal and not _remote(pod, view.name) for pod in view.pods.values()),
+        "pods": sum(not _remote(pod, view.name) for pod in bound),
         **counts,
         "apart": _apart(core, view),
         "report_age_s": round(core.fleet.now - view.last_report_at, 3) if heard else None,

@@ -365,3 +365,33 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 - name: has-no-node
   expression: "object.spec.?nodeName.orValue('') == ''"
 {{- end -}}
+
+{{- /* What must be kept off proxy nodes, how that is found: rules and matchConditions of policy and webhook alike. */ -}}
+{{- define "agent.proxyNodeRules" -}}
+- apiGroups: [""]
+  apiVersions: [v1]
+  operations: [CREATE]
+  resources: [pods]
+- apiGroups: [apps]
+  apiVersions: [v1]
+  operations: [CREATE, UPDATE]
+  resources: [daemonsets]
+{{- end -}}
+
+{{- define "agent.wouldTakeProxyNodes" -}}
+- name: tolerates-proxy-nodes
+  expression: >-
+    (object.kind == 'Pod' ? object.spec : object.spec.template.spec).?tolerations.orValue([]).exists(one,
+    one.?key.orValue('') in ['', 'global-dispatcher.io/proxy'] && one.?effect.orValue('') in ['', 'NoSchedule'])
+# Pods of DaemonSets are each for a node, and go by their DaemonSet.
+- name: is-placed-by-others
+  expression: >-
+    object.kind != 'Pod' || (object.spec.?nodeName.orValue('') == ''
+    && (object.metadata.?annotations[?'global-dispatcher.io/schedule'].orValue('') != 'true'
+    || !(object.spec.?schedulerName.orValue('') in ['', 'default-scheduler']))
+    && !object.spec.?schedulerName.orValue('').startsWith('global-dispatcher')
+    && !object.metadata.?ownerReferences.orValue([]).exists(one, one.kind == 'DaemonSet'))
+# Else a new label of a DaemonSet would replace all its pods.
+- name: has-a-new-template
+  expression: "object.kind == 'Pod' || oldObject == null || object.spec.template != oldObject.spec.template"
+{{- end -}}

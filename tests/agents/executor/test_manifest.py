@@ -1,5 +1,6 @@
 """What crosses to another cluster, what is left behind, and what is refused by name."""
 
+import contextlib
 from typing import Any
 
 import msgspec
@@ -135,6 +136,23 @@ def test_what_reaches_into_the_node_is_refused_by_name(field: str, spec: dict[st
         crossed(pod_object(**spec))
     assert str(refused.value).startswith(f"{field} ")
     assert names.STAY in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("owner", "crosses"),
+    [
+        ({"kind": "DaemonSet", "controller": True}, False),
+        ({"kind": "DaemonSet"}, True),
+        ({"kind": "ReplicaSet", "controller": True}, True),
+    ],
+    ids=["of a DaemonSet", "beside one", "of a ReplicaSet"],
+)
+def test_a_pod_of_a_daemon_set_is_for_a_node_of_its_own_cluster(owner: dict[str, Any], crosses: bool) -> None:
+    pod = pod_object()
+    pod["metadata"]["ownerReferences"] = [{"kind": "Node"}, owner]
+    refused = contextlib.nullcontext() if crosses else pytest.raises(ManifestError, match=r"ownerReferences\[1\] is a")
+    with refused:
+        crossed(pod)
 
 
 def test_bottomless_nesting_is_refused() -> None:

@@ -252,6 +252,8 @@ def test_a_peer_that_is_no_longer_named_takes_its_node_along_unless_pods_are_bou
     keeper = Keeper()
     keeper.tell(B)
     keeper.tend()
+    of_others = pod_object("others", nodeName=NAME, schedulerName="default-scheduler")
+    keeper.world.submit(of_others)
     keeper.world.submit(pod_object(nodeName=NAME))
     keeper.tell(seconds=5)
     gone = 5 + PEER_TTL_S

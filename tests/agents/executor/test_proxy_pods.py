@@ -168,6 +168,60 @@ def test_pods_of_a_lost_cluster_are_set_not_ready_once_and_nothing_else_of_them_
     assert it.requests == []
 
 
+DAEMON_SET = {"kind": "DaemonSet", "name": "logs", "uid": "ds-uid", "controller": True}
+
+
+def of_others(name: str, *owners: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    """A pod that kube-scheduler has put onto the proxy node."""
+    tolerant = {"schedulerName": "default-scheduler", "nodeName": PROXY, "tolerations": [EVERYTHING], **spec}
+    pod = pod_object(name, **tolerant)
+    pod["metadata"]["ownerReferences"] = list(owners)
+    return pod
+
+
+def test_a_daemon_set_is_told_once_an_hour_of_its_pod_on_a_proxy_node_and_nothing_is_written_onto_it() -> None:
+    it = Remote()
+    it.world.submit(of_others("logs-1", DAEMON_SET))
+    for ready in (True, False):
+        it.say(ready=ready)
+        assert it.tend() == []
+        assert it.requests == []
+    (event,) = [msgspec.json.decode(one.body) for one in it.world.local.events]
+    assert event["regarding"] == {
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "namespace": "default", "name": "logs", "uid": "ds-uid",
+    }  # fmt: skip
+    assert (event["type"], event["reason"]) == ("Warning", "OnProxyNode")
+    assert "set spec.template.spec.affinity.nodeAffinity.required" in event["note"]
+    assert f"{{key: {names.PROXY_LABEL}, operator: DoesNotExist}}" in event["note"]
+    list(proxy_pods.reconcile_tasks(it.world.local, later(3599)))
+    assert len(it.world.local.events) == 1
+    list(proxy_pods.reconcile_tasks(it.world.local, later(3601)))
+    assert len(it.world.local.events) == 2
+
+
+def test_pods_that_others_put_on_a_proxy_node_are_told_a_few_at_a_time() -> None:
+    it = Remote()
+    it.say(ready=True)
+    for at in range(proxy_pods.TOLD_AT_ONCE + 1):
+        it.world.submit(of_others(f"tool-{at}"))
+    told: set[str] = set()
+    for left in (1, 0):
+        it.tend()
+        told |= {msgspec.json.decode(one.body)["regarding"]["name"] for one in it.world.local.events}
+        assert len(told) == proxy_pods.TOLD_AT_ONCE + 1 - left
+    assert all("delete it, and set spec.affinity.nodeAffinity" in note for note in it.said())
+
+
+def test_a_pod_of_a_daemon_set_that_is_deleted_on_a_proxy_node_is_let_go() -> None:
+    it = Remote()
+    ref = it.world.submit(of_others("logs-1", DAEMON_SET))
+    assert it.world.api.answer(Request("DELETE", f"/api/v1/namespaces/default/pods/{ref.name}")).ok
+    it.world.sync()
+    it.tend()
+    assert it.world.api.pod(ref.name) is None
+    assert it.said() == []
+
+
 def test_a_silent_dispatcher_leaves_the_pods_ready() -> None:
     it = Remote()
     it.pod()

@@ -233,8 +233,9 @@ LEFT = 'so this pod is left to scheduler "default-scheduler"'
         ({"schedule": "true", "clustres": "west"}, None),  # told already that the pod is another scheduler's
         ({"schedule": "false", "clusters": "west"}, None),
         ({"cluster": "west", "epoch": "1"}, None),
+        ({"proxy-nodes": "left-out"}, None),
     ],
-    ids=["True", "yes", "typo of the key", "narrowing alone", "misplaced", "switched off", "an agent's"],
+    ids=["True", "yes", "typo of the key", "narrowing alone", "misplaced", "switched off", "an agent's", "admission's"],
 )
 def test_a_pod_of_another_scheduler_is_told_what_of_ours_means_nothing(
     annotations: dict[str, str], says: str | None

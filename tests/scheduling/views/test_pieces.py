@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.model.messages import Changes
-from dispatcher.model.names import SCHEDULER_NAME
+from dispatcher.model.names import SCHEDULER_NAME, proxy_node_name
 from dispatcher.model.node import Node
 from dispatcher.model.pod import Pod
 from dispatcher.scheduling.core import SchedulerCore
@@ -66,6 +66,17 @@ def test_of_one_namespace_or_cluster_the_others_are_left_out() -> None:
     assert [row["name"] for row in whole(nodes_view(core, "east"))] == ["n1"]
     assert whole(nodes_view(core, "west")) == []
     assert cluster_names(core) == [row["name"] for row in whole(clusters_view(core))] == ["east"]
+
+
+def test_a_pod_that_others_put_on_a_proxy_node_counts_nowhere() -> None:
+    proxy = Node(proxy_node_name("west"), ready=True, proxy_for="west")
+    daemon = Pod("u", "default", "logs", requests={"cpu": 1}, node=proxy.name, owner="DaemonSet/logs/x")
+    core = fleet(pod("a"), daemon, nodes=(node("n1"), proxy))
+    (cluster,) = whole(clusters_view(core))
+    assert (cluster["pods"], cluster["nodes"]) == (1, 1)
+    (shown,) = whole(nodes_view(core))
+    (alone,) = whole(nodes_view(fleet(pod("a"))))
+    assert shown == alone
 
 
 def test_what_goes_after_the_list_was_begun_is_not_in_it() -> None:

@@ -51,7 +51,7 @@ def test_it_answers_over_tls_and_ends_at_a_signal(served: str, authority: trustm
     context = ssl.create_default_context()
     authority.configure_trust(context)
     with httpx.Client(verify=context, trust_env=False) as client:
-        review = {"request": {"uid": "u", "object": pod(ASKS)}}
+        review = {"request": {"uid": "u", "kind": {"kind": "Pod"}, "object": pod(ASKS)}}
         assert client.post(served, json=review).json()["response"]["patchType"] == "JSONPatch"
         assert client.post(served, content=b"nothing").status_code == 400
         assert client.get(served.replace("/admit", "/livez")).text == "ok"
@@ -127,7 +127,9 @@ async def test_large_reviews_that_never_end_take_little_memory_and_keep_small_on
             while sum(task.done() for task in refused) < MOST_LARGE:  # noqa: ASYNC110 - it has no event
                 await asyncio.sleep(0.01)
         assert {task.result() for task in refused if task.done()} == {b"HTTP/1.1 503 Service Unavailable\r\n"}
-        small = await client.post("/admit", json={"request": {"uid": "u", "object": pod(ASKS)}})
+        small = await client.post(
+            "/admit", json={"request": {"uid": "u", "kind": {"kind": "Pod"}, "object": pod(ASKS)}}
+        )
         assert small.status == 200
         for _, writer in held:
             writer.close()
