@@ -20,6 +20,7 @@ from agents.executor.answer import CONFLICT, NOT_FOUND, error_text
 from agents.executor.http import MERGE_PATCH, STRATEGIC_PATCH, Procedure, Request
 from agents.executor.local import KubeletEndpoint, Local, Moment
 from agents.executor.peers import is_heard_of, is_proxy, name_taken
+from dispatcher.model import names
 from dispatcher.model.messages import Peer
 from dispatcher.model.node import Node
 
