@@ -183,3 +183,13 @@ def test_evictions_elsewhere_for_pods_of_one_cluster_are_paced_and_those_who_wai
     assert len(world.evicted) == 4
     world.run(100.0)
     assert len(world.evicted) == 6
+
+
+def test_nobody_is_evicted_for_a_pod_that_was_deleted_before_its_turn() -> None:
+    world = World(nodes=4, per_s=0.02)
+    world.submit(4)
+    world.run(2.0)
+    assert len(world.evicted) == 3
+    world.report("east", pods_gone=tuple(f"uid-high{at}" for at in range(4)))
+    world.run(200.0)
+    assert len(world.evicted) == 3
