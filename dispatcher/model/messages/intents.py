@@ -147,7 +147,6 @@ class FinishSource(Intent, frozen=True):
 
 WAITING = "Waiting"
 NODES_DO_NOT_HELP = "NodesDoNotHelp"
-NO_PRIORITY = -(2**31) - 1  # lower than that of any pod
 
 
 class ReportUnschedulable(Intent, frozen=True):

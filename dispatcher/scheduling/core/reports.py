@@ -184,11 +184,12 @@ class Reports:
             yield True
 
     def _fold_health(self, view: ClusterView, changes: Changes, now: float) -> None:
-        was_ready, was_restored, opened = view.ready, view.restored, view.opens
+        was_ready, was_restored = view.ready, view.restored
+        shown = (view.opens, view.priority_classes)
         confirms = views.confirms(view, changes)
         views.fold_health(view, changes, now)
         self._note_readiness(view, was_ready, now)
-        if opened != view.opens:
+        if shown != (view.opens, view.priority_classes):
             self._show_cluster(view, now)
         if confirms:
             self._state.orphans.release(view.name, now)
@@ -250,7 +251,11 @@ class Reports:
 
     def _show_cluster(self, view: ClusterView, now: float) -> None:
         self._state.fleet.set_cluster(
-            view.name, ready=view.ready and view.takes_orders, synced=view.synced, opens=view.opens
+            view.name,
+            ready=view.ready and view.takes_orders,
+            synced=view.synced,
+            opens=view.opens,
+            priority_classes=view.priority_classes,
         )
         self._state.queue.wake(WakeEvent.CLUSTER_CHANGED, now)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from dispatcher.model.crossing import Opening
 from dispatcher.model.node import Node, Taint
+from dispatcher.model.objects import PriorityClass
 from dispatcher.model.resources import BASE_RESOURCES, MAX_QUANTITY, ResourceAxis, Resources
 from dispatcher.model.signals import SignalAxis
 from dispatcher.model.topology import CLUSTER_LEVEL, HOST_LEVEL, label_of, level_of
@@ -79,9 +80,17 @@ class NodeTable(NodeColumns):
         self._store.reserve(self.n, len(self.axis), len(self.signal_axis))
         self._show()
 
-    def set_cluster(self, name: str, *, ready: bool, synced: bool, opens: tuple[Opening, ...] | None = None) -> None:
+    def set_cluster(
+        self,
+        name: str,
+        *,
+        ready: bool,
+        synced: bool,
+        opens: tuple[Opening, ...] | None = None,
+        priority_classes: tuple[PriorityClass, ...] = (),
+    ) -> None:
         """Insert or update a cluster. Its index never changes."""
-        cluster, info = self._cluster(name), ClusterInfo(name, ready, synced, opens)
+        cluster, info = self._cluster(name), ClusterInfo(name, ready, synced, opens, priority_classes)
         if self.clusters[cluster.index] == info:
             return
         self._infos[cluster.index] = info
