@@ -182,7 +182,7 @@ class Scheduler(Booking):
         """Whether nominated pods step aside for any of these, or affinity may count them: each is decided alone."""
         nominations = self.nominations
         return len(nominations) > 0 and any(
-            nominations.matter_to(id_, one.pod.priority) or leans_on_pods(one.pod) for id_, one in items
+            nominations.matter_to(id_, one) or leans_on_pods(one.pod) for id_, one in items
         )
 
     def _decide_sized(self, pod_id: PodId, placed: Placed) -> Result:
@@ -200,7 +200,7 @@ class Scheduler(Booking):
         return result
 
     def _decide(self, key: ClassKey, pod_id: PodId, placed: Placed) -> Result:
-        with self.nominations.aside_for(pod_id, placed.pod.priority):
+        with self.nominations.aside_for(pod_id, placed):
             try:  # the pod's own nomination is no part of its key
                 key = self.plan.standing_key(key, placed, self.view)
             except PluginError as error:

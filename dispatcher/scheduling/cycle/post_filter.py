@@ -120,7 +120,7 @@ class PostFilters:
     def _nominated(self, refused: Unschedulable, found: Nomination) -> Unschedulable:
         cluster, node = self._fleet.name_of(found.row)
         placed = refused.placed
-        displaced = self._nominations.lower_on(cluster, node, placed.pod.priority)
+        displaced = self._nominations.lower_on(cluster, node, placed)
         for pod_id in displaced:
             self._nominations.drop(pod_id)
         victims = frozenset(one.pod_id for one in found.victims)

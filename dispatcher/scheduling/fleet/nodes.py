@@ -98,6 +98,11 @@ class NodeTable(NodeColumns):
         for row in cluster.rows.values():
             self.changes.append(row)
 
+    def info(self, name: str) -> ClusterInfo | None:
+        """What is known of the cluster of this name."""
+        found = self._clusters.get(name)
+        return self._infos[found.index] if found is not None else None
+
     def set_closed(self, home: str, cluster: str, *, closed: bool) -> None:
         """The proxy node of `cluster` in `home` was cordoned, or is not any more."""
         others = self._closed.pop(home, frozenset()) - {cluster}

@@ -305,7 +305,7 @@ _node_seen, _pod_seen = lru_cache(2**14)(node_seen), lru_cache(2**14)(pod_seen)
 
 
 def show(api: ApiModel, cache: ClusterCache, authenticity: MarkVerifier | None = None) -> None:
-    """List namespaces, budgets, priority classes, nodes and pods anew, as the agent does: what its cluster has not signed is not believed."""
+    """List all kinds anew, as the agent does: what its cluster has not signed is not believed."""
     judge = authenticity or MarkVerifier(keys_of(api.cluster).public)
     if NAMESPACES in cache.kinds:
         cache.begin(NAMESPACES)
