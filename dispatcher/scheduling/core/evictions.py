@@ -65,8 +65,7 @@ class Evictions:
 
         state.counters["preemption_victims", victim.cluster] += 1
         name = f"{source.key} of cluster {preemptor[0]}"
-        view = state.clusters[victim.cluster]
-        priority = Placed(source, preemptor[0]).priority_in(view.name, view.opens, view.priority_classes)
+        priority = state.fleet.priorities.of(Placed(source, preemptor[0]), victim.cluster)
         intent = Evict("", pod, 0, victim.node, priority, name)
         self._under_way[victim.pod_id] = state.side_intents.send(victim.cluster, "evict", intent, done)
 

@@ -21,6 +21,7 @@ from dispatcher.scheduling.fleet.labels import LabelColumns, Relabelling
 from dispatcher.scheduling.fleet.links import LinkTable
 from dispatcher.scheduling.fleet.metrics import MetricColumns
 from dispatcher.scheduling.fleet.objects import ClusterObjects
+from dispatcher.scheduling.fleet.priorities import Priorities
 from dispatcher.scheduling.fleet.signals import SignalColumns, SignalView
 from dispatcher.scheduling.framework import ClusterInfo, Floats, Ints, SmallInts
 from dispatcher.scheduling.framework.coded_values import CodedValues
@@ -61,6 +62,7 @@ class NodeTable(NodeColumns):
         self._clusters: dict[str, _Cluster] = {}
         self._labels = LabelColumns(self._cluster_name)
         self.kept = ClusterObjects()
+        self.priorities = Priorities(self.info)
         self._images = ImageColumns(self.kept.versions)
         self.links = LinkTable(self.kept.versions, self._infos)
         self._metrics = MetricColumns()

@@ -69,7 +69,7 @@ class Nominations:
         for victim in nominee.victims:
             self._awaited.setdefault(victim, set()).add(nominee.pod_id)
         self._at.setdefault((nominee.cluster, nominee.node), set()).add(nominee.pod_id)
-        priority = self._priority[nominee.pod_id] = self._importance(nominee.placed, nominee.cluster)
+        priority = self._priority[nominee.pod_id] = self._fleet.priorities.of(nominee.placed, nominee.cluster)
         self._priorities.setdefault(nominee.cluster, Counter())[priority] += 1
         there = nominee.placed.at(nominee.cluster)
         self._fleet.place(nominee_id(nominee.pod_id), there, nominee.cluster, nominee.node, assumed=True)
@@ -103,13 +103,8 @@ class Nominations:
 
     def lower_on(self, cluster: str, node: str, placed: Placed) -> list[PodId]:
         """Nominees of a node that are less important there: what they were promised goes to this pod."""
-        priority = self._importance(placed, cluster)
+        priority = self._fleet.priorities.of(placed, cluster)
         return sorted(one for one in self._at.get((cluster, node), ()) if self._priority[one] < priority)
-
-    def _importance(self, placed: Placed, cluster: str) -> int:
-        info = self._fleet.info(cluster)
-        known = (info.opens, info.priority_classes) if info is not None else (None, ())
-        return placed.priority_in(cluster, *known)
 
     # --- stepping aside ----------------------------------------------------------------------------------------------
 
@@ -133,7 +128,8 @@ class Nominations:
 
     def _outranked(self, placed: Placed) -> dict[str, int]:
         """Clusters with nominees that are less important there than the pod, and how important it is."""
-        found = ((cluster, self._importance(placed, cluster), there) for cluster, there in self._priorities.items())
+        of = self._fleet.priorities.of
+        found = ((cluster, of(placed, cluster), there) for cluster, there in self._priorities.items())
         return {cluster: priority for cluster, priority, there in found if min(there) < priority}
 
     def without_all(self) -> AbstractContextManager[None]:

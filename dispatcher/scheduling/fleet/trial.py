@@ -359,8 +359,7 @@ def _staying(left: Sequence[int], pods: Sequence[Sequence[int]]) -> list[bool] |
 
 def _priorities(fleet: FleetState, placed: Placed) -> Ints:
     """[clusters] how important the pod will be in each, once it is there."""
-    found = [placed.priority_in(one.name, one.opens, one.priority_classes) for one in fleet.clusters]
-    return np.asarray(found, dtype=np.int64)
+    return np.asarray([fleet.priorities.of(placed, one.name) for one in fleet.clusters], dtype=np.int64)
 
 
 def _spared(fleet: FleetState, placed: Placed) -> Bools:

@@ -1,11 +1,9 @@
 """A pod as plugins are handed it: with the cluster it was submitted in and what clusters said of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
-from dispatcher.model.crossing import Opening, priority_abroad, rows_for
-from dispatcher.model.objects import PriorityClass
 from dispatcher.model.pod import Pod
 from dispatcher.model.refusal import Refusal
 from dispatcher.model.resources import CPU, MEMORY
@@ -38,12 +36,6 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
             return self
         size = next((one for one in self.sizes if one.cluster == cluster), None)
         return msgspec.structs.replace(self, pod=_enlarged(self.pod, dict(size.requests))) if size is not None else self
-
-    def priority_in(self, cluster: str, opens: Sequence[Opening] | None, classes: Sequence[PriorityClass]) -> int:
-        """Against pods in `cluster`, with these rows of its policy and classes; at home that of the pod itself."""
-        if cluster == self.home:
-            return self.pod.priority
-        return priority_abroad(self.pod, rows_for(self.home, self.pod.namespace, opens), classes)
 
 
 def _enlarged(pod: Pod, made: Mapping[str, int]) -> Pod:
