@@ -217,7 +217,7 @@ def _delegate_object(intent: CreateDelegate, local: Local) -> Object:
     """The body of the POST: the manifest, sanitised once more because its sender is not trusted, with our metadata."""
     source = intent.source
     sanitised = msgspec.json.decode(manifest.sanitise(intent.manifest))
-    clean = restrict(sanitised, local.cluster, local.policy.grants(source))
+    clean = restrict(sanitised, local.cluster, local.policy.grants(source), local.view.priority_classes())
     metadata = clean["metadata"]
     marks = {
         names.SOURCE_CLUSTER: source.cluster,
@@ -245,7 +245,11 @@ def _create_and_bind(intent: CreateDelegate, pod: Pod, body: bytes, local: Local
     if isinstance(there, Answer):
         return _Result(there)
     ref = PodRef(namespace=pod.namespace, name=pod.name, uid=there.pod.uid)
-    not_ours = mutations.disowned(body, there.pod) or mutations.dropped(body, there.body)
+    not_ours = (
+        mutations.disowned(body, there.pod)
+        or mutations.dropped(body, there.body)
+        or mutations.outranks(body, there.pod, local.policy.grants(intent.source).max_priority)
+    )
     if not_ours:
         return _Result((yield from existing.given_up(there.pod, ref, not_ours, intent, local)))
     actual = local.read_pod(there.body)

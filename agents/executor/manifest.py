@@ -6,7 +6,7 @@ it makes the delegate (`restrict`), and never known at the source. Beyond that t
   the labels that controllers make for themselves, else a ReplicaSet, a Job or a Service of the target would adopt or
   count the delegate; and the token that every pod gets (the delegate runs without one);
 - kept to be asked for, and left behind where that is granted: a ServiceAccount other than `default` and tokens that the
-  pod itself asks for, unless it says that it needs none;
+  pod itself asks for, and its PriorityClass, unless it says that it needs none;
 - what a container reads of its own pod is given the value that it has at home (`downward`), and so is its hostname, at
   the target (`hostname_of`);
 - refused are probes of the node's metadata service, and a whole that is larger than MAX_BYTES.
@@ -29,6 +29,7 @@ from dispatcher.model.names import (
     CARRIED_ANNOTATIONS,
     NONE,
     PREFIX,
+    PRIORITY,
     SCHEDULER_NAME,
     SERVICE_ACCOUNT,
     is_app_label,
@@ -39,7 +40,9 @@ from dispatcher.model.names import (
 __all__ = ("MAX_BYTES", "ManifestError", "files_of", "left_behind", "readable", "sanitise", "without_account")
 
 MAX_CONTAINERS = 64
-_LEFT_OUT_IF_EMPTY = frozenset(("affinity", "containers", "initContainers", "tolerations", "volumes"))
+_LEFT_OUT_IF_EMPTY = frozenset(
+    ("affinity", "containers", "initContainers", "priorityClassName", "tolerations", "volumes")
+)
 MAX_HOSTNAME = 63  # characters, beyond which kubelet cuts it
 MAX_BYTES = MAX_MANIFEST  # of a manifest: etcd, lines and memory of other clusters bear it
 _LARGEST = 3  # fields that are named where it is larger
@@ -88,8 +91,13 @@ def sanitise(pod: bytes) -> bytes:
         _check_hosts(spec)
         files = downward.resolve(spec, metadata, source["spec"].get("serviceAccountName") or "default")
         hostname_of(spec, metadata.get("name") or "")  # here it is only known whether it can be given
-        if (metadata.get("annotations") or {}).get(SERVICE_ACCOUNT) == NONE:
+        said = metadata.get("annotations") or {}
+        if said.get(SERVICE_ACCOUNT) == NONE:
             spec = without_account(spec)
+        if said.get(PRIORITY) == NONE:
+            spec.pop("priorityClassName", None)
+        elif source["spec"].get("priority") and "priorityClassName" not in spec:
+            raise ManifestError("spec.priority", "is of no PriorityClass, by whose name other clusters give it")
         clean = {"metadata": _metadata(metadata, files), "spec": spec}
         encoded = msgspec.json.encode(clean)
         if len(encoded) > MAX_BYTES:

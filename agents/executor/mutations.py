@@ -12,7 +12,9 @@ import msgspec
 
 from agents.executor.pod_fields import TYPES
 from agents.executor.pods import LivePod
+from dispatcher.model.crossing import barred_class
 from dispatcher.model.names import DELEGATE_SCHEDULER, PREFIX
+from dispatcher.model.objects import PriorityClass
 from dispatcher.model.pod import Pod
 from dispatcher.model.resources import format_quantity
 
@@ -43,6 +45,16 @@ def dropped(posted: bytes, body: bytes) -> str:
     field = next(_lacking(before, after, "PodSpec", "spec"), "")
     how = "upgrade that cluster, turn the feature on there, or remove the field"
     return f"the server left {field} out (its version, a feature gate or a webhook does so): {how}" if field else ""
+
+
+def outranks(posted: bytes, made: LivePod, most: int) -> str:
+    """Why a delegate may not be as important as the server made it, by a PriorityClass that it brought; '' if it may.
+
+    Where this cluster's classes are not shown to us, this is the first that is known of their values.
+    """
+    name = msgspec.json.decode(posted)["spec"].get("priorityClassName")
+    why = barred_class(name, most, (PriorityClass(name, made.spec.priority),)) if name else ""
+    return f"spec.priorityClassName {why}" if why else ""
 
 
 def _lacking(before: Any, after: Any, kind: str, field: str) -> Iterator[str]:

@@ -3,7 +3,7 @@
 import msgspec
 
 from agents.executor.manifest import ManifestError, readable, sanitise
-from agents.executor.restrict import needed
+from agents.executor.restrict import class_needed, needed
 from dispatcher.model.bounds import MAX_NEEDS, MAX_WORD
 from dispatcher.model.pod import Need, Needs
 
@@ -13,7 +13,7 @@ def needs_of(pod: bytes) -> Needs | None:
     try:
         with readable():
             manifest = msgspec.json.decode(sanitise(pod))
-            found = {(one.key, one.word): _cut(one) for one in needed(manifest)}
+            found = {(one.key, one.word): _cut(one) for one in (*needed(manifest), *class_needed(manifest))}
             if len(found) > MAX_NEEDS:
                 raise ManifestError("spec", f"needs more than {MAX_NEEDS} things that a cluster must let in")
     except ManifestError as error:

@@ -99,7 +99,8 @@ TYPES: dict[str, dict[str, Decision]] = {
         "readinessGates": Decision(REFUSED, "wait for conditions that controllers of its own cluster set"),
         "resourceClaims": Decision(REFUSED, "are devices of its own cluster"),
         **_each(REFUSED, ON_THE_NODE, "hostNetwork hostPID hostIPC"),
-        **_each(LEFT, "delegates preempt nobody", "priority priorityClassName preemptionPolicy"),
+        "priorityClassName": Decision(SAME, "where the target has that class, no higher than its policy lets in"),
+        **_each(LEFT, "the class of that name in the target says it", "priority preemptionPolicy"),
         **_each(LEFT, _BY_DISPATCHER, "schedulingGates schedulingGroup topologySpreadConstraints workloadRef"),
     },
     "Affinity": {

@@ -10,8 +10,9 @@ from typing import Literal, get_args
 
 import msgspec
 
+from dispatcher.model.bounds import NO_PRIORITY
 from dispatcher.model.crossing import Opening, matches
-from dispatcher.model.names import ACCEPT, CARRIED_ANNOTATIONS, STAY
+from dispatcher.model.names import ACCEPT, CARRIED_ANNOTATIONS, NONE, STAY
 from dispatcher.model.objects import Namespace
 from dispatcher.model.pod import SourceRef
 
@@ -20,6 +21,7 @@ Allowance = Literal[
     "hostPort", "capabilities", "seccomp", "appArmor", "procMount", "seLinux", "sysctls", "probeHost", "controlPlane"
 ]
 ALLOWANCES: tuple[str, ...] = get_args(Allowance)
+HIGHEST_OF_USERS = 1_000_000_000  # of a PriorityClass that users may make: Kubernetes' own (system-*) are above
 _AT_HOME = f'keep the pod at home with annotation {STAY}: "true"'
 
 
@@ -31,7 +33,9 @@ class Accept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kept, of annotations and of the labels that steer meshes and identities;
     `tolerations` patterns of the keys that are kept beyond the harmless ones ("*": also the one without a key);
     `service_accounts` patterns of ServiceAccounts whose pods run here without one. `services` "none": such pods call
-    no Services of their namespace, so it does not matter which of them are here.
+    no Services of their namespace, so it does not matter which of them are here. `max_priority`: a pod may have the
+    PriorityClass of its name here if the value of that is no higher; `priority` "none": one that it may not have, or
+    that is lacking here, is left behind instead of the pod.
     """
 
     clusters: tuple[str, ...] = ("*",)
@@ -42,6 +46,8 @@ class Accept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tolerations: tuple[str, ...] = ()
     service_accounts: tuple[str, ...] = ()
     services: Literal["", "none"] = ""
+    max_priority: int = HIGHEST_OF_USERS
+    priority: Literal["", "none"] = ""
 
     def covers(self, cluster: str, namespace: str) -> bool:
         """Whether one source is meant by this row."""
@@ -56,6 +62,8 @@ class Grants(msgspec.Struct, frozen=True):
     annotations: tuple[str, ...] = ()
     tolerations: tuple[str, ...] = ()
     service_accounts: tuple[str, ...] = ()
+    max_priority: int = HIGHEST_OF_USERS
+    without_priority: bool = False
 
 
 class ForeignBytes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -112,6 +120,8 @@ class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             annotations=tuple(one for row in rows for one in row.annotations),
             tolerations=tuple(one for row in rows for one in row.tolerations),
             service_accounts=tuple(one for row in rows for one in row.service_accounts),
+            max_priority=max((row.max_priority for row in rows), default=NO_PRIORITY),
+            without_priority=any(row.priority == NONE for row in rows),
         )
 
     @property
@@ -129,6 +139,8 @@ class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             row.secrets,
             row.service_accounts,
             row.services,
+            row.max_priority,
+            row.priority,
         )
 
     def _rows(self, source: SourceRef) -> list[Accept]:

@@ -2,18 +2,19 @@
 
 Left behind without a word, since the pod is the same pod without them: annotations by which runtimes, meshes and
 networks of the target would be steered, and tolerations that would open nodes kept for others. Refused by name, since
-the pod would be another one without them: fields outside Pod Security's baseline, and Secrets that nobody here has
-opened to pods of other clusters.
+the pod would be another one without them: fields outside Pod Security's baseline, Secrets that nobody here has opened
+to pods of other clusters, and a PriorityClass that is lacking here or higher than pods of others may have.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from agents.executor.baseline import of_containers, violations
 from agents.executor.fields import Object, Tree, walk
 from agents.executor.manifest import ManifestError, readable, without_account
 from agents.executor.policy import Grants
-from dispatcher.model.crossing import crosses, matches
+from dispatcher.model.crossing import MAX_PRIORITY, barred_class, crosses, matches
 from dispatcher.model.names import DOWNWARD, SERVICE_ACCOUNT, steers
+from dispatcher.model.objects import PriorityClass
 from dispatcher.model.pod import Need
 
 SECRETS = (
@@ -26,15 +27,16 @@ _SECRETS = Tree((path, path) for path in SECRETS)
 _POLICY = "a row of `accept` of its executor policy"
 
 
-def restrict(manifest: Object, cluster: str, grants: Grants) -> Object:
+def restrict(manifest: Object, cluster: str, grants: Grants, classes: Sequence[PriorityClass] = ()) -> Object:
     """The manifest (sanitised: metadata, spec) with what `cluster` lets in; doing it again changes nothing.
 
+    `classes`: its PriorityClasses; none: they are not known, and its server tells.
     Raises ManifestError for a field that is not let in.
     """
     with readable():
         _check(manifest, cluster, grants)
         metadata = dict(manifest["metadata"])
-        spec = without_account(manifest["spec"])
+        spec = _ranked(without_account(manifest["spec"]), grants, classes)
         metadata["annotations"] = {
             key: value for key, value in metadata["annotations"].items() if _speaks_to_all(key, grants)
         }
@@ -65,6 +67,22 @@ def needed(manifest: Object) -> Iterator[Need]:
             f'is "{account}", whose token and rights stay at home (annotation {SERVICE_ACCOUNT}: none, if not needed)'
         )
         yield Need("service_accounts", account, "spec.serviceAccountName", left)
+
+
+def class_needed(manifest: Object) -> Iterator[Need]:
+    """The PriorityClass that a manifest (sanitised) names: the target must have it, and let in its value."""
+    name = manifest["spec"].get("priorityClassName")
+    if name:
+        yield Need(MAX_PRIORITY, name, "spec.priorityClassName", f'is PriorityClass "{name}"')
+
+
+def _ranked(spec: Object, grants: Grants, classes: Sequence[PriorityClass]) -> Object:
+    """The spec of a pod that may be as important here as its PriorityClass says, or goes without one."""
+    name = spec.get("priorityClassName")
+    barred = barred_class(name, grants.max_priority, classes) if name else ""
+    if barred and not grants.without_priority:
+        raise ManifestError("spec.priorityClassName", barred)
+    return {field: value for field, value in spec.items() if field != "priorityClassName"} if barred else spec
 
 
 def _only(cluster: str, key: str, word: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from dispatcher.model.node import Node
-from dispatcher.model.objects import Namespace, PodDisruptionBudget
+from dispatcher.model.objects import Namespace, PodDisruptionBudget, PriorityClass
 from dispatcher.model.pod import HostPort, Pod, PodRef
 
 
@@ -26,6 +26,9 @@ class ClusterView(Protocol):
 
     def budgets(self) -> Iterable[PodDisruptionBudget]:
         """All PodDisruptionBudgets; none while that kind is not shown."""
+
+    def priority_classes(self) -> Sequence[PriorityClass]:
+        """All PriorityClasses; none while that kind is not shown."""
 
     def pod(self, uid: str) -> Pod | None:
         """The pod with this UID."""

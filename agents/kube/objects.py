@@ -1,4 +1,4 @@
-"""Namespaces, volumes, claims, their classes and drivers, and disruption budgets -> model records, one reader a kind.
+"""Namespaces, volumes, their claims, classes and drivers, budgets and PriorityClasses -> model records.
 
 Nothing here raises for what an object holds. One that does not fit its type is kept by its name alone, so that it is
 neither taken for absent nor for more than it is; what could not be read is told as a problem.
@@ -20,6 +20,7 @@ from agents.kube.selectors import expressions_size, label_selector, labels_size,
 from agents.kube.volume_sources import csi_name
 from agents.observer.seen import ObjectSeen
 from dispatcher.model import objects as model
+from dispatcher.model.bounds import HIGHEST_PRIORITY
 from dispatcher.model.labels import IN, LabelSelector, NodeSelectorTerm, Requirement
 from dispatcher.model.names import ACCEPT, BUDGET_OF
 from dispatcher.model.resources import QuantityError, parse_quantity
@@ -49,8 +50,8 @@ class Kind(Generic[W]):
     name: str
     path: str
     read: Callable[[bytes | msgspec.Raw], W]
-    make: Callable[[W, list[str]], model.AnyObject]
-    bare: Callable[[str, str], model.AnyObject]
+    make: Callable[[W, list[str]], model.AnyWatched]
+    bare: Callable[[str, str], model.AnyWatched]
 
     def seen(self, raw: bytes | msgspec.Raw) -> ObjectSeen | None:
         """One object from its JSON; None if not even its name can be read."""
@@ -236,6 +237,20 @@ def _budget(found: api.BudgetObject, problems: list[str]) -> model.PodDisruption
     )
 
 
+def _priority_class(found: api.PriorityClassObject, problems: list[str]) -> model.PriorityClass:
+    return model.PriorityClass(
+        found.metadata.name,
+        found.value,
+        found.preemption_policy != "Never",
+        bool(found.global_default),
+    )
+
+
+def _unread_class(_: str, name: str) -> model.PriorityClass:
+    """One that no policy lets in."""
+    return model.PriorityClass(name, HIGHEST_PRIORITY)
+
+
 def _labels_meant(found: api.ServiceObject) -> dict[str, str]:
     labels = found.spec.selector or {}
     _bounded("characters of spec.selector", labels_size(labels))
@@ -261,7 +276,7 @@ def _workload(
     return made
 
 
-def _by_name(record: Callable[[str], model.AnyObject]) -> Callable[[str, str], model.AnyObject]:
+def _by_name(record: Callable[[str], model.AnyWatched]) -> Callable[[str, str], model.AnyWatched]:
     return lambda _, name: record(name)
 
 
@@ -317,6 +332,13 @@ KINDS: tuple[Kind[Any], ...] = (
         Decoder(api.BudgetObject).decode,
         _budget,
         model.PodDisruptionBudget,
+    ),
+    Kind(
+        "PriorityClass",
+        "/apis/scheduling.k8s.io/v1/priorityclasses",
+        Decoder(api.PriorityClassObject).decode,
+        _priority_class,
+        _unread_class,
     ),
     Kind("Service", f"{_CORE}/services", Decoder(api.ServiceObject).decode, _service, model.Service),
     Kind(

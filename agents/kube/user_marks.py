@@ -22,7 +22,10 @@ OWN_KEYS = names.PREFIX + "x-"  # begins the keys of an operator's own plugins
 MISUNDERSTOOD, NO_GROUP = "AnnotationNotUnderstood", "PodGroupNotServed"
 MAX_KEYS = 32
 MAX_CLUSTERS = 64
-_USERS = (names.SCHEDULE, *NARROWING, names.NEAR, names.DATA, names.REBALANCE, names.SERVICES, names.SERVICE_ACCOUNT)
+_USERS = (
+    *(names.SCHEDULE, *NARROWING, names.NEAR, names.DATA, names.REBALANCE),
+    *(names.SERVICES, names.SERVICE_ACCOUNT, names.PRIORITY),
+)
 # What a claim that was given up may leave behind, and what our admission policy has noted, is no one's mistake.
 _LEFT_BEHIND = frozenset((names.EPOCH, names.CLAIM, names.PROXY_NODES))
 _OF_AGENTS = frozenset(
@@ -263,4 +266,5 @@ _VALUES: Mapping[str, Callable[[str], tuple[str, bool]]] = {
     names.REBALANCE: _one_of("true", "false", holds=False),
     names.SERVICES: _one_of(names.NONE, holds=False),
     names.SERVICE_ACCOUNT: _one_of(names.NONE, holds=False),
+    names.PRIORITY: _one_of(names.NONE, holds=False),
 }

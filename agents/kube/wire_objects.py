@@ -180,6 +180,14 @@ class AttachmentObject(Described):
     spec: AttachmentSpec = msgspec.field(default_factory=AttachmentSpec)
 
 
+class PriorityClassObject(Described):
+    """scheduling/v1 PriorityClass."""
+
+    value: Int = 0
+    global_default: bool | None = None
+    preemption_policy: Text = None
+
+
 class BudgetSpec(Wire):
     """policy/v1 PodDisruptionBudgetSpec."""
 

@@ -25,7 +25,7 @@ from agents.observer.seen import (
 from agents.observer.target_clusters import names_clusters, unknown_clusters
 from dispatcher.model.names import EPOCH, PROXY_NODE_PREFIX
 from dispatcher.model.node import Node
-from dispatcher.model.objects import AnyObject, Namespace, PodDisruptionBudget
+from dispatcher.model.objects import AnyObject, AnyWatched, Namespace, PodDisruptionBudget, PriorityClass
 from dispatcher.model.pod import HostPort, Pod, PodRef, SourceRef
 from dispatcher.model.resources import PODS as PLACES
 
@@ -46,7 +46,7 @@ class ClusterCache:
         self._pods: dict[str, Pod] = {}
         self._names: dict[tuple[str, str], str] = {}
         self._on = Occupancy()
-        self._objects: dict[str, dict[str, AnyObject]] = {kind: {} for kind in kinds}
+        self._objects: dict[str, dict[str, AnyWatched]] = {kind: {} for kind in kinds}
         self._versions: dict[str, dict[str, int]] = {kind: {} for kind in (NODES, PODS, *self._objects)}
         self._listed: dict[str, set[str]] = {}
         self._complete: set[str] = set()
@@ -258,13 +258,19 @@ class ClusterCache:
         """Objects of this kind that the server has shown and not taken back, also those that are not kept."""
         return len(self._versions[kind])
 
-    def object(self, kind: str, key: str) -> AnyObject | None:
+    def object(self, kind: str, key: str) -> AnyWatched | None:
         """The object of this kind and key."""
         return self._objects[kind].get(key)
 
     def objects(self) -> Iterable[AnyObject]:
-        """All objects beside nodes and pods."""
-        return (record for objects in self._objects.values() for record in objects.values())
+        """All objects beside nodes and pods, but for priority classes."""
+        every = (record for objects in self._objects.values() for record in objects.values())
+        return (record for record in every if not isinstance(record, PriorityClass))
+
+    def priority_classes(self) -> tuple[PriorityClass, ...]:
+        """All PriorityClasses by name; none while that kind is not shown."""
+        found = self._objects.get(PriorityClass.__name__, {})
+        return tuple(one for _, one in sorted(found.items()) if isinstance(one, PriorityClass))
 
     def namespace(self, name: str) -> Namespace | None:
         """The Namespace of this name; None also while that kind is not watched."""

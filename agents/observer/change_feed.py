@@ -8,10 +8,11 @@ from agents.observer.cache import ClusterCache
 from agents.observer.loads import READINGS, Loads
 from agents.observer.owner_uses import USES, OwnerUses
 from agents.observer.seen import NODES, PODS
+from dispatcher.model.bounds import MAX_NAMES
 from dispatcher.model.crossing import Opening
 from dispatcher.model.messages import Changes
 from dispatcher.model.node import Node, Reading
-from dispatcher.model.objects import ObjectRef
+from dispatcher.model.objects import ObjectRef, PriorityClass
 from dispatcher.model.owner_use import OwnerUse
 from dispatcher.model.pod import Pod
 
@@ -78,7 +79,9 @@ class ChangeFeed:
             return _with(frame, health, problem=health.problem or "the first list is not complete yet")
         consent = who.evicts_foreign
         known = (who.cluster, who.cluster_uid, who.incarnation, since, self.revision)
-        frame = Changes(*known, evicts_foreign=consent, keys=who.keys, opens=who.opens)
+        frame = Changes(
+            *known, evicts_foreign=consent, keys=who.keys, opens=who.opens, priority_classes=self._priority_classes()
+        )
         if asked != who.incarnation or not self._log.knows(since):
             return _with(frame, health, **self._everything(now))
         return _with(frame, health, **self._difference(since, now))
@@ -97,6 +100,7 @@ class ChangeFeed:
     def _difference(self, since: int, now: float) -> dict[str, object]:
         changed = self._by_kind(list(self._log.changed(since)))
         gone = self._by_kind(list(self._log.gone(since)))
+        kinds = [kind for kind in self._cache.kinds if kind != PriorityClass.__name__]
         nodes: tuple[Node, ...] = tuple(found for key in changed[NODES] if (found := self._cache.node(key)) is not None)
         pods: tuple[Pod, ...] = tuple(pod for key in changed[PODS] if (pod := self._cache.pod(key)) is not None)
         return {
@@ -109,12 +113,17 @@ class ChangeFeed:
             "uses": self._owner_uses(changed[USES], now),
             "objects": tuple(
                 record
-                for kind in self._cache.kinds
+                for kind in kinds
                 for key in changed[kind]
                 if (record := self._cache.object(kind, key)) is not None
             ),
-            "objects_gone": tuple(ObjectRef(kind, key) for kind in self._cache.kinds for key in gone[kind]),
+            "objects_gone": tuple(ObjectRef(kind, key) for kind in kinds for key in gone[kind]),
         }
+
+    def _priority_classes(self) -> tuple[PriorityClass, ...]:
+        """All there are; none where they are more than one message may hold: of a part it could not be told so."""
+        found = self._cache.priority_classes()
+        return found if len(found) <= MAX_NAMES else ()
 
     def _readings(self, names: list[str], now: float) -> tuple[Reading, ...]:
         return tuple(reading for name in names if (reading := self._loads.reading(name, now)) is not None)

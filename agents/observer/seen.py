@@ -6,7 +6,7 @@ import msgspec
 
 from dispatcher.model.delegate_events import DelegateEvent
 from dispatcher.model.node import Node
-from dispatcher.model.objects import AnyObject
+from dispatcher.model.objects import AnyWatched
 from dispatcher.model.pod import Pod, PodRef
 
 NODES, PODS = "nodes", "pods"
@@ -91,7 +91,7 @@ class PodSeen(msgspec.Struct, frozen=True, gc=False):
 class ObjectSeen:
     """An object beside nodes and pods at one resourceVersion. Its kind is the name of its record."""
 
-    record: AnyObject
+    record: AnyWatched
     version: int
     problems: tuple[str, ...] = ()
 

@@ -4,11 +4,12 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from agents.executor.policy import Allowance
+from agents.executor.policy import HIGHEST_OF_USERS, Allowance
 from agents.observer.rates import MAX_VALUE
 from agents.observer.signals import Signal, with_base
 from agents.runtime.link_settings import LinkSettings
 from agents.runtime.telemetry_settings import TelemetrySettings
+from dispatcher.model.bounds import HIGHEST_PRIORITY
 from dispatcher.model.names import CARRIED_ANNOTATIONS, KUBELET_ACCOUNT
 from dispatcher.model.signals import MAX_SIGNALS, NAME_PATTERN
 
@@ -134,6 +135,17 @@ class AcceptSettings(BaseModel):
     )
     services: Literal["", "none"] = Field(
         default="", description="none: such pods call no Services of their namespace; those need not be here."
+    )
+    max_priority: int = Field(
+        default=HIGHEST_OF_USERS,
+        ge=-(2**31),
+        le=HIGHEST_PRIORITY,
+        description="Highest value of a PriorityClass of this cluster that such pods have by its name.",
+    )
+    priority: Literal["", "none"] = Field(
+        default="",
+        description="none: a PriorityClass that is lacking here, or higher than max_priority, is left behind; else"
+        " such pods are refused.",
     )
 
 

@@ -19,9 +19,8 @@ from agents.runtime.settings import EXECUTOR, AgentSettings, ApiSettings
 from agents.runtime.watch_handler import WatchHandler
 from agents.runtime.watch_verifier import WatchVerifier
 
-EXECUTOR_KINDS = frozenset(
-    {"Namespace", "PodDisruptionBudget"}
-)  # what orders are checked against, beside nodes and pods
+# What orders are checked against, beside nodes and pods.
+EXECUTOR_KINDS = frozenset({"Namespace", "PodDisruptionBudget", "PriorityClass"})
 
 SYNC_LOOK_S = 0.5
 

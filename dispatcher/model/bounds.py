@@ -26,6 +26,8 @@ MAX_AMOUNT: Final = 2**62  # half of int64, so that a free-minus-request never w
 
 Amount = Annotated[int, Meta(ge=0, le=MAX_AMOUNT)]  # of a resource, in internal units
 Int32 = Annotated[int, Meta(ge=-(2**31), lt=2**31)]  # as Kubernetes has most of its numbers
+HIGHEST_PRIORITY: Final = 2**31 - 1  # of any pod
+NO_PRIORITY: Final = -(2**31) - 1  # lower than that of any pod
 Status = Annotated[bytes, Meta(max_length=MAX_STATUS)]
 Word = Annotated[str, Meta(max_length=MAX_WORD)]  # a name, a UID, an address
 Text = Annotated[str, Meta(max_length=16 * 1024)]  # for people

@@ -2,16 +2,22 @@
 
 A toleration without a key, or of a node's role, would open nodes that are kept for others. It is left behind, unless a
 row of the target's own policy opens it for pods of that cluster and namespace.
+
+A pod has the PriorityClass of its name there, with the value of that cluster, which a row caps.
 """
 
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
-from dispatcher.model.bounds import Names, Word
-from dispatcher.model.pod import Need, Needs, Record, Toleration
+from dispatcher.model.bounds import NO_PRIORITY, Int32, Names, Word
+from dispatcher.model.names import NONE, PRIORITY
+from dispatcher.model.objects import PriorityClass
+from dispatcher.model.pod import Need, Needs, Pod, Record, Toleration
 
 _ROLES = "node-role.kubernetes.io/"
 NEEDED = ("allow", "secrets", "service_accounts")  # lists of a row that a `Need` may name
+MAX_PRIORITY = "max_priority"  # the key of a `Need` that is about a PriorityClass
+_DOES_WITHOUT = f"(annotation {PRIORITY}: {NONE}, if the pod does without)"
 
 
 class Opening(Record, frozen=True):
@@ -19,7 +25,9 @@ class Opening(Record, frozen=True):
 
     `tolerations` are keys ("*": also none at all); `allow`, `secrets` and `service_accounts` as in `Need`. `closed`:
     namespaces it keeps out all the same; None: an agent of an older version, which tells only of tolerations.
-    `services` "none": these pods call no Services of their namespace.
+    `services` "none": these pods call no Services of their namespace. `max_priority`: the highest value of a
+    PriorityClass that these pods have here; None: an agent of an older version, where they have none. `priority`
+    "none": they run here without one that they cannot have.
     """
 
     clusters: Names
@@ -30,6 +38,8 @@ class Opening(Record, frozen=True):
     secrets: Names = ()
     service_accounts: Names = ()
     services: Word = ""
+    max_priority: Int32 | None = None
+    priority: Word = ""
 
     def covers(self, home: str, namespace: str) -> bool:
         """Whether it is about pods of this cluster and namespace."""
@@ -74,3 +84,64 @@ def kept_abroad(tolerations: Sequence[Toleration], opened: Iterable[str]) -> tup
     """The tolerations that a pod has in another cluster, where the keys like `opened` are let in."""
     patterns = tuple(opened)
     return tuple(one for one in tolerations if crosses(one.key, patterns))
+
+
+def barred_class(name: str, most: int | None, classes: Sequence[PriorityClass]) -> str:
+    """Why a pod of another cluster cannot have its PriorityClass in one with these `classes`, as words that follow its
+    field; '' if it can, or if `classes` are not known. `most`: what the rows of that cluster's policy let in.
+    """
+    here = f'is PriorityClass "{name}"'
+    if most is None:
+        return f"{here}, which an agent of that version leaves behind: upgrade it {_DOES_WITHOUT}"
+    if not classes:
+        return ""
+    found = class_of(name, classes)
+    if found is None:
+        return f"{here}, which does not exist in that cluster: create it there {_DOES_WITHOUT}"
+    if found.value > most:
+        row = f"only where a row of `accept` of its executor policy has `{MAX_PRIORITY}` of as much"
+        return f"{here}, whose value in that cluster is {found.value}: there {row} {_DOES_WITHOUT}"
+    return ""
+
+
+def class_of(name: str, classes: Iterable[PriorityClass]) -> PriorityClass | None:
+    """The class of this name."""
+    return next((one for one in classes if one.name == name), None)
+
+
+def class_named(needs: Needs | None) -> Need | None:
+    """What a pod says of its PriorityClass."""
+    return next((one for one in needs.of_policy if one.key == MAX_PRIORITY), None) if needs is not None else None
+
+
+def most_priority(rows: Iterable[Opening]) -> int | None:
+    """The highest value of a PriorityClass that these rows let in."""
+    return max((row.max_priority for row in rows if row.max_priority is not None), default=None)
+
+
+def unmet_class(needs: Needs | None, rows: Sequence[Opening], classes: Sequence[PriorityClass]) -> str:
+    """Why a pod cannot run as important as its PriorityClass says in a cluster with these rows and classes; '' if it
+    can, or need not.
+    """
+    need = class_named(needs)
+    if need is None or any(row.priority == NONE for row in rows):
+        return ""
+    why = barred_class(need.word, most_priority(rows), classes)
+    return f"{need.field} {why}" if why else ""
+
+
+def priority_abroad(pod: Pod, rows: Sequence[Opening] | None, classes: Sequence[PriorityClass]) -> int:
+    """How important a pod will be in another cluster, which has these rows for it (None: not known) and classes.
+
+    NO_PRIORITY where it preempts nobody: its class there says so, or what it will have there is not known.
+    """
+    need, most = class_named(pod.needs), most_priority(rows or ())
+    found = class_of(need.word, classes) if need is not None else None
+    if found is not None and most is not None and found.value <= most:
+        return found.value if found.preempts else NO_PRIORITY
+    if need is not None and (not classes or not any(row.priority == NONE for row in rows or ())):
+        return NO_PRIORITY
+    if not classes and most is None:
+        return pod.priority
+    default = min((one for one in classes if one.default), key=lambda one: one.value, default=PriorityClass(""))
+    return min(pod.priority, default.value) if default.preempts else NO_PRIORITY

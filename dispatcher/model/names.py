@@ -17,7 +17,8 @@ DATA = PREFIX + "data"  # the name of a dataset: rather near to where it is
 REQUIRE_DATA = PREFIX + "require-data"  # the same, and nowhere else than where it is
 SERVICES = PREFIX + "services"  # "none", also as a label of its namespace: it calls no Service of its namespace by name
 SERVICE_ACCOUNT = PREFIX + "service-account"  # "none": it needs neither rights nor token of its ServiceAccount
-NONE = "none"  # what says so in the two above
+PRIORITY = PREFIX + "priority"  # "none": in other clusters it does without its PriorityClass
+NONE = "none"  # what says so in the three above
 REBALANCE = PREFIX + "rebalance"  # "false": never moved off a hot node; "true": also if a Job or the like controls it
 
 # What we write on a source pod.

@@ -130,6 +130,17 @@ class VolumeAttachment(Named, frozen=True, tag=True):
     attacher: str = ""  # the CSI driver
 
 
+class PriorityClass(Named, frozen=True):
+    """scheduling/v1 PriorityClass. `preempts`: False for preemptionPolicy Never. `default`: of pods that name none.
+
+    It is no part of `AnyObject`: older peers know none but these.
+    """
+
+    value: Int32 = 0
+    preempts: bool = True
+    default: bool = False
+
+
 class PodDisruptionBudget(Namespaced, frozen=True, tag=True):
     """policy/v1 PodDisruptionBudget. `allowed` is status.disruptionsAllowed; `disrupted`: pods counted there.
 
@@ -196,6 +207,7 @@ AnyObject = (
     | StatefulSet
     | ReplicationController
 )
+AnyWatched = AnyObject | PriorityClass
 
 
 class ObjectRef(Record, frozen=True):

@@ -6,8 +6,9 @@ admin says so with the label `global-dispatcher.io/accept: "false"`. Of a cluste
 agent without the right to list them) nothing is known, and its own agent decides.
 
 Nor where the pod would be another one: where what it needs (`model.pod.Needs`, told by the agent of its own cluster) is
-let in by no row of the target's policy (`model.crossing.Opening`), or where Services are missing that its namespace has
-at home. Whatever an agent of an older version does not tell is left to the target.
+let in by no row of the target's policy (`model.crossing.Opening`), where its PriorityClass is lacking or higher than
+these let in, or where Services are missing that its namespace has at home. Whatever an agent of an older version does
+not tell is left to the target.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -15,7 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.model.crossing import rows_for, unmet
+from dispatcher.model.crossing import rows_for, unmet, unmet_class
 from dispatcher.model.names import ACCEPT, NONE, SERVICES
 from dispatcher.model.objects import Namespace, Service
 from dispatcher.model.reasons import Reason, Why
@@ -81,6 +82,9 @@ def _why(info: ClusterInfo, placed: Placed, fleet: FleetView) -> Why | None:
     if lacking is not None:
         only = f'there only where {_ROW} has "{lacking.word}" in `{lacking.key}`'
         return Why(Reason.CANNOT_CROSS, f"{lacking.field} {lacking.why}: {only}")
+    barred = unmet_class(pod.needs, rows, info.priority_classes) if rows is not None else ""
+    if barred:
+        return Why(Reason.CANNOT_CROSS, barred)
     missing = () if any(row.services == NONE for row in rows or ()) else _missing(info.name, placed, fleet)
     return Why(Reason.SERVICES_ABSENT, _listed(missing)) if missing else None
 

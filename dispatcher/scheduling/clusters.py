@@ -15,7 +15,7 @@ from dispatcher.model.crossing import Opening
 from dispatcher.model.labels import is_label_value
 from dispatcher.model.messages import Changes
 from dispatcher.model.node import Node
-from dispatcher.model.objects import AnyObject
+from dispatcher.model.objects import AnyObject, PriorityClass
 from dispatcher.model.pod import Pod
 from dispatcher.model.signatures import MAX_KEYS, from_pinned, plain_keys
 from dispatcher.scheduling.fleet.objects import ClusterObjects
@@ -74,6 +74,7 @@ class ClusterView:
     keys: tuple[str, ...] = ()  # its public keys, the one it signs with first
     evicts_foreign: bool = False  # pods of other schedulers may be evicted there
     opens: tuple[Opening, ...] | None = None  # as in Changes
+    priority_classes: tuple[PriorityClass, ...] = ()  # as in Changes
     hidden: bool = False  # its first report is being folded: to others it is as if it had not reported yet
     probe: str = ""  # where its agent answers probes of others, as in PeersAck
     heard: bool = False  # reported or was declared silent: its state is known, for good or bad
@@ -255,8 +256,8 @@ def _put(known: dict[str, Seen], put: dict[str, Seen]) -> Iterator[Change[Seen]]
 def is_as_healthy(view: ClusterView, changes: Changes) -> bool:
     """Whether a Ready cluster is as trustworthy as before by its report: nothing follows from when that is folded."""
     healthy = changes.synced and changes.api_ok and not (changes.restored or view.restored)
-    known = (view.keys, view.opens, view.evicts_foreign)
-    reported = (changes.keys or view.keys, changes.opens, changes.evicts_foreign)
+    known = (view.keys, view.opens, view.priority_classes, view.evicts_foreign)
+    reported = (changes.keys or view.keys, changes.opens, changes.priority_classes, changes.evicts_foreign)
     return view.ready and healthy and known == reported and not confirms(view, changes)
 
 
@@ -268,7 +269,9 @@ def fold_health(view: ClusterView, changes: Changes, now: float) -> None:
     view.problem, view.evicts_foreign = changes.problem, changes.evicts_foreign
     view.restored, view.keys = changes.restored, changes.keys or view.keys
     view.confirmed = changes.confirmed
-    view.opens = changes.opens if changes.synced else view.opens
+    if changes.synced:
+        view.opens = changes.opens
+        view.priority_classes = changes.priority_classes
     view.heard = view.heard or changes.synced
     view.last_report_at = now
 

@@ -65,6 +65,13 @@ USERS = (
         "It needs neither rights nor token of its ServiceAccount: it may go where it runs without.",
     ),
     Key(
+        "PRIORITY",
+        "pod, annotation",
+        '`"none"`',
+        "In other clusters it does without its PriorityClass: it may go where that is lacking or too high, and has "
+        "the default priority of that cluster.",
+    ),
+    Key(
         "REBALANCE",
         "pod, annotation",
         '`"false"`, `"true"`',

@@ -29,6 +29,7 @@ STATE = ("coordination.k8s.io", "leases", "global-dispatcher-agent.state", "get"
 VIEW = {
     *(("", kind, "", "list watch") for kind in ("nodes", "pods", "namespaces")),
     ("policy", "poddisruptionbudgets", "", "list watch"),
+    ("scheduling.k8s.io", "priorityclasses", "", "list watch"),
     ("", "namespaces", "kube-system", "get"),
     ("/version", "", "", "get"),
 }

@@ -68,6 +68,12 @@ async def test_a_priority_class_becomes_a_number(api: Api) -> None:
     (await api.delete(api.at("priorityclasses", name))).ok()
 
 
+async def test_a_priority_class_that_is_lacking_is_refused_by_name(api: Api) -> None:
+    refused = await api.post(api.at("pods"), pod(spec={"priorityClassName": f"none-{api.namespace}"}))
+    assert refused.status == 403
+    assert refused.message.endswith(f"no PriorityClass with name none-{api.namespace} was found")
+
+
 @pytest.mark.parametrize(
     ("name", "value"), [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)]
 )

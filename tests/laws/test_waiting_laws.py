@@ -144,7 +144,7 @@ class World(OneCluster):
             return False
         refused = self.core.refusals.known(item.pod_id, pod, self.now)
         placed = msgspec.structs.replace(item.placed, refused=tuple(refused))
-        with profiles.nominations.aside_for(item.pod_id, pod.priority):
+        with profiles.nominations.aside_for(item.pod_id, placed):
             return profiles.of(placed).would_choose(item.pod_id, placed) is not None
 
 

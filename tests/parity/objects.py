@@ -3,14 +3,14 @@
 import json
 
 from agents.kube.objects import KINDS
-from dispatcher.model.objects import AnyObject
+from dispatcher.model.objects import AnyObject, PriorityClass
 from tests.parity.case import Object
 
 _BY_NAME = {kind.name: kind for kind in KINDS}
 
 
 def record_of(obj: Object) -> AnyObject | None:
-    """The record of an object; None for a kind that agents do not watch (a PriorityClass is in the pod already)."""
+    """The record of an object; None for a kind that has no say here (a PriorityClass is in the pod already)."""
     kind = _BY_NAME.get(obj["kind"])
     seen = kind.seen(json.dumps(obj).encode()) if kind else None
-    return seen.record if seen else None
+    return seen.record if seen and not isinstance(seen.record, PriorityClass) else None

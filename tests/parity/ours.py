@@ -78,7 +78,7 @@ class OurSide:
         scheduler = self._schedulers[found.scheduler_name]
         if found.nominated_node:
             scheduler.nominations.put(Nominee(pod_id, placed, CLUSTER, found.nominated_node))
-        with scheduler.nominations.aside_for(pod_id, found.priority):
+        with scheduler.nominations.aside_for(pod_id, placed):
             verdict = self._tables(scheduler.plan, placed, key_of(pod))
         result = scheduler.schedule(placed, pod_id)
         scheduler.forget(pod_id)

@@ -2,7 +2,7 @@ import pytest
 
 from dispatcher.model.crossing import Opening
 from dispatcher.model.names import ACCEPT, SERVICES
-from dispatcher.model.objects import Namespace, Service
+from dispatcher.model.objects import Namespace, PriorityClass, Service
 from dispatcher.model.pod import Need, Needs
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
@@ -84,6 +84,29 @@ def test_a_pod_goes_only_where_the_policy_lets_in_what_it_needs(
     found = reasons(make("NamespaceOpen"), pod().namespace("shop").set(needs=needs), state)
     assert set(found) == ({"b/n"} if why else set())
     assert all(why in text for text in found.values())
+
+
+CLASS = Needs(of_policy=(Need("max_priority", "high", "spec.priorityClassName", 'is PriorityClass "high"'),))
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (None, 'is PriorityClass "high", which does not exist in that cluster: create it there'),
+        (7, ""),
+        (8, "whose value in that cluster is 8"),
+    ],
+)
+def test_a_pod_goes_only_where_it_can_be_as_important_as_its_class_says(value: int | None, why: str) -> None:
+    state = fleet(a=["n"], b=["n"])
+    classes = () if value is None else (PriorityClass("high", value),)
+    opens = (Opening(ALL, ALL, (), (), max_priority=7),)
+    for cluster in "ab":
+        known = (PriorityClass("other", 1), *classes)
+        state.set_cluster(cluster, ready=True, synced=True, opens=opens, priority_classes=known)
+    found = reasons(make("NamespaceOpen"), pod().namespace("shop").set(needs=CLASS), state)
+    assert set(found) == ({"b/n"} if why else set())
+    assert all(why in text and "global-dispatcher.io/priority: none" in text for text in found.values())
 
 
 def with_services(*names: str, home_labels: dict[str, str] | None = None, row: str = "") -> FleetState:

@@ -10,6 +10,7 @@ from tests.system.harness import HOME, System
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 PODS = "/api/v1/namespaces/default/pods"
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 WEB = "global-dispatcher.io/spread"
 
@@ -132,6 +133,24 @@ def test_a_claim_gets_its_volume_on_the_node_that_is_chosen_for_its_pod(system: 
     assert bound["status"]["phase"] == "Bound"
     assert bound["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] == pod["spec"]["nodeName"]
     scale_to_zero_and_wait(system, "store")
+
+
+def test_a_pod_has_the_priority_of_its_class_where_it_runs_and_waits_for_a_class_that_is_lacking(
+    system: System,
+) -> None:
+    system.home.create(CLASSES, {"metadata": {"name": "urgent"}, "value": 100_000})
+    body = deployment("vip", 1, requests={"cpu": "100m"}, annotations={"global-dispatcher.io/clusters": "west"})
+    body["spec"]["template"]["spec"]["priorityClassName"] = "urgent"
+    assert system.home.create(DEPLOYMENTS, body).status_code == 201
+    (waiting,) = eventually(system.home.pods, 30, lambda: system.log)
+    name = waiting["metadata"]["name"]
+    why = 'spec.priorityClassName is PriorityClass "urgent", which does not exist in that cluster: create it there'
+    eventually(lambda: why in str(system.home.get(f"{PODS}/{name}")["status"].get("conditions")), 30)
+    system.apis["west"].create(CLASSES, {"metadata": {"name": "urgent"}, "value": 5_000})
+    system.wait_running(1, 60)
+    (delegate,) = system.apis["west"].pods()
+    assert (delegate["spec"]["priorityClassName"], delegate["spec"]["priority"]) == ("urgent", 5_000)
+    scale_to_zero_and_wait(system, "vip")
 
 
 def test_explain_says_why_there_in_numbers(system: System) -> None:

@@ -35,6 +35,7 @@ _VOLUMES = (
 )
 _OWNERS = "services replicationcontrollers replicasets.apps statefulsets.apps"
 _BUDGETS = "poddisruptionbudgets.policy"
+_PRIORITIES = "priorityclasses.scheduling.k8s.io"
 _PROXIES = "it keeps no proxy nodes, without which no pod of this cluster runs in another"
 _UNKNOWN = "it cannot tell which keys and orders hold here"
 _CLAIMS = "pods whose volumes are not bound yet wait"
@@ -53,6 +54,7 @@ NEEDS = (
     Need("observer", "namespaces", _SEE, "namespace selectors of pods do not count"),
     Need("observer", _VOLUMES, _SEE, "what volumes need does not count where pods are placed"),
     Need("observer", _BUDGETS, _SEE, "budgets do not count where pods are to be evicted"),
+    Need("observer", _PRIORITIES, _SEE, "no pod is evicted here for a remote one of a PriorityClass"),
     Need("observer", _OWNERS, _SEE, "default spread constraints do not know which pods belong together"),
     Need("observer", "events", _SEE, "warning events of remote pods here are not shown at their home"),
     Need("observer", "serviceaccounts/token", "create", "kubelets do not tell it live load", NOTE, "", OWN, OWN),
@@ -60,6 +62,7 @@ NEEDS = (
     Need("executor", "nodes pods namespaces", _SEE, "it cannot check orders, and carries out none", PROBLEM, "split"),
     Need("executor", "namespaces", "get", _IDENTITY, PROBLEM, "split", name="kube-system"),
     Need("executor", _BUDGETS, _SEE, "budgets do not count where it checks orders", NOTE, "split"),
+    Need("executor", _PRIORITIES, _SEE, "remote pods are made before their priority is known", NOTE, "split"),
     Need("executor", "pods", "get create patch delete", "it carries out no orders", PROBLEM, "", SERVED),
     Need("executor", "pods/binding", "create", "no pod is bound here", PROBLEM, "", SERVED),
     Need("executor", "pods/status", "patch", "pods do not show how their copies elsewhere do", PROBLEM, "", SERVED),

@@ -5,10 +5,10 @@ Records are positional arrays; a new field is appended with a default, so N and 
 only when that is impossible, and a peer of another version is refused with a clear error.
 """
 
+from dispatcher.model.bounds import NO_PRIORITY
 from dispatcher.model.messages.codec import WireError, decode, encode, encode_part
 from dispatcher.model.messages.intents import (
     HOME_ONLY,
-    NO_PRIORITY,
     NODES_DO_NOT_HELP,
     WAITING,
     AnyIntent,

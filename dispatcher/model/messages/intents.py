@@ -155,7 +155,6 @@ class FinishSource(Intent, frozen=True):
 WAITING = "Waiting"
 HOME_ONLY = "StaysHome"
 NODES_DO_NOT_HELP = "NodesDoNotHelp"
-NO_PRIORITY = -(2**31) - 1  # lower than that of any pod
 
 
 class ReportUnschedulable(Intent, frozen=True):

@@ -4,11 +4,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from dispatcher.model.bounds import MAX_NODES, MAX_OBJECTS, MAX_PODS, MAX_ROWS, MAX_USES, Names, Text, Word
+from dispatcher.model.bounds import MAX_NAMES, MAX_NODES, MAX_OBJECTS, MAX_PODS, MAX_ROWS, MAX_USES, Names, Text, Word
 from dispatcher.model.crossing import Opening
 from dispatcher.model.messages.version import VERSION
 from dispatcher.model.node import Node, Reading
-from dispatcher.model.objects import AnyObject, ObjectRef
+from dispatcher.model.objects import AnyObject, ObjectRef, PriorityClass
 from dispatcher.model.owner_use import OwnerUse
 from dispatcher.model.pod import Pod, Record
 
@@ -44,6 +44,7 @@ class Changes(Record, frozen=True):
     beside the harmless ones; None: an agent of an older version, of which that is not known. `confirmed`: how often in
     this life of the agent an operator has confirmed that what its API server shows is meant. `uses`: what pods of
     single owners use, of those of which that is another than before; what is not told of goes on to hold.
+    `priority_classes`: all of the cluster; empty: they are not known.
     """
 
     cluster: Word
@@ -70,3 +71,4 @@ class Changes(Record, frozen=True):
     opens: Annotated[tuple[Opening, ...], Meta(max_length=MAX_ROWS)] | None = None
     confirmed: int = 0
     uses: Annotated[tuple[OwnerUse, ...], Meta(max_length=MAX_USES)] = ()
+    priority_classes: Annotated[tuple[PriorityClass, ...], Meta(max_length=MAX_NAMES)] = ()

@@ -17,6 +17,7 @@ from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.framework.hints import WakeEvent
 from dispatcher.scheduling.framework.lifecycle import Victim
+from dispatcher.scheduling.framework.placed import Placed
 
 
 class Evictions:
@@ -75,7 +76,8 @@ class Evictions:
 
         state.counters["preemption_victims", victim.cluster] += 1
         name = f"{source.key} of cluster {preemptor[0]}"
-        intent = Evict("", pod, 0, victim.node, source.priority, name)
+        priority = state.fleet.priorities.of(Placed(source, preemptor[0]), victim.cluster)
+        intent = Evict("", pod, 0, victim.node, priority, name)
         self._under_way[victim.pod_id] = state.side_intents.send(victim.cluster, "evict", intent, done)
 
     def _answered(self, victim: Victim, preemptor: PodId, verdict: str, message: str, now: float) -> None:

@@ -196,11 +196,12 @@ class Reports:
             yield True
 
     def _fold_health(self, view: ClusterView, changes: Changes, now: float) -> None:
-        was_ready, was_restored, opened, keys = view.ready, view.restored, view.opens, view.keys
+        was_ready, was_restored, keys = view.ready, view.restored, view.keys
+        shown = (view.opens, view.priority_classes)
         confirms = views.confirms(view, changes)
         views.fold_health(view, changes, now)
         self._note_readiness(view, was_ready, now)
-        if opened != view.opens:
+        if shown != (view.opens, view.priority_classes):
             self._show_cluster(view, now)
         if keys != view.keys:
             self._keys_changed(view)
@@ -264,7 +265,11 @@ class Reports:
 
     def _show_cluster(self, view: ClusterView, now: float) -> None:
         self._state.fleet.set_cluster(
-            view.name, ready=view.ready and view.takes_orders, synced=view.synced, opens=view.opens
+            view.name,
+            ready=view.ready and view.takes_orders,
+            synced=view.synced,
+            opens=view.opens,
+            priority_classes=view.priority_classes,
         )
         self._state.queue.wake(WakeEvent.CLUSTER_CHANGED, now)
 

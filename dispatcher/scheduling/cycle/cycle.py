@@ -41,6 +41,12 @@ _MOST_ALONE = 64  # pods
 _MOST_NO_PLACE = 512  # classes whose last refusal is kept with its message
 
 
+def _ranks(placed: Placed) -> Hashable:
+    """What makes a pod of a class more important than another one, in any cluster."""
+    pod = placed.pod
+    return pod.priority, pod.preempts, pod.needs, placed.home
+
+
 class Scheduler(Booking):
     """Decides pods under one profile, and books what it decides in the fleet and with the Reserve plugins.
 
@@ -160,8 +166,7 @@ class Scheduler(Booking):
             let_pass = self.fitting(items) if len(self.bulk) == len(self.plan.pod_plugins) else 0
             for at, (pod_id, placed) in enumerate(items):
                 pod = placed.pod
-                same = (pod.priority, pod.preempts, placed.home) == (first.pod.priority, first.pod.preempts, first.home)
-                if not same or unfit(placed) is not None or placed.refused != first.refused:
+                if _ranks(placed) != _ranks(first) or unfit(placed) is not None or placed.refused != first.refused:
                     break
                 if at >= let_pass and self._pre_filter(placed, {}) is not None:
                     break
@@ -177,7 +182,7 @@ class Scheduler(Booking):
         """Whether nominated pods step aside for any of these, or affinity may count them: each is decided alone."""
         nominations = self.nominations
         return len(nominations) > 0 and any(
-            nominations.matter_to(id_, one.pod.priority) or leans_on_pods(one.pod) for id_, one in items
+            nominations.matter_to(id_, one) or leans_on_pods(one.pod) for id_, one in items
         )
 
     def _decide_sized(self, pod_id: PodId, placed: Placed) -> Result:
@@ -195,7 +200,7 @@ class Scheduler(Booking):
         return result
 
     def _decide(self, key: ClassKey, pod_id: PodId, placed: Placed) -> Result:
-        with self.nominations.aside_for(pod_id, placed.pod.priority):
+        with self.nominations.aside_for(pod_id, placed):
             try:  # the pod's own nomination is no part of its key
                 key = self.plan.standing_key(key, placed, self.view)
             except PluginError as error:

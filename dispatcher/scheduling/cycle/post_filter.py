@@ -59,7 +59,7 @@ class PostFilters:
     def _run_or_recall(self, cycle: CycleState, refused: Unschedulable, key: ClassKey, first: Codes) -> Unschedulable:
         nominee = self._nominations.of(refused.pod_id)
         pod = refused.placed.pod
-        kind = (key, pod.priority, pod.preempts, refused.placed.home, refused.placed.over)
+        kind = (key, pod.priority, pod.preempts, pod.needs, refused.placed.home, refused.placed.over)
         seen, since, no_help = self._no_help.get(kind, (None, 0.0, []))
         if seen == self._depends_on(nominee) and self._fleet.now - since <= KEPT_S:
             return self._without_help(refused, no_help)
@@ -85,7 +85,7 @@ class PostFilters:
         placed, fleet, answers = refused.placed, self._fleet, []
         alone = self._nominations.without_all if leans_on_pods(placed.pod) and self._nominations.any_placed else None
         promised = Promised(nominee, alone)
-        known = self._known_of((key, placed.pod.priority, placed.home))
+        known = self._known_of((key, placed.pod.priority, placed.pod.needs, placed.home))
         known.forget()
         trial = FleetTrial(self._plan, fleet, placed, first, self._least.refresh(), self.may_evict, promised, known)
         for plugin in self._plan.post_filters:
@@ -120,7 +120,7 @@ class PostFilters:
     def _nominated(self, refused: Unschedulable, found: Nomination) -> Unschedulable:
         cluster, node = self._fleet.name_of(found.row)
         placed = refused.placed
-        displaced = self._nominations.lower_on(cluster, node, placed.pod.priority)
+        displaced = self._nominations.lower_on(cluster, node, placed)
         for pod_id in displaced:
             self._nominations.drop(pod_id)
         victims = frozenset(one.pod_id for one in found.victims)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from dispatcher.model.bounds import HIGHEST_PRIORITY
 from dispatcher.model.names import CLAIM
 from dispatcher.model.pod import TERMINAL, Pod, PodId
 from dispatcher.model.signatures import read_claim
@@ -18,7 +19,6 @@ from dispatcher.scheduling.queue import QueuedPod
 T = TypeVar("T")
 
 _NONE: Mapping[str, Any] = MappingProxyType({})  # nearly always empty: one for all; who adds to one makes a new dict
-HIGHEST_PRIORITY = 2**31 - 1  # of Kubernetes' int32
 
 
 class ConfirmedEnd(NamedTuple):
@@ -365,14 +365,13 @@ def _same_source_cluster(tracked: Tracked, clusters: dict[str, ClusterView]) -> 
 
 
 def _as_submitted(source: Pod | None, delegate: Pod) -> Pod:
-    # Selectors and preemption mean the pod as it was submitted; labels that controllers read, pod affinity and priority
-    # do not travel with it.
+    # Selectors mean the pod as it was submitted; labels that controllers read and pod affinity do not travel with it.
+    # Its priority is that of the cluster where it runs, as for everybody there.
     if source is None:  # nobody knows how important it is: it gives way to no pod
         return msgspec.structs.replace(delegate, priority=HIGHEST_PRIORITY)
     return msgspec.structs.replace(
         delegate,
         labels=source.labels,
-        priority=source.priority,
         pod_affinity=source.pod_affinity,
         pod_anti_affinity=source.pod_anti_affinity,
     )

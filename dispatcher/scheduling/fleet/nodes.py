@@ -9,6 +9,7 @@ import numpy as np
 
 from dispatcher.model.crossing import Opening
 from dispatcher.model.node import Node, Taint
+from dispatcher.model.objects import PriorityClass
 from dispatcher.model.resources import BASE_RESOURCES, MAX_QUANTITY, ResourceAxis, Resources
 from dispatcher.model.signals import SignalAxis
 from dispatcher.model.topology import CLUSTER_LEVEL, HOST_LEVEL, label_of, level_of
@@ -20,6 +21,7 @@ from dispatcher.scheduling.fleet.labels import LabelColumns, Relabelling
 from dispatcher.scheduling.fleet.links import LinkTable
 from dispatcher.scheduling.fleet.metrics import MetricColumns
 from dispatcher.scheduling.fleet.objects import ClusterObjects
+from dispatcher.scheduling.fleet.priorities import Priorities
 from dispatcher.scheduling.fleet.signals import SignalColumns, SignalView
 from dispatcher.scheduling.framework import ClusterInfo, Floats, Ints, SmallInts
 from dispatcher.scheduling.framework.coded_values import CodedValues
@@ -60,6 +62,7 @@ class NodeTable(NodeColumns):
         self._clusters: dict[str, _Cluster] = {}
         self._labels = LabelColumns(self._cluster_name)
         self.kept = ClusterObjects()
+        self.priorities = Priorities(self.info)
         self._images = ImageColumns(self.kept.versions)
         self.links = LinkTable(self.kept.versions, self._infos)
         self._metrics = MetricColumns()
@@ -79,15 +82,28 @@ class NodeTable(NodeColumns):
         self._store.reserve(self.n, len(self.axis), len(self.signal_axis))
         self._show()
 
-    def set_cluster(self, name: str, *, ready: bool, synced: bool, opens: tuple[Opening, ...] | None = None) -> None:
+    def set_cluster(
+        self,
+        name: str,
+        *,
+        ready: bool,
+        synced: bool,
+        opens: tuple[Opening, ...] | None = None,
+        priority_classes: tuple[PriorityClass, ...] = (),
+    ) -> None:
         """Insert or update a cluster. Its index never changes."""
-        cluster, info = self._cluster(name), ClusterInfo(name, ready, synced, opens)
+        cluster, info = self._cluster(name), ClusterInfo(name, ready, synced, opens, priority_classes)
         if self.clusters[cluster.index] == info:
             return
         self._infos[cluster.index] = info
         self._total = None
         for row in cluster.rows.values():
             self.changes.append(row)
+
+    def info(self, name: str) -> ClusterInfo | None:
+        """What is known of the cluster of this name."""
+        found = self._clusters.get(name)
+        return self._infos[found.index] if found is not None else None
 
     def set_closed(self, home: str, cluster: str, *, closed: bool) -> None:
         """The proxy node of `cluster` in `home` was cordoned, or is not any more."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
+from dispatcher.model.bounds import NO_PRIORITY
 from dispatcher.model.pod import PodId
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.occupants import Occupant
@@ -25,11 +26,6 @@ class Nominee:
     cluster: str
     node: str
     victims: frozenset[PodId] = frozenset()
-
-    @property
-    def priority(self) -> int:
-        """Of the pod."""
-        return self.placed.pod.priority
 
 
 def nominee_id(pod_id: PodId) -> PodId:
@@ -50,8 +46,8 @@ class Nominations:
         self._nominees: dict[PodId, Nominee] = {}
         self._awaited: dict[PodId, set[PodId]] = {}  # a victim -> for whom it was evicted
         self._at: dict[tuple[str, str], set[PodId]] = {}  # by node
-        self._priorities: Counter[int] = Counter()
-        self._lowest: int | None = None  # least priority of any nominee; None: there is none
+        self._priority: dict[PodId, int] = {}  # of each nominee, in the cluster where it is to be
+        self._priorities: dict[str, Counter[int]] = {}  # the same by cluster
 
     def __len__(self) -> int:
         return len(self._nominees)
@@ -73,8 +69,8 @@ class Nominations:
         for victim in nominee.victims:
             self._awaited.setdefault(victim, set()).add(nominee.pod_id)
         self._at.setdefault((nominee.cluster, nominee.node), set()).add(nominee.pod_id)
-        self._priorities[nominee.priority] += 1
-        self._lowest = min(self._priorities)
+        priority = self._priority[nominee.pod_id] = self._fleet.priorities.of(nominee.placed, nominee.cluster)
+        self._priorities.setdefault(nominee.cluster, Counter())[priority] += 1
         there = nominee.placed.at(nominee.cluster)
         self._fleet.place(nominee_id(nominee.pod_id), there, nominee.cluster, nominee.node, assumed=True)
 
@@ -90,8 +86,10 @@ class Nominations:
             self._at[nominee.cluster, nominee.node].discard(pod_id)
             if not self._at[nominee.cluster, nominee.node]:
                 del self._at[nominee.cluster, nominee.node]
-            self._priorities -= Counter((nominee.priority,))  # what comes to none is dropped
-            self._lowest = min(self._priorities, default=None)
+            left = self._priorities[nominee.cluster]
+            left -= Counter((self._priority.pop(pod_id),))  # what comes to none is dropped
+            if not left:
+                del self._priorities[nominee.cluster]
         return nominee
 
     def left(self, pod_id: PodId) -> None:
@@ -103,25 +101,36 @@ class Nominations:
             nominee = self._nominees[waiting]
             self._nominees[waiting] = replace(nominee, victims=nominee.victims - {pod_id})
 
-    def lower_on(self, cluster: str, node: str, priority: int) -> list[PodId]:
-        """Nominees of a node with less than `priority`: what they were promised goes to somebody else."""
-        return sorted(one for one in self._at.get((cluster, node), ()) if self._nominees[one].priority < priority)
+    def lower_on(self, cluster: str, node: str, placed: Placed) -> list[PodId]:
+        """Nominees of a node that are less important there: what they were promised goes to this pod."""
+        priority = self._fleet.priorities.of(placed, cluster)
+        return sorted(one for one in self._at.get((cluster, node), ()) if self._priority[one] < priority)
 
     # --- stepping aside ----------------------------------------------------------------------------------------------
 
-    def matter_to(self, pod_id: PodId, priority: int) -> bool:
+    def matter_to(self, pod_id: PodId, placed: Placed) -> bool:
         """Whether any nominee steps aside for this pod."""
-        return self._lowest is not None and (self._lowest < priority or pod_id in self._nominees)
+        return pod_id in self._nominees or bool(self._outranked(placed))
 
-    def aside_for(self, pod_id: PodId, priority: int) -> AbstractContextManager[None]:
-        """While the pod is decided: without its own nomination, and without those of lower priority."""
-        if not self.matter_to(pod_id, priority):
-            return nullcontext()
-        if self._lowest is not None and self._lowest >= priority:
-            return self._without([self._nominees[pod_id]])
+    def aside_for(self, pod_id: PodId, placed: Placed) -> AbstractContextManager[None]:
+        """While the pod is decided: without its own nomination, and without those that are less important there."""
+        more = self._outranked(placed)
+        own = self._nominees.get(pod_id)
+        if not more:
+            return self._without([own]) if own is not None else nullcontext()
         return self._without(
-            [one for one in self._nominees.values() if one.priority < priority or one.pod_id == pod_id]
+            [
+                one
+                for one in self._nominees.values()
+                if one is own or self._priority[one.pod_id] < more.get(one.cluster, NO_PRIORITY)
+            ]
         )
+
+    def _outranked(self, placed: Placed) -> dict[str, int]:
+        """Clusters with nominees that are less important there than the pod, and how important it is."""
+        of = self._fleet.priorities.of
+        found = ((cluster, of(placed, cluster), there) for cluster, there in self._priorities.items())
+        return {cluster: priority for cluster, priority, there in found if min(there) < priority}
 
     def without_all(self) -> AbstractContextManager[None]:
         """As if nobody were promised anything."""

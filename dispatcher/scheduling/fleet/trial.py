@@ -113,6 +113,7 @@ class FleetTrial:
         self._least, self._may_evict = least, may_evict
         nominee = self._nominee = promised.nominee
         self._alone = promised.alone
+        self._priority = _priorities(fleet, placed)
         self._out: dict[PodId, tuple[Occupant, int]] = {}
         self._passed: set[int] = set()  # rows that no filter refuses which rests on nodes and objects alone
         self._looked_at: set[int] = set()  # rows of which it is not known yet whether they pass
@@ -121,7 +122,7 @@ class FleetTrial:
         self.nominated = fleet.row_of(nominee.cluster, nominee.node) if nominee else None
         self._first = self._complete(first)
         self.rows = self._worth_a_try()
-        lesser = self.rows[least.priority[self.rows] < placed.pod.priority]
+        lesser = self.rows[least.priority[self.rows] < self._priority[fleet.cluster[self.rows]]]
         spared = _spared(fleet, placed)[fleet.cluster[lesser]] if placed.over else np.zeros(len(lesser), dtype=np.bool_)
         self.hopeful = lesser[~spared]
         counts = np.bincount(fleet.cluster[lesser[spared]], minlength=len(fleet.clusters)).tolist()
@@ -182,7 +183,8 @@ class FleetTrial:
         fleet, least = self._fleet, self._least
         count: Ints = np.ones(len(rows), dtype=np.int64)
         enough = np.ones(len(rows), dtype=np.bool_)
-        of = (least.second[rows] < self._placed.pod.priority).astype(np.intp)  # 0: victims are of the least priority
+        # 0: victims are of the least priority
+        of = (least.second[rows] < self._priority[fleet.cluster[rows]]).astype(np.intp)
         for plugin, state, _, _ in self._states:
             for name, amount in (plugin.wants(state) or ()) if isinstance(plugin, RoomFilter) else ():
                 column = fleet.axis.column(name)
@@ -196,14 +198,14 @@ class FleetTrial:
 
     def lower(self, row: int) -> Sequence[Victim]:
         """Pods of lower priority on the row that may be evicted."""
-        if self._least.priority[row] >= self._placed.pod.priority:
+        if self._least.priority[row] >= self._priority[self._fleet.cluster[row]]:
             return ()
         self._looked_at.add(row)
         found = (one for one in self._on(row) if self._may_evict(one, self._placed.home))
         return [Victim(one.pod_id, one.placed, one.cluster, one.node) for one in found]
 
     def _on(self, row: int) -> list[Occupant]:
-        priority = self._placed.pod.priority
+        priority = self._priority[self._fleet.cluster[row]]
         pods = self._fleet.occupants_on(*self._fleet.name_of(row))
         return [one for one in pods if one.placed.pod.priority < priority and not is_seat(one.pod_id)]
 
@@ -353,6 +355,11 @@ def _staying(left: Sequence[int], pods: Sequence[Sequence[int]]) -> list[bool] |
         stays.append(min(after, default=0) >= 0)
         left = after if stays[-1] else left
     return stays
+
+
+def _priorities(fleet: FleetState, placed: Placed) -> Ints:
+    """[clusters] how important the pod will be in each, once it is there."""
+    return np.asarray([fleet.priorities.of(placed, one.name) for one in fleet.clusters], dtype=np.int64)
 
 
 def _spared(fleet: FleetState, placed: Placed) -> Bools:

@@ -23,6 +23,7 @@ from typing_extensions import TypeVar
 from dispatcher.model.crossing import Opening
 from dispatcher.model.labels import LabelSelector
 from dispatcher.model.node import Taint
+from dispatcher.model.objects import PriorityClass
 from dispatcher.model.pod import Pod, Volume
 from dispatcher.model.reasons import ReasonTable
 from dispatcher.model.resources import ResourceAxis
@@ -47,13 +48,14 @@ Watched = type[Any] | tuple[Any, ...]  # a kind of objects; or a kind, and field
 @dataclass(frozen=True)
 class ClusterInfo:
     """What plugins may know of a cluster. `ready`: its agent answers and its API server does too.
-    `opens`: as in Changes.
+    `opens`, `priority_classes`: as in Changes.
     """
 
     name: str
     ready: bool
     synced: bool
     opens: tuple[Opening, ...] | None = None
+    priority_classes: tuple[PriorityClass, ...] = ()
 
 
 class ProxyTaints(NamedTuple):

@@ -54,6 +54,7 @@ def test_what_means_something_else_elsewhere_is_left_behind() -> None:
     assert clean["spec"] == {
         "containers": pod["spec"]["containers"],
         "affinity": {"nodeAffinity": NODE_AFFINITY},
+        "priorityClassName": "high",
         "schedulerName": names.SCHEDULER_NAME,
         "automountServiceAccountToken": False,
     }

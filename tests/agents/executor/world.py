@@ -28,7 +28,7 @@ from agents.observer.seen import NODES, PODS, ObjectSeen, PodSeen
 from agents.runtime.executor_loop import read_pod
 from dispatcher.model import names
 from dispatcher.model.messages import AnyIntent, CreateDelegate, Outcome, Peer, PodRef
-from dispatcher.model.objects import Namespace, PodDisruptionBudget
+from dispatcher.model.objects import Namespace, PodDisruptionBudget, PriorityClass
 from dispatcher.model.pod import SourceRef
 from dispatcher.model.signatures import SignedClaim, digest_of
 from tests.simulation.world.objects import merge
@@ -37,6 +37,7 @@ Object = dict[str, Any]
 T = TypeVar("T")
 NOW = Moment(mono=1000.0, wall=1_700_000_000.0)
 NAMESPACES, BUDGETS = Namespace.__name__, PodDisruptionBudget.__name__
+CLASSES = PriorityClass.__name__
 
 
 def pod_object(name: str = "web", namespace: str = "default", *, cpu: str = "100m", **spec: Any) -> Object:
@@ -98,6 +99,10 @@ class ApiModel:
         """Store a node."""
         self.put(f"/api/v1/nodes/{obj['metadata']['name']}", obj)
 
+    def put_class(self, name: str, value: int, **fields: Any) -> None:
+        """Store a PriorityClass."""
+        self.put(f"{_CLASSES}/{name}", {"metadata": {"name": name}, "value": value, **fields})
+
     def pod(self, name: str, namespace: str = "default") -> Object | None:
         """The pod of this name, or None."""
         return self.objects.get(pod_path(name, namespace))
@@ -136,6 +141,11 @@ class ApiModel:
         path = f"{path}/{body['metadata']['name']}"
         if path in self.objects:
             return _error(409, f"{path} already exists")
+        if named := body.get("spec", {}).get("priorityClassName"):
+            found = self.objects.get(f"{_CLASSES}/{named}")
+            if found is None:
+                return _error(403, f"no PriorityClass with name {named} was found")
+            body["spec"]["priority"] = found["value"]
         body["metadata"].pop("uid", None)
         body.setdefault("status", {"phase": "Pending"})
         stored = self.put(path, body)
@@ -227,6 +237,9 @@ class ApiModel:
         return obj
 
 
+_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+
+
 def pod_path(name: str, namespace: str = "default") -> str:
     """Where a pod is stored."""
     return f"/api/v1/namespaces/{namespace}/pods/{name}"
@@ -256,7 +269,7 @@ class World:
 
     def restart(self, *, listed: bool = True) -> None:
         """A new life of the executor: nothing remembered, everything listed (or nothing yet)."""
-        self.cache = ClusterCache(ChangeLog(), (NAMESPACES, BUDGETS))
+        self.cache = ClusterCache(ChangeLog(), (NAMESPACES, BUDGETS, CLASSES))
         cluster = self.api.cluster
         self.local = Local(self.cache, cluster, read_pod, keys_of(cluster), f"{cluster}-cluster-uid", self.policy)
         for other in ("a", "b", "c"):
@@ -287,22 +300,23 @@ def keys_of(cluster: str) -> OwnKeys:
 
 
 # Most of what is listed anew has not changed, and what is seen of an object cannot be.
-_budget_seen = next(kind for kind in KINDS if kind.name == BUDGETS).seen
+_object_seen = {kind.name: kind.seen for kind in KINDS}
 _node_seen, _pod_seen = lru_cache(2**14)(node_seen), lru_cache(2**14)(pod_seen)
 
 
 def show(api: ApiModel, cache: ClusterCache, authenticity: MarkVerifier | None = None) -> None:
-    """List namespaces, nodes and pods anew, as the agent does: what its cluster has not signed is not believed."""
+    """List all kinds anew, as the agent does: what its cluster has not signed is not believed."""
     judge = authenticity or MarkVerifier(keys_of(api.cluster).public)
     if NAMESPACES in cache.kinds:
         cache.begin(NAMESPACES)
         cache.page(NAMESPACES, [ObjectSeen(_namespace(api, name), 0) for name in sorted(api.namespaces)])
         cache.end(NAMESPACES)
-    if BUDGETS in cache.kinds:
-        cache.begin(BUDGETS)
-        raws = [msgspec.json.encode(obj) for path, obj in api.objects.items() if "/poddisruptionbudgets/" in path]
-        cache.page(BUDGETS, filter(None, map(_budget_seen, raws)))
-        cache.end(BUDGETS)
+    for kind, part in ((BUDGETS, "/poddisruptionbudgets/"), (CLASSES, "/priorityclasses/")):
+        if kind in cache.kinds:
+            cache.begin(kind)
+            raws = [msgspec.json.encode(obj) for path, obj in api.objects.items() if part in path]
+            cache.page(kind, filter(None, map(_object_seen[kind], raws)))
+            cache.end(kind)
     for kind, part, see in ((NODES, "/nodes/", _node_seen), (PODS, "/pods/", _pod_seen)):
         cache.begin(kind)
         raws = [msgspec.json.encode(obj) for path, obj in api.objects.items() if part in path]

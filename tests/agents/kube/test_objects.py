@@ -14,7 +14,7 @@ from dispatcher.model.labels import LabelSelector, NodeSelectorTerm, Requirement
 from dispatcher.model.messages import Changes, decode, encode
 from dispatcher.model.names import BUDGET, BUDGET_OF
 from dispatcher.model.objects import (
-    AnyObject,
+    AnyWatched,
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
@@ -22,6 +22,7 @@ from dispatcher.model.objects import (
     PersistentVolume,
     PersistentVolumeClaim,
     PodDisruptionBudget,
+    PriorityClass,
     ReplicaSet,
     ReplicationController,
     Service,
@@ -222,6 +223,13 @@ def seen_of(kind: str, metadata: dict[str, Any] | None = None, **fields: Any) ->
             PodDisruptionBudget("ns", "x", LabelSelector({"app": "db"})),
             id="budget with our label that selects what it likes",
         ),
+        pytest.param(
+            "PriorityClass",
+            {"value": 7, "globalDefault": True, "preemptionPolicy": "Never"},
+            PriorityClass("x", 7, preempts=False, default=True),
+            id="priority class",
+        ),
+        pytest.param("PriorityClass", {"value": -7}, PriorityClass("x", -7), id="usual priority class"),
         pytest.param("Service", {"spec": {"selector": {"app": "db"}}}, Service("ns", "x", {"app": "db"}), id="service"),
         pytest.param("Service", {"spec": {}}, Service("ns", "x"), id="service of nobody"),
         pytest.param(
@@ -244,7 +252,7 @@ def seen_of(kind: str, metadata: dict[str, Any] | None = None, **fields: Any) ->
         ),
     ],
 )
-def test_of_every_kind_what_placement_needs_is_kept(kind: str, thing: dict[str, Any], want: AnyObject) -> None:
+def test_of_every_kind_what_placement_needs_is_kept(kind: str, thing: dict[str, Any], want: AnyWatched) -> None:
     seen = seen_of(kind, **thing)
     assert (seen.record, seen.problems) == (want, ())
 
@@ -322,12 +330,15 @@ CLOSED = Namespace("x", {names.ACCEPT: "unreadable"})  # to pods of other cluste
             id="absurd capacity",
         ),
         pytest.param(
+            "PriorityClass", {"value": 2**31}, PriorityClass("x", 2**31 - 1), "cannot be read", id="one no row lets in"
+        ),
+        pytest.param(
             "CSIStorageCapacity", {"capacity": "-1"}, CSIStorageCapacity("ns", "x"), "capacity: ", id="less than none"
         ),
     ],
 )
 def test_an_object_that_cannot_be_read_is_kept_by_name_and_says_why(
-    kind: str, thing: dict[str, Any], record: AnyObject, says: str
+    kind: str, thing: dict[str, Any], record: AnyWatched, says: str
 ) -> None:
     seen = seen_of(kind, **thing)
     assert seen.record == record
@@ -359,8 +370,11 @@ PARTS = st.sampled_from(
 @given(st.sampled_from(KINDS), st.dictionaries(PARTS, JSON, max_size=4))
 def test_no_content_raises_or_breaks_the_message_that_carries_it(kind: Kind[Any], fields: dict[str, Any]) -> None:
     seen = kind.seen(json_bytes({"metadata": {"name": "x"}, **fields}))
-    records = (seen.record,) if seen is not None else ()
-    message = Changes("c", "u", "i", 0, 1, objects=records)
+    record = seen.record if seen is not None else None
+    if isinstance(record, PriorityClass):
+        message = Changes("c", "u", "i", 0, 1, priority_classes=(record,))
+    else:
+        message = Changes("c", "u", "i", 0, 1, objects=(record,) if record is not None else ())
     assert decode(Changes, encode(message)) == message
 
 

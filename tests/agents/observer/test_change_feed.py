@@ -12,13 +12,14 @@ from agents.observer.changes import ChangeLog
 from agents.observer.loads import Loads, Measure, Sample
 from agents.observer.owner_uses import OwnerUses
 from agents.observer.seen import NODES, PODS, NodeSeen, NodeTarget, ObjectSeen, PodSeen
+from dispatcher.model.bounds import MAX_NAMES
 from dispatcher.model.messages import Changes
 from dispatcher.model.names import EPOCH
 from dispatcher.model.node import Node, Reading
-from dispatcher.model.objects import AnyObject, Namespace, ObjectRef, PodDisruptionBudget
+from dispatcher.model.objects import AnyObject, Namespace, ObjectRef, PodDisruptionBudget, PriorityClass
 from dispatcher.model.pod import Pod, SourceRef
 
-KINDS = ("Namespace", "PodDisruptionBudget")
+KINDS = ("Namespace", "PodDisruptionBudget", "PriorityClass")
 WHO = Identity("east", "uid", "life-1")
 WELL = Health(api_ok=True)
 
@@ -87,6 +88,10 @@ class World:
         self.version += 1
         self.cache.apply(ObjectSeen(PodDisruptionBudget("d", name, allowed=allowed), self.version))
 
+    def priority_class(self, name: str, value: int) -> None:
+        self.version += 1
+        self.cache.apply(ObjectSeen(PriorityClass(name, value), self.version))
+
     def ask(self, follower: Follower, who: Identity = WHO) -> Changes:
         changes = self.follow.since(who, follower.incarnation, follower.revision, WELL, 0.0)
         follower.take(changes)
@@ -130,6 +135,32 @@ def test_news_are_mere_confirmations_while_pods_show_where_they_were_bound_to_an
     assert only_confirms()
 
 
+def test_priority_classes_are_told_all_together_and_apart_from_objects_that_older_peers_know() -> None:
+    world, follower = World(), Follower()
+    world.space("team")
+    world.priority_class("low", 1)
+    assert world.ask(follower).priority_classes == (PriorityClass("low", 1),)
+    world.priority_class("high", 5)
+    assert world.follow.has_news(WHO, follower.incarnation, follower.revision)
+    both = (PriorityClass("high", 5), PriorityClass("low", 1))
+    assert world.ask(follower).priority_classes == both
+    world.node("n1")
+    assert world.ask(follower).priority_classes == both
+    world.cache.forget("PriorityClass", "low")
+    last = world.ask(follower)
+    assert (last.priority_classes, last.objects_gone) == (both[:1], ())
+    assert list(follower.objects) == [("Namespace", "team")]
+
+
+def test_more_priority_classes_than_a_message_may_hold_are_told_as_unknown() -> None:
+    world, follower = World(), Follower()
+    for number in range(MAX_NAMES + 1):
+        world.priority_class(f"class-{number}", number)
+    assert world.ask(follower).priority_classes == ()
+    world.cache.forget("PriorityClass", "class-0")
+    assert len(world.ask(follower).priority_classes) == MAX_NAMES
+
+
 def test_an_empty_cluster_is_told_once_in_full() -> None:
     world, follower = World(), Follower()
     assert world.ask(follower).full
@@ -169,7 +200,7 @@ def test_an_object_that_says_nothing_new_is_no_news() -> None:
 
 def test_a_kind_that_is_not_shown_is_not_waited_for() -> None:
     world = World(synced=False)
-    for kind in (NODES, PODS, "Namespace"):
+    for kind in (NODES, PODS, "Namespace", "PriorityClass"):
         world.empty_list(kind)
     assert not world.follow.ready(WHO)
     world.cache.absent("PodDisruptionBudget")

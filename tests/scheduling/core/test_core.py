@@ -11,8 +11,8 @@ from dispatcher.model.labels import LabelSelector
 from dispatcher.model.messages import DONE, REFUSED, Bind, Changes, Evict, Outcome, ReportUnschedulable
 from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.model.node import Node, Taint
-from dispatcher.model.objects import AnyObject, Namespace, ObjectRef, StorageClass
-from dispatcher.model.pod import Claim, Pod, PodAffinity, PodAffinityTerm, SourceRef, Toleration
+from dispatcher.model.objects import AnyObject, Namespace, ObjectRef, PriorityClass, StorageClass
+from dispatcher.model.pod import Claim, Need, Needs, Pod, PodAffinity, PodAffinityTerm, SourceRef, Toleration
 from dispatcher.scheduling.clusters import GapError
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.events import (
@@ -248,18 +248,64 @@ def test_a_gated_pod_says_which_gates_hold_it() -> None:
     assert intents(core.handle(Tick(), 3.0), Bind)
 
 
-def test_a_delegate_is_as_important_as_its_source_and_is_evicted_where_it_runs() -> None:
+@pytest.mark.parametrize(("at_home", "there", "evicted"), [(5, 9, 1), (2_000, 9, 1), (0, 10, 0)])
+def test_a_delegate_is_as_important_as_it_is_where_it_runs_and_is_evicted_there(
+    at_home: int, there: int, evicted: int
+) -> None:
     core = make_core(("east", "west"))
     claim = Claim("west", "n1", 5)
-    source = pod("low", priority=5, node="global-dispatcher-west", claim=claim, has_finalizer=True, **FULL)
+    source = pod("low", priority=at_home, node="global-dispatcher-west", claim=claim, has_finalizer=True, **FULL)
     report(core, source, nodes=())
     marks = SourceRef("east", "east-uid", "default", "low", "uid-low", 5)
-    delegate = pod("low-copy", node="n1", phase="Running", source=marks, **FULL)
+    delegate = pod("low-copy", node="n1", phase="Running", source=marks, priority=there, **FULL)
     pods = (delegate, pod("urgent", priority=10, **FULL), pod("meek", priority=3, **FULL))
     changes = Changes("west", "west-uid", "life-1", 0, 1, full=True, nodes=(NODE,), pods=pods)
     core.handle(ClusterChanged(changes), 1.0)
-    (evict,) = intents(core.handle(Tick(), 1.0), Evict)
-    assert (evict.pod.uid, evict.node, evict.priority) == ("uid-low-copy", "n1", 10)  # type: ignore[attr-defined]
+    ordered = intents(core.handle(Tick(), 1.0), Evict)
+    assert [(one.pod.uid, one.node, one.priority) for one in ordered] == [  # type: ignore[attr-defined]
+        ("uid-low-copy", "n1", 10)
+    ] * evicted
+
+
+@pytest.mark.parametrize(
+    ("value", "evicted"),
+    [
+        pytest.param(60, [60], id="higher there than who runs there"),
+        pytest.param(50, [], id="no higher there"),
+        pytest.param(101, [], id="higher than the row lets in"),
+        pytest.param(None, [], id="no such class there"),
+    ],
+)
+def test_a_pod_preempts_in_another_cluster_by_the_priority_that_it_will_have_there(
+    value: int | None, evicted: list[int]
+) -> None:
+    core = make_core(("east", "west"))
+    need = Need("max_priority", "high", "spec.priorityClassName", 'is PriorityClass "high"')
+    report(core, pod("vip", priority=100_000, needs=Needs(of_policy=(need,)), **FULL), nodes=())
+    running = pod("usual", priority=50, node="n1", phase="Running", **FULL)
+    opens = (Opening(("*",), ("*",), (), closed=(), max_priority=100),)
+    known = (PriorityClass("other", 1), *([] if value is None else [PriorityClass("high", value)]))
+    west = Changes("west", "west-uid", "life-1", 0, 1, full=True, nodes=(NODE,), pods=(running,), opens=opens)
+    core.handle(ClusterChanged(msgspec.structs.replace(west, priority_classes=known)), 1.0)
+    effects = [one for second in range(1, 8) for one in core.handle(Tick(), float(second))]
+    assert [one.priority for one in intents(effects, Evict)] == evicted  # type: ignore[attr-defined]
+
+
+def test_a_pod_that_waits_for_its_class_in_another_cluster_goes_once_that_is_made() -> None:
+    core = make_core(("east", "west"))
+    need = Need("max_priority", "high", "spec.priorityClassName", 'is PriorityClass "high"')
+    opens = (Opening(("*",), ("*",), (), closed=(), max_priority=100),)
+    classes = (PriorityClass("other", 1),)
+    west = Changes("west", "west-uid", "life-1", 0, 1, full=True, nodes=(NODE,), opens=opens, priority_classes=classes)
+    core.handle(ClusterChanged(west), 1.0)
+    effects = report(core, pod("vip", needs=Needs(of_policy=(need,)), **FULL), nodes=())
+    (told,) = intents([*effects, *core.handle(Tick(), 1.0)], ReportUnschedulable)
+    assert 'is PriorityClass "high", which does not exist in that cluster' in told.message  # type: ignore[attr-defined]
+    made = (PriorityClass("high", 5), *classes)
+    later = Changes("west", "west-uid", "life-1", 1, 2, opens=opens, priority_classes=made)
+    core.handle(ClusterChanged(later), 20.0)
+    effects = [one for second in range(20, 24) for one in core.handle(Tick(), float(second))]
+    assert len(intents(effects, messages.Claim)) == 1
 
 
 def test_a_pod_that_still_runs_where_it_did_not_go_is_told_so_and_placed_once_that_is_gone() -> None:

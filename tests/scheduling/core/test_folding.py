@@ -8,6 +8,7 @@ import pytest
 from dispatcher.model.messages import Bind, Changes
 from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.model.node import Node, Reading
+from dispatcher.model.objects import PriorityClass
 from dispatcher.model.pod import Pod
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
 from dispatcher.scheduling.core.reports import Reports
@@ -121,6 +122,7 @@ def test_many_changes_of_a_ready_cluster_are_taken_in_part_by_part_with_decision
         {"confirmed": 1},
         {"keys": ("another",)},
         {"opens": ()},
+        {"priority_classes": (PriorityClass("high", 5),)},
         {"evicts_foreign": True},
     ],
     ids=str,

@@ -2,6 +2,9 @@
 
 import pytest
 
+from dispatcher.model.crossing import Opening
+from dispatcher.model.objects import PriorityClass
+from dispatcher.model.pod import Need, Needs
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -35,6 +38,22 @@ def test_promised_room_is_held_against_pods_of_no_higher_priority(priority: int,
     one = a_scheduler(fleet(a=[node("n1").cpu(1)]))
     promise(one, pod("nominee").cpu(1).priority(5))
     assert decided(one, pod("other").cpu(1).priority(priority)) == want
+
+
+@pytest.mark.parametrize(("value", "want"), [(6, "n1"), (5, None)], ids=["higher there goes before", "no higher there"])
+def test_in_another_cluster_a_promise_gives_way_by_the_priority_that_pods_have_there(
+    value: int, want: str | None
+) -> None:
+    state = fleet(a=[], b=[node("n1").cpu(1)])
+    rows = (Opening(("*",), ("*",), (), closed=(), max_priority=10),)
+    state.set_cluster("b", ready=True, synced=True, opens=rows, priority_classes=(PriorityClass("high", value),))
+    one = a_scheduler(state)
+    there = pod("nominee").cpu(1).priority(5).placed("b")
+    one.nominations.put(Nominee(("b", there.pod.uid), there, "b", "n1"))
+    needs = Needs(of_policy=(Need("max_priority", "high", "spec.priorityClassName", "is high"),))
+    asking = pod("other").cpu(1).priority(100_000).set(needs=needs)
+    assert decided(one, asking) == want
+    assert one.nominations.lower_on("b", "n1", asking.placed()) == ([("b", there.pod.uid)] if want else [])
 
 
 def test_a_nominee_takes_its_room_and_the_promise_is_kept() -> None:
@@ -78,7 +97,7 @@ def test_what_is_promised_is_given_back_exactly() -> None:
     before = [column.tobytes() for column in (state.requested, state.nonzero, state.recent)]
     pod_id = promise(one, pod("nominee").cpu(1).port(80))
     promise(one, pod("nominee").cpu(2).port(80), "n2")
-    assert one.nominations.lower_on("a", "n2", 1) == [pod_id]
+    assert one.nominations.lower_on("a", "n2", pod().priority(1).placed()) == [pod_id]
     one.nominations.drop(pod_id)
     assert [column.tobytes() for column in (state.requested, state.nonzero, state.recent)] == before
     assert state.rows_with_ports() == []

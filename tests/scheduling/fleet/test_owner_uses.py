@@ -149,7 +149,8 @@ def test_agents_and_dispatchers_of_before_understand_each_other() -> None:
     changes = Changes("a", "u", "i", 0, 1, uses=(use(),))
     assert decode(Changes, encode(changes)).uses == (use(),)
     fields = msgspec.msgpack.decode(encode(changes))
-    assert decode(Changes, msgspec.msgpack.encode(fields[:-1])).uses == ()
+    before = fields[: Changes.__struct_fields__.index("uses")]
+    assert decode(Changes, msgspec.msgpack.encode(before)).uses == ()
 
 
 def test_what_settles_is_what_the_pod_counted_as_and_goes_with_it() -> None:

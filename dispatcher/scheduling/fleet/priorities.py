@@ -1,0 +1,34 @@
+"""How important a pod is in each cluster: as it says at home, by the PriorityClass of that name elsewhere."""
+
+from collections.abc import Callable, Hashable
+
+from dispatcher.model.crossing import priority_abroad, rows_for
+from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework.fleet_view import ClusterInfo
+
+_MOST = 4096  # kinds of pods, in one cluster each, of which it is remembered
+
+
+class Priorities:
+    """Asked for each pod that is decided, so it is remembered while the cluster tells nothing new: rows of policies may
+    be many. `info`: what is known of the cluster of a name.
+    """
+
+    def __init__(self, info: Callable[[str], ClusterInfo | None]) -> None:
+        self._info = info
+        self._known: dict[Hashable, tuple[ClusterInfo, int]] = {}
+
+    def of(self, placed: Placed, cluster: str) -> int:
+        """The priority that counts against pods in `cluster`."""
+        pod, info = placed.pod, self._info(cluster)
+        if cluster == placed.home or info is None:
+            return pod.priority
+        key = (cluster, placed.home, pod.namespace, pod.priority, pod.needs)
+        known = self._known.get(key)
+        if known is None or known[0] is not info:
+            rows = rows_for(placed.home, pod.namespace, info.opens)
+            known = info, priority_abroad(pod, rows, info.priority_classes)
+            if len(self._known) >= _MOST:
+                self._known.clear()
+            self._known[key] = known
+        return known[1]
