@@ -9,6 +9,11 @@ from dispatcher.model.bounds import MAX_NAMES, Amount, Text, Word
 from dispatcher.model.pod import Record, Toleration
 from dispatcher.model.signals import BASE_SIGNALS, CPU_SIGNAL, MEMORY_SIGNAL, NETWORK_SIGNAL
 
+# Of the features that nodes declare, those that decide where pods may go, in the order of their names.
+RESTART_ALL = "RestartAllContainersOnContainerExits"
+USER_NAMESPACES = "UserNamespacesHostNetworkSupport"
+BIND_MOUNT_OPTIONS = "VolumeBindMountOptions"
+FEATURES = (RESTART_ALL, USER_NAMESPACES, BIND_MOUNT_OPTIONS)
 NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "PreferNoSchedule", "NoExecute"
 
 
@@ -38,6 +43,7 @@ class Node(Record, frozen=True):
     """One node. `allocatable` in internal units, rounded down. `bandwidth` in bytes/s per direction, 0 unknown.
 
     `metrics`: name -> finite number of the annotations under names.METRIC_PREFIX, for plugins.
+    `features`: what it declares of FEATURES.
     """
 
     name: str
@@ -51,6 +57,7 @@ class Node(Record, frozen=True):
     images: dict[str, int] = {}
     proxy_for: str = ""
     metrics: dict[str, float] = {}
+    features: Annotated[tuple[Word, ...], Meta(max_length=MAX_NAMES)] = ()
 
 
 class Reading(Record, frozen=True):

@@ -162,6 +162,7 @@ class Pod(Record, frozen=True):
     `needs`: of a pod of this cluster that has no place yet; None: nothing, or an agent of an older version did not say.
     `files`: a digest of what files of the downward API show: of a source on a proxy node, what they ought to; of a
     delegate, what they do; "" where there are none.
+    `features`: what its node has to declare (`Node.features`).
     `expected` is (milli-CPU, bytes) with kube-scheduler's defaults for each container without a request; None: unknown.
     """
 
@@ -207,6 +208,7 @@ class Pod(Record, frozen=True):
     grace_s: int = 30
     needs: Needs | None = None
     files: Word = ""
+    features: tuple[Word, ...] = ()
 
     @property
     def key(self) -> str:
