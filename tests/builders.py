@@ -84,6 +84,11 @@ class NodeBuilder:
         self._fields["unschedulable"] = True
         return self
 
+    def declares(self, *features: str) -> Self:
+        """status.declaredFeatures."""
+        self._fields["features"] = features
+        return self
+
     def images(self, sizes: Mapping[str, int]) -> Self:
         """The images it holds, in bytes."""
         self._fields["images"] = dict(sizes)

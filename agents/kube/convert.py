@@ -12,7 +12,8 @@ import msgspec
 
 from agents.executor import downward, manifest, status_size
 from agents.executor.needs import needs_of
-from agents.kube import effective, marks, user_marks, wire, wire_pods, wire_status
+from agents.kube import effective, groups, marks, user_marks, wire, wire_pods, wire_status
+from agents.kube.features import needed as features_needed
 from agents.kube.pool import Pool
 from agents.kube.resized import is_resized
 from agents.kube.selectors import labels_size
@@ -119,10 +120,18 @@ def _pod_seen(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> PodSeen:
         return PodSeen(meta.uid, version, _ours(pod, delegate=True))
     if names.is_ours(spec.scheduler_name):
         judged = user_marks.of_ours(meta, spec)
+        unread: list[str] = []
+        features = features_needed(bytes(raw), unread)
+        read = _ours(pod, delegate=False, judged=judged)
         ours = msgspec.structs.replace(
-            _ours(pod, delegate=False, judged=judged), needs=_needs(pod, raw), files=_files(pod, raw)
+            read,
+            needs=_needs(pod, raw),
+            files=_files(pod, raw),
+            features=features,
+            problems=(*read.problems, *unread),
         )
-        return PodSeen(meta.uid, version, ours, None, _invalid(meta, judged.notes))
+        group = "" if user_marks.is_settled(meta, spec) else groups.group_of(spec)
+        return PodSeen(meta.uid, version, ours, None, _invalid(meta, judged.notes), group=group)
     misplaced = None
     if meta.annotations and meta.annotations.get(names.SCHEDULE) == "true":
         misplaced = WrongSchedulerName(meta.uid, meta.namespace, meta.name, spec.scheduler_name)

@@ -17,7 +17,7 @@ import asyncio
 import random
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -104,7 +104,8 @@ class ListWatch:
 
     `fields`: a field selector, by which the server chooses what it shows.
     An `optional` resource may be missing (`unserved`) or forbidden: it is then told to the sink as absent and asked for
-    seldom. `interruptions` counts errors of its whole life.
+    seldom. `others`: where it is if `path` is not served, other versions of its API. `interruptions` counts errors of
+    its whole life.
     """
 
     def __init__(  # noqa: PLR0913 - what is watched, where, how it is read, and who is told
@@ -118,9 +119,11 @@ class ListWatch:
         *,
         optional: bool = False,
         fields: str = "",
+        others: Sequence[str] = (),
     ) -> None:
         self.kind = kind
         self.path = path
+        self._paths = (path, *others)
         self.optional = optional
         self.on_back: Callable[[int, int], None] = lambda known, found: None
         self.on_return: Callable[[], None] = lambda: None
@@ -159,6 +162,8 @@ class ListWatch:
                 if error.expired:
                     self._version = ""
                 at_least = error.retry_after_s
+                if error.unserved and self._has_other_version():
+                    continue
                 self.unserved = error.unserved
                 if error.not_shown and self.optional:
                     self._absent(str(error))
@@ -195,9 +200,19 @@ class ListWatch:
         self.counted.compare_soon(server, version_of(self._version), own, time.monotonic())
         return self.counted.differs(own)
 
+    def _has_other_version(self) -> bool:
+        """Whether there is a version of the API that was not asked for yet; it is the next one."""
+        at = (self._paths.index(self.path) + 1) % len(self._paths)
+        self.path = self._paths[at]
+        return at > 0
+
     def _absent(self, problem: str) -> None:
         self._sink.absent(self.kind)
-        if self.problem != f"{self.kind}: {problem}":
+        if self.problem == f"{self.kind}: {problem}":
+            return
+        if self.unserved:
+            LOG.info("the API server does not serve this kind", kind=self.kind, problem=problem)
+        else:
             LOG.warning("this kind is not shown, and goes unheeded", kind=self.kind, problem=problem)
 
     def _alive(self) -> None:

@@ -7,6 +7,7 @@ import msgspec
 from agents.kube import wire, wire_nodes
 from agents.kube.convert import version_of
 from agents.kube.effective import read_quantities
+from agents.kube.features import declared
 from agents.kube.selectors import labels_size
 from agents.observer.seen import NodeSeen, NodeTarget
 from dispatcher.model import names
@@ -57,6 +58,7 @@ def _node(node: wire_nodes.NodeObject, problems: list[str]) -> Node:
         images=_images(status.images),
         proxy_for=proxy_for,
         metrics=_metrics(meta.annotations, problems),
+        features=declared(status.declared_features),
     )
 
 

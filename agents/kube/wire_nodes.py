@@ -57,6 +57,7 @@ class NodeStatus(Wire):
     addresses: list[Address] | None = None
     daemon_endpoints: Endpoints | None = None
     images: list[Image] | None = None
+    declared_features: list[str] | None = None
 
 
 class NodeObject(Wire):

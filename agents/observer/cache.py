@@ -11,9 +11,12 @@ import msgspec
 
 from agents.observer.changes import ChangeLog
 from agents.observer.occupancy import Occupancy
+from agents.observer.pod_groups import PodGroups
 from agents.observer.seen import (
     NODES,
+    POD_GROUPS,
     PODS,
+    GroupSeen,
     InvalidAnnotation,
     NodeSeen,
     NodeTarget,
@@ -36,10 +39,11 @@ MAX_WARNINGS = 16  # of one pod, as long as it is there
 class ClusterCache:
     """Fed by one list-and-watch per kind, in order; read by the executor (as its ClusterView) and the changes.
 
-    `kinds` are those of the objects beside nodes and pods that are watched, too.
+    `kinds` are those of the objects beside nodes and pods that are watched, too. PodGroups are no such objects: what
+    they mean for their pods is told with these.
     """
 
-    def __init__(self, log: ChangeLog, kinds: Iterable[str] = ()) -> None:
+    def __init__(self, log: ChangeLog, kinds: Iterable[str] = (), *, groups: bool = False) -> None:
         self.log = log
         self.targets: dict[str, NodeTarget] = {}
         self._nodes: dict[str, Node] = {}
@@ -47,7 +51,9 @@ class ClusterCache:
         self._names: dict[tuple[str, str], str] = {}
         self._on = Occupancy()
         self._objects: dict[str, dict[str, AnyWatched]] = {kind: {} for kind in kinds}
-        self._versions: dict[str, dict[str, int]] = {kind: {} for kind in (NODES, PODS, *self._objects)}
+        self._groups = PodGroups() if groups else None
+        watched = (NODES, PODS, *self._objects, *((POD_GROUPS,) if groups else ()))
+        self._versions: dict[str, dict[str, int]] = {kind: {} for kind in watched}
         self._listed: dict[str, set[str]] = {}
         self._complete: set[str] = set()
         self._warned: dict[str, set[int]] = {}
@@ -103,7 +109,7 @@ class ClusterCache:
 
     def _known(self, kind: str) -> Iterable[str]:
         known: dict[str, Iterable[str]] = {NODES: self._nodes, PODS: self._pods}
-        return known[kind] if kind in known else self._objects[kind]
+        return known[kind] if kind in known else self._objects.get(kind, ())
 
     def apply(self, seen: Seen) -> None:
         """One object as it is now. An older version than the one known is ignored; an equal object changes nothing."""
@@ -117,6 +123,8 @@ class ClusterCache:
             self._put_pod(seen)
         elif isinstance(seen, ObjectSeen):
             self._put_object(seen)
+        elif isinstance(seen, GroupSeen):
+            self._put_group(seen.key, seen.holds)
 
     def forget(self, kind: str, key: str) -> None:
         """The object was seen to be deleted."""
@@ -133,6 +141,8 @@ class ClusterCache:
             self._warned.pop(key, None)
             self._unfinished.pop(key, None)
             self._drop_pod(key, missing=missing)
+        elif kind == POD_GROUPS:
+            self._put_group(key, None)
         elif self._objects[kind].pop(key, None) is not None:
             self.log.drop(kind, key, missing=missing)
 
@@ -188,6 +198,12 @@ class ClusterCache:
             objects[seen.key] = seen.record
             self.log.touch(seen.kind, seen.key)
 
+    def _put_group(self, key: str, holds: str | None) -> None:
+        """`holds`: why its pods wait; None: there is no such group any more."""
+        if self._groups is not None:
+            for member in self._groups.put(key, holds):
+                self._put_pod(member)
+
     def _put_pod(self, seen: PodSeen) -> None:
         if seen.misplaced is not None:
             self._warn(seen.misplaced)
@@ -197,7 +213,8 @@ class ClusterCache:
             self._unfinished[seen.uid] = seen.unfinished
         else:
             self._unfinished.pop(seen.uid, None)
-        pod, known = seen.pod, self._pods.get(seen.uid)
+        known = self._pods.get(seen.uid)
+        pod = self._groups.judged(seen) if self._groups is not None else seen.pod
         self._weigh(seen.uid, pod.source if pod is not None else None, seen.size)
         if pod is None:
             # A delegate that is none any more was not deleted: somebody has taken its marks off.
@@ -233,6 +250,8 @@ class ClusterCache:
                 self._foreign_bytes[key] += size
 
     def _drop_pod(self, uid: str, *, missing: bool = False) -> None:
+        if self._groups is not None:
+            self._groups.forget_pod(uid)
         pod = self._pods.pop(uid, None)
         if pod is None:
             return
@@ -343,4 +362,6 @@ def _bound_as_ordered(before: Pod, pod: Pod) -> bool:
 def _kind_of(seen: Seen) -> str:
     if isinstance(seen, ObjectSeen):
         return seen.kind
+    if isinstance(seen, GroupSeen):
+        return POD_GROUPS
     return NODES if isinstance(seen, NodeSeen) else PODS

@@ -10,6 +10,7 @@ from dispatcher.model.objects import AnyWatched
 from dispatcher.model.pod import Pod, PodRef
 
 NODES, PODS = "nodes", "pods"
+POD_GROUPS = "PodGroup"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class PodSeen(msgspec.Struct, frozen=True, gc=False):
     """A pod at one resourceVersion. `pod` is None when nobody needs it: foreign, and holding no room on any node.
 
     `unfinished`: by its scheduler's name it is a delegate, but on no node, and nobody has signed for it.
-    `size`: bytes of JSON of a delegate.
+    `size`: bytes of JSON of a delegate. `group`: the PodGroup that a pod of ours names while it has no place.
     """
 
     uid: str
@@ -80,6 +81,7 @@ class PodSeen(msgspec.Struct, frozen=True, gc=False):
     invalid_annotation: tuple[InvalidAnnotation, ...] = ()
     unfinished: PodRef | None = None
     size: int = 0
+    group: str = ""
 
     @property
     def key(self) -> str:
@@ -107,6 +109,21 @@ class ObjectSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupSeen:
+    """A scheduling.k8s.io PodGroup at one resourceVersion. `holds`: why its pods wait, "" if they are as any other."""
+
+    namespace: str
+    name: str
+    version: int
+    holds: str
+
+    @property
+    def key(self) -> str:
+        """namespace/name."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class EventSeen:
     """An Event at one resourceVersion, known by its own UID (`key`): what happened to a pod.
 
@@ -121,4 +138,4 @@ class EventSeen:
     event: DelegateEvent
 
 
-Seen = NodeSeen | PodSeen | ObjectSeen | EventSeen
+Seen = NodeSeen | PodSeen | ObjectSeen | GroupSeen | EventSeen

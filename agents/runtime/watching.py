@@ -10,10 +10,12 @@ from agents.kube.listwatch import ListWatch, Pace
 from agents.kube.nodes import node_seen
 from agents.kube.objects import KINDS
 from agents.kube.pod_events import PATH, WARNINGS_OF_PODS, event_seen
+from agents.kube.pod_groups import OLDER, group_seen
+from agents.kube.pod_groups import PATH as POD_GROUPS_PATH
 from agents.observer.cache import ClusterCache
 from agents.observer.changes import ChangeLog
 from agents.observer.mark_verifier import MarkVerifier
-from agents.observer.seen import NODES, PODS
+from agents.observer.seen import NODES, POD_GROUPS, PODS
 from agents.runtime.health import HealthMonitor
 from agents.runtime.settings import EXECUTOR, AgentSettings, ApiSettings
 from agents.runtime.watch_handler import WatchHandler
@@ -39,18 +41,23 @@ class Watching:
         api, pace = settings.api, _pace(settings.api)
         kinds = [kind for kind in KINDS if settings.role != EXECUTOR or kind.name in EXECUTOR_KINDS]
         self.log = ChangeLog(max_graves=settings.max_graves, on_change=on_change)
-        self.cache = ClusterCache(self.log, (kind.name for kind in kinds))
+        whole = settings.role != EXECUTOR
+        self.cache = ClusterCache(self.log, (kind.name for kind in kinds), groups=whole)
         self.handler = handler = WatchHandler(self.cache, settings.kubelet.bandwidth, marks)
+        of_groups = ListWatch(
+            client, POD_GROUPS, POD_GROUPS_PATH, group_seen, handler, pace, optional=True, others=OLDER
+        )
         self.watches: Sequence[ListWatch] = (
             ListWatch(client, NODES, "/api/v1/nodes", node_seen, handler, pace),
             ListWatch(client, PODS, "/api/v1/pods", pod_seen, handler, pace),
             *(ListWatch(client, kind.name, kind.path, kind.seen, handler, pace, optional=True) for kind in kinds),
+            *((of_groups,) if whole else ()),
         )
         # Beside the others, which tell whether this view is whole and right: that does not rest on events.
         self._events = ListWatch(
             client, "Event", PATH, event_seen, handler.events, pace, optional=True, fields=WARNINGS_OF_PODS
         )
-        self._tells_events = settings.role != EXECUTOR
+        self._tells_events = whole
         self.on_went_back: Callable[[], None] = lambda: None
         self.health = HealthMonitor(client, self.watches, api, self.log.bump, self._rewatch)
         self.verifier = WatchVerifier(client, self.watches, api, self._reopen, self._went_back)

@@ -8,7 +8,7 @@ import msgspec
 from dispatcher.kit.samples import a_fleet, a_node, a_pod, seat
 from dispatcher.model.labels import NodeSelectorTerm, PreferredTerm, Requirement
 from dispatcher.model.names import REGION, ZONE
-from dispatcher.model.node import NO_SCHEDULE, PREFER_NO_SCHEDULE, Reading, Taint
+from dispatcher.model.node import FEATURES, NO_SCHEDULE, PREFER_NO_SCHEDULE, Reading, Taint
 from dispatcher.model.pod import (
     CLAIM,
     GCE_DISK,
@@ -37,7 +37,7 @@ def odd_fleet(labels: Iterable[str] = (), metrics: Iterable[str] = ()) -> FleetS
     some = [dict.fromkeys(labels, "web") | one if at % 2 else one for at, one in enumerate(every)]
     told = [dict.fromkeys(metrics, value) for value in _METRICS]
     east = [
-        a_node("e1", labels=some[0], metrics=told[0]),
+        a_node("e1", labels=some[0], metrics=told[0], features=FEATURES),
         a_node("e2", labels=some[1], metrics=told[1], taints=(Taint("dedicated", "gpu", NO_SCHEDULE),)),
         a_node("e3", labels=some[2], unschedulable=True, taints=(Taint("old", "", PREFER_NO_SCHEDULE),)),
     ]
@@ -65,6 +65,7 @@ def odd_pods() -> list[Placed]:
         a_pod("huge", wants={"cpu": "4000000"}),
         a_pod("choosy", affinity=Affinity((term,), (PreferredTerm(10, term),)), node_selector={"disk": "ssd"}),
         a_pod("tolerant", tolerations=(Toleration(operator="Exists"),), priority=1000),
+        a_pod("features", features=FEATURES[:1]),
         a_pod("port", ports=(HostPort(80),), home=NO_NODES),
         msgspec.structs.replace(a_pod("known", wants={"cpu": "2", "memory": "1Gi"}), counts_as=(300, 2**31)),
         a_pod(

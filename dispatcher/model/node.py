@@ -10,6 +10,11 @@ from dispatcher.model.names import PROXY_LABEL, PROXY_TAINT, proxy_node_name
 from dispatcher.model.pod import Record, Toleration
 from dispatcher.model.signals import BASE_SIGNALS, CPU_SIGNAL, MEMORY_SIGNAL, NETWORK_SIGNAL
 
+# Of the features that nodes declare, those that decide where pods may go, in the order of their names.
+RESTART_ALL = "RestartAllContainersOnContainerExits"
+USER_NAMESPACES = "UserNamespacesHostNetworkSupport"
+BIND_MOUNT_OPTIONS = "VolumeBindMountOptions"
+FEATURES = (RESTART_ALL, USER_NAMESPACES, BIND_MOUNT_OPTIONS)
 NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "PreferNoSchedule", "NoExecute"
 
 
@@ -40,6 +45,7 @@ class Node(Record, frozen=True):
 
     `metrics`: name -> finite number of the annotations under names.METRIC_PREFIX, for plugins.
     `proxy_for`: the cluster that it stands for, "" for a node of the cluster itself, whatever its name.
+    `features`: what it declares of FEATURES.
     """
 
     name: str
@@ -53,6 +59,7 @@ class Node(Record, frozen=True):
     images: dict[str, int] = {}
     proxy_for: str = ""
     metrics: dict[str, float] = {}
+    features: Annotated[tuple[Word, ...], Meta(max_length=MAX_NAMES)] = ()
 
 
 def cluster_behind(name: str, labels: Mapping[str, str], taints: Iterable[Taint]) -> str:

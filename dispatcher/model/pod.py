@@ -164,6 +164,7 @@ class Pod(Record, frozen=True):
     `at_home`: its node is one of this cluster itself although it is named as proxy nodes are.
     `files`: a digest of what files of the downward API show: of a source on a proxy node, what they ought to; of a
     delegate, what they do; "" where there are none.
+    `features`: what its node has to declare (`Node.features`).
     `expected` is (milli-CPU, bytes) with kube-scheduler's defaults for each container without a request; None: unknown.
     """
 
@@ -210,6 +211,7 @@ class Pod(Record, frozen=True):
     needs: Needs | None = None
     files: Word = ""
     at_home: bool = False
+    features: tuple[Word, ...] = ()
 
     @property
     def key(self) -> str:

@@ -25,6 +25,7 @@ class Reason(enum.Enum):
     ADDED_AFFINITY = "node(s) didn't match scheduler-enforced node affinity"
     TAINT = "node(s) had untolerated taint(s)"
     TAINT_ABROAD = "node(s) of other clusters had taint(s) that the pod tolerates in its own cluster alone"
+    NODE_FEATURES = "node(s) didn't match Pod's required features"
     PORTS = "node(s) didn't have free ports for the requested pod ports"
     HOT = "node(s) were hot ({})"
     SPREAD = "node(s) didn't match pod topology spread constraints"
@@ -106,6 +107,7 @@ UNRESOLVABLE: frozenset[Reason] = frozenset(
         Reason.AFFINITY_CONFLICT,
         Reason.TAINT,
         Reason.TAINT_ABROAD,
+        Reason.NODE_FEATURES,
         Reason.HOT,
         Reason.SPREAD_LABEL,
         Reason.POD_AFFINITY,

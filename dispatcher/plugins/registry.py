@@ -27,6 +27,7 @@ from dispatcher.plugins.namespace_open import NamespaceOpen
 from dispatcher.plugins.nearness import Nearness, NearnessArgs
 from dispatcher.plugins.network_topology import NetworkTopology, TopologyArgs
 from dispatcher.plugins.node_affinity import NodeAffinity, NodeAffinityArgs
+from dispatcher.plugins.node_declared_features import NodeDeclaredFeatures
 from dispatcher.plugins.node_name import NodeName
 from dispatcher.plugins.node_ports import NodePorts
 from dispatcher.plugins.node_price import NodePrice, PriceArgs
@@ -141,6 +142,7 @@ _SPECS = (
     PluginSpec(DynamicResources),
     PluginSpec(NodeResourcesBalancedAllocation, BalanceArgs),
     PluginSpec(ImageLocality),
+    PluginSpec(NodeDeclaredFeatures),
     PluginSpec(ExpectedLoad, ExpectedArgs),
     PluginSpec(LiveCPU, LiveArgs),
     PluginSpec(LiveMemory, LiveArgs),

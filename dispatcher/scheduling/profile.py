@@ -41,6 +41,7 @@ _KUBERNETES: _Table = (
     ("DynamicResources", 1),
     ("NodeResourcesBalancedAllocation", 1),
     ("ImageLocality", 1),
+    ("NodeDeclaredFeatures", 1),
 )
 _LIVE: _Table = (
     ("ExpectedLoad", 4),

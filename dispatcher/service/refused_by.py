@@ -17,6 +17,7 @@ _REASONS: dict[str, tuple[Reason, ...]] = {
         Reason.SERVICES_ABSENT,
     ),
     "NodeAffinity": (Reason.AFFINITY, Reason.ADDED_AFFINITY, Reason.AFFINITY_CONFLICT),
+    "NodeDeclaredFeatures": (Reason.NODE_FEATURES,),
     "NodeName": (Reason.NODE_NAME,),
     "NodePorts": (Reason.PORTS,),
     "NodeReady": (Reason.NOT_READY, Reason.CLUSTER_NOT_READY),

@@ -14,6 +14,7 @@ REMEDIES: dict[Reason, str] = {
     Reason.TAINT: "Tolerate the taint, or use other nodes. In other clusters a toleration without a key reaches less: see [what crosses](../crossing.md).",
     Reason.TAINT_ABROAD: "In other clusters a toleration without a key reaches less ([what crosses](../crossing.md)): name the key, or ask that cluster's administrators.",
     Reason.HOT: "The node was too busy by that signal, and is not cool yet (HotNode): `top nodes` shows since when. It is tried again when a node is cool.",
+    Reason.NODE_FEATURES: "The pod needs a feature of kubelet or runtime that the node does not list in `status.declaredFeatures`, of restartPolicyRules with RestartAllContainers, bindMountOptions, or hostNetwork with hostUsers false. Turn it on there, or take the field out.",
     Reason.PORTS: "Another pod has the host port on that node.",
     Reason.SPREAD: "One more pod there would be further ahead of the emptiest domain than `maxSkew` allows; the emptiest domain has no room.",
     Reason.SPREAD_LABEL: "The node lacks the label of a hard topology spread constraint.",

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from dispatcher.model.names import HOSTNAME
 from localfleet.controlplane import binaries
 from tests.parity import __main__ as command
 from tests.parity import manifests
-from tests.parity.case import Case
+from tests.parity.case import Case, Object
 from tests.parity.generate import SMALL, owned_case, preemption_case, seeded_case
 from tests.parity.kube import Played, kube_scheduler
 from tests.parity.oracle.judge import Oracle
@@ -80,6 +81,33 @@ def test_pods_with_volumes_fare_as_under_kube_scheduler(comparison: Comparison) 
 def test_pods_of_services_and_owners_are_spread_as_by_kube_schedulers_defaults(comparison: Comparison) -> None:
     comparison.run([owned_case(SEED, f"o{index}") for index in range(60)], "pods of Services and owners")
     assert comparison.report.counts["placed"] > 150
+
+
+def featured_case() -> Case:
+    """A small node that declares a feature and a large one that does not; pods that need it, and one that does not."""
+    nodes, pods = list[Object](), list[Object]()
+    for name, cpu, features in (("able", "1", ["RestartAllContainersOnContainerExits"]), ("large", "8", [])):
+        room = {"cpu": cpu, "memory": "16Gi", "pods": "110"}
+        ready = [{"type": "Ready", "status": "True"}]
+        status = {"allocatable": room, "capacity": room, "conditions": ready, "declaredFeatures": features}
+        meta = {"name": name, "labels": {HOSTNAME: name}}
+        nodes.append({"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": {}, "status": status})
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+    needs: Object = {"restartPolicy": "Never", "restartPolicyRules": [rule]}
+    for name, cpu, more in (("any", "100m", {}), ("needs", "100m", needs), ("needs-room", "4", needs)):
+        container = {"name": "c", "image": "app:1", "resources": {"requests": {"cpu": cpu}}, **more}
+        spec = {"restartPolicy": "Never", "containers": [container]}
+        meta = {"name": name, "namespace": "default"}
+        pods.append({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    return Case(nodes=nodes, pending=pods)
+
+
+def test_pods_go_where_a_feature_is_declared_as_under_kube_scheduler(comparison: Comparison) -> None:
+    (played,) = comparison.run([featured_case()], "pods that need a feature")
+    any_, needs, too_large = (verdict for _, verdict in played.verdicts)
+    assert (needs.feasible, too_large.node) == (frozenset({"able"}), "")
+    assert any_.feasible == frozenset({"able", "large"})
+    assert "1 node(s) didn't match Pod's required features" in too_large.message
 
 
 def test_pods_preempt_as_under_kube_scheduler(comparison: Comparison, tmp_path: Path) -> None:

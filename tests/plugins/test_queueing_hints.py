@@ -14,6 +14,8 @@ CASES: dict[str, tuple[str, PodBuilder, NodeBuilder, bool]] = {
     "a resource that it lacks": ("NodeResourcesFit", pod().request("example.com/gpu", 1), node(), False),
     "no longer cordoned": ("NodeUnschedulable", pod(), node(), True),
     "still cordoned": ("NodeUnschedulable", pod(), node().cordoned(), False),
+    "declares it": ("NodeDeclaredFeatures", pod().set(features=("A",)), node().declares("A", "B"), True),
+    "does not declare it": ("NodeDeclaredFeatures", pod().set(features=("A",)), node().declares("B"), False),
     "selected": ("NodeAffinity", pod().node_selector({"zone": "x"}), node().labels(zone="x"), True),
     "not selected": ("NodeAffinity", pod().node_selector({"zone": "x"}), node().labels(zone="y"), False),
     "required": ("NodeAffinity", pod().requires("zone", "In", "x"), node().labels(zone="x"), True),

@@ -56,6 +56,7 @@ NEEDS = (
     Need("observer", _BUDGETS, _SEE, "budgets do not count where pods are to be evicted"),
     Need("observer", _PRIORITIES, _SEE, "no pod is evicted here for a remote one of a PriorityClass"),
     Need("observer", _OWNERS, _SEE, "default spread constraints do not know which pods belong together"),
+    Need("observer", "podgroups.scheduling.k8s.io", _SEE, "pods that name a PodGroup wait"),
     Need("observer", "events", _SEE, "warning events of remote pods here are not shown at their home"),
     Need("observer", "serviceaccounts/token", "create", "kubelets do not tell it live load", NOTE, "", OWN, OWN),
     Need("observer", "nodes.metrics.k8s.io pods.metrics.k8s.io", "list", "no live load where kubelets do not answer"),

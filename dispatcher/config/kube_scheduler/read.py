@@ -25,10 +25,7 @@ OUR_NAMES = {"PodTopologySpread": "FaultDomainSpread"}
 BUILT_IN = frozenset(("DefaultBinder", "SchedulingGates"))
 # What kube-scheduler takes for arguments that are not given, where that is not our default.
 DEFAULT_ARGS = {"PodTopologySpread": {"defaulting": "System"}}
-NOT_HERE = {
-    "NodeDeclaredFeatures": "features that nodes declare are not looked at",
-    "GangScheduling": "pod groups are not scheduled as gangs",
-}
+NOT_HERE = {"GangScheduling": "pod groups are not scheduled as gangs"}
 _SCORES = frozenset(("Score", "PreScore", "NormalizeScore"))
 
 

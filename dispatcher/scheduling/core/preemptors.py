@@ -93,7 +93,7 @@ class Preemptors:
         asked = answer.id.startswith(f"{source.epoch}.")  # else it is the answer to an earlier question
         if not asked or (source.cluster_uid, source.uid, signed.target) != (view.uid, uid, target):
             return "what it has signed is the answer to another question"
-        if signed.priority < nominee.priority:
+        if signed.priority < nominee.placed.pod.priority:
             return f"at its API server the pod has priority {signed.priority}"
         return ""
 
@@ -105,7 +105,7 @@ class Preemptors:
         state.counters[UNCONFIRMED, home] += 1
         text = (
             f"no pod of cluster {target} is evicted for it: the executor of cluster {home} does not confirm that it "
-            f"waits for a place there with priority {nominee.priority}: {why}"
+            f"waits for a place there with priority {nominee.placed.pod.priority}: {why}"
         )
         if self._warnings.admit(now, (UNCONFIRMED, home)) is not None:
             key = nominee.placed.pod.key

@@ -1,6 +1,7 @@
 """Clusters and nodes as rows: conditions, taints, labels, fault domains, and what can be allocated."""
 
 import hashlib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -8,7 +9,7 @@ from itertools import chain
 import numpy as np
 
 from dispatcher.model.crossing import Opening
-from dispatcher.model.node import Node, Taint
+from dispatcher.model.node import FEATURES, Node, Taint
 from dispatcher.model.objects import PriorityClass
 from dispatcher.model.resources import BASE_RESOURCES, MAX_QUANTITY, ResourceAxis, Resources
 from dispatcher.model.signals import SignalAxis
@@ -19,11 +20,11 @@ from dispatcher.scheduling.fleet.interned import Interned
 from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.fleet.labels import LabelColumns, Relabelling
 from dispatcher.scheduling.fleet.links import LinkTable
-from dispatcher.scheduling.fleet.metrics import MetricColumns
+from dispatcher.scheduling.fleet.metrics import ToldColumns
 from dispatcher.scheduling.fleet.objects import ClusterObjects
 from dispatcher.scheduling.fleet.priorities import Priorities
 from dispatcher.scheduling.fleet.signals import SignalColumns, SignalView
-from dispatcher.scheduling.framework import ClusterInfo, Floats, Ints, SmallInts
+from dispatcher.scheduling.framework import Bools, ClusterInfo, Floats, Ints, SmallInts
 from dispatcher.scheduling.framework.coded_values import CodedValues
 from dispatcher.scheduling.framework.fleet_view import ProxyTaints
 
@@ -65,7 +66,8 @@ class NodeTable(NodeColumns):
         self.priorities = Priorities(self.info)
         self._images = ImageColumns(self.kept.versions)
         self.links = LinkTable(self.kept.versions, self._infos)
-        self._metrics = MetricColumns()
+        self._metrics = ToldColumns(lambda node, name: node.metrics.get(name, math.nan), math.nan)
+        self._features = ToldColumns(lambda node, name: name in node.features, absent=False)
         self._domains: dict[str, SmallInts] = {}
         self._domains_at = -1
         self._row_of_each: tuple[tuple[int, int], RowList] = (-1, 0), np.zeros(0, dtype=np.intp)
@@ -168,6 +170,7 @@ class NodeTable(NodeColumns):
         for row, node in zip(rows, nodes, strict=True):
             self._images.replace(row, None, node)
             self._metrics.replace(row, node)
+            self._features.replace(row, node)
         self._total = home.total = None
         self.changes.extend(rows)
         return at
@@ -184,6 +187,7 @@ class NodeTable(NodeColumns):
         self._labels.replace(row, before.labels if before else {}, node.labels)
         self._images.replace(row, before, node)
         self._metrics.replace(row, node)
+        self._features.replace(row, node)
         self._total = self._clusters[self._cluster_name(row)].total = None
         self.changes.append(row)
 
@@ -205,6 +209,8 @@ class NodeTable(NodeColumns):
                 self._images.replace(row, before, node)
             if before is None or before.metrics is not node.metrics:
                 self._metrics.replace(row, node)
+            if before is None or before.features != node.features:
+                self._features.replace(row, node)
         self._total = self._clusters[self._cluster_name(listed[0])].total = None
         self.changes.extend(listed)
 
@@ -241,6 +247,7 @@ class NodeTable(NodeColumns):
         self._labels.replace(row, node.labels if node else {}, {})
         self._images.replace(row, node, None)
         self._metrics.replace(row, None)
+        self._features.replace(row, None)
         self._nodes[row] = None
         self._store.clear(row)
         self._free.append(row)
@@ -359,6 +366,12 @@ class NodeTable(NodeColumns):
     def metric(self, name: str) -> Floats:
         """[n] the number that each node's annotation tells, NaN where there is none."""
         return self._metrics.values(name, self._nodes)
+
+    def declares(self, feature: str) -> Bools:
+        """[n] whether each node declares a feature; none does that is not one of FEATURES."""
+        if feature not in FEATURES:  # agents make up names: no column for each
+            return np.zeros(self.n, dtype=np.bool_)
+        return self._features.values(feature, self._nodes)
 
     def domain(self, key: str) -> SmallInts:
         """[n] fault-domain code of a level or label key (or `within_cluster` of one), -1 where absent."""

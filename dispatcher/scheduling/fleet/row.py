@@ -14,7 +14,7 @@ from dispatcher.scheduling.fleet.columns import RowList, cells_at
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.signals import SignalColumns, SignalView
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import FleetView, Floats, Ints, Placed, Readings, Rows, SmallInts
+from dispatcher.scheduling.framework import Bools, FleetView, Floats, Ints, Placed, Readings, Rows, SmallInts
 from dispatcher.scheduling.framework.coded_values import CodedValues
 from dispatcher.scheduling.framework.derived import Derived
 from dispatcher.scheduling.rules.requests import expected_request, nonzero_request, requested
@@ -185,6 +185,9 @@ class _PastNodes:
 
     def metric(self, name: str) -> Floats:
         return self._fleet.metric(name)[self._at]
+
+    def declares(self, feature: str) -> Bools:
+        return self._fleet.declares(feature)[self._at]
 
     def ports_taken(self, row: int) -> Mapping[tuple[str, int], Sequence[str]]:
         return self._fleet.ports_taken(int(self._at[row]))

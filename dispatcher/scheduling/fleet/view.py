@@ -189,6 +189,10 @@ class ObservedNodes(_Facet):
         """[n] the number that each node's annotation tells, NaN where there is none."""
         return self._fleet.metric(name)
 
+    def declares(self, feature: str) -> Bools:
+        """[n] whether each node declares a feature."""
+        return self._fleet.declares(feature)
+
     def ports_taken(self, row: int) -> Mapping[tuple[str, int], Sequence[str]]:
         """(protocol, port) -> host IPs taken on a row."""
         return self._fleet.ports_taken(row)

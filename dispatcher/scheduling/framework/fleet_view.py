@@ -134,6 +134,10 @@ class Nodes(Protocol):
         """[n] the number in each node's annotation metric.global-dispatcher.io/<name>, NaN where there is none."""
         ...
 
+    def declares(self, feature: str) -> Bools:
+        """[n] whether each node declares a feature (status.declaredFeatures), one of `model.node.FEATURES`."""
+        ...
+
     def ports_taken(self, row: int) -> Mapping[tuple[str, int], Sequence[str]]:
         """(protocol, port) -> host IPs taken on a row."""
         ...

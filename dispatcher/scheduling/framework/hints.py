@@ -108,6 +108,7 @@ HELPED_BY: dict[Reason, WakeEvent] = {
     Reason.TAINT: NODES,
     Reason.TAINT_ABROAD: NODES | WakeEvent.CLUSTER_CHANGED,
     Reason.HOT: NODES | WakeEvent.COOLED,
+    Reason.NODE_FEATURES: NODES,
     Reason.PORTS: NODES | WakeEvent.POD_REMOVED,
     Reason.SPREAD: NODES | WakeEvent.NODE_REMOVED | WakeEvent.POD_REMOVED | WakeEvent.POD_PLACED,
     Reason.SPREAD_LABEL: NODES,

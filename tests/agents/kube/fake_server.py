@@ -12,7 +12,7 @@ from agents.executor import state
 from agents.kube.objects import KINDS
 from tests.agents.kube.objects import Object, node_object
 
-SERVED = ("nodes", "pods", "events", *(kind.path.rpartition("/")[2] for kind in KINDS))
+SERVED = ("nodes", "pods", "events", "podgroups", *(kind.path.rpartition("/")[2] for kind in KINDS))
 STATE = state.PATH
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -42,6 +42,7 @@ class FakeApi:
         self.port = 0
         self.cluster_uid = "cluster-uid"
         self.metrics: list[Object] = []
+        self.scheduling = ""  # the version of scheduling.k8s.io that has PodGroups
         self.state: Object = {}  # the Lease in which an executor stores what it must not forget
         self._queues: dict[str, list[asyncio.Queue[bytes | None]]] = {kind: [] for kind in SERVED}
         self._since: dict[asyncio.Queue[bytes | None], int] = {}
@@ -63,6 +64,7 @@ class FakeApi:
         app.router.add_get("/apis/metrics.k8s.io/v1/{kind}", self._missing)
         app.router.add_get("/apis/metrics.k8s.io/v1beta1/nodes", self._metrics)
         app.router.add_get("/api/v1/{kind}", self._collection)
+        app.router.add_get("/apis/scheduling.k8s.io/{version}/{kind}", self._scheduling)
         app.router.add_get("/apis/{group}/v1/{kind}", self._collection)
         app.router.add_get(STATE, self._get_state)
         app.router.add_patch(STATE, self._put_state)
@@ -172,6 +174,10 @@ class FakeApi:
 
     async def _missing(self, request: web.Request) -> web.Response:
         return web.Response(status=404)
+
+    async def _scheduling(self, request: web.Request) -> web.StreamResponse:
+        served = request.match_info["version"] == self.scheduling
+        return await self._collection(request) if served else await self._missing(request)
 
     async def _metrics(self, _: web.Request) -> web.Response:
         return web.json_response({"items": self.metrics})

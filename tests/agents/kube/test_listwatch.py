@@ -15,9 +15,11 @@ from agents.executor.http import Request, Response
 from agents.kube.client import PAGES_AT_ONCE, KubeClient, Patience
 from agents.kube.convert import pod_seen
 from agents.kube.listwatch import ListWatch, Pace
+from agents.kube.pod_groups import OLDER, PATH, group_seen
 from agents.kube.session import Access
 from agents.observer.cache import ClusterCache
 from agents.observer.changes import ChangeLog
+from agents.observer.seen import POD_GROUPS
 from tests.agents.kube.fake_server import FakeApi, fake_api, until
 from tests.agents.kube.objects import Object, pod_object, raw
 from tests.agents.kube.test_objects import BY_NAME
@@ -398,6 +400,28 @@ async def test_an_optional_kind_that_is_not_shown_is_absent_and_asked_for_seldom
                 await until(followed.equal)
             assert api.requests.count(f"GET {path}") == 1
             assert watch.problem == f"Namespace: {status} no namespaces for you"
+        finally:
+            task.cancel()
+            await client.close()
+
+
+async def test_of_an_api_with_several_versions_the_first_that_is_served_is_watched_also_after_an_upgrade(
+    tmp_path: Path,
+) -> None:
+    async with following(tmp_path) as followed:
+        api, cache = followed.api, ClusterCache(ChangeLog(), groups=True)
+        api.scheduling = "v1alpha2"
+        client = KubeClient(Access(api.kubeconfig(tmp_path)), Patience(connect_s=1.0, request_s=0.3))
+        pace = Pace(backoff_s=0.001, max_backoff_s=0.002, absent_s=0.01)
+        watch = ListWatch(client, POD_GROUPS, PATH, group_seen, cache, pace, optional=True, others=OLDER)
+        task = asyncio.create_task(watch.run())
+        try:
+            for version, name in (("v1alpha2", "a"), ("v1beta1", "b"), ("v1", "c")):
+                api.scheduling = version
+                api.drop_watches()
+                await until(lambda: watch.path.split("/")[-2] == api.scheduling and not watch.problem)
+                api.put("podgroups", {"metadata": {"name": name}})
+                await until(lambda: cache.count(POD_GROUPS) == len(api.objects["podgroups"]))
         finally:
             task.cancel()
             await client.close()

@@ -270,17 +270,12 @@ def test_a_group_of_another_project_is_told_and_its_pods_are_placed_singly(
 
 
 @pytest.mark.parametrize(
-    ("spec", "says"),
-    [
-        ({"schedulingGroup": {"podGroupName": "train"}}, "spec.schedulingGroup: the pods of group 'train' are to be "),
-        ({"schedulingGroup": {"podGroupName": None}}, "spec.schedulingGroup: the pods of group '' are to be placed "),
-        ({"workloadRef": {"name": "job", "podGroup": "g"}}, "spec.workloadRef: the pods of group 'job' are to be "),
-    ],
+    ("key", "what"),
+    [("kai.scheduler/subgroup-name", "subgroup"), ("kai.scheduler/queue", "queue"), ("runai/queue", "queue")],
 )
-def test_a_pod_that_the_api_puts_into_a_group_waits(spec: dict[str, Any], says: str) -> None:
-    (problem,) = problems_of(pod_object(**spec))
-    assert problem.startswith(says)
-    assert "make the pod anew without this field" in problem
+def test_a_queue_or_subgroup_of_kai_is_told_by_that_word(key: str, what: str) -> None:
+    (told,) = notes_of(pod_object(metadata={"labels": {key: "team"}}))
+    assert told.startswith(f"metadata.labels[{key}]: {what} 'team' is not known here, so this pod is placed by itself")
 
 
 def test_more_keys_than_anybody_needs_are_a_problem_and_cost_no_time() -> None:

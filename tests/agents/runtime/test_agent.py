@@ -10,7 +10,7 @@ from agents.runtime.settings import AgentSettings
 from dispatcher.model import names
 from dispatcher.model.objects import Namespace, StorageClass
 from tests.agents.kube.fake_server import fake_api, until
-from tests.agents.kube.objects import needs, node_object, pod_object
+from tests.agents.kube.objects import Object, needs, node_object, pod_object
 from tests.agents.runtime.whole_agent import PATIENT, an_agent
 
 
@@ -24,6 +24,27 @@ async def test_an_agent_says_who_it_is_and_what_there_is(tmp_path: Path) -> None
             assert (hello.cluster, hello.cluster_uid, hello.server_version) == ("east", "cluster-uid", "v1.36.3")
             assert hello.incarnation == dispatcher.incarnation
             assert (dispatcher.nodes, set(dispatcher.pods)) == ({"n0", "n1", "n2"}, {"mine"})
+
+
+async def test_a_pod_whose_pod_group_is_missing_goes_on_when_the_group_appears(tmp_path: Path) -> None:
+    async with fake_api() as api:
+        api.scheduling = "v1beta1"
+        api.put("pods", pod_object("one", schedulingGroup={"podGroupName": "web"}))
+        async with an_agent(api, tmp_path) as dispatcher:
+            await dispatcher.poll_until(dispatcher.well)
+            assert "PodGroup 'web' is missing" in dispatcher.pods["one"].problems[0]
+            policy: Object = {"basic": {}}
+            spec = {"schedulingPolicy": policy}
+            api.put("podgroups", {"metadata": {"name": "web", "namespace": "default"}, "spec": spec})
+            await dispatcher.poll_until(lambda: not dispatcher.pods["one"].problems)
+
+
+async def test_an_api_server_without_pod_groups_is_well(tmp_path: Path) -> None:
+    async with fake_api() as api, an_agent(api, tmp_path) as dispatcher:
+        await dispatcher.poll_until(dispatcher.well)
+        await dispatcher.poll(0.3)
+        assert dispatcher.last is not None
+        assert dispatcher.last.problem == ""
 
 
 async def test_a_long_poll_ends_with_the_first_change(tmp_path: Path) -> None:

@@ -1,0 +1,41 @@
+"""A pod that needs features of kubelet and runtime goes where a node declares them (status.declaredFeatures).
+
+Which ones a pod needs, its agent infers (agents/kube/features.py). Source: kube-scheduler's NodeDeclaredFeatures.
+"""
+
+from collections.abc import Hashable, Mapping
+from typing import ClassVar
+
+import numpy as np
+
+from dispatcher.model.node import Node
+from dispatcher.model.reasons import Reason
+from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, Placed, Refuse, Rows, Skip
+from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
+
+
+class NodeDeclaredFeatures(Filter[tuple[str, ...]]):
+    """Refuses nodes that do not declare all features that the pod needs."""
+
+    name: ClassVar[str] = "NodeDeclaredFeatures"
+    keyed_by_template = True
+    depends: ClassVar[Depends] = Depends.STATIC
+    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.NODE_FEATURES: NODES}
+
+    def hint(self, event: ClusterEvent, placed: Placed) -> bool:
+        """A node that came or changed helps if it declares what the pod needs."""
+        return not isinstance(event.after, Node) or set(placed.pod.features) <= set(event.after.features)
+
+    def class_key(self, placed: Placed) -> Hashable:
+        """The features."""
+        return placed.pod.features
+
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> tuple[str, ...] | Refuse | Skip:
+        """The features; SKIP without any."""
+        return placed.pod.features or SKIP
+
+    def filter(self, state: tuple[str, ...], fleet: FleetView, rows: Rows) -> Codes:
+        """NODE_FEATURES where one of them is not declared."""
+        declared = np.logical_and.reduce([fleet.nodes.declares(feature)[rows] for feature in state])
+        codes: Codes = ~declared * np.uint16(fleet.reasons.code(Reason.NODE_FEATURES))
+        return codes
