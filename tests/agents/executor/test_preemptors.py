@@ -28,7 +28,7 @@ def world() -> World:
 
 def test_it_signs_that_a_pod_waits_and_with_what_priority() -> None:
     here = world()
-    ref = here.submit(pod_object(priority=1000))
+    ref = here.submit(pod_object(priority=1000, priorityClassName="high"))
     found = asked(here, ref)
     source = SourceRef("a", "a-cluster-uid", ref.namespace, ref.name, ref.uid, 7)
     assert found.verdict == DONE

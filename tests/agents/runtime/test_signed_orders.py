@@ -43,7 +43,7 @@ from tests.agents.executor.test_loop import Stage, batch, bind, stage
 from tests.agents.executor.test_mirror import source as remote_source
 from tests.agents.executor.test_mirror import status as delegate_status
 from tests.agents.executor.test_mirror import status_of
-from tests.agents.executor.world import pod_object
+from tests.agents.executor.world import pod_object, proxy_object
 from tests.agents.runtime.leader import AUDIENCE, NAMED, NOW, certified, header, make_fleet, sealed, signing_section
 
 SKEW_S = 60.0
@@ -446,6 +446,8 @@ async def test_an_old_status_that_is_sent_again_does_not_bring_its_address_back(
     folder: Path, leader: SigningKey
 ) -> None:
     async with stage() as it:
+        it.world.api.put_node(proxy_object("b"))
+        it.world.sync()
         at, ref = Attack(it, door(folder), leader), remote_source(it.world)
         old, new = (
             batch(MirrorStatus(ip, ref, 1, msgspec.json.encode(delegate_status(ip=ip)), routed=True))
