@@ -8,7 +8,7 @@ import pytest
 from dispatcher.model import messages
 from dispatcher.model.crossing import Opening
 from dispatcher.model.labels import LabelSelector
-from dispatcher.model.messages import DONE, REFUSED, Bind, Changes, Evict, Outcome, ReportUnschedulable
+from dispatcher.model.messages import DONE, REFUSED, Bind, Changes, ConfirmNoSource, Evict, Outcome, ReportUnschedulable
 from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.model.node import Node, Taint
 from dispatcher.model.objects import AnyObject, Namespace, ObjectRef, PriorityClass, StorageClass
@@ -27,7 +27,9 @@ from dispatcher.scheduling.events import (
     Tick,
 )
 from dispatcher.scheduling.views import explain, pods_view, whole
+from tests.agents.executor.world import keys_of
 from tests.laws.cores import make_core
+from tests.scheduling.core.test_preemptors import signed
 
 NODE = Node("n1", ready=True, allocatable={"cpu": 4000, "memory": 2**33, "pods": 20})
 
@@ -281,13 +283,18 @@ def test_a_pod_preempts_in_another_cluster_by_the_priority_that_it_will_have_the
 ) -> None:
     core = make_core(("east", "west"))
     need = Need("max_priority", "high", "spec.priorityClassName", 'is PriorityClass "high"')
-    report(core, pod("vip", priority=100_000, needs=Needs(of_policy=(need,)), **FULL), nodes=())
+    vip = pod("vip", priority=100_000, needs=Needs(of_policy=(need,)), **FULL)
+    keys = keys_of("east").endorsed_keys()
+    core.handle(ClusterChanged(Changes("east", "east-uid", "life-1", 0, 1, full=True, pods=(vip,), keys=keys)), 1.0)
     running = pod("usual", priority=50, node="n1", phase="Running", **FULL)
     opens = (Opening(("*",), ("*",), (), closed=(), max_priority=100),)
     known = (PriorityClass("other", 1), *([] if value is None else [PriorityClass("high", value)]))
     west = Changes("west", "west-uid", "life-1", 0, 1, full=True, nodes=(NODE,), pods=(running,), opens=opens)
     core.handle(ClusterChanged(msgspec.structs.replace(west, priority_classes=known)), 1.0)
     effects = [one for second in range(1, 8) for one in core.handle(Tick(), float(second))]
+    asked = intents(effects, ConfirmNoSource)
+    answers = tuple([signed(one, priority=vip.priority) for one in asked])  # type: ignore[arg-type]
+    effects += core.handle(Answered("east", answers), 8.0)
     assert [one.priority for one in intents(effects, Evict)] == evicted  # type: ignore[attr-defined]
 
 
