@@ -19,7 +19,7 @@ from tests.simulation.world.fleet import Fleet, Judgeable
 from tests.simulation.world.kubelet import Container
 from tests.simulation.world.loop import live, running_loop
 from tests.simulation.world.net import Weather
-from tests.simulation.world.objects import condition
+from tests.simulation.world.objects import class_of, condition
 from tests.simulation.world.processes import LinkWeather, sim_client
 from tests.simulation.world.store import Write
 
@@ -188,7 +188,7 @@ class Teller:
     def _submit(self, one: Submission) -> None:
         cluster = self.fleet.clusters[one.cluster]
         pod = plain_pod(one.name, one.namespace, one.cpu, **({"clusters": one.away} if one.away else {}))
-        pod["spec"]["priority"] = one.priority
+        pod["spec"]["priorityClassName"] = class_of(one.priority)
         if one.spread:
             pod["spec"]["topologySpreadConstraints"] = [spread_by_zone(one.name)]
         if one.replicas:

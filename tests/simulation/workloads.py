@@ -14,7 +14,7 @@ from tests.simulation.judges.facts import FINALIZER, PREFIX
 from tests.simulation.world.apiserver import NAMESPACES, PODS, Hook, status
 from tests.simulation.world.controllers import ReplicaSet, path_of
 from tests.simulation.world.fleet import Cluster, Fleet, Sizes
-from tests.simulation.world.objects import Object, Place
+from tests.simulation.world.objects import Object, Place, class_of
 
 Awaited = Callable[[], bool]
 
@@ -76,7 +76,7 @@ def submit(run: Run, pod: str, away: str, cpu: int = 300, priority: int = 0) -> 
     """A user's pod, for these clusters alone."""
     cluster, path = _at(pod)
     made = plain_pod(path.rpartition("/")[2], "default", cpu, clusters=away)
-    made["spec"]["priority"] = priority
+    made["spec"]["priorityClassName"] = class_of(priority)
     run.fleet.clusters[cluster].api.ask("user", "POST", f"{NAMESPACES}/default/pods", made)
 
 

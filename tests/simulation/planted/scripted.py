@@ -18,7 +18,7 @@ from tests.simulation.world.controllers import path_of
 from tests.simulation.world.fleet import Cluster, Sizes
 from tests.simulation.world.loop import WORLD, in_process
 from tests.simulation.world.net import Asked
-from tests.simulation.world.objects import Object
+from tests.simulation.world.objects import Object, class_of
 from tests.simulation.world.processes import DispatcherProcess, LinkWeather
 
 PATIENCE_S = 60  # for what a script waits for; then it goes on all the same
@@ -100,7 +100,7 @@ class Scene(Teller):
     ) -> None:
         """A user's pod that may run in the clusters named in `away`, in any without."""
         pod = plain_pod(name, namespace, cpu, **({"clusters": away} if away else {}))
-        pod["spec"]["priority"] = priority
+        pod["spec"]["priorityClassName"] = class_of(priority)
         self.cluster(home).api.ask("user", "POST", f"{NAMESPACES}/{namespace}/pods", pod)
 
     def spread(self, name: str, app: str) -> None:

@@ -7,7 +7,9 @@ from dispatcher.model.tenant import Share, Tenant
 from tests.simulation.acts import plain_pod
 from tests.simulation.judges.facts import PREFIX
 from tests.simulation.planted.scripted import Scene, Wait
+from tests.simulation.world.apiserver import PRIORITIES
 from tests.simulation.world.fleet import Sizes
+from tests.simulation.world.objects import class_of
 
 SMALL = Sizes(nodes=1, node_cpu=1000)
 SCARCE = Sizes(nodes=1, tenants=(Tenant("team", ("team",), {"cpu": Share(absolute=600)}),))
@@ -84,6 +86,7 @@ def made_up_preemptor(at: Scene) -> Iterator[Wait]:
     yield at.shows("Running", "a")
     pod = plain_pod("b", "default", 700, clusters="north")
     pod["metadata"]["uid"], pod["spec"]["priority"] = "made-up", 2_000_000_000
+    pod["spec"]["priorityClassName"] = class_of(*PRIORITIES)
     at.say_waits("east", pod)
     yield 40.0
 

@@ -16,6 +16,7 @@ from tests.simulation.world.objects import (
     Object,
     PatchError,
     Place,
+    class_of,
     json_patch,
     merge,
     place_of,
@@ -26,7 +27,11 @@ from tests.simulation.world.store import Backup, Kept, Store, found
 PODS, NODES, NAMESPACES = "/api/v1/pods", "/api/v1/nodes", "/api/v1/namespaces"
 LEASES, EVENTS = "/apis/coordination.k8s.io/v1/leases", "/apis/events.k8s.io/v1/events"
 POLICY = "/apis/policy"
-UNSHOWN = ("/apis/metrics.k8s.io", "/apis/storage.k8s.io", POLICY, "/apis/scheduling.k8s.io")
+PRIORITY_CLASSES, PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses", (10,)  # class_of(10) has value 10
+UNSHOWN = (
+    *("/apis/metrics.k8s.io", "/apis/storage.k8s.io", POLICY),
+    *(f"/apis/scheduling.k8s.io/{rest}" for rest in ("v1/podgroups", "v1alpha", "v1beta")),
+)
 # Kinds of which no world has any. To watch them, too, shows nothing more, and takes as long as all else.
 EMPTY = (
     "/api/v1/persistentvolume",
@@ -60,6 +65,8 @@ class ApiServer:
         self.said: Callable[[str, str, Object], None] = lambda *_: None  # (cluster, actor, event)
         for name in ("kube-system", "kube-node-lease", "default"):
             self.add_namespace(name)
+        for value in PRIORITIES:
+            self.ask("admin", "POST", PRIORITY_CLASSES, {"metadata": {"name": class_of(value)}, "value": value})
 
     # --- for those who live beside it --------------------------------------------------------------------------------
 
@@ -152,6 +159,8 @@ class ApiServer:
         return status(403, f"unable to create new content in namespace {namespace}: being terminated", "Forbidden")
 
     def _create(self, actor: str, place: Place, obj: Object, meta: Object) -> Reply:
+        if place.resource == PODS and (refused := self._prioritise(obj["spec"])) is not None:
+            return refused
         plural = place.resource.rpartition("/")[2]
         meta["uid"], meta["creationTimestamp"] = self.store.new_uid(plural[:-1]), stamp(self.wall())
         meta.pop("deletionTimestamp", None)
@@ -159,6 +168,15 @@ class ApiServer:
             obj["status"] = {"phase": "Pending"}
             _tolerate(obj["spec"])
         return 201, self.store.put(place.path, obj, actor, "create").raw
+
+    def _prioritise(self, spec: Object) -> Reply | None:
+        """The admission plugin Priority: the value is that of the class; 403 where there is none of the name."""
+        name = spec.get("priorityClassName", "")
+        made = self.store.look(f"{PRIORITY_CLASSES}/{name}") if name else {"value": 0}
+        if made is None:
+            return status(403, f"pods is forbidden: no PriorityClass with name {name} was found", "Forbidden")
+        spec["priority"] = made["value"]
+        return None
 
     def _bind(self, actor: str, place: Place, body: Object) -> Reply:
         pod = self.store.get(place.path)

@@ -48,6 +48,11 @@ def place_of(path: str) -> Place:
     return Place(f"{prefix}/{padded[0]}", space, padded[1], padded[2])
 
 
+def class_of(priority: int) -> str:
+    """The name of the PriorityClass of that value, "" for none."""
+    return f"p{priority}" if priority else ""
+
+
 def cpu_of(pod: Object) -> int:
     """Milli-CPU that a pod requests."""
     total = 0
