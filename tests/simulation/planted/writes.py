@@ -76,7 +76,7 @@ def mirror_without_guard(patches: Patches) -> None:
 
     patches.set(mirror, "_request", request)
     patches.set(mirror, "TERMINAL", frozenset())
-    patches.set(mirror, "_closed", lambda look, ref: None)
+    patches.set(mirror, "_closed", lambda *_: None)
 
 
 @plant("delegates get a name of their own each time, as by generateName", hint=Hint(stories.target_dies_after_bind))
