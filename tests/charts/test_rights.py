@@ -63,6 +63,7 @@ def fleet(helm: Helm, planes: dict[str, ControlPlane], tmp_path_factory: pytest.
 UNUSED: dict[str, dict[Right, str]] = {
     "agent-observer": {
         ("list", "metrics.k8s.io", "pods", ""): "asked once nodes were told: no metrics-server here",
+        ("watch", "scheduling.k8s.io", "podgroups", ""): "once it is listed: API servers do not serve it by default",
     },
     "agent": {
         ("create", "", "serviceaccounts/token", "agent-kubelets"): "to ask kubelets: no kubelet runs here",

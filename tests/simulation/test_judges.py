@@ -43,6 +43,8 @@ class Scene:
         self.judge = judge(fleet, self.facts)
 
     def _kept(self, path: str) -> Any:
+        if place_of(path).resource == NAMESPACES:
+            return SimpleNamespace(obj={"metadata": {}})
         found = [pod for _, pod in self.there if path.endswith(f"/pods/{pod['metadata']['name']}")]
         return SimpleNamespace(obj=found[0]) if found else None
 
@@ -241,7 +243,7 @@ def test_a_pod_bound_against_its_hard_spread_is_found(
 ) -> None:
     scene = Scene(SpreadKept)
     scene.fleet.clusters["west"] = scene.fleet.clusters["north"]
-    scene.fleet.heard = {"dispatcher/1#1": {"north", "west"} if heard else {"west"}}
+    scene.fleet.heard, scene.fleet.closed = {"dispatcher/1#1": {"north", "west"} if heard else {"west"}}, set()
     pods = [plain_pod(f"a{number}", "team", 300) for number in range(wests + 1)]
     for number, pod in enumerate(pods):
         pod["metadata"]["uid"], pod["status"] = f"uid-a{number}", {}
@@ -257,6 +259,25 @@ def test_a_pod_bound_against_its_hard_spread_is_found(
         scene.write("west", AGENT, "patch", last, marked)
     scene.pass_s(10.0)
     assert len(scene.judge.found) == found
+
+
+@pytest.mark.parametrize("why", ["its namespace is closed there", "it has refused another pod of the application"])
+def test_a_pod_is_not_to_wait_for_a_zone_that_it_may_not_enter(why: str) -> None:
+    scene = Scene(SpreadKept)
+    scene.fleet.clusters["west"] = scene.fleet.clusters["north"]
+    scene.fleet.heard = {"dispatcher/1#1": {"north", "west"}}
+    scene.fleet.closed = {("north", "team")} if "closed" in why else set()
+    pods = [plain_pod(f"a{number}", "team", 300) for number in range(3)]
+    for number, pod in enumerate(pods):
+        pod["metadata"]["uid"], pod["status"] = f"uid-a{number}", {}
+        pod["spec"]["topologySpreadConstraints"] = [spread_by_zone("a")]
+        scene.write("north", "user", "create", None, pod)
+    if "refused" in why:
+        scene.fleet.ordered["north", "uid-a2"] = scene.now - 1.0
+    for number, pod in enumerate(pods[:2]):
+        scene.bind(pod, f"copy-{number}")
+    scene.pass_s(10.0)
+    assert not scene.judge.found
 
 
 @pytest.mark.parametrize(

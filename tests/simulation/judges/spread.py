@@ -5,11 +5,12 @@ from typing import NamedTuple
 
 from tests.simulation.judges.court import Judge
 from tests.simulation.judges.facts import PREFIX, PROXY, PodFact, claim_of
-from tests.simulation.world.apiserver import NODES, PODS
+from tests.simulation.world.apiserver import NAMESPACES, NODES, PODS
 from tests.simulation.world.objects import Object
 from tests.simulation.world.store import Write
 
 ZONE = "topology.kubernetes.io/zone"
+NEWS_S = 60.0  # within which a dispatcher has heard of a namespace that was made
 DECIDED_TOGETHER_S = 2.0  # within which what was decided with a bind is bound, or claimed for another cluster
 
 
@@ -42,7 +43,8 @@ class SpreadKept(Judge):
     and with what is on its way there: as in kube-scheduler a place counts once it is assumed, and of pods that are
     decided together the one at home is bound first. The zones are those that have reported to the dispatcher whose
     order it is: one that begins while a cluster is out of reach, or that has it in its configuration no more, knows no
-    zone there (docs/protocol.md, What we do not promise).
+    zone there (docs/protocol.md, What we do not promise). Nor is a cluster among them that the pod may not enter: that
+    lacks its namespace, or has refused a pod of the application.
     """
 
     promise = "I17"
@@ -52,8 +54,12 @@ class SpreadKept(Judge):
         self._of: dict[str, Spread] = {}  # by UID of the source
         self._claims: dict[str, list[tuple[str, float, float]]] = {}  # by UID of the source: for where, since, until
         self._doubts: list[Doubt] = []
+        self._made: dict[tuple[str, str], float] = {}  # when a namespace of a cluster that had gone was written last
 
     def wrote(self, write: Write) -> None:
+        space = write.cluster, write.place.name
+        if write.place.resource == NAMESPACES and (write.after is None or space in self._made):
+            self._made[space] = write.at
         if write.place.resource != PODS or write.after is None:
             return
         fact = self.facts.pods[write.after["metadata"]["uid"]]
@@ -77,7 +83,20 @@ class SpreadKept(Judge):
     def _suspect(self, fact: PodFact, wanted: Spread, write: Write) -> None:
         crowd = sum(one.cluster == fact.cluster and self._counts(one) for one in self._alike(wanted))
         heard = self.fleet.heard.get(write.actor.partition(" ")[2], self.fleet.clusters.keys())
-        self._doubts.append(Doubt(write.at, fact, wanted, crowd, frozenset(self.fleet.clusters.keys() & heard)))
+        open_ = [one for one in self.fleet.clusters.keys() & heard if self._may_enter(one, wanted, write.at)]
+        self._doubts.append(Doubt(write.at, fact, wanted, crowd, frozenset(open_)))
+
+    def _may_enter(self, cluster: str, wanted: Spread, at: float) -> bool:
+        space = self.fleet.clusters[cluster].api.kept(f"{NAMESPACES}/{wanted.namespace}")
+        if space is None or space.obj["metadata"].get("deletionTimestamp"):
+            return False
+        if (cluster, wanted.namespace) in self.fleet.closed:
+            return False
+        if at - self._made.get((cluster, wanted.namespace), float("-inf")) < NEWS_S:
+            return False
+        there = {one.source for one in self._alike(wanted) if one.cluster == cluster}
+        ordered = [source for (target, source), since in self.fleet.ordered.items() if target == cluster and since < at]
+        return all(source in there or self._of.get(source) != wanted for source in ordered)
 
     def _note_claim(self, source: str, write: Write) -> None:
         """For which cluster a source is claimed, from when until when."""
@@ -93,7 +112,7 @@ class SpreadKept(Judge):
             (one.source, one.cluster) for one in self._alike(doubt.wanted) if one.bound - doubt.at < DECIDED_TOGETHER_S
         ]
         there = {*bound, *self._on_their_way(doubt)}
-        return min((sum(cluster == zone for _, cluster in there) for zone in doubt.zones), default=0)
+        return min((sum(cluster == zone for _, cluster in there) for zone in doubt.zones), default=doubt.crowd)
 
     def _on_their_way(self, doubt: Doubt) -> Iterator[tuple[str, str]]:
         """(UID of the source, zone) of alike pods that were claimed for it then, or are decided together with it."""
