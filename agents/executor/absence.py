@@ -83,9 +83,10 @@ def _preemptor(intent: ConfirmNoSource, look: Lookup, local: Local) -> Outcome:
     if not look.pod.preempts:
         return outcome(intent, STALE, f"pod {ref.namespace}/{ref.name} preempts nobody: preemptionPolicy is Never")
     try:
-        manifest.sanitise(look.body)
+        crossing = msgspec.json.decode(manifest.sanitise(look.body))
     except manifest.ManifestError as error:
         return outcome(intent, STALE, str(error))
     source = SourceRef(local.cluster, local.cluster_uid, ref.namespace, ref.name, ref.uid, intent.epoch)
-    mark = local.keys.sign_preemptor(Preemptor(source, target, look.pod.spec.priority))
+    named = crossing["spec"].get("priorityClassName", "")
+    mark = local.keys.sign_preemptor(Preemptor(source, target, look.pod.spec.priority, named))
     return msgspec.structs.replace(outcome(intent, DONE), record=mark)

@@ -238,9 +238,10 @@ class ClusterCache:
             self.on_bound(pod.namespace, pod.name)
 
     def _weigh(self, uid: str, source: SourceRef | None, size: int = 0) -> None:
-        """Count the bytes of a delegate in place of what was counted of it."""
+        """Count the bytes of a delegate in place of what was counted of it; 0: as many as before."""
         before = self._weighed.pop(uid, None)
         if before is not None:
+            size = size or before[1]
             for key in before[0]:
                 self._foreign_bytes[key] -= before[1]
         if source is not None:

@@ -54,12 +54,14 @@ class SignedClaim(Record, frozen=True):
 
 class Preemptor(Record, frozen=True):
     """What the cluster of a pod says when it is asked, before pods in another one, `target`, are evicted for it: that
-    it waits for a place there, with this priority. The attempt in `source` is the question's.
+    it waits for a place there, with this priority and PriorityClass ("" for a pod that goes without). The attempt in
+    `source` is the question's.
     """
 
     source: SourceRef
     target: str
     priority: int
+    priority_class: str = ""
 
 
 class Mark(Record, frozen=True):

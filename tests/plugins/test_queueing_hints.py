@@ -58,6 +58,11 @@ def test_what_is_not_about_a_node_is_always_worth_a_try(name: str) -> None:
     assert make(name).hint(ClusterEvent(WakeEvent.CLUSTER_CHANGED), pod().cpu(1000).placed())
 
 
+@pytest.mark.parametrize("event", [WakeEvent.NAMESPACE, WakeEvent.SERVICE, WakeEvent.CLUSTER_CHANGED])
+def test_what_closes_a_cluster_to_a_pod_may_free_it_of_domains_there(event: WakeEvent) -> None:
+    assert HELPED_BY[Reason.SPREAD] & event
+
+
 @pytest.mark.parametrize("spec", REGISTRY.values(), ids=REGISTRY)
 def test_what_plugins_wait_for_is_no_less_than_the_table_says(spec: object) -> None:
     for reason, events in spec.plugin.EVENTS.items():  # type: ignore[attr-defined]

@@ -13,6 +13,8 @@ needed 11 on its node, and 60 were, nobody is for 20 s, and then one pod each 2 
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from dispatcher.model.bounds import NO_PRIORITY
+from dispatcher.model.crossing import class_named
 from dispatcher.model.messages import DONE, ConfirmNoSource, Outcome
 from dispatcher.model.pod import PodId
 from dispatcher.model.signatures import plain_keys, read_preemptor
@@ -51,7 +53,7 @@ class Preemptors:
         if tracked is None or tracked.source is None:
             return
         if now - self._refused_at.get(preemptor, float("-inf")) < _AGAIN_S:
-            self._take_back(preemptor, now)
+            self._state.profiles.nominations.drop(preemptor)  # as things were before: nobody need be woken
             return
         intent = ConfirmNoSource("", intents.ref(tracked.source), 0, preempts=victims[0].cluster)
         done = partial(self._answered, preemptor, victims)
@@ -68,8 +70,8 @@ class Preemptors:
 
     def _answered(self, preemptor: PodId, victims: Victims, answer: Outcome, now: float) -> None:
         nominee = self._state.profiles.nominations.of(preemptor)
-        if nominee is None:
-            return
+        if nominee is None or not self._standing(preemptor, victims):
+            return  # the answer is about a nomination that is no more
         why = self._objection(nominee, victims[0].cluster, answer)
         if why:
             self._refuse(nominee, victims[0].cluster, why, now)
@@ -93,6 +95,9 @@ class Preemptors:
         asked = answer.id.startswith(f"{source.epoch}.")  # else it is the answer to an earlier question
         if not asked or (source.cluster_uid, source.uid, signed.target) != (view.uid, uid, target):
             return "what it has signed is the answer to another question"
+        told = class_named(nominee.placed.pod.needs)
+        if told is not None and signed.priority_class != told.word:
+            return f"at its API server the pod has PriorityClass {signed.priority_class!r}, not {told.word!r}"
         if signed.priority < nominee.placed.pod.priority:
             return f"at its API server the pod has priority {signed.priority}"
         return ""
@@ -113,6 +118,7 @@ class Preemptors:
         tracked = state.tracked.get(nominee.pod_id)
         if tracked is not None:
             state.report_waiting(tracked, text)
+        state.refusals.note_unconfirmed(nominee.pod_id, nominee.placed.pod, target, why, now, _AGAIN_S)
         self._take_back(nominee.pod_id, now)
 
     def _take_back(self, preemptor: PodId, now: float) -> None:
@@ -121,15 +127,20 @@ class Preemptors:
             self._state.queue.wake(WakeEvent.POD_REMOVED, now)
 
     def _take_turns(self, home: str, now: float) -> None:
-        confirmed = self._confirmed[home]
+        confirmed = {one: left for one, was in self._confirmed[home].items() if (left := self._standing(one, was))}
         while confirmed and now >= self._open_at.get(home, float("-inf")):
-            preemptor = next(iter(confirmed))
+            preemptor = max(confirmed, key=self._importance)
             victims = self._standing(preemptor, confirmed.pop(preemptor))
             if victims:
                 self._open_at[home] = now + self._pace(home).take(now, len(victims))
                 self._evict(victims, preemptor, now)
+        self._confirmed[home] = confirmed
         if not confirmed:
             del self._confirmed[home]
+
+    def _importance(self, preemptor: PodId) -> int:
+        nominee = self._state.profiles.nominations.of(preemptor)
+        return nominee.placed.pod.priority if nominee is not None else NO_PRIORITY
 
     def _pace(self, home: str) -> Allowance:
         per_s = self._state.timing.evictions_abroad_per_s

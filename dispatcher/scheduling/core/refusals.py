@@ -108,6 +108,16 @@ class Refusals:
         refusal = Refusal(cluster, words, now, now + self._unstarted_pause.after(rounds))
         self._keep(template, key, _Entry(refusal, pod.namespace, rounds))
 
+    def note_unconfirmed(self, pod_id: PodId, pod: Pod, cluster: str, words: str, now: float, again_s: float) -> None:
+        """The pod's own cluster does not confirm that it waits for a place there: for `again_s` it may go to that
+        cluster, and nobody is evicted there for it.
+        """
+        template, key = _template(pod_id, pod), (cluster, _PASSED_OVER)
+        known = self._kept.get(template, {}).get(key)
+        if known is None or known.passing:
+            refusal = Refusal(cluster, words, now, now + again_s - self._longest_s)
+            self._keep(template, key, _Entry(refusal, pod.namespace))
+
     def note_size(self, pod_id: PodId, pod: Pod, cluster: str, requests: Mapping[str, int], now: float) -> None:
         """The server of a cluster makes a pod request this, which is more than it asks for."""
         template, key = _template(pod_id, pod), (cluster, _SIZE)

@@ -110,7 +110,9 @@ HELPED_BY: dict[Reason, WakeEvent] = {
     Reason.HOT: NODES | WakeEvent.COOLED,
     Reason.NODE_FEATURES: NODES,
     Reason.PORTS: NODES | WakeEvent.POD_REMOVED,
-    Reason.SPREAD: NODES | WakeEvent.NODE_REMOVED | WakeEvent.POD_REMOVED | WakeEvent.POD_PLACED,
+    # What lets pods into a cluster, or keeps them out, makes its domains eligible, or no more.
+    Reason.SPREAD: (NODES | WakeEvent.NODE_REMOVED | WakeEvent.POD_REMOVED | WakeEvent.POD_PLACED)
+    | (WakeEvent.NAMESPACE | WakeEvent.SERVICE | WakeEvent.CLUSTER_CHANGED),
     Reason.SPREAD_LABEL: NODES,
     Reason.DISK_CONFLICT: NODES | WakeEvent.POD_REMOVED,
     Reason.CLAIM_IN_USE: WakeEvent.POD_REMOVED | WakeEvent.CLAIM,

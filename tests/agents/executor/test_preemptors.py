@@ -32,7 +32,7 @@ def test_it_signs_that_a_pod_waits_and_with_what_priority() -> None:
     found = asked(here, ref)
     source = SourceRef("a", "a-cluster-uid", ref.namespace, ref.name, ref.uid, 7)
     assert found.verdict == DONE
-    assert read_preemptor(keys_of("a").public, found.record) == Preemptor(source, ELSEWHERE, 1000)
+    assert read_preemptor(keys_of("a").public, found.record) == Preemptor(source, ELSEWHERE, 1000, "high")
     assert read_preemptor(keys_of("b").public, found.record) is None
 
 

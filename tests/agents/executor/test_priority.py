@@ -93,6 +93,12 @@ def test_a_row_lets_it_run_without_a_class_that_it_cannot_have_there(value: int 
     assert ("priorityClassName" in spec_of(world)) == kept
 
 
+def test_a_row_lets_it_run_without_where_classes_are_not_shown() -> None:
+    world = target(None, shown=False, priority="none")
+    assert asked(world).verdict == BOUND
+    assert "priorityClassName" not in spec_of(world)
+
+
 def test_of_several_rows_the_one_that_lets_in_most_counts() -> None:
     policy = ExecutorPolicy(accept=(Accept(max_priority=10), Accept(clusters=("a",), max_priority=20)))
     world = target(15)

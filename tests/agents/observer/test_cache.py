@@ -326,3 +326,11 @@ def test_a_pod_whose_machine_went_first_ran_at_home_all_the_same() -> None:
     pod = cache.pod("u")
     assert pod is not None
     assert (pod.terminating, pod.at_home) == (True, True)
+
+
+def test_a_delegate_that_is_shown_again_without_its_size_weighs_as_much_as_before() -> None:
+    source = SourceRef("west", "west-uid", "default", "web", "source-uid", 7)
+    made = later(a_pod("a"), source=source)
+    cache = cache_of(msgspec.structs.replace(made, size=1000))
+    cache.apply(made)
+    assert cache.foreign_bytes("west") == 1000

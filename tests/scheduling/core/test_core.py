@@ -293,7 +293,7 @@ def test_a_pod_preempts_in_another_cluster_by_the_priority_that_it_will_have_the
     core.handle(ClusterChanged(msgspec.structs.replace(west, priority_classes=known)), 1.0)
     effects = [one for second in range(1, 8) for one in core.handle(Tick(), float(second))]
     asked = intents(effects, ConfirmNoSource)
-    answers = tuple([signed(one, priority=vip.priority) for one in asked])  # type: ignore[arg-type]
+    answers = tuple([signed(one, priority=vip.priority, priority_class="high") for one in asked])  # type: ignore[arg-type]
     effects += core.handle(Answered("east", answers), 8.0)
     assert [one.priority for one in intents(effects, Evict)] == evicted  # type: ignore[attr-defined]
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from dispatcher.model.crossing import Opening
 from dispatcher.model.messages import (
     BOUND,
     DONE,
@@ -20,7 +21,8 @@ from dispatcher.model.messages import (
 )
 from dispatcher.model.names import PROXY_LABEL, SCHEDULER_NAME, proxy_node_name
 from dispatcher.model.node import Node
-from dispatcher.model.pod import Pod, SourceRef
+from dispatcher.model.objects import PriorityClass
+from dispatcher.model.pod import Need, Needs, Pod, SourceRef
 from dispatcher.model.signatures import Preemptor
 from dispatcher.scheduling.core import CoreTiming
 from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, OperatorWarning, SendIntents, Tick
@@ -45,7 +47,9 @@ def signed(intent: ConfirmNoSource, *, signer: str = "east", **other: Any) -> Ou
     """What the executor of east answers; `other` than what is so."""
     uid, epoch = other.get("uid", intent.pod.uid), other.get("epoch", intent.epoch)
     source = SourceRef("east", other.get("cluster_uid", "east-uid"), "default", intent.pod.name, uid, epoch)
-    said = Preemptor(source, other.get("target", intent.preempts), other.get("priority", 1000))
+    said = Preemptor(
+        source, other.get("target", intent.preempts), other.get("priority", 1000), other.get("priority_class", "")
+    )
     return outcome(intent, DONE, record=keys_of(signer).sign_preemptor(said))
 
 
@@ -60,7 +64,7 @@ class World:
         self.core = make_core(("east", "west"), timing=CoreTiming(evictions_abroad_per_s=per_s))
         self.answer, self.now, self.revision = answer, 1.0, {"east": 0, "west": 0}
         self.asked, self.evicted = list[ConfirmNoSource](), dict[str, float]()
-        self.told, self.warned = list[str](), list[str]()
+        self.told, self.warned, self.evicted_for = list[str](), list[str](), list[str]()
         self.report("east", nodes=(PROXY,))
         lows = tuple(a_pod(f"low{at}", node=f"w{at}", phase="Running") for at in range(nodes))
         self.report("west", nodes=tuple(Node(f"w{at}", ready=True, allocatable=SIZE) for at in range(nodes)), pods=lows)
@@ -99,6 +103,7 @@ class World:
                 self.take(self.core.handle(Answered(cluster, (answer,)), self.now))
         elif isinstance(intent, Evict):
             self.evicted[intent.pod.name] = self.now
+            self.evicted_for.append(intent.preemptor)
         else:
             self.take(self.core.handle(Answered(cluster, (outcome(intent, BOUND),)), self.now))
 
@@ -117,6 +122,59 @@ def test_a_pod_is_evicted_elsewhere_once_the_preemptors_own_cluster_has_confirme
     assert (len(world.asked), world.evicted, world.promised()) == (1, {}, 1)
     world.confirm()
     assert (list(world.evicted), world.promised()) == (["low0"], 1)
+
+
+def gold(needs_class: str = "gold") -> Needs:
+    need = Need("max_priority", needs_class, "spec.priorityClassName", f'is PriorityClass "{needs_class}"')
+    return Needs(of_policy=(need,))
+
+
+@pytest.mark.parametrize(("signed_class", "evicted"), [("gold", ["low0"]), ("", []), ("bronze", [])])
+def test_nobody_is_evicted_for_a_class_that_the_pod_does_not_have_at_home(
+    signed_class: str, evicted: list[str]
+) -> None:
+    world = World(answer=lambda intent, world: signed(intent, priority_class=signed_class))
+    opens = (Opening(("*",), ("*",), (), closed=(), max_priority=10**6),)
+    world.report("west", opens=opens, priority_classes=(PriorityClass("gold", 1000),))
+    world.report("east", pods=(a_pod("high0", priority=1000, needs=gold()),))
+    world.run(5.0)
+    assert (len(world.asked), list(world.evicted)) == (1, evicted)
+
+
+def test_a_pod_that_is_not_confirmed_evicts_at_home_instead() -> None:
+    world = World(answer=lambda intent, world: outcome(intent, STALE))
+    here = Node("e0", ready=True, allocatable=SIZE)
+    world.report("east", nodes=(here,), pods=(a_pod("mine", node="e0", phase="Running", priority=500),))
+    world.submit()
+    world.run(10.0)
+    assert (len(world.asked), list(world.evicted)) == (1, ["mine"])
+
+
+def test_an_answer_about_an_earlier_nomination_says_nothing_of_the_newer_one() -> None:
+    world = World(nodes=2, answer=unanswered)
+    world.submit()
+    world.run(2.0)
+    (question,) = world.asked
+    promised = world.core.profiles.nominations.of(("east", "uid-high0"))
+    assert promised is not None
+    world.report("west", nodes_gone=(promised.node,), pods_gone=(f"uid-low{promised.node[1:]}",))
+    world.run(5.0)
+    world.take(world.core.handle(Answered("east", (outcome(question, STALE),)), world.now))
+    assert world.promised() == 1
+    world.confirm()
+    assert len(world.evicted) == 1
+
+
+def test_the_most_important_of_those_that_wait_for_their_turn_is_first() -> None:
+    world = World(nodes=10, answer=unanswered, per_s=0.02)
+    world.report("east", pods=tuple(a_pod(f"high{at}", priority=1000 + at) for at in range(10)))
+    world.run(2.0)
+    for question in sorted(world.asked, key=lambda one: one.pod.name):
+        world.take(world.core.handle(Answered("east", (signed(question, priority=2000),)), world.now))
+    at_once = len(world.evicted)
+    world.run(60.0)
+    assert at_once < 5
+    assert world.evicted_for[at_once] == "default/high9 of cluster east"
 
 
 def test_a_pod_is_evicted_in_the_preemptors_own_cluster_without_a_question() -> None:
