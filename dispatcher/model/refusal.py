@@ -22,6 +22,7 @@ class Refusal:
     at: float = field(compare=False)
     until: float = field(compare=False)
     requests: tuple[tuple[str, int], ...] = ()
+    passing: bool = False  # a failure that may be over in seconds, and no rule
     over: bool = False  # its time has passed, and it is still remembered: nobody is evicted there for the pod
 
     @property

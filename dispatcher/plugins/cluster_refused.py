@@ -6,7 +6,7 @@ cluster, the pod's own included, is decided at once. A cluster whose server only
 over: NodeResourcesFit asks for its true size there.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -30,8 +30,14 @@ class ClusterRefused(ClusterFilter):
     def pre_filter(self, placed: Placed, fleet: FleetView) -> Codes | Refuse | Skip:
         """[clusters] CLUSTER_REFUSED where it is passed over; SKIP if none is."""
         barring = _barring(placed)
-        if not barring:
-            return SKIP
+        return self._codes(barring, placed, fleet) if barring else SKIP
+
+    def closed_clusters(self, placed: Placed, fleet: FleetView) -> Codes | None:
+        """The same, but for failures that pass: hard spread waits for these clusters, and keeps its skew."""
+        lasting = [one for one in _barring(placed) if not one.passing]
+        return self._codes(lasting, placed, fleet) if lasting else None
+
+    def _codes(self, barring: Sequence[Refusal], placed: Placed, fleet: FleetView) -> Codes:
         barred = [any(one.bars(info.name, placed.home) for one in barring) for info in fleet.clusters]
         return np.array(barred, dtype=np.uint16) * np.uint16(fleet.reasons.code(Reason.CLUSTER_REFUSED))
 

@@ -142,6 +142,12 @@ def test_hard_spread_waits_for_no_zone_of_a_cluster_that_refuses_the_pod(over: b
     assert tuple(reasons(heeding("ClusterRefused"), asking, zones(a=2, b=2, c=0))) == want
 
 
+def test_hard_spread_waits_for_a_zone_of_a_cluster_whose_refusal_passes() -> None:
+    told = Refusal("in-c", "too many requests", 0.0, 2.0, passing=True)
+    asking = replace(web().spread("zone").placed(home="in-a"), refused=(told,))
+    assert {"in-a/a", "in-b/b"} <= set(reasons(heeding("ClusterRefused"), asking, zones(a=2, b=2, c=0)))
+
+
 def test_hard_spread_of_a_pod_that_cannot_travel_levels_over_the_zones_of_its_home() -> None:
     state, told = zones(a=2, b=0, c=0), Refusal(ALL_OTHERS, "a Secret does not cross", 0.0, 600.0)
     state.put_node("in-a", node("a2").labels(zone="a2").build())

@@ -95,7 +95,7 @@ class Refusals:
             return
         rounds = known.rounds + 1 if known is not None and known.passing == outcome.passing else 1
         pause = (self._passing_pause if outcome.passing else self._pause).after(rounds)
-        refusal = Refusal(cluster, words, now, now + pause)
+        refusal = Refusal(cluster, words, now, now + pause, passing=outcome.passing)
         self._keep(template, key, _Entry(refusal, pod.namespace, rounds, outcome.passing))
 
     def note_unstarted(self, pod_id: PodId, pod: Pod, cluster: str, words: str, now: float) -> None:
