@@ -15,6 +15,7 @@ from agents.executor.existing import Ownership, ownership, unbound_version
 from agents.executor.http import Procedure
 from agents.executor.local import Local, Moment
 from agents.executor.pods import Lookup
+from agents.executor.restrict import class_needed
 from dispatcher.model.messages import (
     DONE,
     STALE,
@@ -87,6 +88,6 @@ def _preemptor(intent: ConfirmNoSource, look: Lookup, local: Local) -> Outcome:
     except manifest.ManifestError as error:
         return outcome(intent, STALE, str(error))
     source = SourceRef(local.cluster, local.cluster_uid, ref.namespace, ref.name, ref.uid, intent.epoch)
-    named = crossing["spec"].get("priorityClassName", "")
+    named = next((one.word for one in class_needed(crossing)), "")
     mark = local.keys.sign_preemptor(Preemptor(source, target, look.pod.spec.priority, named))
     return msgspec.structs.replace(outcome(intent, DONE), record=mark)

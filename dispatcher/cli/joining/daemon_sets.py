@@ -14,6 +14,7 @@ from agents.runtime.admission.proxy_nodes import PodSpec
 from dispatcher.cli.diagnosis import NOTE, PROBLEM, Finding
 from dispatcher.cli.joining.agents import AGAIN, not_known
 from dispatcher.cli.joining.opt_in import uncertain
+from dispatcher.cli.operate.census import daemon_set_of
 from dispatcher.cli.operate.members import Member, MemberError, reached
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import ClusterSection
@@ -58,7 +59,8 @@ async def on_proxy_nodes(member: Member) -> list[Finding]:
     nodes_of: dict[Key, list[str]] = {}
     for node in proxies:
         there = await member.items(_PODS, labelSelector=_OF_DAEMON_SETS, fieldSelector=f"spec.nodeName={node}")
-        for key in sorted({key for pod in there for key in _daemon_set_of(pod)}):
+        staying = [pod for pod in there if daemon_set_of(pod) and not _is_going(pod)]
+        for key in sorted({_key(pod["metadata"], daemon_set_of(pod)) for pod in staying}):
             nodes_of.setdefault(key, []).append(node)
     if not nodes_of:
         return []
@@ -71,11 +73,8 @@ async def on_proxy_nodes(member: Member) -> list[Finding]:
     return found
 
 
-def _daemon_set_of(pod: Object) -> list[Key]:
-    meta = pod["metadata"]
-    owners = (one for one in meta.get("ownerReferences") or () if one.get("controller"))
-    going = meta.get("deletionTimestamp") is not None
-    return [_key(meta, one["name"]) for one in owners if one["kind"] == "DaemonSet" and not going]
+def _is_going(pod: Object) -> bool:
+    return pod["metadata"].get("deletionTimestamp") is not None
 
 
 def _key(meta: Object, name: str) -> Key:

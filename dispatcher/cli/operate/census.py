@@ -58,7 +58,7 @@ def census(cluster: str, leaving: str, pods: Iterable[Object], own: Collection[s
         at = _pod_at(cluster, pod)
         node = "" if at.node in own else at.node
         there = node == names.proxy_node_name(leaving) or (mine and node.startswith(names.PROXY_NODE_PREFIX))
-        if there and not _of_daemon_set(pod):
+        if there and not daemon_set_of(pod):
             bound.append(at)
         if _is_delegate(pod) and (mine or _annotation(pod, names.SOURCE_CLUSTER) == leaving):
             copies.append(at)
@@ -80,9 +80,10 @@ def _pod_at(cluster: str, pod: Object) -> PodAt:
     return PodAt(cluster, meta["namespace"], meta["name"], meta["uid"], _node_of(pod), controlled, ended)
 
 
-def _of_daemon_set(pod: Object) -> bool:
-    owners = pod["metadata"].get("ownerReferences", ())
-    return any(one["kind"] == "DaemonSet" and one.get("controller") for one in owners)
+def daemon_set_of(pod: Object) -> str:
+    """The name of the DaemonSet that controls a pod; "" if none does."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return next((one["name"] for one in owners if one["kind"] == "DaemonSet" and one.get("controller")), "")
 
 
 def _node_of(pod: Object) -> str:

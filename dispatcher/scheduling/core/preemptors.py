@@ -42,7 +42,7 @@ class Preemptors:
     def __init__(self, state: CoreState, evict: Evict) -> None:
         self._state, self._evict = state, evict
         self._refused_at: dict[PodId, float] = {}
-        self._confirmed: dict[str, dict[PodId, Victims]] = {}  # by home: those whose turn comes, in order
+        self._confirmed: dict[str, dict[PodId, Victims]] = {}  # by home: those whose turn comes
         self._paces: dict[str, Allowance] = {}
         self._open_at: dict[str, float] = {}
         self._warnings = TokenBuckets(1, 1 / _WARN_S)
