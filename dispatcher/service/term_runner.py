@@ -12,6 +12,7 @@ from dataclasses import replace
 from prometheus_client.registry import Collector
 
 from dispatcher.config import DispatcherConfig
+from dispatcher.service import warm_up
 from dispatcher.service.assembly import Dispatcher, assemble
 from dispatcher.service.collectors import LeaderCollector
 from dispatcher.service.fleet_views import FleetViews
@@ -20,7 +21,6 @@ from dispatcher.service.link import AgentLink
 from dispatcher.service.load_metrics import LoadCollector
 from dispatcher.service.service import Service
 from dispatcher.service.term import NOBODY, Term
-from dispatcher.service.warm_up import collect_ended_terms
 
 _HOST = re.compile(r"[A-Za-z0-9]([-.A-Za-z0-9]{0,252}[A-Za-z0-9])?")
 
@@ -91,10 +91,10 @@ class TermRunner:
         section = self._config.leader_election
         if not (section.enabled and section.warm):
             self.dispatcher = self._assembled(await self._leadership.lead())
-            collect_ended_terms()
+            warm_up.collect_ended_terms()
             return self.dispatcher
         self.dispatcher = standby = self._assembled(NOBODY)
-        collect_ended_terms()
+        warm_up.collect_ended_terms()
         leading = asyncio.create_task(self._leadership.lead(), name="lead")
         following = asyncio.create_task(standby.service.run(), name="follow")
         try:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from typing import TypeVar
 
+from dispatcher.service import warm_up
 from tests.simulation import plans, planted
 from tests.simulation.faults import NOT_MENDED, Story, draw
 from tests.simulation.minimise import minimised
@@ -60,10 +61,18 @@ def spread(call: Callable[[T], R], items: Iterable[T], workers: int, until: floa
 
 
 def collect_seldom() -> None:
-    """A world is much garbage that all dies at its end: to look for it all the time takes a fifth of the time."""
+    """A world is much garbage that all dies at its end: to look for it all the time takes a fifth of the time.
+
+    And a dispatcher looks once at the end of each term, which takes a quarter: worlds have many and short terms.
+    """
+    warm_up.collect_ended_terms = _collect_nothing
     gc.collect()
     gc.freeze()
     gc.set_threshold(200_000, 20, 20)
+
+
+def _collect_nothing() -> None:
+    pass
 
 
 class Progress:
