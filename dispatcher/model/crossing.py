@@ -99,8 +99,8 @@ def barred_class(name: str, most: int | None, classes: Sequence[PriorityClass]) 
     if found is None:
         return f"{here}, which does not exist in that cluster: create it there {_DOES_WITHOUT}"
     if found.value > most:
-        row = f"only where a row of `accept` of its executor policy has `{MAX_PRIORITY}` of as much"
-        return f"{here}, whose value in that cluster is {found.value}: there {row} {_DOES_WITHOUT}"
+        row = f"it takes that only if a row of its `executor.accept` has `{MAX_PRIORITY}` of as much"
+        return f"{here}, whose value in that cluster is {found.value}: {row} {_DOES_WITHOUT}"
     return ""
 
 

@@ -26,7 +26,6 @@ from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 
 _SYSTEM = "kube-"
 _NAMED = 3  # Services in one message
-_ROW = "a row of `accept` of its executor policy"
 
 
 class NamespaceOpen(ClusterFilter):
@@ -80,8 +79,8 @@ def _why(info: ClusterInfo, placed: Placed, fleet: FleetView) -> Why | None:
         return Why(Reason.CANNOT_CROSS, pod.needs.barred)
     lacking = unmet(pod.needs, rows) if pod.needs is not None and rows is not None else None
     if lacking is not None:
-        only = f'there only where {_ROW} has "{lacking.word}" in `{lacking.key}`'
-        return Why(Reason.CANNOT_CROSS, f"{lacking.field} {lacking.why}: {only}")
+        only = f'they take it only if a row of their `executor.accept` has "{lacking.word}" in `{lacking.key}`'
+        return Why(Reason.CANNOT_CROSS, f"{lacking.field} {lacking.why}; {only}")
     barred = unmet_class(pod.needs, rows, info.priority_classes) if rows is not None else ""
     if barred:
         return Why(Reason.CANNOT_CROSS, barred)
