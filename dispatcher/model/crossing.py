@@ -69,9 +69,9 @@ def rows_for(home: str, namespace: str, openings: Iterable[Opening] | None) -> t
     return tuple(row for row in told if row.covers(home, namespace) and not matches(row.closed or (), namespace))
 
 
-def unmet(needs: Needs, rows: Sequence[Opening]) -> Need | None:
-    """The first need that none of these rows lets in."""
-    return next((one for one in needs.of_policy if not _lets_in(one, rows)), None)
+def unmet(needs: Needs, rows: Sequence[Opening]) -> list[Need]:
+    """The needs that none of these rows lets in."""
+    return [one for one in needs.of_policy if not _lets_in(one, rows)]
 
 
 def _lets_in(need: Need, rows: Sequence[Opening]) -> bool:

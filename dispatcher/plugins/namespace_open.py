@@ -19,13 +19,14 @@ import numpy as np
 from dispatcher.model.crossing import rows_for, unmet, unmet_class
 from dispatcher.model.names import ACCEPT, NONE, SERVICES
 from dispatcher.model.objects import Namespace, Service
+from dispatcher.model.pod import Need
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.framework import SKIP, ClusterFilter, Codes, FleetView, Placed, Refuse, Skip
 from dispatcher.scheduling.framework.fleet_view import ClusterInfo
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 
 _SYSTEM = "kube-"
-_NAMED = 3  # Services in one message
+_NAMED = 3  # Services, or needs, in one message
 
 
 class NamespaceOpen(ClusterFilter):
@@ -77,15 +78,23 @@ def _why(info: ClusterInfo, placed: Placed, fleet: FleetView) -> Why | None:
         return Why(Reason.NAMESPACE_CLOSED)
     if pod.needs is not None and pod.needs.barred:
         return Why(Reason.CANNOT_CROSS, pod.needs.barred)
-    lacking = unmet(pod.needs, rows) if pod.needs is not None and rows is not None else None
-    if lacking is not None:
-        only = f'they take it only if a row of their `executor.accept` has "{lacking.word}" in `{lacking.key}`'
-        return Why(Reason.CANNOT_CROSS, f"{lacking.field} {lacking.why}; {only}")
+    lacking = unmet(pod.needs, rows) if pod.needs is not None and rows is not None else []
+    if lacking:
+        return Why(Reason.CANNOT_CROSS, _wanting(lacking))
     barred = unmet_class(pod.needs, rows, info.priority_classes) if rows is not None else ""
     if barred:
         return Why(Reason.CANNOT_CROSS, barred)
     missing = () if any(row.services == NONE for row in rows or ()) else _missing(info.name, placed, fleet)
     return Why(Reason.SERVICES_ABSENT, _listed(missing)) if missing else None
+
+
+def _wanting(needs: Sequence[Need]) -> str:
+    """What the target's policy does not let in, and what would let it in."""
+    told = needs[:_NAMED]
+    more = f" and {len(needs) - _NAMED} more" if len(needs) > _NAMED else ""
+    fields = "; ".join(f"{one.field} {one.why}" for one in told)
+    words = " and ".join(f'"{one.word}" in `{one.key}`' for one in told)
+    return f"{fields}{more}; they take it only if a row of their `executor.accept` has {words}{more}"
 
 
 def _calls_services(placed: Placed) -> bool:
