@@ -2,7 +2,7 @@
 
 A namespace of the same name is the same namespace in all clusters (SIG-Multicluster's position on namespace sameness);
 whoever has no such namespace has not agreed to run its pods. Closed are namespaces `kube-*`, and where the target's
-admin says so with the label `global-dispatcher.io/accept: "false"`. Of a cluster that shows no namespaces at all (an
+admin says so with the label `global-dispatcher.io/accept` of any value but "true". Of a cluster that shows no namespaces at all (an
 agent without the right to list them) nothing is known, and its own agent decides.
 
 Nor where the pod would be another one: where what it needs (`model.pod.Needs`, told by the agent of its own cluster) is
@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from dispatcher.model.crossing import rows_for, unmet, unmet_class
-from dispatcher.model.names import ACCEPT, NONE, SERVICES
+from dispatcher.model.names import NONE, SERVICES
 from dispatcher.model.objects import Namespace, Service
 from dispatcher.model.pod import Need
 from dispatcher.model.reasons import Reason, Why
@@ -25,7 +25,6 @@ from dispatcher.scheduling.framework import SKIP, ClusterFilter, Codes, FleetVie
 from dispatcher.scheduling.framework.fleet_view import ClusterInfo
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 
-_SYSTEM = "kube-"
 _NAMED = 3  # Services, or needs, in one message
 
 
@@ -140,10 +139,10 @@ def _tells_homes_apart(info: ClusterInfo) -> bool:
 def _closed(cluster: str, placed: Placed, fleet: FleetView) -> Reason | None:
     """Why pods of others are not taken there, whatever they need."""
     namespace = placed.pod.namespace
-    if namespace.startswith(_SYSTEM):
+    if Namespace(namespace).system:
         return Reason.NAMESPACE_CLOSED
     shown = fleet.objects.of(cluster, Namespace)
     found = shown.get(namespace)
     if found is None:
         return Reason.NAMESPACE_ABSENT if shown else None
-    return Reason.NAMESPACE_CLOSED if found.labels.get(ACCEPT, "").lower() == "false" else None
+    return Reason.NAMESPACE_CLOSED if found.closed else None

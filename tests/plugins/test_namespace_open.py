@@ -33,10 +33,20 @@ SHOP, OTHER = Namespace("shop"), Namespace("other")
         (with_namespaces(b=(SHOP,), c=(OTHER,)), "shop", {"c/n": ABSENT}),
         (with_namespaces(a=(OTHER,), b=(SHOP,), c=(SHOP,)), "shop", {}),
         (with_namespaces(b=(Namespace("shop", {ACCEPT: "False"}),)), "shop", {"b/n": CLOSED}),
+        (with_namespaces(b=(Namespace("shop", {ACCEPT: "no"}),)), "shop", {"b/n": CLOSED}),
         (with_namespaces(b=(Namespace("shop", {ACCEPT: "true"}),)), "shop", {}),
         (with_namespaces(b=(Namespace("kube-system"),)), "kube-system", {"b/n": CLOSED, "c/n": CLOSED}),
     ],
-    ids=["none shown", "there", "absent in one", "its own needs none", "closed by label", "open by label", "kube-*"],
+    ids=[
+        "none shown",
+        "there",
+        "absent in one",
+        "its own needs none",
+        "closed by label",
+        "by any other word, as its agent has it",
+        "open by label",
+        "kube-*",
+    ],
 )
 def test_a_pod_goes_to_others_only_where_its_namespace_is_there_and_open(
     state: FleetState, namespace: str, want: dict[str, str]

@@ -362,7 +362,7 @@ SAMENESS: dict[str, tuple[str, dict[str, str] | None, ExecutorPolicy, str]] = {
         "team",
         {},
         ExecutorPolicy(closed=("x", "te*")),
-        'namespace "team" is closed in cluster "b" by "te*" in `closed`',
+        'namespace "team" is closed in cluster "b" by "te*" in its `executor.closed`',
     ),
     "it is labelled closed": (
         "team",
