@@ -2,8 +2,8 @@
 
 A namespace of the same name is the same namespace in all clusters (SIG-Multicluster's position on namespace sameness);
 whoever has no such namespace has not agreed to run its pods. Closed are namespaces `kube-*`, and where the target's
-admin says so with the label `global-dispatcher.io/accept` of any value but "true". Of a cluster that shows no namespaces at all (an
-agent without the right to list them) nothing is known, and its own agent decides.
+admin says so with the label `global-dispatcher.io/accept` of any value but "true". Of a cluster that shows no
+namespaces at all (an agent without the right to list them) nothing is known, and its own agent decides.
 
 Nor where the pod would be another one: where what it needs (`model.pod.Needs`, told by the agent of its own cluster) is
 let in by no row of the target's policy (`model.crossing.Opening`), where its PriorityClass is lacking or higher than
