@@ -86,7 +86,8 @@ def _apart(core: SchedulerCore, view: ClusterView) -> list[Row]:
                 absent.append(other)
             elif namespace in calling and not _calls_none_there(view.name, namespace, core.clusters[other]):
                 missing = _services_missing(core.fleet, view.name, other, namespace)
-                services |= {other: missing} if missing else {}
+                if missing:
+                    services[other] = missing
         if absent or services:
             rows.append({"namespace": namespace, "absent_in": absent, "services": services})
         if len(rows) >= _MOST_APART:
