@@ -79,11 +79,13 @@ def home_only(local: Local, ref: PodRef, message: str, now: Moment) -> None:
 
 
 def left_behind(local: Local, ref: PodRef, cluster: str, keys: Sequence[str], now: Moment) -> None:
-    """Labels and annotations that a cluster has not without more; `keys` name them."""
-    note = (
-        f"cluster {cluster} takes these labels and annotations only where a row of `accept` of its executor"
-        f" policy lists them in `annotations`: {', '.join(keys)}"
-    )
+    """Labels and annotations that do not go along to `cluster` by themselves; `keys` name them."""
+    never = ", ".join(key for key in keys if names.is_reserved(key))
+    if_listed = ", ".join(key for key in keys if not names.is_reserved(key))
+    row = f"cluster {cluster} takes these labels and annotations only if a row of its `executor.accept` lists them in"
+    told = f"{row} `annotations`: {if_listed}" if if_listed else ""
+    reserved = f"no other cluster takes these, of Kubernetes' own domains: {never}" if never else ""
+    note = "; ".join(filter(None, (told, reserved)))
     _put(local, ref, (NORMAL, "LeftBehind", "Scheduling"), note, now)
 
 

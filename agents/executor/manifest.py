@@ -27,6 +27,7 @@ from dispatcher.model.bounds import MAX_MANIFEST
 from dispatcher.model.crossing import matches
 from dispatcher.model.names import (
     CARRIED_ANNOTATIONS,
+    GENERATED_LABELS,
     NONE,
     PREFIX,
     PRIORITY,
@@ -47,8 +48,16 @@ MAX_HOSTNAME = 63  # characters, beyond which kubelet cuts it
 MAX_BYTES = MAX_MANIFEST  # of a manifest: etcd, lines and memory of other clusters bear it
 _LARGEST = 3  # fields that are named where it is larger
 _GIVEN = "kube-api-access-"  # begins the name of the volume with the token that admission adds
-# Written by kubectl and controllers, for themselves.
-_OF_TOOLS = frozenset(("kubectl.kubernetes.io/last-applied-configuration",))
+# Labels and annotations that are read where the pod was submitted, by kubectl, admission and controllers there.
+_HEEDED_AT_HOME = (
+    f"{PREFIX}*",
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "kubernetes.io/limit-ranger",
+    "batch.kubernetes.io/*",
+    "controller.kubernetes.io/*",
+    "topology.kubernetes.io/*",
+    *GENERATED_LABELS,
+)
 # Metadata services of clouds that are not link-local addresses.
 _METADATA = frozenset(("metadata", "metadata.google.internal", "fd00:ec2::254", "100.100.100.200", "168.63.129.16"))
 
@@ -206,19 +215,16 @@ def _may_cross(annotation: str) -> bool:
 
 
 def left_behind(pod: bytes) -> list[str]:
-    """Labels and annotations of a pod (JSON) that a cluster takes only where a row of its policy lists them.
-
-    Those of Kubernetes' own domains, which cross nowhere, are among them if a user wrote them.
+    """Labels and annotations of a pod (JSON) that a cluster takes only if a row of its policy lists them, or never:
+    those of Kubernetes' own domains (`names.is_reserved`). Not among them: what is heeded at home.
     """
     with readable():
         metadata = msgspec.json.decode(pod).get("metadata") or {}
-    annotations = (
-        key
-        for key in metadata.get("annotations") or {}
-        if "/" in key and not key.startswith(PREFIX) and key not in _OF_TOOLS and not matches(CARRIED_ANNOTATIONS, key)
+    annotations = (key for key in metadata.get("annotations") or {} if "/" in key)
+    labels = (key for key in metadata.get("labels") or {} if not is_app_label(key))
+    return sorted(
+        {key for key in (*annotations, *labels) if not matches((*CARRIED_ANNOTATIONS, *_HEEDED_AT_HOME), key)}
     )
-    labels = (key for key in metadata.get("labels") or {} if steers(key) and not matches(CARRIED_ANNOTATIONS, key))
-    return sorted({*annotations, *labels})
 
 
 def _spec(spec: Object) -> Object:

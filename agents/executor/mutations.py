@@ -1,8 +1,8 @@
 """How mutating admission in the target cluster has changed a delegate: its requests, its node, our metadata.
 
-Mutation is the right of the target's admins, so only requests and node are checked again, and that no field was left
-out as unknown. But our labels, annotations
-and schedulerName must be intact: without them the delegate is not found again, and another scheduler might bind it.
+Mutation is the right of the target's admins, so only requests, node and priority are checked again, and that no field
+was left out as unknown. But our labels, annotations and schedulerName must be intact: without them the delegate is not
+found again, and another scheduler might bind it.
 """
 
 from collections.abc import Iterator, Mapping

@@ -97,7 +97,7 @@ class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return f'namespace "{name}" is Kubernetes\' own and another one in every cluster: {_AT_HOME}'
         pattern = next((one for one in self.closed if fnmatchcase(name, one)), None)
         if pattern is not None:
-            key = f'"{pattern}" in `closed` of its executor policy'
+            key = f'"{pattern}" in its `executor.closed`'
             return f'namespace "{name}" is closed in cluster "{cluster}" by {key}: remove it there, or {_AT_HOME}'
         if namespace is None:
             return absent(name, cluster)
@@ -108,7 +108,7 @@ class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return ""
         return (
             f'cluster "{cluster}" does not accept pods of namespace "{name}" of cluster '
-            f'"{source.cluster}": add a row to the accept list of its executor policy, or {_AT_HOME}'
+            f'"{source.cluster}": add a row to its `executor.accept`, or {_AT_HOME}'
         )
 
     def grants(self, source: SourceRef) -> Grants:

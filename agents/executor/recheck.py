@@ -41,7 +41,7 @@ def reserved(node_name: str, local: Local) -> str:
         return ""
     return (
         f'node "{node_name}" is a control-plane node ({label}) of cluster "{local.cluster}": pods of other clusters go '
-        'there only where a row of `accept` of its executor policy has "controlPlane" in `allow`'
+        'there only if a row of its `executor.accept` has "controlPlane" in `allow`'
     )
 
 

@@ -1,7 +1,8 @@
 """What of a manifest the policy of the target lets in: asked at the target alone, whose policy it is.
 
-Left behind without a word, since the pod is the same pod without them: annotations by which runtimes, meshes and
-networks of the target would be steered, and tolerations that would open nodes kept for others. Refused by name, since
+Left behind, since the pod is the same pod without them: labels and annotations by which runtimes, meshes and networks
+of the target would be steered (the source's agent names them in an event, see `manifest.left_behind`), and tolerations
+that would open nodes kept for others (the dispatcher's filters go by those that are kept). Refused by name, since
 the pod would be another one without them: fields outside Pod Security's baseline, Secrets that nobody here has opened
 to pods of other clusters, and a PriorityClass that is lacking here or higher than pods of others may have.
 """
@@ -24,7 +25,7 @@ SECRETS = (
     *of_containers("env[*].valueFrom.secretKeyRef.name", "envFrom[*].secretRef.name"),
 )
 _SECRETS = Tree((path, path) for path in SECRETS)
-_POLICY = "a row of `accept` of its executor policy"
+_TOKENS = Tree((path, path) for path in ("spec.volumes[*].projected.sources[*].serviceAccountToken",))
 
 
 def restrict(manifest: Object, cluster: str, grants: Grants, classes: Sequence[PriorityClass] = ()) -> Object:
@@ -63,10 +64,10 @@ def needed(manifest: Object) -> Iterator[Need]:
         yield Need("secrets", hit.value, hit.field, f'is Secret "{hit.value}"')
     account = manifest["spec"].get("serviceAccountName")
     if account:
-        left = (
-            f'is "{account}", whose token and rights stay at home (annotation {SERVICE_ACCOUNT}: none, if not needed)'
-        )
-        yield Need("service_accounts", account, "spec.serviceAccountName", left)
+        asked = next((hit.field for hit in walk(manifest, _TOKENS)), "") if account == "default" else ""
+        what = f'is a token of ServiceAccount "{account}"' if asked else f'is "{account}"'
+        left = f"{what}, whose token and rights stay at home (annotation {SERVICE_ACCOUNT}: none, if not needed)"
+        yield Need("service_accounts", account, asked or "spec.serviceAccountName", left)
 
 
 def class_needed(manifest: Object) -> Iterator[Need]:
@@ -89,7 +90,7 @@ def _ranked(spec: Object, grants: Grants, classes: Sequence[PriorityClass]) -> O
 
 
 def _only(cluster: str, key: str, word: str) -> str:
-    return f'cluster "{cluster}" lets that in only where {_POLICY} has "{word}" in `{key}`: add it there'
+    return f'cluster "{cluster}" takes it only if a row of its `executor.accept` has "{word}" in `{key}`: add it there'
 
 
 def _speaks_to_all(key: str, grants: Grants) -> bool:

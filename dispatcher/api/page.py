@@ -16,18 +16,42 @@ th, td { padding: .3rem .8rem .3rem 0; border-bottom: 1px solid color-mix(in srg
 .wide { overflow-x: auto; }
 """
 MOST_PODS = 500
+_MOST_KEPT = 100
+_NAMED = 3  # Services in one line
 
 
 def render_page(clusters: Sequence[Row], pods: Sequence[Row], count: int) -> str:
     """The whole page, with the first of `count` pods. Rows are as the core's views give them."""
     left = count - len(pods)
     more = f"<p>{left} more pods: <code>global-dispatcher pods</code>.</p>" if left > 0 else ""
+    table = [{name: value for name, value in row.items() if name != "apart"} for row in clusters]
     return (
         "<!doctype html><html lang='en'><head><meta charset='utf-8'><meta http-equiv='refresh' content='5'>"
         f"<meta name='viewport' content='width=device-width'><title>Global Dispatcher</title><style>{_STYLE}</style>"
-        f"</head><body><h1>Global Dispatcher</h1><h2>Clusters</h2>{_table(clusters)}<h2>Pods</h2>{_table(pods)}{more}"
+        f"</head><body><h1>Global Dispatcher</h1><h2>Clusters</h2>{_table(table)}{_kept(clusters)}"
+        f"<h2>Pods</h2>{_table(pods)}{more}"
         "</body></html>"
     )
+
+
+def _kept(clusters: Sequence[Row]) -> str:
+    """Namespaces whose pods stay where they were submitted for what other clusters lack, in words."""
+    lines = []
+    for row in clusters:
+        for one in row.get("apart") or ():
+            lacks = [f"{cluster} has no such namespace" for cluster in one["absent_in"]]
+            lacks += [f"{cluster} lacks Services {_some(names)}" for cluster, names in one["services"].items()]
+            lines.append(f"<li>{escape(row['name'])} / {escape(one['namespace'])}: {escape('; '.join(lacks))}</li>")
+    more = (
+        f"<p>{len(lines) - _MOST_KEPT} more: <code>global-dispatcher doctor</code>.</p>" if lines[_MOST_KEPT:] else ""
+    )
+    heading = "<h2>Namespaces whose pods do not go to every cluster</h2>"
+    return f"{heading}<ul>{''.join(lines[:_MOST_KEPT])}</ul>{more}" if lines else ""
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def _table(rows: Sequence[Row]) -> str:

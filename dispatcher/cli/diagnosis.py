@@ -103,7 +103,7 @@ def _of_namespaces(row: Row) -> Iterator[Finding]:
             text = f"its pods do not go to cluster {cluster}, which lacks Services: {_some(services, len(services))}"
             fix = (
                 f"create them there, or, where pods call none by name, kubectl label namespace {one['namespace']} "
-                f"{SERVICES}={NONE} here"
+                f"{SERVICES}={NONE} in cluster {row['name']}"
             )
             yield Finding(row["name"], about, NOTE, text, fix)
 

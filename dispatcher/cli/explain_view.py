@@ -36,6 +36,8 @@ def _sections(found: Record) -> Iterator[tuple[str, "RenderableType"]]:
         yield "Why not", _refusals(decision)
     if found.get("refusals"):
         yield "Refused by clusters, which are passed over for a while", _passed_over(found["refusals"])
+    elif decision.get("refusals"):
+        yield "Refused by clusters before it was placed", _turned_away(decision["refusals"])
     if decision.get("rejected"):
         yield _rejected_heading(decision), _rejected(decision["rejected"])
     if decision.get("readings"):
@@ -187,6 +189,14 @@ def _passed_over(refusals: list[Record]) -> "RenderableType":
         Column("CLUSTER", lambda row: row["cluster"] or "all others", lambda row: "bold"),
         Column("AGO", lambda row: age(row["ago_s"]), right=True),
         Column("AGAIN IN", lambda row: age(row["again_in_s"]), right=True),
+        Column("SAID", lambda row: row["message"], wraps=True),
+    )
+    return table_of(columns, refusals)
+
+
+def _turned_away(refusals: list[Record]) -> "RenderableType":
+    columns = (
+        Column("CLUSTER", lambda row: row["cluster"] or "all others", lambda row: "bold"),
         Column("SAID", lambda row: row["message"], wraps=True),
     )
     return table_of(columns, refusals)

@@ -100,10 +100,12 @@ def doctor(
     """Say what is wrong with clusters and their sources of live load, and what to do about it.
 
     Clusters that are away, clocks that differ, versions that do not go together; sources that fail or are stale, nodes
-    of which nothing is told, series that mean no node or several; what of the gateway's and the agents' certificates
-    and of revocation lists ends soon. With --config also what gives pods our schedulerName in each cluster, tried with
-    a pod that is never stored, which agents ask in vain for a certificate to serve logs of remote pods with, and which
-    rights the agents' service accounts lack (RBAC). Exit code 1 if anything is wrong.
+    of which nothing is told, series that mean no node or several; namespaces whose pods stay at home for what other
+    clusters lack, and remote pods that do not start; what of the gateway's and the agents' certificates and of
+    revocation lists ends soon. With --config also what gives pods our schedulerName in each cluster, tried with a pod
+    that is never stored, DaemonSets with pods on proxy nodes, pod networks that overlap, which agents ask in vain for a
+    certificate to serve logs of remote pods with, and which rights the agents' service accounts lack (RBAC). Why one
+    pod waits: `explain`. Exit code 1 if anything is wrong.
     """
     from dispatcher.cli.doctor import examine
 

@@ -69,9 +69,9 @@ def rows_for(home: str, namespace: str, openings: Iterable[Opening] | None) -> t
     return tuple(row for row in told if row.covers(home, namespace) and not matches(row.closed or (), namespace))
 
 
-def unmet(needs: Needs, rows: Sequence[Opening]) -> Need | None:
-    """The first need that none of these rows lets in."""
-    return next((one for one in needs.of_policy if not _lets_in(one, rows)), None)
+def unmet(needs: Needs, rows: Sequence[Opening]) -> list[Need]:
+    """The needs that none of these rows lets in."""
+    return [one for one in needs.of_policy if not _lets_in(one, rows)]
 
 
 def _lets_in(need: Need, rows: Sequence[Opening]) -> bool:
@@ -99,8 +99,8 @@ def barred_class(name: str, most: int | None, classes: Sequence[PriorityClass]) 
     if found is None:
         return f"{here}, which does not exist in that cluster: create it there {_DOES_WITHOUT}"
     if found.value > most:
-        row = f"only where a row of `accept` of its executor policy has `{MAX_PRIORITY}` of as much"
-        return f"{here}, whose value in that cluster is {found.value}: there {row} {_DOES_WITHOUT}"
+        row = f"it takes that only if a row of its `executor.accept` has `{MAX_PRIORITY}` of as much"
+        return f"{here}, whose value in that cluster is {found.value}: {row} {_DOES_WITHOUT}"
     return ""
 
 

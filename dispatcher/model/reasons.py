@@ -47,7 +47,9 @@ class Reason(enum.Enum):
     NOT_READY = "node(s) were not ready"
     CLUSTER_NOT_READY = "node(s) were in a cluster that is not ready"
     VOLUMES_ELSEWHERE = "node(s) were in another cluster than the pod's volumes"
-    CLUSTER_NOT_ALLOWED = "node(s) were in a cluster that the pod does not allow"
+    CLUSTER_NOT_ALLOWED = (
+        "node(s) were in a cluster that the pod does not allow (annotation global-dispatcher.io/clusters or stay)"
+    )
     DATA_ELSEWHERE = "node(s) were in a cluster without the data that the pod requires"
     PROXY_TAINT = (
         "node(s) were in cluster {0}, whose proxy node has a taint that the pod does not tolerate "

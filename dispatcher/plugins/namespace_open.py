@@ -2,8 +2,8 @@
 
 A namespace of the same name is the same namespace in all clusters (SIG-Multicluster's position on namespace sameness);
 whoever has no such namespace has not agreed to run its pods. Closed are namespaces `kube-*`, and where the target's
-admin says so with the label `global-dispatcher.io/accept: "false"`. Of a cluster that shows no namespaces at all (an
-agent without the right to list them) nothing is known, and its own agent decides.
+admin says so with the label `global-dispatcher.io/accept` of any value but "true". Of a cluster that shows no
+namespaces at all (an agent without the right to list them) nothing is known, and its own agent decides.
 
 Nor where the pod would be another one: where what it needs (`model.pod.Needs`, told by the agent of its own cluster) is
 let in by no row of the target's policy (`model.crossing.Opening`), where its PriorityClass is lacking or higher than
@@ -17,16 +17,15 @@ from typing import ClassVar
 import numpy as np
 
 from dispatcher.model.crossing import rows_for, unmet, unmet_class
-from dispatcher.model.names import ACCEPT, NONE, SERVICES
+from dispatcher.model.names import NONE, SERVICES
 from dispatcher.model.objects import Namespace, Service
+from dispatcher.model.pod import Need
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.framework import SKIP, ClusterFilter, Codes, FleetView, Placed, Refuse, Skip
 from dispatcher.scheduling.framework.fleet_view import ClusterInfo
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 
-_SYSTEM = "kube-"
-_NAMED = 3  # Services in one message
-_ROW = "a row of `accept` of its executor policy"
+_NAMED = 3  # Services, or needs, in one message
 
 
 class NamespaceOpen(ClusterFilter):
@@ -78,15 +77,23 @@ def _why(info: ClusterInfo, placed: Placed, fleet: FleetView) -> Why | None:
         return Why(Reason.NAMESPACE_CLOSED)
     if pod.needs is not None and pod.needs.barred:
         return Why(Reason.CANNOT_CROSS, pod.needs.barred)
-    lacking = unmet(pod.needs, rows) if pod.needs is not None and rows is not None else None
-    if lacking is not None:
-        only = f'there only where {_ROW} has "{lacking.word}" in `{lacking.key}`'
-        return Why(Reason.CANNOT_CROSS, f"{lacking.field} {lacking.why}: {only}")
+    lacking = unmet(pod.needs, rows) if pod.needs is not None and rows is not None else []
+    if lacking:
+        return Why(Reason.CANNOT_CROSS, _wanting(lacking))
     barred = unmet_class(pod.needs, rows, info.priority_classes) if rows is not None else ""
     if barred:
         return Why(Reason.CANNOT_CROSS, barred)
     missing = () if any(row.services == NONE for row in rows or ()) else _missing(info.name, placed, fleet)
     return Why(Reason.SERVICES_ABSENT, _listed(missing)) if missing else None
+
+
+def _wanting(needs: Sequence[Need]) -> str:
+    """What the target's policy does not let in, and what would let it in."""
+    told = needs[:_NAMED]
+    more = f" and {len(needs) - _NAMED} more" if len(needs) > _NAMED else ""
+    fields = "; ".join(f"{one.field} {one.why}" for one in told)
+    words = " and ".join(f'"{one.word}" in `{one.key}`' for one in told)
+    return f"{fields}{more}; they take it only if a row of their `executor.accept` has {words}{more}"
 
 
 def _calls_services(placed: Placed) -> bool:
@@ -132,10 +139,10 @@ def _tells_homes_apart(info: ClusterInfo) -> bool:
 def _closed(cluster: str, placed: Placed, fleet: FleetView) -> Reason | None:
     """Why pods of others are not taken there, whatever they need."""
     namespace = placed.pod.namespace
-    if namespace.startswith(_SYSTEM):
+    if Namespace(namespace).system:
         return Reason.NAMESPACE_CLOSED
     shown = fleet.objects.of(cluster, Namespace)
     found = shown.get(namespace)
     if found is None:
         return Reason.NAMESPACE_ABSENT if shown else None
-    return Reason.NAMESPACE_CLOSED if found.labels.get(ACCEPT, "").lower() == "false" else None
+    return Reason.NAMESPACE_CLOSED if found.closed else None

@@ -179,8 +179,8 @@ def render() -> str:
 
     return page(
         "Annotations and labels",
-        "What a user writes only narrows where a pod may go; a value or key that cannot be followed keeps the pod "
-        "pending with the reason. Keys that begin with `global-dispatcher.io/x-` belong to your own plugins.",
+        "What a user writes only narrows where a pod may go (but for `none`, which says what the pod does "
+        "without); a value or key that cannot be followed keeps the pod pending with the reason. Keys that begin with `global-dispatcher.io/x-` belong to your own plugins.",
         "## Written by users, on pods",
         rows(USERS),
         "## Written by administrators",

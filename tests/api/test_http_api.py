@@ -7,6 +7,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from dispatcher.api.http_api import OnlyOne, make_app
+from dispatcher.api.page import render_page
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.events import FoldOn
 from dispatcher.scheduling.views import whole
@@ -159,6 +160,14 @@ async def test_the_page_shows_rows_and_escapes_them(client: Client) -> None:
     assert "&lt;b&gt;silent&lt;/b&gt;" in text
     assert "<td>west</td>" in text  # for whose pods east is cordoned
     assert "<b>" not in text
+
+
+def test_the_page_says_in_words_which_namespaces_stay_for_what_clusters_lack() -> None:
+    shop = {"namespace": "shop", "absent_in": ["north"], "services": {"west": ["a", "b", "c", "<d>"]}}
+    page = render_page([{"name": "east", "apart": [shop]}, {"name": "gone"}], [], 0)
+    assert "<li>east / shop: north has no such namespace; west lacks Services a, b, c and 1 more</li>" in page
+    assert "absent_in" not in page
+    assert "Namespaces" not in render_page([{"name": "east", "apart": []}], [], 0)
 
 
 async def test_telemetry_is_asked_of_all_agents_and_one_that_is_silent_holds_up_nothing_of_the_others() -> None:

@@ -170,6 +170,13 @@ def test_a_name_that_nobody_knows_is_told_although_a_cluster_cannot_be_reached(
     assert "north does not answer" in refused.stderr
 
 
+def test_a_file_without_clusters_is_told_so(world: World) -> None:
+    world.list_clusters({})
+    refused = world.run("cordon", "west", "--yes")
+    assert refused.exit_code == ExitCode.NOT_FOUND
+    assert f"'west' is not in {world.config}, which lists no clusters" in refused.stderr
+
+
 @pytest.mark.parametrize("action", ["confirm", "cordon", "uncordon", "drain", "fence", "unfence", "leave"])
 def test_nobody_says_how_many_pods_are_in_a_cluster_that_cannot_be_asked(
     world: World, fleet: EmbeddedFleet, action: str

@@ -46,6 +46,14 @@ def test_clusters_that_have_a_pod_of_the_same_name_are_named_with_the_way_to_it(
     assert not any(line.startswith("Also") for line in shown(also_in=[]))
 
 
+def test_a_placed_pod_shows_which_clusters_refused_it_before_and_for_what() -> None:
+    said = 'ConfigMap "default/cm" does not exist in cluster "north"'
+    before = [{"cluster": "north", "message": said, "ago_s": 1.0, "again_in_s": 29.0}]
+    lines = shown(cluster="west", node="w1", decision={**DECISION, "refusals": before}, refusals=[])
+    at = lines.index("Refused by clusters before it was placed")
+    assert lines[at + 1 : at + 3] == ["CLUSTER SAID", f"north {said}"]
+
+
 def test_a_placed_pod_shows_scores_refusals_readings_and_extras() -> None:
     lines = shown(cluster="west", node="w1", decision=DECISION)
     for want in (

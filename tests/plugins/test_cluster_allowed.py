@@ -27,7 +27,7 @@ def test_cluster_allowed_follows_the_annotations(asking: PodBuilder, want: list[
     state = fleet(a=["n"], b=["n"], c=["n"])
     found = reasons(make("ClusterAllowed"), asking, state)
     assert sorted({"a/n", "b/n", "c/n"} - set(found)) == want
-    assert set(found.values()) <= {"node(s) were in a cluster that the pod does not allow"}
+    assert set(found.values()) <= {Reason.CLUSTER_NOT_ALLOWED.text()}
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,9 @@ def test_cluster_allowed_tells_classes_apart_by_home_only_where_pods_stay() -> N
         (
             pod().annotation(CLUSTERS, "b"),
             {
-                "a/n": "node(s) were in a cluster that the pod does not allow",
+                "a/n": Reason.CLUSTER_NOT_ALLOWED.text(),
                 "b/n": REASON_CORDONED,
-                "c/n": "node(s) were in a cluster that the pod does not allow",
+                "c/n": Reason.CLUSTER_NOT_ALLOWED.text(),
             },
         ),
         (pod().set(tolerations=(Toleration(operator="Exists"),)), {"b/n": REASON_CORDONED}),

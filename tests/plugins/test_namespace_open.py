@@ -33,10 +33,20 @@ SHOP, OTHER = Namespace("shop"), Namespace("other")
         (with_namespaces(b=(SHOP,), c=(OTHER,)), "shop", {"c/n": ABSENT}),
         (with_namespaces(a=(OTHER,), b=(SHOP,), c=(SHOP,)), "shop", {}),
         (with_namespaces(b=(Namespace("shop", {ACCEPT: "False"}),)), "shop", {"b/n": CLOSED}),
+        (with_namespaces(b=(Namespace("shop", {ACCEPT: "no"}),)), "shop", {"b/n": CLOSED}),
         (with_namespaces(b=(Namespace("shop", {ACCEPT: "true"}),)), "shop", {}),
         (with_namespaces(b=(Namespace("kube-system"),)), "kube-system", {"b/n": CLOSED, "c/n": CLOSED}),
     ],
-    ids=["none shown", "there", "absent in one", "its own needs none", "closed by label", "open by label", "kube-*"],
+    ids=[
+        "none shown",
+        "there",
+        "absent in one",
+        "its own needs none",
+        "closed by label",
+        "by any other word, as its agent has it",
+        "open by label",
+        "kube-*",
+    ],
 )
 def test_a_pod_goes_to_others_only_where_its_namespace_is_there_and_open(
     state: FleetState, namespace: str, want: dict[str, str]
@@ -55,6 +65,12 @@ ALL = ("*",)
 SECRET = Needs(of_policy=(Need("secrets", "db", "spec.volumes[0].secret.secretName", 'is Secret "db"'),))
 BARRED = Needs("spec.hostNetwork reaches into the node")
 UNKNOWN_LIST = Needs(of_policy=(Need("moods", "x", "spec.mood", "is x"),))
+MANY = Needs(of_policy=tuple(Need("secrets", f"s{n}", f"spec.volumes[{n}]", f'is Secret "s{n}"') for n in range(5)))
+TOLD_OF_MANY = (
+    'spec.volumes[0] is Secret "s0"; spec.volumes[1] is Secret "s1"; spec.volumes[2] is Secret "s2" and 2 more; they '
+    'take it only if a row of their `executor.accept` has "s0" in `secrets` and "s1" in `secrets` and "s2" in '
+    "`secrets` and 2 more"
+)
 OLDER = Opening(ALL, ALL, ALL)
 PLAIN = Opening(ALL, ALL, (), closed=())
 
@@ -70,6 +86,7 @@ PLAIN = Opening(ALL, ALL, (), closed=())
         pytest.param(SECRET, (Opening(ALL, ALL, (), (), secrets=("d*",)),), "", id="let in"),
         pytest.param(SECRET, (PLAIN, Opening(("a",), ALL, (), (), secrets=("db",))), "", id="let in by one of two"),
         pytest.param(SECRET, (PLAIN, Opening(("c",), ALL, (), (), secrets=("db",))), "secrets", id="from another"),
+        pytest.param(MANY, (PLAIN,), TOLD_OF_MANY, id="several, told at once"),
         pytest.param(UNKNOWN_LIST, (PLAIN,), "", id="a need that only newer agents know"),
         pytest.param(None, (Opening(("c",), ALL, (), ()),), CLOSED, id="accepted from another cluster alone"),
         pytest.param(None, (Opening(ALL, ALL, (), ("sh*",)),), CLOSED, id="closed by a pattern"),

@@ -18,7 +18,8 @@ def check_name(wish: Wish, known: list[str], sights: list[Sight]) -> None:
         return
     answered = [sight.name for sight in sights if not sight.problem]
     silent = "".join(f"; {sight.name} does not answer ({sight.problem})" for sight in sights if sight.problem)
-    text = f"{wish.cluster!r} is not in {wish.config}, which lists {', '.join(known)}, and no cluster answers"
+    lists = f"lists {', '.join(known)}, and none of them answers" if known else "lists no clusters"
+    text = f"{wish.cluster!r} is not in {wish.config}, which {lists}"
     if answered:
         text = f"{wish.cluster!r} is neither in {wish.config} nor has a proxy node in {', '.join(answered)}"
         text += did_you_mean(wish.cluster, known)

@@ -85,7 +85,8 @@ class Deciding:
                 awake.append(item)
                 continue
             self._state.queue.retry(item, now)
-            self._state.report(self._state.tracked.unsettled[item.pod_id], Why(Reason.TOO_SLOW).text, now)
+            tracked = self._state.tracked.unsettled[item.pod_id]
+            self._state.report(tracked, Why(Reason.TOO_SLOW).text, now, nodes_help=False)
         return awake
 
     def _wake_for_placed(self, items: Sequence[QueuedPod], now: float) -> None:

@@ -143,7 +143,8 @@ class Unschedulable(msgspec.Struct):
     @property
     def full_message(self) -> str:
         """The message with what clusters refused the pod for: the same words as long as nothing changes."""
-        return self.message + _refused(self.placed) if self.placed.refused else self.message
+        refused = _refused(self.placed) if self.placed.refused else ""
+        return self.message.removesuffix(".") + refused if refused else self.message
 
     def record(self) -> dict[str, Any]:
         """The explain record, JSON-ready (see the module)."""
@@ -161,9 +162,12 @@ class Unschedulable(msgspec.Struct):
 
     def _clusters(self) -> dict[str, str]:
         home, refused = self.placed.home, self.placed.refused
+        told = {
+            name: "".join([f"; {one.text}" for one in refused if one.concerns(name, home) and not one.over])
+            for name in self.per_cluster
+        }
         return {
-            name: "; ".join((text, *(one.text for one in refused if one.concerns(name, home) and not one.over)))
-            for name, text in self.per_cluster.items()
+            name: text.removesuffix(".") + told[name] if told[name] else text for name, text in self.per_cluster.items()
         }
 
     def summary(self) -> str:

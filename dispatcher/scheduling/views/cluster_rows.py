@@ -3,6 +3,7 @@
 from collections import Counter
 
 from dispatcher.model import names
+from dispatcher.model.crossing import rows_for
 from dispatcher.model.objects import Namespace, Service
 from dispatcher.model.pod import Pod
 from dispatcher.scheduling.clusters import ClusterView
@@ -83,8 +84,10 @@ def _apart(core: SchedulerCore, view: ClusterView) -> list[Row]:
             shown = core.fleet.kept.of(other, Namespace)
             if shown and namespace not in shown:
                 absent.append(other)
-            elif namespace in calling and (missing := _services_missing(core.fleet, view.name, other, namespace)):
-                services[other] = missing
+            elif namespace in calling and not _calls_none_there(view.name, namespace, core.clusters[other]):
+                missing = _services_missing(core.fleet, view.name, other, namespace)
+                if missing:
+                    services[other] = missing
         if absent or services:
             rows.append({"namespace": namespace, "absent_in": absent, "services": services})
         if len(rows) >= _MOST_APART:
@@ -95,6 +98,11 @@ def _apart(core: SchedulerCore, view: ClusterView) -> list[Row]:
 def _may_leave(pod: Pod) -> bool:
     ours = pod.source is None and names.is_ours(pod.scheduler_name)
     return ours and not pod.terminal and pod.annotations.get(names.STAY) != "true"
+
+
+def _calls_none_there(home: str, namespace: str, other: ClusterView) -> bool:
+    """Whether a row of the other cluster's policy says that these pods call no Services."""
+    return any(row.services == names.NONE for row in rows_for(home, namespace, other.opens) or ())
 
 
 def _services_missing(fleet: FleetState, home: str, other: str, namespace: str) -> list[str]:

@@ -51,9 +51,10 @@ def test_a_claim_leaves_annotations_and_finalizer_and_answers_the_manifest() -> 
 def test_the_owner_is_told_once_what_clusters_take_only_where_their_policy_lists_it() -> None:
     world = World()
     pod = pod_object()
-    pod["metadata"]["labels"] = {"app": "web", "security.istio.io/tlsMode": "istio"}
+    pod["metadata"]["labels"] = {"app": "web", "security.istio.io/tlsMode": "istio", "node.k8s.io/mark": "v"}
     pod["metadata"]["annotations"] = {
         "example.com/note": "v",
+        "kubernetes.io/egress-bandwidth": "1M",
         "karpenter.sh/do-not-disrupt": "true",
         "plain": "v",
         "kubectl.kubernetes.io/last-applied-configuration": "{}",
@@ -63,7 +64,25 @@ def test_the_owner_is_told_once_what_clusters_take_only_where_their_policy_lists
         assert world.do(claim_for(ref)).verdict == CLAIMED
     (event,) = [msgspec.json.decode(one.body) for one in world.local.events]
     assert event["reason"] == "LeftBehind"
-    assert event["note"].endswith(": example.com/note, security.istio.io/tlsMode")
+    assert event["note"] == (
+        "cluster b takes these labels and annotations only if a row of its `executor.accept` lists them in "
+        "`annotations`: example.com/note, security.istio.io/tlsMode; "
+        "no other cluster takes these, of Kubernetes' own domains: kubernetes.io/egress-bandwidth, node.k8s.io/mark"
+    )
+
+
+def test_what_controllers_and_admission_write_for_use_at_home_is_not_told() -> None:
+    world = World()
+    pod = pod_object()
+    index = "batch.kubernetes.io/job-completion-index"
+    pod["metadata"]["labels"] = {"app.kubernetes.io/name": "web", index: "0", "topology.kubernetes.io/zone": "z"}
+    pod["metadata"]["annotations"] = {
+        index: "0",
+        "kubernetes.io/limit-ranger": "LimitRanger plugin set: cpu",
+        "controller.kubernetes.io/pod-deletion-cost": "5",
+    }
+    assert world.do(claim_for(world.submit(pod))).verdict == CLAIMED
+    assert not world.local.events
 
 
 def test_a_pod_that_is_too_large_to_cross_is_refused_before_anything_is_written() -> None:

@@ -362,7 +362,7 @@ SAMENESS: dict[str, tuple[str, dict[str, str] | None, ExecutorPolicy, str]] = {
         "team",
         {},
         ExecutorPolicy(closed=("x", "te*")),
-        'namespace "team" is closed in cluster "b" by "te*" in `closed`',
+        'namespace "team" is closed in cluster "b" by "te*" in its `executor.closed`',
     ),
     "it is labelled closed": (
         "team",
@@ -506,23 +506,33 @@ OWN_TOKEN = {
 GIVEN_TOKEN = {"name": "kube-api-access-x", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
 
 
+OF_ACCOUNT = 'spec.serviceAccountName is "app"'
+OF_TOKEN = 'spec.volumes[0].projected.sources[0].serviceAccountToken is a token of ServiceAccount "default"'
+
+
 @pytest.mark.parametrize(
-    ("spec", "account"),
+    ("spec", "account", "named"),
     [
-        pytest.param({"serviceAccountName": "default", "volumes": [GIVEN_TOKEN]}, "", id="what every pod gets"),
-        pytest.param({"serviceAccountName": "app", "volumes": [GIVEN_TOKEN]}, "app", id="an account of its own"),
-        pytest.param({"serviceAccountName": "default", "volumes": [OWN_TOKEN]}, "default", id="a token it asks for"),
+        pytest.param({"serviceAccountName": "default", "volumes": [GIVEN_TOKEN]}, "", "", id="what every pod gets"),
         pytest.param(
-            {"volumes": [{**OWN_TOKEN, "name": "kube-api-access-y"}]}, "default", id="one under another's name"
+            {"serviceAccountName": "app", "volumes": [OWN_TOKEN]}, "app", OF_ACCOUNT, id="an account of its own"
+        ),
+        pytest.param(
+            {"serviceAccountName": "default", "volumes": [OWN_TOKEN]}, "default", OF_TOKEN, id="a token it asks for"
+        ),
+        pytest.param(
+            {"volumes": [{**OWN_TOKEN, "name": "kube-api-access-y"}]}, "default", OF_TOKEN, id="under another's name"
         ),
     ],
 )
-def test_no_pod_runs_without_its_account_unless_it_or_a_row_says_that_it_needs_none(spec: Object, account: str) -> None:
+def test_no_pod_runs_without_its_account_unless_it_or_a_row_says_that_it_needs_none(
+    spec: Object, account: str, named: str
+) -> None:
     pod = pod_object(**spec)
     outcome = asked(target(), pod)
     assert (outcome.verdict == REFUSED) == bool(account)
     if account:
-        assert outcome.message.startswith(f'spec.serviceAccountName is "{account}"')
+        assert outcome.message.startswith(named)
         assert f'"{account}" in `service_accounts`' in outcome.message
         assert names.SERVICE_ACCOUNT in outcome.message
     opened = target(policy=rows(service_accounts=("app", "def*")))

@@ -60,7 +60,7 @@ def test_what_it_needs_is_met_by_the_row_that_lets_it_in_and_by_no_other(
     for rows, met in (({}, False), (row, True), (row | {"namespaces": ("other",)}, None)):
         told = rows_for("a", "default", ExecutorPolicy(accept=(Accept(**rows),)).openings)
         assert told is not None
-        assert (unmet(found, told) is None if told else None) == met
+        assert (not unmet(found, told) if told else None) == met
 
 
 def test_one_secret_named_many_times_is_one_need_and_its_words_are_bounded() -> None:

@@ -63,7 +63,7 @@ def test_a_pod_without_a_class_is_left_to_the_default_of_the_cluster() -> None:
     ("value", "row", "says"),
     [
         pytest.param(None, {}, "which does not exist in that cluster: create it there", id="lacking"),
-        pytest.param(1001, {"max_priority": 1000}, "is 1001: there only where a row", id="above its cap"),
+        pytest.param(1001, {"max_priority": 1000}, "is 1001: it takes that only if a row", id="above its cap"),
         pytest.param(2_000_000_000, {}, "has `max_priority` of as much", id="as high as Kubernetes' own"),
     ],
 )

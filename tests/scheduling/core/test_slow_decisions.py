@@ -33,9 +33,9 @@ def test_a_namespace_whose_decisions_take_long_waits_with_the_reason_and_others_
     effects = core.handle(deciding(0.75), 2.0)
     assert bound(effects) == ["another-1", "another-2", "one-0", "one-1", "one-2"]
     told = intents(effects, ReportUnschedulable)
-    assert {(one.pod.name, one.message) for one in told} == {  # type: ignore[attr-defined]
-        ("one-3", Reason.TOO_SLOW.value),
-        ("one-4", Reason.TOO_SLOW.value),
+    assert {(one.pod.name, one.message, one.nodes_help) for one in told} == {  # type: ignore[attr-defined]
+        ("one-3", Reason.TOO_SLOW.value, False),
+        ("one-4", Reason.TOO_SLOW.value, False),
     }
     core.handle(Tick(None), 4.0)
     assert bound(core.handle(deciding(0.01), 4.0)) == []  # it rests for (3 * 0.75 - 2) / 0.05 = 5 s

@@ -17,6 +17,7 @@ from tests.builders import pod
         ("", {Reason.QUOTA}, False),
         ("", {Reason.QUOTA_UNKNOWN}, False),
         ("", {Reason.INVALID}, False),
+        ("", {Reason.DEVICES}, False),
     ],
 )
 def test_new_nodes_at_home_help_a_pod_that_may_go_there_and_is_not_refused_as_a_whole(

@@ -3,6 +3,7 @@
 import msgspec
 
 from dispatcher.model import names
+from dispatcher.model.crossing import Opening
 from dispatcher.model.objects import AnyObject, Namespace, Service
 from dispatcher.scheduling.views import clusters_view, whole
 from tests.laws.cores import make_core
@@ -12,9 +13,12 @@ SHOP, TEAM, WEB = Namespace("shop"), Namespace("team"), Service("shop", "web")
 API = Service("default", "kubernetes")
 
 
-def apart(*there: AnyObject, **of_pod: object) -> list[dict[str, object]]:
-    """What is said of east, which has Service shop/web and one pod in each of two namespaces; `there` is in west."""
+def apart(*there: AnyObject, opens: tuple[Opening, ...] = (), **of_pod: object) -> list[dict[str, object]]:
+    """What is said of east, which has Service shop/web and one pod in each of two namespaces; `there` is in west, and
+    `opens` its policy.
+    """
     core = make_core(("east", "west"))
+    core.clusters["west"].opens = opens
     for one in there:
         core.fleet.kept.put("west", one)
     pods = [msgspec.structs.replace(pod(name), namespace=name, **of_pod) for name in ("shop", "team")]
@@ -36,3 +40,9 @@ def test_nothing_is_said_where_all_is_there_or_nothing_is_known_or_wanted() -> N
     assert apart() == []
     assert apart(SHOP, API, annotations={names.STAY: "true"}) == []
     assert apart(SHOP, TEAM, API, annotations={names.SERVICES: "none"}) == []
+
+
+def test_services_are_not_missed_where_the_policy_says_that_these_pods_call_none() -> None:
+    row = Opening(("east",), ("shop",), (), (), services="none")
+    assert apart(SHOP, TEAM, API, opens=(row,)) == []
+    assert apart(SHOP, TEAM, API, opens=(msgspec.structs.replace(row, namespaces=("team",)),)) != []
