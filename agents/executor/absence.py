@@ -27,7 +27,7 @@ from dispatcher.model.messages import (
     PodRef,
 )
 from dispatcher.model.pod import SourceRef
-from dispatcher.model.signatures import Preemptor
+from dispatcher.model.signatures import MAX_MARK, Preemptor
 
 
 def confirm_no_delegate(intent: ConfirmNoDelegate, local: Local, now: Moment) -> Procedure[Outcome]:
@@ -89,5 +89,9 @@ def _preemptor(intent: ConfirmNoSource, look: Lookup, local: Local) -> Outcome:
         return outcome(intent, STALE, str(error))
     source = SourceRef(local.cluster, local.cluster_uid, ref.namespace, ref.name, ref.uid, intent.epoch)
     named = next((one.word for one in class_needed(crossing)), "")
-    mark = local.keys.sign_preemptor(Preemptor(source, target, look.pod.spec.priority, named))
+    requests = local.read_pod(look.body).requests
+    mark = local.keys.sign_preemptor(Preemptor(source, target, look.pod.spec.priority, named, requests))
+    if len(mark) > MAX_MARK:
+        said = f"pod {ref.namespace}/{ref.name} requests so many resources that its own cluster cannot sign them"
+        return outcome(intent, STALE, said)
     return msgspec.structs.replace(outcome(intent, DONE), record=mark)

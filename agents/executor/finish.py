@@ -11,7 +11,7 @@ from agents.executor.pods import LivePod, guarded_patch, without_ours
 from agents.executor.times import rfc3339
 from dispatcher.model.delegate_events import MAX_MESSAGE, MAX_REASON, DelegateEvent
 from dispatcher.model.messages import DONE, REFUSED, UNKNOWN, DeleteSource, FinishSource, Outcome, PodRef
-from dispatcher.model.names import FINALIZER, PROXY_NODE_PREFIX
+from dispatcher.model.names import FINALIZER, PROXY_NODE_PREFIX, marks_lost
 
 DISRUPTION_TARGET = "DisruptionTarget"
 
@@ -40,7 +40,7 @@ def delete_source(intent: DeleteSource, local: Local, now: Moment) -> Procedure[
     if look.pod is None:
         return outcome(intent, UNKNOWN, look.problem)
     if not _ours(look.pod, local):
-        return outcome(intent, REFUSED, _not_ours(intent.pod))
+        return outcome(intent, REFUSED, _not_ours(intent.pod, look.pod.node, local))
     if not look.pod.terminating:
         yield from _show_disruption(intent, look.pod, local, now)
     answer = yield from delete_exactly(intent.pod, None)
@@ -125,7 +125,7 @@ def _kept(pod: LivePod, intent: FinishSource, local: Local) -> str:
     """Why the pod, as just read, is not to be let go; '' if it is."""
     unmarked = FINALIZER not in pod.finalizers and not _ours(pod, local)
     if unmarked or local.is_own(pod.node):
-        return _not_ours(intent.pod)
+        return _not_ours(intent.pod, pod.node, local)
     return _missing_elsewhere(pod.node, intent.target_uid, local)
 
 
@@ -153,5 +153,7 @@ def _ours(pod: LivePod, local: Local) -> bool:
     return bool(local.behind(pod.node)) or (pod.node.startswith(PROXY_NODE_PREFIX) and FINALIZER in pod.finalizers)
 
 
-def _not_ours(ref: PodRef) -> str:
-    return f"pod {ref.namespace}/{ref.name} is not on a proxy node: it is not ours to delete"
+def _not_ours(ref: PodRef, node: str, local: Local) -> str:
+    named = node.startswith(PROXY_NODE_PREFIX) and local.is_own(node)
+    more = f'. Of node "{node}": {marks_lost(node)}' if named else ""
+    return f"pod {ref.namespace}/{ref.name} is not on a proxy node: it is not ours to delete{more}"

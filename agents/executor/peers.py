@@ -157,7 +157,7 @@ def name_taken(node: Node | None, cluster: str) -> str:
         return ""
     return (
         f'node "{node.name}" is one of this cluster itself, so that cluster "{cluster}" can have no proxy node here: '
-        "rename that node, or that cluster; the node is left as it is"
+        f"rename that node, or that cluster; {names.marks_lost(node.name)}. The node is left as it is"
     )
 
 

@@ -6,6 +6,7 @@ down to its identity; one without even that (no uid) is dropped, since nothing c
 
 from datetime import datetime
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any, TypeVar
 
 import msgspec
@@ -57,6 +58,20 @@ _KEPT_LABELS = (names.DELEGATE_LABEL, names.BUDGET)
 # What a pod on a node means to others there and beside: told in any case, within the bounds of its own.
 _HELD = ("labels", "ports", "pod_affinity", "pod_anti_affinity", "volumes")
 T = TypeVar("T")
+
+
+class _Parts(msgspec.Struct, gc=False):
+    """A pod, but for its status."""
+
+    metadata: dict[str, msgspec.Raw]
+    spec: dict[str, msgspec.Raw]
+
+
+_PARTS = msgspec.json.Decoder(_Parts)
+_OF_A_VERSION = frozenset(("resourceVersion", "managedFields"))
+MAX_NEEDS_KEPT = 8192
+_NEEDS: dict[bytes, Needs] = {}
+_NEEDS_NOTHING = Needs()
 
 
 def pod_seen(raw: bytes | msgspec.Raw) -> PodSeen | None:
@@ -145,9 +160,32 @@ def _pod_seen(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> PodSeen:
 
 
 def _needs(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> Needs | None:
-    """What the pod would need elsewhere, while it may go there."""
+    """What the pod would need elsewhere, while it may go there; of one that runs elsewhere, what the next one would."""
     stays = (pod.metadata.annotations or {}).get(names.STAY) == "true"
-    return None if pod.spec.node_name or stays else _one_of(needs_of(bytes(raw)))
+    if not pod.spec.node_name:
+        return None if stays else _one_of(needs_of(bytes(raw)))
+    if not pod.spec.node_name.startswith(names.PROXY_NODE_PREFIX):
+        return None
+    return _NEEDS_NOTHING if stays else _needs_once(bytes(raw))
+
+
+def _needs_once(raw: bytes) -> Needs:
+    """What a pod needs, derived once for all its versions that differ in their status alone: these are many."""
+    try:
+        parts = _PARTS.decode(raw)
+    except msgspec.MsgspecError:
+        return needs_of(raw) or _NEEDS_NOTHING
+    told = [
+        [(name, bytes(value)) for name, value in part.items() if name not in _OF_A_VERSION]
+        for part in (parts.metadata, parts.spec)
+    ]
+    key = sha256(msgspec.msgpack.encode(told)).digest()
+    known = _NEEDS.get(key)
+    if known is None:
+        if len(_NEEDS) >= MAX_NEEDS_KEPT:
+            _NEEDS.clear()
+        known = _NEEDS[key] = _one_of(needs_of(raw) or _NEEDS_NOTHING)
+    return known
 
 
 def _files(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> str:

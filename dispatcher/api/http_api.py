@@ -264,7 +264,8 @@ async def _drain(request: web.Request) -> web.StreamResponse:
     if not cluster:
         return _error(400, "name the cluster: /v1/drain?cluster=NAME")
     unknown = _unknown_cluster(views, request, ("cluster",))
-    return _error(404, unknown) if unknown else await _rows(request, "drain", views.drain(cluster))
+    leave = request.query.get("leave") == "true"
+    return _error(404, unknown) if unknown else await _rows(request, "drain", views.drain(cluster, leave=leave))
 
 
 async def _explain(request: web.Request) -> web.Response:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dispatcher.cli.remedies import about_ambiguous, about_silent, about_unmatched, remedy
-from dispatcher.model.names import NONE, SERVICES, proxy_node_name
+from dispatcher.model.names import NONE, SERVICES, marks_lost, proxy_node_name
 from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
 
 Row = Mapping[str, Any]
@@ -81,7 +81,10 @@ def _of_proxies(row: Row) -> Iterator[Finding]:
     for home in row.get("name_taken_in", ()):
         node = proxy_node_name(row["name"])
         text = f"no pod of cluster {home} goes there: {home} has a node of its own that is named {node}"
-        fix = f"rename that node, or cluster {row['name']} (docs/operations.md): its proxy node in {home} has that name"
+        fix = (
+            f"rename that node, or cluster {row['name']} (docs/operations.md): its proxy node in {home} has that name; "
+            f"{marks_lost(node)}"
+        )
         yield Finding(row["name"], f"proxy node in {home}", PROBLEM, text, fix)
 
 

@@ -165,3 +165,11 @@ def is_app_label(key: str) -> bool:
 def proxy_node_name(cluster: str) -> str:
     """Name of the virtual node that stands for `cluster` in every other cluster."""
     return PROXY_NODE_PREFIX + cluster
+
+
+def marks_lost(node: str) -> str:
+    """What to do with a Node that is named as a proxy node, and has neither its label nor its taint any more."""
+    return (
+        f"if it is no machine but a proxy node that lost our label and taint (`kubectl get nodes` shows VERSION "
+        f"{SCHEDULER_NAME}), delete that Node object (kubectl delete node {node}): it is made anew"
+    )

@@ -55,13 +55,15 @@ class SignedClaim(Record, frozen=True):
 class Preemptor(Record, frozen=True):
     """What the cluster of a pod says when it is asked, before pods in another one, `target`, are evicted for it: that
     it waits for a place there, with this priority and PriorityClass ("" for a pod that goes without). The attempt in
-    `source` is the question's.
+    `source` is the question's. `requests`: what it needs of a node, as observers tell it; None: an agent of an older
+    version.
     """
 
     source: SourceRef
     target: str
     priority: int
     priority_class: str = ""
+    requests: dict[str, int] | None = None
 
 
 class Mark(Record, frozen=True):

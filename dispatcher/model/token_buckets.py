@@ -2,19 +2,26 @@
 
 from collections.abc import Hashable
 
+_FEW = 1024  # kinds that are all kept
+
 
 class TokenBuckets:
     """A bucket for each kind of thing: it holds `most` tokens at first and at most, and gains `per_s` a second.
 
     Example, with 20 tokens and one more each 3 s: of 100 at once 20 are admitted, and one after 3 s, which hears 80.
+
+    Whoever names the kinds may name ever new ones: of many, those are forgotten whose bucket is full again.
     """
 
     def __init__(self, most: float, per_s: float) -> None:
         self._most, self._per_s = most, per_s
         self._buckets: dict[Hashable, tuple[float, float, int]] = {}  # tokens, as of when, and refused since
+        self._many = _FEW  # kinds, from which on some are forgotten: at twice those that were kept the last time
 
     def admit(self, now: float, kind: Hashable = "") -> int | None:
         """Take a token at `now` (s): how many of this kind were refused since the last was admitted. None: refused."""
+        if len(self._buckets) >= self._many:
+            self._forget_full(now)
         left, since, refused = self._buckets.get(kind, (self._most, now, 0))
         tokens = self.left(now, kind)
         admitted = tokens >= 1.0
@@ -25,6 +32,11 @@ class TokenBuckets:
         """Tokens of this kind at `now` (s)."""
         left, since, _ = self._buckets.get(kind, (self._most, now, 0))
         return min(self._most, left + (now - since) * self._per_s)
+
+    def _forget_full(self, now: float) -> None:
+        kept = {kind: bucket for kind, bucket in self._buckets.items() if self.left(now, kind) < self._most}
+        self._buckets = kept
+        self._many = max(_FEW, 2 * len(kept))
 
 
 class Allowance:

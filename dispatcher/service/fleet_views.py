@@ -53,8 +53,10 @@ class FleetViews(Protocol):
         """One row a pod that was moved, or stays on a hot node; None where rebalancing is off."""
         ...
 
-    def drain(self, cluster: str) -> Pieces:
-        """One row a controller whose pods run in a cluster for others: where these would go without it."""
+    def drain(self, cluster: str, *, leave: bool = False) -> Pieces:
+        """One row a controller whose pods run in a cluster for others: where these would go without it. `leave`: also
+        of its own pods that run in others.
+        """
         ...
 
     def explain(self, namespace: str, name: str, cluster: str = "") -> Row | None:
@@ -138,9 +140,9 @@ class CoreViews:
         """One row a pod."""
         return self._core.rebalancing.rows() if self._core.rebalancing.mode is not Mode.OFF else None
 
-    def drain(self, cluster: str) -> Pieces:
+    def drain(self, cluster: str, *, leave: bool = False) -> Pieces:
         """One row a controller."""
-        return views.drain_view(self._core, cluster)
+        return views.drain_view(self._core, cluster, leave=leave)
 
     def explain(self, namespace: str, name: str, cluster: str = "") -> Row | None:
         """The whole record of one pod."""

@@ -48,6 +48,11 @@ async def test_it_is_alive_before_it_is_ready(client: Client, path: str) -> None
         pytest.param("/v1/usage", {"usage": whole(FakeViews().usage())}, id="usage of clusters"),
         pytest.param("/v1/rebalancing", {"rebalancing": FakeViews().rebalancing()}, id="rebalancing"),
         pytest.param("/v1/drain?cluster=west", {"drain": whole(FakeViews().drain("west"))}, id="a drain"),
+        pytest.param(
+            "/v1/drain?cluster=west&leave=true",
+            {"drain": whole(FakeViews().drain("west", leave=True))},
+            id="a drain both ways",
+        ),
         pytest.param("/v1/telemetry", {"telemetry": []}, id="telemetry of no cluster"),
         pytest.param("/v1/tenants", {"tenants": []}, id="tenants"),
         pytest.param("/v1/explain/default/web-1", FakeViews().explain("default", "web-1"), id="one pod"),

@@ -63,13 +63,20 @@ def test_a_dry_run_names_the_pods_that_have_no_other_place(
     rows = [row, {**row, "name": "db-1", "to": None}]
 
     def answer(_: ApiClient, kind: str, **query: str) -> list[dict[str, Any]]:
-        assert (kind, query) == ("drain", {"cluster": "west"})
+        assert (kind, query) == ("drain", {"cluster": "west", "leave": "true" if action == "leave" else ""})
         return rows
 
     monkeypatch.setattr(ApiClient, "rows", answer)
     shown = world.run(action, "west", "--dry-run").stderr
     assert "3 pods would wait, as no other place is free for them now: east: default/db-1 (3)\n" in shown
-    assert world.json(action, "west", "--dry-run")[1]["no_other_place"] == rows[1:]
+    told = world.json(action, "west", "--dry-run")[1]
+    assert (told["no_other_place"], told["not_known"]) == (rows[1:], [])
+    rows[1] = {**rows[1], "unknown": "its agent is older"}
+    shown = world.run(action, "west", "--dry-run").stderr
+    assert "would wait" not in shown
+    assert "of 3 pods it is not known whether they have another place: east: default/db-1 (3): its agent is" in shown
+    told = world.json(action, "west", "--dry-run")[1]
+    assert (told["no_other_place"], told["not_known"]) == ([], rows[1:])
     rows.pop()
     assert "its pods have other places" in world.run(action, "west", "--dry-run").stderr
 

@@ -391,6 +391,7 @@ def test_a_cluster_that_can_have_no_proxy_node_since_a_machine_has_its_name_is_f
     assert (found.cluster, found.about, found.level) == ("west", "proxy node in east", PROBLEM)
     assert "named global-dispatcher-west" in found.text
     assert "rename" in found.fix
+    assert "kubectl delete node global-dispatcher-west" in found.fix
 
 
 def test_namespaces_whose_pods_stay_for_what_other_clusters_lack_are_named_with_the_remedy() -> None:

@@ -25,6 +25,17 @@ def test_what_is_left_is_known_without_taking_any() -> None:
     assert buckets.left(0.0, "another") == 3.0
 
 
+def test_of_ever_new_kinds_no_more_are_kept_than_twice_those_that_come_until_a_bucket_is_full_again() -> None:
+    buckets = TokenBuckets(1, 1 / 60)
+    most = 0
+    for second in range(600):
+        for one in range(100):
+            assert buckets.admit(second, (second, one)) == 0
+        most = max(most, len(buckets._buckets))
+    assert most <= 2 * 60 * 100
+    assert [buckets.admit(599, kind) for kind in ((599, 0), (540, 0), (1, 0))] == [None, None, 0]
+
+
 @given(st.integers(1, 5), st.integers(1, 4), st.lists(st.integers(0, 3), max_size=60))
 def test_in_any_time_no_more_is_admitted_than_at_once_and_by_its_seconds_and_none_is_lost(
     most: int, per_s: int, pauses: list[int]

@@ -342,9 +342,14 @@ class FakeViews:
         source = {"cluster": "west", "home": "east", "namespace": "default", "name": "web-1"}
         return source if (namespace, name) == ("default", "web-1-copy") else None
 
-    def drain(self, cluster: str) -> Pieces:
+    def drain(self, cluster: str, *, leave: bool = False) -> Pieces:
         pod = {"source": "east", "namespace": "default", "pods": 3}
-        return iter([[{**pod, "name": "web-1", "to": "north/n1"}], [{**pod, "name": f"not-in-{cluster}", "to": None}]])
+        return iter(
+            [
+                [{**pod, "name": "web-1", "to": "north/n1"}],
+                [{**pod, "name": f"not-in-{cluster}", "to": None, "leave": leave}],
+            ]
+        )
 
     def explain(self, namespace: str, name: str, cluster: str = "") -> dict[str, Any] | None:
         found = [row for row in whole(self.pods()) if (row["namespace"], row["name"]) == (namespace, name)]

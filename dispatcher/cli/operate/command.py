@@ -43,7 +43,8 @@ async def _operate(wish: Wish, config: DispatcherConfig) -> ExitCode:
         if alive and wish.force:
             _say(f"all the same: {alive}")
         if wish.dry_run:
-            elsewhere = await ask_elsewhere(wish.server, wish.cluster) if action.evicts else None
+            leave = wish.action == "leave"
+            elsewhere = await ask_elsewhere(wish.server, wish.cluster, leave=leave) if action.evicts else None
             return _end(wish, sights, will, [f"would be refused: {why}" for why in against], elsewhere, done=False)
         if against:
             raise CommandError("; ".join(against))
@@ -115,11 +116,12 @@ def _end(
         summary: dict[str, Any] = {"cluster": wish.cluster, "action": wish.action, "will": will, "done": done}
         if elsewhere is not None:
             summary["no_other_place"] = elsewhere.nowhere
+            summary["not_known"] = elsewhere.unknown
         rows = [sight.row() for sight in sights]
         print_value({**summary, "clusters": rows, "problems": problems, "next": then}, wish.output)
     elif done:
         print_table(COLUMNS, [sight.row() for sight in sights])
-    for line in (*([elsewhere.words] if elsewhere is not None else ()), *problems, *then):
+    for line in (*(elsewhere.words if elsewhere is not None else ()), *problems, *then):
         _say(line)
     if silent and done:
         _say("not all is done: repeat the command when these clusters answer; what is done stays done")

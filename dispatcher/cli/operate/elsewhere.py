@@ -6,26 +6,43 @@ from typing import Any, NamedTuple
 from dispatcher.cli.api_client import ApiClient
 from dispatcher.service.errors import CommandError
 
+Row = dict[str, Any]
 _NAMED = 10  # controllers in one line
+_ALL = "its pods have other places, each looked at as if it was the only one to go"
 
 
 class Elsewhere(NamedTuple):
-    """Rows of `/v1/drain` whose pods would go nowhere, None if that is not known; and the same in words."""
+    """Rows of `/v1/drain` whose pods would go nowhere, and those of which it is not known (None: of all); and the same
+    in words.
+    """
 
-    nowhere: list[dict[str, Any]] | None
-    words: str
+    nowhere: list[Row] | None
+    unknown: list[Row] | None
+    words: list[str]
 
 
-async def ask_elsewhere(server: str, cluster: str) -> Elsewhere:
-    """Ask the dispatcher where the pods would go that run in a cluster for others."""
+async def ask_elsewhere(server: str, cluster: str, *, leave: bool) -> Elsewhere:
+    """Ask the dispatcher where the pods would go that run in a cluster for others; `leave`: and in others for it."""
+    query = {"cluster": cluster, "leave": "true" if leave else ""}
     try:
-        rows = await asyncio.to_thread(ApiClient(server).rows, "drain", cluster=cluster)
+        rows = await asyncio.to_thread(ApiClient(server).rows, "drain", **query)
     except CommandError as error:
-        return Elsewhere(None, f"whether its pods have another place is not known: {error}")
-    nowhere = [row for row in rows if row["to"] is None]
-    if not nowhere:
-        return Elsewhere([], "its pods have other places, each looked at as if it was the only one to go")
-    pods = sum(row["pods"] for row in nowhere)
-    such = ", ".join(f"{row['source']}: {row['namespace']}/{row['name']} ({row['pods']})" for row in nowhere[:_NAMED])
-    more = f" and {len(nowhere) - _NAMED} more" if len(nowhere) > _NAMED else ""
-    return Elsewhere(nowhere, f"{pods} pods would wait, as no other place is free for them now: {such}{more}")
+        return Elsewhere(None, None, [f"whether its pods have another place is not known: {error}"])
+    unknown = [row for row in rows if row.get("unknown")]
+    nowhere = [row for row in rows if row["to"] is None and not row.get("unknown")]
+    words = []
+    if nowhere:
+        words.append(f"{_pods(nowhere)} would wait, as no other place is free for them now: {_such(nowhere)}")
+    if unknown:
+        why = unknown[0]["unknown"]
+        words.append(f"of {_pods(unknown)} it is not known whether they have another place: {_such(unknown)}: {why}")
+    return Elsewhere(nowhere, unknown, words or [_ALL])
+
+
+def _pods(rows: list[Row]) -> str:
+    return f"{sum(row['pods'] for row in rows)} pods"
+
+
+def _such(rows: list[Row]) -> str:
+    such = ", ".join(f"{row['source']}: {row['namespace']}/{row['name']} ({row['pods']})" for row in rows[:_NAMED])
+    return such + (f" and {len(rows) - _NAMED} more" if len(rows) > _NAMED else "")

@@ -1,9 +1,10 @@
 """Pods for which others are to be evicted in another cluster than their own: confirmed first, and so many a second.
 
 What is known of a pod is what its cluster's observer tells, which may be captured, and whoever believes in a pod of the
-highest priority that is not there empties all clusters for it. So the executor of its cluster is asked, which reads the
-pod at its API server and signs that it waits for a place in that very cluster, and with what priority. Until then its
-nomination holds the room, and nobody is evicted. One that is not confirmed loses it, and asks again after a while.
+highest priority that is not there, or that needs less, empties all clusters for it. So the executor of its cluster is
+asked, which reads the pod at its API server and signs that it waits for a place in that very cluster, with what
+priority, and what it requests. Until then its nomination holds the room, and nobody is evicted. One that is not
+confirmed loses it, and asks again after a while.
 
 Evictions abroad are paced for each cluster of submission, so that neither a mistake there nor a whole cluster that was
 captured empties the others at once. Worked example: at 0.5 a second 50 pods may be evicted at once; where one pod more
@@ -17,6 +18,7 @@ from dispatcher.model.bounds import NO_PRIORITY
 from dispatcher.model.crossing import class_named
 from dispatcher.model.messages import DONE, ConfirmNoSource, Outcome
 from dispatcher.model.pod import PodId
+from dispatcher.model.resources import Resources, format_quantity
 from dispatcher.model.signatures import plain_keys, read_preemptor
 from dispatcher.model.token_buckets import Allowance, TokenBuckets
 from dispatcher.scheduling.core.state import CoreState
@@ -31,6 +33,7 @@ _LONGEST_S = 600.0  # that evictions which were too many at once hold up others
 _AGAIN_S = 60.0  # until a pod that was not confirmed is asked for again
 _MOST_REFUSED = 1024  # pods of which it is known that they were not confirmed
 _WARN_S = 60.0
+_NAMED = 3  # resources in one message
 
 Victims = Sequence[Victim]  # all in one cluster
 Evict = Callable[[Victims, PodId, float], None]
@@ -100,7 +103,7 @@ class Preemptors:
             return f"at its API server the pod has PriorityClass {signed.priority_class!r}, not {told.word!r}"
         if signed.priority < nominee.placed.pod.priority:
             return f"at its API server the pod has priority {signed.priority}"
-        return ""
+        return _overstated(nominee.placed.pod.requests, signed.requests)
 
     def _refuse(self, nominee: Nominee, target: str, why: str, now: float) -> None:
         state, home = self._state, nominee.pod_id[0]
@@ -164,3 +167,18 @@ class Preemptors:
             state.report_waiting(
                 tracked, f"{len(victims)} pods of cluster {victims[0].cluster} are not evicted yet: {text}"
             )
+
+
+def _overstated(told: Resources, signed: Resources | None) -> str:
+    """Which of the requests that were told of a pod are more than it has; '' if none is."""
+    if signed is None:
+        return "it has not signed what the pod requests (upgrade its agent)"
+    more = sorted(name for name, amount in told.items() if amount > signed.get(name, 0))
+    if not more:
+        return ""
+    words = [f"{name} {_shown(name, signed)}, not {_shown(name, told)}" for name in more[:_NAMED]]
+    return f"at its API server the pod requests {'; '.join(words)}"
+
+
+def _shown(name: str, amounts: Resources) -> str:
+    return format_quantity(name, amounts.get(name, 0))

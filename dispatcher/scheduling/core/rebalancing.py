@@ -6,16 +6,15 @@ when every cluster was heard of.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from math import inf
 from typing import Any
 
 from dispatcher.model.backoff import Backoff
 from dispatcher.model.messages import DONE, NO_PRIORITY, UNKNOWN, Evict, Outcome
 from dispatcher.model.names import REBALANCE
 from dispatcher.model.pod import PodId
-from dispatcher.model.refusal import Refusal
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core.evictions import Evictions
 from dispatcher.scheduling.core.state import CoreState
@@ -92,17 +91,26 @@ class Rebalancing:
 
     # --- what may go, and where to -----------------------------------------------------------------------------------
 
-    def would_go(self, occupant: Occupant, barred: str = "") -> Decision | None:
-        """Where the replacement of a pod would go, None if nowhere; not to the cluster `barred`."""
+    def would_go(self, occupant: Occupant) -> Decision | None:
+        """Where the replacement of a pod would go, None if nowhere; not to a cluster that has ever refused it."""
         state = self._state
         tracked = state.tracked.peek(occupant.pod_id)
         if tracked is None or tracked.source is None:
             return None
         refused = state.refusals.remembered(occupant.pod_id, tracked.source, state.fleet.now)
-        if barred:
-            refused = (*refused, Refusal(barred, "it is asked where else it would go", state.fleet.now, inf))
         placed = state.fleet.with_use(Placed(tracked.source, tracked.home, refused))  # as its replacement will be
         return state.profiles.of(placed).would_go(occupant.pod_id, placed)
+
+    def would_go_if_closed(self, occupant: Occupant, clusters: Iterable[str]) -> Decision | None:
+        """The same if `clusters` were cordoned for pods of its home; decided as the replacement will be."""
+        state = self._state
+        tracked = state.tracked.peek(occupant.pod_id)
+        if tracked is None or tracked.source is None:
+            return None
+        refused = state.refusals.seen(occupant.pod_id, tracked.source, state.fleet.now)
+        placed = state.fleet.with_use(Placed(tracked.source, tracked.home, refused))
+        with state.fleet.as_if_closed(tracked.home, clusters):
+            return state.profiles.of(placed).would_go(occupant.pod_id, placed)
 
     def _may_go(self, occupant: Occupant) -> str:
         state = self._state

@@ -164,10 +164,14 @@ class Refusals:
         """The refusals that hold for a pod now, by cluster; it is told by `ended` when one of them ends."""
         if not self._kept:
             return ()
-        holding, over = list(self._holding(pod_id, pod, now)), list(self._over(pod_id, pod, now))
-        for kept in (*holding, *over):
+        for kept in (*self._holding(pod_id, pod, now), *self._over(pod_id, pod, now)):
             kept.pods.add(pod_id)
-        return (*(kept.refusal for kept in holding), *(replace(kept.refusal, over=True) for kept in over))
+        return self.seen(pod_id, pod, now)
+
+    def seen(self, pod_id: PodId, pod: Pod, now: float) -> tuple[Refusal, ...]:
+        """The same for somebody who only looks."""
+        over = [replace(kept.refusal, over=True) for kept in self._over(pod_id, pod, now)]
+        return (*self.known(pod_id, pod, now), *over)
 
     def remembered(self, pod_id: PodId, pod: Pod, now: float) -> tuple[Refusal, ...]:
         """All that is kept of a pod, as if no time had passed, for somebody who only looks."""
@@ -181,7 +185,7 @@ class Refusals:
                 yield kept
 
     def known(self, pod_id: PodId, pod: Pod, now: float) -> list[Refusal]:
-        """The same for somebody who only looks."""
+        """Of these the ones whose time has not passed."""
         return [kept.refusal for kept in self._holding(pod_id, pod, now)]
 
     def _holding(self, pod_id: PodId, pod: Pod, now: float) -> Iterator[_Entry]:

@@ -322,7 +322,8 @@ class Scheduler(Booking):
         row, pod = occupant.row, msgspec.structs.replace(placed.pod, node="", phase=PENDING)
         self.fleet.remove_pod(occupant)
         try:
-            return self._dry_run(pod_id, msgspec.structs.replace(placed, pod=pod))
+            with self.nominations.aside_for(pod_id, placed):
+                return self._dry_run(pod_id, msgspec.structs.replace(placed, pod=pod))
         except PluginError as error:
             self._faults.note(error)
             return None

@@ -2,7 +2,8 @@
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -113,6 +114,18 @@ class NodeTable(NodeColumns):
         now = others | {cluster} if closed else others
         if now:
             self._closed[home] = now
+
+    @contextmanager
+    def as_if_closed(self, home: str, clusters: Iterable[str]) -> Iterator[None]:
+        """As if these proxy nodes in `home` were cordoned, for somebody who only looks."""
+        opened = set(clusters) - {home} - self.closed.get(home, frozenset())
+        for cluster in opened:
+            self.set_closed(home, cluster, closed=True)
+        try:
+            yield
+        finally:
+            for cluster in opened:
+                self.set_closed(home, cluster, closed=False)
 
     def set_proxy_taints(self, home: str, cluster: str, taints: tuple[Taint, ...]) -> None:
         """The proxy node of `cluster` in `home` has these taints of users; () for none."""

@@ -1,36 +1,56 @@
-"""Where the pods would go that run in a cluster for others, if that cluster took none any more."""
+"""Where the pods would go that a drain evicts, once its cordon stands: what `drain` and `leave` say in a dry run."""
 
-from dispatcher.model.pod import PodId
+from dispatcher.model.names import STAY
+from dispatcher.model.pod import Pod, PodId
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.delegation.protocol import target_of
-from dispatcher.scheduling.views.pieces import Pieces
+from dispatcher.scheduling.views.pieces import Pieces, Row
 
 _Controller = tuple[str, str, str]  # home, namespace, owner; of a pod without one, its name
+_NOT_TOLD = (
+    "its agent does not tell what it would need in another cluster: it is of an older version, or cannot read the pod"
+)
 
 
-def drain_view(core: SchedulerCore, cluster: str) -> Pieces:
-    """One row, and piece, for each controller: one of its pods, how many there are, and where that one would go as
-    things are (None: nowhere, unless others are evicted for it). Each is looked at as if it was the only one to go.
+def drain_view(core: SchedulerCore, cluster: str, *, leave: bool = False) -> Pieces:
+    """One row, and piece, for each controller whose pods run in `cluster` for others: one of these pods, how many there
+    are, where that one would go as things are (None: nowhere, unless others are evicted for it), and why that is not
+    known. Each is looked at as if it was the only one to go. `leave`: also pods of `cluster` that run in others.
     """
     found: dict[_Controller, list[PodId]] = {}
     for pod_id, tracked in list(core.tracked.unsettled.items()):
         source = tracked.source
-        if source is None or not source.node or source.terminating or source.terminal or tracked.home == cluster:
+        if source is None or not source.node or source.terminating or source.terminal:
             continue
-        if target_of(tracked.home, source) == cluster:
+        target = target_of(tracked.home, source)
+        comes = leave and tracked.home == cluster != target
+        if comes or target == cluster != tracked.home:
             found.setdefault((tracked.home, source.namespace, source.owner or source.name), []).append(pod_id)
-    for (home, namespace, _), pod_ids in sorted(found.items()):
-        tracked_now = core.tracked.peek(pod_ids[0])
-        occupant = core.fleet.occupant(pod_ids[0])
-        if tracked_now is None or tracked_now.source is None or occupant is None:
-            continue  # it has gone since
-        place = core.rebalancing.would_go(occupant, barred=cluster)
-        yield [
-            {
-                "source": home,
-                "namespace": namespace,
-                "name": tracked_now.source.name,
-                "pods": len(pod_ids),
-                "to": f"{place.cluster}/{place.node}" if place is not None else None,
-            }
-        ]
+    for _, pod_ids in sorted(found.items()):
+        row = _row(core, cluster, pod_ids)
+        if row is not None:
+            yield [row]
+
+
+def _row(core: SchedulerCore, cluster: str, pod_ids: list[PodId]) -> Row | None:
+    tracked = core.tracked.peek(pod_ids[0])
+    occupant = core.fleet.occupant(pod_ids[0])
+    if tracked is None or tracked.source is None or occupant is None:
+        return None  # it has gone since
+    source, home = tracked.source, tracked.home
+    unknown = _unknown(source)
+    closed = list(core.clusters) if home == cluster else [cluster]
+    place = core.rebalancing.would_go_if_closed(occupant, closed) if not unknown else None
+    return {
+        "source": home,
+        "namespace": source.namespace,
+        "name": source.name,
+        "pods": len(pod_ids),
+        "to": f"{place.cluster}/{place.node}" if place is not None else None,
+        "unknown": unknown,
+    }
+
+
+def _unknown(source: Pod) -> str:
+    """Why nobody knows where the next pod of its controller may run; '' if it is known."""
+    return _NOT_TOLD if source.needs is None and source.annotations.get(STAY) != "true" else ""

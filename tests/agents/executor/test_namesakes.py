@@ -54,6 +54,9 @@ def mirror(ref: PodRef) -> AnyIntent:
     return MirrorStatus("i", ref, 1, SHOWN, True)
 
 
+SAYS = (f'node "{NODE}"', 'cluster "b"', "rename", f"kubectl delete node {NODE}")
+
+
 def finish(ref: PodRef) -> AnyIntent:
     return FinishSource("i", ref, 1, "b-cluster-uid")
 
@@ -75,6 +78,7 @@ def test_a_pod_on_such_a_machine_is_not_shown_let_go_or_deleted_by_order(
     answer = world.do(order(pod_on(world, marked=marked)))
     assert (answer.verdict, world.api.done) == (says, UNCHANGED)
     assert "not" in answer.message
+    assert says != REFUSED or f"kubectl delete node {NODE}" in answer.message
 
 
 @pytest.mark.parametrize(("order", "says"), [(mirror, STALE), (finish, REFUSED), (delete, REFUSED), (evict, REFUSED)])
@@ -143,7 +147,9 @@ def test_no_pod_is_claimed_for_a_cluster_whose_proxy_node_would_have_the_name_of
     world = World(MACHINE)
     answer = world.do(Claim("i", world.submit(), 1, "b", "b1"))
     assert (answer.verdict, answer.scope, world.api.done) == (REFUSED, OF_CLUSTER, UNCHANGED)
-    assert all(word in answer.message for word in (f'node "{NODE}"', 'cluster "b"', "rename"))
+    assert all(
+        word in answer.message for word in (f'node "{NODE}"', 'cluster "b"', "rename", f"kubectl delete node {NODE}")
+    )
 
 
 def tended(world: World, answer: Callable[[Request], Response] | None = None) -> list[str]:
@@ -155,7 +161,7 @@ def tended(world: World, answer: Callable[[Request], Response] | None = None) ->
 def test_a_machine_of_the_name_is_told_and_left_as_it_is() -> None:
     world = World(MACHINE)
     (problem,) = tended(world)
-    assert all(word in problem for word in (f'node "{NODE}"', 'cluster "b"', "rename"))
+    assert all(word in problem for word in SAYS)
     assert world.api.done == UNCHANGED
 
 

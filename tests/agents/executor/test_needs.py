@@ -7,12 +7,15 @@ import pytest
 
 from agents.executor.needs import needs_of
 from agents.executor.policy import Accept, ExecutorPolicy
+from agents.kube import convert
 from agents.kube.convert import pod_seen
 from dispatcher.model import names
 from dispatcher.model.bounds import MAX_NEEDS, MAX_WORD
 from dispatcher.model.crossing import rows_for, unmet
 from dispatcher.model.pod import Needs
 from tests.agents.executor.world import pod_object
+
+PROXY = names.proxy_node_name("b")
 
 
 def needs(**spec: Any) -> Needs | None:
@@ -81,3 +84,34 @@ def test_it_is_told_of_pods_that_may_go_somewhere_once_for_all_replicas() -> Non
     assert told("one") is told("two") is not None
     assert told("bound", nodeName="n1") is None
     assert told("stays") is None
+    assert told("one", nodeName=PROXY) is told("one")
+    assert told("stays", nodeName=PROXY) == Needs()
+
+
+def test_what_the_next_pod_needs_is_told_of_one_that_runs_elsewhere_and_derived_once_for_all_its_versions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    derived: list[bytes] = []
+
+    def counted(raw: bytes) -> Needs | None:
+        derived.append(raw)
+        return needs_of(raw)
+
+    monkeypatch.setattr(convert, "_NEEDS", {})
+    monkeypatch.setattr(convert, "needs_of", counted)
+
+    def told(version: int, phase: str, annotations: dict[str, str], **spec: Any) -> Needs | None:
+        pod = pod_object("web", nodeName=PROXY, **spec)
+        pod["metadata"] |= {"uid": "web", "resourceVersion": str(version), "annotations": annotations}
+        pod["status"] = {"phase": phase}
+        seen = pod_seen(msgspec.json.encode(pod))
+        assert seen is not None
+        assert seen.pod is not None
+        return seen.pod.needs
+
+    alone = {"priorityClassName": "high"}
+    assert told(1, "Pending", {}, **alone) == told(2, "Running", {}, **alone) == needs(**alone)
+    assert len(derived) == 1
+    assert told(3, "Running", {names.PRIORITY: names.NONE}, **alone) == Needs()
+    assert told(4, "Running", {}) == Needs()
+    assert len(derived) == 3

@@ -26,14 +26,46 @@ def world() -> World:
     return made
 
 
-def test_it_signs_that_a_pod_waits_and_with_what_priority() -> None:
+def test_it_signs_that_a_pod_waits_with_what_priority_and_what_it_requests() -> None:
     here = world()
     ref = here.submit(pod_object(priority=1000, priorityClassName="high"))
     found = asked(here, ref)
     source = SourceRef("a", "a-cluster-uid", ref.namespace, ref.name, ref.uid, 7)
     assert found.verdict == DONE
-    assert read_preemptor(keys_of("a").public, found.record) == Preemptor(source, ELSEWHERE, 1000, "high")
+    assert read_preemptor(keys_of("a").public, found.record) == Preemptor(source, ELSEWHERE, 1000, "high", {"cpu": 100})
     assert read_preemptor(keys_of("b").public, found.record) is None
+
+
+CONTAINER = {"name": "main", "image": "busybox"}
+SIZES: dict[str, tuple[Object, dict[str, int]]] = {
+    "a large init container": (
+        {"initContainers": [{**CONTAINER, "resources": {"requests": {"cpu": "2", "memory": "1Gi"}}}]},
+        {"cpu": 2000, "memory": 2**30},
+    ),
+    "the overhead of its runtime": ({"overhead": {"memory": "128Mi"}}, {"cpu": 100, "memory": 2**27}),
+    "requests of the whole pod": ({"resources": {"requests": {"cpu": "3"}}}, {"cpu": 3000}),
+}
+
+
+@pytest.mark.parametrize("what", SIZES)
+def test_it_signs_the_requests_as_observers_tell_them_with(what: str) -> None:
+    spec, requests = SIZES[what]
+    here = world()
+    ref = here.submit(pod_object(**spec))
+    seen = here.local.view.pod(ref.uid)
+    signed = read_preemptor(keys_of("a").public, asked(here, ref).record)
+    assert signed is not None
+    assert seen is not None
+    assert signed.requests == seen.requests == requests
+
+
+def test_nothing_is_signed_of_a_pod_with_more_resources_than_there_is_room_for_in_a_mark() -> None:
+    many = {f"example.com/{'x' * 60}-{at}": "1" for at in range(64)}
+    here = world()
+    ref = here.submit(pod_object(containers=[{**CONTAINER, "resources": {"requests": many}}]))
+    found = asked(here, ref)
+    assert (found.verdict, found.record) == (STALE, "")
+    assert "so many resources" in found.message
 
 
 def test_what_it_signs_of_a_preemptor_is_no_claim() -> None:

@@ -48,7 +48,11 @@ def signed(intent: ConfirmNoSource, *, signer: str = "east", **other: Any) -> Ou
     uid, epoch = other.get("uid", intent.pod.uid), other.get("epoch", intent.epoch)
     source = SourceRef("east", other.get("cluster_uid", "east-uid"), "default", intent.pod.name, uid, epoch)
     said = Preemptor(
-        source, other.get("target", intent.preempts), other.get("priority", 1000), other.get("priority_class", "")
+        source,
+        other.get("target", intent.preempts),
+        other.get("priority", 1000),
+        other.get("priority_class", ""),
+        other.get("requests", {"cpu": 4000}),
     )
     return outcome(intent, DONE, record=keys_of(signer).sign_preemptor(said))
 
@@ -141,6 +145,20 @@ def test_nobody_is_evicted_for_a_class_that_the_pod_does_not_have_at_home(
     assert (len(world.asked), list(world.evicted)) == (1, evicted)
 
 
+def test_a_pod_that_requests_more_than_its_observer_tells_is_confirmed() -> None:
+    world = World(answer=lambda intent, world: signed(intent, requests={"cpu": 4001, "memory": 2**30}))
+    world.submit()
+    world.run(5.0)
+    assert list(world.evicted) == ["low0"]
+
+
+def test_who_is_not_confirmed_for_what_it_requests_is_told_how_much_that_is() -> None:
+    world = World(answer=lambda intent, world: signed(intent, requests={"cpu": 100}))
+    world.submit()
+    world.run(5.0)
+    assert "requests cpu 100m, not 4" in world.told[0]
+
+
 def test_a_pod_that_is_not_confirmed_evicts_at_home_instead() -> None:
     world = World(answer=lambda intent, world: outcome(intent, STALE))
     here = Node("e0", ready=True, allocatable=SIZE)
@@ -190,6 +208,9 @@ NOT_CONFIRMED: dict[str, Answer] = {
     "nothing is signed": lambda intent, world: outcome(intent, DONE),
     "another cluster has signed": lambda intent, world: signed(intent, signer="west"),
     "it is of lower priority": lambda intent, world: signed(intent, priority=999),
+    "it requests less": lambda intent, world: signed(intent, requests={"cpu": 3999, "memory": 2**30}),
+    "it requests nothing": lambda intent, world: signed(intent, requests={}),
+    "an older executor does not sign what it requests": lambda intent, world: signed(intent, requests=None),
     "it is of another cluster": lambda intent, world: signed(intent, cluster_uid="west-uid"),
     "it is another pod": lambda intent, world: signed(intent, uid="uid-other"),
     "it goes elsewhere": lambda intent, world: signed(intent, target="north"),

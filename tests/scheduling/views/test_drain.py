@@ -2,12 +2,16 @@
 
 from typing import Any
 
+import pytest
+
 from dispatcher.model.messages import Changes
-from dispatcher.model.names import SCHEDULER_NAME
+from dispatcher.model.names import SCHEDULER_NAME, STAY
 from dispatcher.model.node import Node
-from dispatcher.model.pod import Claim, Pod, SourceRef
+from dispatcher.model.pod import Claim, Needs, Pod, SourceRef
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.events import ClusterChanged
+from dispatcher.scheduling.fleet.nominations import Nominee
+from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.views import whole
 from dispatcher.scheduling.views.drain_rows import drain_view
 from tests.laws.cores import make_core
@@ -19,6 +23,7 @@ def node(name: str, cpu: int) -> Node:
 
 def source(name: str, owner: str, cpu: int, **more: Any) -> Pod:
     place = {"node": "global-dispatcher-west", "claim": Claim("west", "w1", 1), "has_finalizer": True, **more}
+    place = {"needs": Needs(), **place}
     fields = {"requests": {"cpu": cpu}, "scheduler_name": SCHEDULER_NAME, "owner": owner, **place}
     return Pod(f"uid-{name}", "default", name, **fields)
 
@@ -50,10 +55,47 @@ def test_each_controller_has_a_row_with_where_one_of_its_pods_would_go() -> None
         source("home", "", 100, node="e1", claim=None, has_finalizer=False),
     )
     big, small = whole(drain_view(core, "west"))
-    assert big == {"source": "east", "namespace": "default", "name": "big-0", "pods": 2, "to": None}
+    assert big == {"source": "east", "namespace": "default", "name": "big-0", "pods": 2, "to": None, "unknown": ""}
     assert (small["name"], small["pods"]) == ("small", 1)
     assert small["to"] in ("east/e1", "north/n1")
     assert whole(drain_view(core, "north")) == whole(drain_view(core, "east")) == []
+
+
+@pytest.mark.parametrize(("priority", "to"), [(10, "north/n1"), (0, None)])
+def test_room_that_is_promised_to_a_less_important_pod_is_free_for_one_that_goes(priority: int, to: str | None) -> None:
+    core = fleet(source("one", "", 1000, priority=priority), source("full", "", 1000, node="e1", claim=None))
+    promised = Placed(source("low", "", 1000, priority=1), "east")
+    core.profiles.nominations.put(Nominee(("east", "uid-low"), promised, "north", "n1"))
+    (row,) = whole(drain_view(core, "west"))
+    assert row["to"] == to
+
+
+def test_a_pod_that_cannot_cross_has_no_place_but_at_home() -> None:
+    bound = Needs("spec.hostNetwork is not let in by other clusters")
+    full = source("full", "", 1000, node="e1", claim=None)
+    (row,) = whole(drain_view(fleet(source("one", "", 100, needs=bound), full), "west"))
+    assert (row["to"], row["unknown"]) == (None, "")
+    (row,) = whole(drain_view(fleet(source("one", "", 100, needs=bound)), "west"))
+    assert row["to"] == "east/e1"
+
+
+def test_where_a_pod_would_go_is_not_known_if_its_agent_does_not_tell_what_it_needs() -> None:
+    untold = source("one", "", 100, needs=None)
+    stays = source("two", "", 100, needs=None, annotations={STAY: "true"})
+    one, two = whole(drain_view(fleet(untold, stays), "west"))
+    assert (one["to"], "older version" in one["unknown"]) == (None, True)
+    assert (two["to"], two["unknown"]) == ("east/e1", "")
+
+
+def test_pods_of_a_cluster_that_leaves_go_home_alone() -> None:
+    core = fleet(source("big", "", 2000), source("small", "", 100))
+    assert whole(drain_view(core, "east")) == []
+    big, small = whole(drain_view(core, "east", leave=True))
+    assert [(row["source"], row["name"], row["to"]) for row in (big, small)] == [
+        ("east", "big", None),
+        ("east", "small", "east/e1"),
+    ]
+    assert core.fleet.closed == {}
 
 
 def test_asking_books_nothing_and_leaves_the_pods_where_they_are() -> None:
