@@ -187,7 +187,9 @@ def _csi_node(found: api.CsiNodeObject, problems: list[str]) -> model.CSINode:
 
 
 def _csi_driver(found: api.CsiDriverObject, problems: list[str]) -> model.CSIDriver:
-    return model.CSIDriver(found.metadata.name, bool(found.spec.storage_capacity))
+    spec = found.spec
+    required = bool(spec.prevent_pod_scheduling_if_missing)
+    return model.CSIDriver(found.metadata.name, bool(spec.storage_capacity), required)
 
 
 def _capacity(found: api.CapacityObject, problems: list[str]) -> model.CSIStorageCapacity:

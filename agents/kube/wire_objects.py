@@ -143,6 +143,7 @@ class CsiDriverSpec(Wire):
     """storage/v1 CSIDriverSpec."""
 
     storage_capacity: bool | None = None
+    prevent_pod_scheduling_if_missing: bool | None = None  # 1.35
 
 
 class CsiDriverObject(Described):

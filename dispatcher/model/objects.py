@@ -108,9 +108,12 @@ class CSINode(Named, frozen=True, tag=True):
 
 
 class CSIDriver(Named, frozen=True, tag=True):
-    """storage/v1 CSIDriver: whether its free capacity is to be looked at."""
+    """storage/v1 CSIDriver: whether its free capacity is to be looked at, and whether its volumes keep pods off nodes
+    that lack it.
+    """
 
     storage_capacity: bool = False
+    required: bool = False  # preventPodSchedulingIfMissing
 
 
 class CSIStorageCapacity(Namespaced, frozen=True, tag=True):

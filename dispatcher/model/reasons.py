@@ -39,6 +39,7 @@ class Reason(enum.Enum):
         "another pod"
     )
     VOLUME_LIMIT = "node(s) exceed max volume count"
+    CSI_DRIVER = "{} CSI driver is not installed on the node"
     VOLUME_AFFINITY = "node(s) didn't match PersistentVolume's node affinity"
     VOLUME_BINDING = "node(s) didn't find available persistent volumes to bind"
     STORAGE_SPACE = "node(s) did not have enough free storage"

@@ -1,5 +1,7 @@
 """No node is asked to attach more volumes of a CSI driver than its CSINode says it can.
 
+A driver may ask that nodes without it take no pod with its volumes (`preventPodSchedulingIfMissing` of its CSIDriver).
+
 Counted are the different volumes of the pods on the node and those attached to it (VolumeAttachment); a volume that is
 there already costs nothing. In-tree volumes count as those of the driver they migrate to. A node without a limit for
 a driver has none. Source: kube-scheduler's NodeVolumeLimits (CSI).
@@ -11,10 +13,22 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from dispatcher.model.objects import CSINode
+from dispatcher.model.objects import CSIDriver, CSINode
 from dispatcher.model.pod import CLAIM
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, Ints, Placed, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import (
+    SKIP,
+    Bools,
+    Codes,
+    Depends,
+    Filter,
+    FleetView,
+    Ints,
+    Placed,
+    Refuse,
+    Rows,
+    Skip,
+)
 from dispatcher.scheduling.rules.csi_volumes import Attached, CsiVolumes, Wanted, attachments_of, wanted_of
 from dispatcher.scheduling.rules.volumes import CsiVolume
 
@@ -24,6 +38,7 @@ _NO_LIMIT = 2**31  # volumes
 class _State(NamedTuple):
     """`tight`: nodes whose limits are too small for the pod's volumes even while nothing is attached there.
     `least`: the smallest limit of any driver on any node of the cluster.
+    `needed`: drivers that a node has to have, and the nodes that have each.
     """
 
     home: str
@@ -31,10 +46,11 @@ class _State(NamedTuple):
     attached: Attached
     tight: frozenset[str]
     least: int
+    needed: tuple[tuple[str, frozenset[str]], ...]
 
 
 class NodeVolumeLimits(Filter[_State]):
-    """Refuses nodes that cannot attach the pod's volumes beside those they have."""
+    """Refuses nodes that lack a driver of the pod's volumes, or cannot attach them beside those they have."""
 
     name: ClassVar[str] = "NodeVolumeLimits"
     keyed_by_template = True
@@ -50,25 +66,26 @@ class NodeVolumeLimits(Filter[_State]):
         return wanted_of(placed, fleet) if placed.pod.volumes else None
 
     def pre_filter(self, placed: Placed, fleet: FleetView) -> _State | Refuse | Skip:
-        """The pod's CSI volumes and what is attached where; SKIP for a pod without any, or where nothing is limited."""
+        """The pod's CSI volumes and what is attached where; SKIP without any, or where nothing is limited or needed."""
         wanted = wanted_of(placed, fleet) if placed.pod.volumes else Wanted()
         if not wanted.size:
             return SKIP
         limits, least = fleet.objects.of(placed.home, CSINode), fleet.objects.derived(placed.home, _least, CSINode)
-        if least == _NO_LIMIT:
+        needed = _needed(placed.home, wanted, fleet)
+        if least == _NO_LIMIT and not needed:
             return SKIP
         tight: frozenset[str] = frozenset()
         if least < wanted.size:
             counts = Counter(dict(wanted.new)) + Counter(driver for driver, _ in wanted.known)
             tight = frozenset(name for name, node in limits.items() if node.limits and _passed(counts, node.limits))
-        return _State(placed.home, wanted, attachments_of(placed.home, fleet), tight, least)
+        return _State(placed.home, wanted, attachments_of(placed.home, fleet), tight, least, needed)
 
     def refresh(self, state: _State | Refuse | Skip, placed: Placed, fleet: FleetView) -> _State | Refuse | Skip:
         """What rests on objects alone has not changed."""
         return state
 
     def filter(self, state: _State, fleet: FleetView, rows: Rows) -> Codes:
-        """VOLUME_LIMIT where the limit of a driver would be passed."""
+        """CSI_DRIVER where a driver is missing, else VOLUME_LIMIT where the limit of one would be passed."""
         used, supposed = fleet.volumes.counts(rows)
         codes = np.zeros(len(used), dtype=np.uint16)
         limits, volumes = fleet.objects.of(state.home, CSINode), CsiVolumes(state.home, fleet)
@@ -80,7 +97,39 @@ class NodeVolumeLimits(Filter[_State]):
                 there, pods = volumes.behind(fleet.volumes.on(row)), int(supposed[at])
                 if _too_many(state.wanted, there, attached, pods, node.limits):
                     codes[at] = fleet.reasons.code(Reason.VOLUME_LIMIT)
+        for driver, having in reversed(state.needed):
+            codes[_lacking(state.home, having, fleet, rows)] = fleet.reasons.code(Reason.CSI_DRIVER, driver)
         return codes
+
+
+def _needed(home: str, wanted: Wanted, fleet: FleetView) -> tuple[tuple[str, frozenset[str]], ...]:
+    """By name, as in `_State`."""
+    needed = fleet.objects.derived(home, _required, (CSIDriver, "required"))
+    asked = needed & {driver for driver, _ in (*wanted.new, *wanted.known)} if needed else needed
+    if not asked:
+        return ()
+    having = fleet.objects.derived(home, _having, (CSINode, "drivers"))
+    return tuple((driver, having.get(driver, frozenset())) for driver in sorted(asked))
+
+
+def _required(drivers: Mapping[str, CSIDriver]) -> frozenset[str]:
+    return frozenset(name for name, driver in drivers.items() if driver.required)
+
+
+def _having(nodes: Mapping[str, CSINode]) -> dict[str, frozenset[str]]:
+    """Driver -> the nodes that have it."""
+    found: dict[str, set[str]] = {}
+    for name, node in nodes.items():
+        for driver in node.drivers:
+            found.setdefault(driver, set()).add(name)
+    return {driver: frozenset(names) for driver, names in found.items()}
+
+
+def _lacking(home: str, having: frozenset[str], fleet: FleetView, rows: Rows) -> Bools:
+    """[rows] whether it is a node of this cluster, and none of `having`."""
+    names = fleet.nodes.names_of(np.arange(fleet.n)[rows].tolist())
+    lacks = (cluster == home and name not in having for cluster, name in names)
+    return np.fromiter(lacks, dtype=np.bool_, count=len(names))
 
 
 def _worth_a_look(asked: _State, fleet: FleetView, rows: Rows, used: Ints) -> Iterator[tuple[int, int]]:

@@ -23,7 +23,7 @@ _REASONS: dict[str, tuple[Reason, ...]] = {
     "NodeReady": (Reason.NOT_READY, Reason.CLUSTER_NOT_READY),
     "NodeResourcesFit": (Reason.INSUFFICIENT, Reason.TOO_MANY_PODS),
     "NodeUnschedulable": (Reason.UNSCHEDULABLE,),
-    "NodeVolumeLimits": (Reason.VOLUME_LIMIT,),
+    "NodeVolumeLimits": (Reason.VOLUME_LIMIT, Reason.CSI_DRIVER),
     "SchedulingGates": (Reason.GATED,),
     "TaintToleration": (Reason.TAINT, Reason.TAINT_ABROAD),
     "TenantQuota": (Reason.QUOTA, Reason.QUOTA_UNKNOWN),

@@ -24,6 +24,7 @@ REMEDIES: dict[Reason, str] = {
     Reason.DISK_CONFLICT: "Another pod on the node uses the same disk, in a way that excludes this one.",
     Reason.CLAIM_IN_USE: "The claim is ReadWriteOncePod, and another pod uses it.",
     Reason.VOLUME_LIMIT: "The CSI driver attaches no more volumes to that node (CSINode).",
+    Reason.CSI_DRIVER: "The pod has a volume of that CSI driver, whose CSIDriver object says `preventPodSchedulingIfMissing`, and the node's CSINode does not list it: install the driver there.",
     Reason.VOLUME_AFFINITY: "The claim's volume cannot be reached from that node.",
     Reason.VOLUME_BINDING: "No free volume fits the claim, and its class provisions none for that node.",
     Reason.STORAGE_SPACE: "The CSI driver reports too little capacity there (CSIStorageCapacity).",

@@ -26,7 +26,7 @@ from pathlib import Path
 DEFAULT_MINOR = "1.37"
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok")
 _MODULES = Path(__file__).parent / "go"
-_KUBERNETES = {"1.37": "go.mod", "1.36": "1.36.mod", "1.35": "1.35.mod"}
+_KUBERNETES = {DEFAULT_MINOR: "go.mod", **{minor: f"{minor}.mod" for minor in ("1.36", "1.35", "1.34", "1.31")}}
 MINORS = tuple(_KUBERNETES)
 _VERSION_VARIABLES = "k8s.io/component-base/version"
 _TAIL_LINES = 15
@@ -273,15 +273,22 @@ def _print_line(line: str) -> None:
 
 
 def main() -> int:
-    """Build what is missing, a line a tool; else say why not: 1 if a build failed, 3 if there is no Go for it."""
+    """Build what is missing, a line a tool; else say why not: 1 if a build failed, 3 if there is no Go for it, or if it
+    is not to be built.
+    """
     parser = argparse.ArgumentParser(prog="python -m localfleet.controlplane.binaries", description=main.__doc__)
     parser.add_argument(
         "tools", nargs="*", metavar="TOOL", help=f"of {', '.join(TOOLS)} (default: all), {', '.join(_ON_DEMAND)}"
     )
     parser.add_argument("--minor", default=selected_minor(), choices=MINORS, help="of Kubernetes (default %(default)s)")
+    parser.add_argument("--no-build", action="store_true", help="build nothing")
     given = parser.parse_args()
+    tools = given.tools or TOOLS
     try:
-        found = ensure(given.tools or TOOLS, given.minor)
+        if given.no_build and (missing := [tool for tool in tools if find(tool, given.minor) is None]):
+            _print_line(f"{UNAVAILABLE}: {', '.join(missing)} of Kubernetes {given.minor} not built yet")
+            return _NOTHING_TO_BUILD_WITH
+        found = ensure(tools, given.minor)
     except (BinariesUnavailableError, BuildFailedError, ValueError) as reason:
         _print_line(str(reason))
         return _NOTHING_TO_BUILD_WITH if isinstance(reason, BinariesUnavailableError) else 1

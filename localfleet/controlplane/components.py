@@ -40,13 +40,14 @@ IDENTITIES = {
     "kube-scheduler": ("system:kube-scheduler", ""),
     "kwok": ("kwok", "system:masters"),
 }
-# MutatingAdmissionPolicy is v1 and on from 1.36.
-_MINOR_FLAGS = {
-    "1.35": (
+# MutatingAdmissionPolicy is v1beta1 and off here, v1 and on from 1.36.
+_MINOR_FLAGS = dict.fromkeys(
+    ("1.34", "1.35"),
+    (
         "--feature-gates=MutatingAdmissionPolicy=true",
         "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
-    )
-}
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)

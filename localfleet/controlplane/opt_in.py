@@ -26,8 +26,10 @@ _POLL_S = 0.1
 
 
 def version(minor: str) -> str:
-    """The version of MutatingAdmissionPolicy that planes of a Kubernetes minor serve: "v1" from 1.36 on."""
-    return "v1" if release(minor) >= (1, 36) else "v1beta1"
+    """The version of MutatingAdmissionPolicy that planes of a minor serve; "" before 1.34, which have none."""
+    if release(minor) >= (1, 36):
+        return "v1"
+    return "v1beta1" if release(minor) >= (1, 34) else ""
 
 
 def opt_in(api: Api, timeout_s: float = 30.0) -> None:

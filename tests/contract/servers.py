@@ -97,7 +97,8 @@ def real(directory: Path) -> Iterator[Server]:
         "contract", nodes=NODES, minor=selected_minor(), api_flags=flags, controller_flags=no_gc
     ) as plane:
         # It makes a real cluster do what the embedded one has built in.
-        policy = opt_in.MANIFEST.read_text().replace("/v1\n", f"/{opt_in.version(selected_minor())}\n")
-        plane.kubectl("apply", "-f", "-", stdin=policy)
+        if version := opt_in.version(selected_minor()):
+            policy = opt_in.MANIFEST.read_text().replace("/v1\n", f"/{version}\n")
+            plane.kubectl("apply", "-f", "-", stdin=policy)
         kubectl, measuring = str(plane.programs["kubectl"]), partial(metrics_server, plane, resolution_s=RESOLUTION_S)
         yield Server(REAL, plane.spec.minor, plane.kubeconfig, kubectl, plane.forget_history, measuring)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 import threading
 from pathlib import Path
 
@@ -164,3 +165,11 @@ def test_the_key_changes_with_the_modules_it_is_built_from(tmp_path: Path, monke
 def test_an_unknown_name_is_told_with_the_known_ones(tool: str, minor: str) -> None:
     with pytest.raises(ValueError, match="there are"):
         binaries.module(tool, minor)
+
+
+def test_who_wants_nothing_built_is_told_what_is_not_there(
+    empty: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["binaries", "--no-build", "--minor", "1.36", "etcd", "kubectl"])
+    assert binaries.main() == 3
+    assert capsys.readouterr().err == "no real control plane: etcd, kubectl of Kubernetes 1.36 not built yet\n"

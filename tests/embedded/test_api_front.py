@@ -1,5 +1,7 @@
 """The front door: who may come in, discovery, health, and what is served to kubectl about itself."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +9,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.typedefs import Handler
 
+from localfleet.controlplane import binaries
+from localfleet.embedded.apiserver import schema_build
 from localfleet.embedded.http import make_app
 from tests.embedded.api_client import PODS, TOKEN, ApiClient, Body, pod, serving
 
@@ -24,6 +28,13 @@ async def test_whoever_has_no_token_is_refused(client: ApiClient, sent: str) -> 
 async def test_health_and_version_are_open(client: ApiClient, path: str) -> None:
     async with client.session.get(client.url + path, headers={"Authorization": ""}) as response:
         assert response.status == 200
+
+
+async def test_its_version_and_its_fields_are_of_the_kubernetes_that_real_planes_run(client: ApiClient) -> None:
+    programs = binaries.module("kube-apiserver").version
+    assert (await client.get("/version")).ok()["gitVersion"] == programs
+    schema = json.loads((Path(schema_build.__file__).with_name("schema.json")).read_text())
+    assert schema["source"].startswith(f"Kubernetes {programs} "), "build it anew: python -m " + schema_build.__name__
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])

@@ -6,7 +6,9 @@ from tests.parity.case import Object
 from tests.parity.dice import Dice, chance, pick
 from tests.parity.generate_nodes import ZONE
 
-DRIVER, COUNTING = "csi.example.com", "counting.example.com"
+# One that tells its capacity, and one that nodes have to have; of two such a node may lack both, and kube-scheduler
+# tells either.
+DRIVER, COUNTING, NEEDED = "csi.example.com", "counting.example.com", "needed.example.com"
 _MODES = ("ReadWriteOnce",) * 4 + ("ReadWriteMany", "ReadOnlyMany", "ReadWriteOncePod")
 _SIZES = ("1Gi", "5Gi", "10Gi")
 # How a claim stands: bound to a volume, to one that is not there, not bound at all, or waiting for its first pod.
@@ -25,7 +27,7 @@ class Storage:
 
 def storage(dice: Dice, prefix: str, spaces: tuple[str, ...], nodes: tuple[str, ...]) -> Storage:
     """Classes, some claims and volumes, and how many volumes some nodes can attach."""
-    made = Storage([*_classes(dice, prefix), _driver(DRIVER, False), _driver(COUNTING, True)])
+    made = Storage([*_classes(dice, prefix), *(_driver(name) for name in (DRIVER, COUNTING, NEEDED))])
     made.objects += [_capacity(dice, prefix, spaces[0], zone) for zone in ("z1", "z2") if chance(dice, 70)]
     for index in range(dice.number(1, 6)):
         space, name = pick(dice, spaces), f"{prefix}-c{index}"
@@ -33,7 +35,9 @@ def storage(dice: Dice, prefix: str, spaces: tuple[str, ...], nodes: tuple[str, 
         made.objects += _claim(dice, prefix, space, name, state)
         (made.waiting if state == _WAITING else made.claims).append((space, name))
     made.objects += [_volume(dice, f"{prefix}-free{index}", f"{prefix}-wait") for index in range(dice.number(0, 3))]
-    made.objects += [_csi_node(node, dice.number(0, 3)) for node in nodes if chance(dice, 60)]
+    made.objects += [
+        _csi_node(node, dice.number(0, 3), has_needed=chance(dice, 60)) for node in nodes if chance(dice, 60)
+    ]
     return made
 
 
@@ -72,7 +76,7 @@ def _disk(dice: Dice) -> Object:
 
 def _claim(dice: Dice, prefix: str, space: str, name: str, state: str) -> list[Object]:
     mode, size = pick(dice, _MODES), pick(dice, _SIZES)
-    waits = pick(dice, (f"{prefix}-wait", f"{prefix}-make", f"{prefix}-count"))
+    waits = pick(dice, (f"{prefix}-wait", f"{prefix}-make", f"{prefix}-count", f"{prefix}-need"))
     storage_class = waits if state == _WAITING else f"{prefix}-now"
     spec: Object = {
         "accessModes": [mode],
@@ -107,7 +111,7 @@ def _volume(dice: Dice, name: str, storage_class: str) -> Object:
         "capacity": {"storage": pick(dice, _SIZES)},
         "accessModes": ["ReadWriteOnce", "ReadWriteMany"],
         "storageClassName": storage_class,
-        "csi": {"driver": DRIVER, "volumeHandle": name},
+        "csi": {"driver": NEEDED if chance(dice, 15) else DRIVER, "volumeHandle": name},
     }
     if chance(dice, 35):
         values = ["z1", "z2"][: dice.number(1, 2)]
@@ -123,7 +127,8 @@ def _classes(dice: Dice, prefix: str) -> list[Object]:
     if chance(dice, 50):
         made["allowedTopologies"] = [{"matchLabelExpressions": [{"key": ZONE, "values": ["z1", "z3"]}]}]
     now = _class(f"{prefix}-now", DRIVER) | {"volumeBindingMode": "Immediate"}
-    return [now, _class(f"{prefix}-wait", "kubernetes.io/no-provisioner"), made, _class(f"{prefix}-count", COUNTING)]
+    others = {"wait": "kubernetes.io/no-provisioner", "count": COUNTING, "need": NEEDED}
+    return [now, made, *(_class(f"{prefix}-{name}", provisioner) for name, provisioner in others.items())]
 
 
 def _class(name: str, provisioner: str) -> Object:
@@ -136,12 +141,16 @@ def _class(name: str, provisioner: str) -> Object:
     }
 
 
-def _driver(name: str, counts: bool) -> Object:
+def _driver(name: str) -> Object:
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSIDriver",
         "metadata": {"name": name},
-        "spec": {"attachRequired": True, "storageCapacity": counts},
+        "spec": {
+            "attachRequired": True,
+            "storageCapacity": name == COUNTING,
+            "preventPodSchedulingIfMissing": name == NEEDED,
+        },
     }
 
 
@@ -159,16 +168,13 @@ def _capacity(dice: Dice, prefix: str, namespace: str, zone: str) -> Object:
     return made
 
 
-def _csi_node(name: str, limit: int) -> Object:
-    driver = {
-        "name": DRIVER,
-        "nodeID": name,
-        "topologyKeys": None,
-        **({"allocatable": {"count": limit}} if limit else {}),
-    }
+def _csi_node(name: str, limit: int, *, has_needed: bool) -> Object:
+    drivers: list[Object] = [{"name": one, "nodeID": name, "topologyKeys": None} for one in (DRIVER, NEEDED)]
+    if limit:
+        drivers[0]["allocatable"] = {"count": limit}
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSINode",
         "metadata": {"name": name},
-        "spec": {"drivers": [driver]},
+        "spec": {"drivers": drivers if has_needed else drivers[:1]},
     }

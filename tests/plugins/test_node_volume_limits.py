@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from dispatcher.model.objects import AnyObject, CSINode, PersistentVolume, StorageClass, VolumeAttachment
+from dispatcher.model.objects import AnyObject, CSIDriver, CSINode, PersistentVolume, StorageClass, VolumeAttachment
 from dispatcher.model.pod import Volume
 from dispatcher.scheduling.framework import SKIP
-from tests.builders import PodBuilder, pod, put
+from tests.builders import PodBuilder, fleet, pod, put
 from tests.plugins.asking import make, reasons, state_of
-from tests.plugins.storage import WAIT, bound, claim, storing, using, volume
+from tests.plugins.storage import WAIT, bound, claim, keep, storing, using, volume
 
 WHY = "node(s) exceed max volume count"
 EBS, OTHER = "ebs.csi.aws.com", "csi.example.com"
@@ -75,6 +75,50 @@ def test_no_node_attaches_more_volumes_than_it_can(
         put(state, one.uid(f"old-{at}"), "a", "n1")
     asked = state_of(make("NodeVolumeLimits"), asking, state)
     assert (asked is SKIP or reasons(make("NodeVolumeLimits"), asking, state) == {}) == fits
+
+
+REQUIRED = CSIDriver(EBS, required=True)
+LACKING = f"{EBS} CSI driver is not installed on the node"
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        pytest.param((REQUIRED,), LACKING, id="a node without a CSINode"),
+        pytest.param((REQUIRED, CSINode("n1", {}, (OTHER,))), LACKING, id="with other drivers alone"),
+        pytest.param((REQUIRED, limit(1, EBS, "n2")), LACKING, id="on another node"),
+        pytest.param((REQUIRED, limit(0, OTHER)), LACKING, id="where another driver has a limit"),
+        pytest.param((REQUIRED, CSINode("n1", {}, (EBS,))), "", id="with it, without a limit"),
+        pytest.param((REQUIRED, limit(1)), "", id="with it, and room"),
+        pytest.param((REQUIRED, limit(0)), WHY, id="with it, and no room"),
+        pytest.param((CSIDriver(EBS),), "", id="whose driver does not ask for it"),
+        pytest.param((CSIDriver(OTHER, required=True),), "", id="whose pod has no volume of the driver that does"),
+    ],
+)
+@pytest.mark.parametrize("volumes", [using("c1"), pod().set(volumes=(Volume("awsElasticBlockStore", "vol-1"),))])
+def test_a_driver_may_keep_pods_off_nodes_that_lack_it(
+    volumes: PodBuilder, found: tuple[AnyObject, ...], why: str
+) -> None:
+    state = storing(*BOUND, *found)
+    assert reasons(make("NodeVolumeLimits"), volumes, state).get("n1", "") == why
+
+
+def test_it_is_the_drivers_of_the_pods_own_cluster_that_ask_for_it() -> None:
+    state = fleet(a=("n1",), b=("n2",))
+    keep(keep(state, *BOUND), REQUIRED, cluster="b")
+    assert state_of(make("NodeVolumeLimits"), using("c1"), state) is SKIP
+    assert reasons(make("NodeVolumeLimits"), using("c1"), keep(state, REQUIRED)) == {"a/n1": LACKING}
+
+
+def test_of_two_drivers_that_a_node_lacks_the_first_by_name_is_told() -> None:
+    found = (*BOUND, bound("c9", "pv9"), csi("pv9", OTHER), REQUIRED, CSIDriver(OTHER, required=True))
+    lacking = f"{OTHER} CSI driver is not installed on the node"
+    assert reasons(make("NodeVolumeLimits"), using("c1", "c9"), storing(*found))["n1"] == lacking
+
+
+def test_a_claim_without_a_volume_needs_the_driver_of_its_class() -> None:
+    found = (claim("new"), StorageClass(WAIT, EBS, True), REQUIRED)
+    assert reasons(make("NodeVolumeLimits"), using("new"), storing(*found))["n1"] == LACKING
 
 
 def attached(at: int, volume: str, attacher: str = EBS, node: str = "n1") -> VolumeAttachment:

@@ -117,6 +117,7 @@ HELPED_BY: dict[Reason, WakeEvent] = {
     Reason.DISK_CONFLICT: NODES | WakeEvent.POD_REMOVED,
     Reason.CLAIM_IN_USE: WakeEvent.POD_REMOVED | WakeEvent.CLAIM,
     Reason.VOLUME_LIMIT: NODES | WakeEvent.POD_REMOVED | WakeEvent.CSI | WakeEvent.CLAIM,
+    Reason.CSI_DRIVER: NODES | WakeEvent.CSI,
     Reason.VOLUME_AFFINITY: NODES | _STORAGE,
     Reason.VOLUME_BINDING: NODES | _STORAGE | WakeEvent.POD_REMOVED,
     Reason.STORAGE_SPACE: NODES | _STORAGE,

@@ -1,4 +1,4 @@
-"""Names of images that no kubelet takes, with its words: the grammar of distribution/reference, in Kubernetes 1.36."""
+"""Names of images that no kubelet takes, with its words: the grammar of distribution/reference, in Kubernetes 1.37."""
 
 import json
 import re

@@ -10,6 +10,7 @@ import pytest
 
 from agents.executor.manifest import ManifestError, sanitise
 from agents.executor.pod_fields import LEFT, MAPPED, NEWEST, OLDEST, REFUSED, SAME, TYPES, copied
+from localfleet.controlplane import binaries
 from tests.agents.executor.podschema.__main__ import VERSIONS
 from tests.agents.executor.world import pod_object
 
@@ -61,6 +62,13 @@ def test_the_schema_is_of_the_versions_that_are_supported() -> None:
     minors = [f"1.{version.split('.')[1]}" for version in VERSIONS]
     assert (minors[0], minors[-1]) == (OLDEST, NEWEST)
     assert {field["last"] for field in SCHEMA["PodSpec"].values()} == {NEWEST, "1.35"}  # workloadRef lived for one
+
+
+def test_who_moves_to_a_newer_kubernetes_reads_its_fields() -> None:
+    programs = binaries.module("kube-apiserver").version
+    assert VERSIONS[-1] == programs.replace("v1.", "0.", 1), (
+        "add it to VERSIONS and run python -m tests.agents.executor.podschema"
+    )
 
 
 REFUSED_FIELDS = [one for one in FIELDS if TYPES[one.kind][one.name].how == REFUSED]

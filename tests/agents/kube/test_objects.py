@@ -175,6 +175,12 @@ def seen_of(kind: str, metadata: dict[str, Any] | None = None, **fields: Any) ->
         ),
         pytest.param("CSIDriver", {"spec": {"storageCapacity": True}}, CSIDriver("x", True), id="driver"),
         pytest.param(
+            "CSIDriver",
+            {"spec": {"preventPodSchedulingIfMissing": True}},
+            CSIDriver("x", required=True),
+            id="driver that nodes have to have",
+        ),
+        pytest.param(
             "CSIStorageCapacity",
             {
                 "storageClassName": "fast",
