@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from agents.executor import events, existing, manifest, mutations, pods, references
+from agents.executor import downward, events, existing, manifest, mutations, pods, references
 from agents.executor.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text, outcome
 from agents.executor.bind import booking
 from agents.executor.binding import annotations_of, bind_to, foreign_key
@@ -228,8 +228,11 @@ def _delegate_object(intent: CreateDelegate, local: Local) -> Object:
         names.CLAIM: intent.record,
     }
     metadata["name"], metadata["namespace"] = delegate_name(source), source.namespace
-    metadata["labels"] = {**metadata["labels"], names.DELEGATE_LABEL: "true"}
-    metadata["annotations"] = {**metadata["annotations"], **annotations_of(intent.epoch, intent.annotations), **marks}
+    node = local.view.node(intent.node)
+    topology = {key: node.labels[key] for key in names.TOPOLOGY_LABELS if key in node.labels} if node else {}
+    metadata["labels"] = {**metadata["labels"], **topology, names.DELEGATE_LABEL: "true"}
+    files = downward.with_topology(metadata["annotations"], topology)
+    metadata["annotations"] = {**files, **annotations_of(intent.epoch, intent.annotations), **marks}
     clean["spec"] |= manifest.hostname_of(clean["spec"], source.name)
     clean["spec"]["schedulerName"] = names.DELEGATE_SCHEDULER
     return {"apiVersion": "v1", "kind": "Pod", **clean}
