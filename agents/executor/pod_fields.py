@@ -90,7 +90,9 @@ TYPES: dict[str, dict[str, Decision]] = {
         "tolerations": Decision(SAME, "but those that open nodes kept for others", "Toleration"),
         "serviceAccountName": Decision(LEFT, "`default` alone; others where the target's policy lets them in"),
         "serviceAccount": Decision(LEFT, "an older name of serviceAccountName"),
-        "automountServiceAccountToken": Decision(MAPPED, "false: no delegate has a token"),
+        "automountServiceAccountToken": Decision(
+            MAPPED, "false: no delegate has a token; true, if somebody wrote it, needs a row as an account does"
+        ),
         "schedulerName": Decision(MAPPED, "nobody else places it"),
         "nodeName": Decision(MAPPED, "the node that was chosen"),
         "hostUsers": Decision(MAPPED, "false stays; true is left to the target"),

@@ -512,6 +512,8 @@ GIVEN_TOKEN = {"name": "kube-api-access-x", "projected": {"sources": [{"serviceA
         pytest.param({"serviceAccountName": "default", "volumes": [GIVEN_TOKEN]}, "", id="what every pod gets"),
         pytest.param({"serviceAccountName": "app", "volumes": [GIVEN_TOKEN]}, "app", id="an account of its own"),
         pytest.param({"serviceAccountName": "default", "volumes": [OWN_TOKEN]}, "default", id="a token it asks for"),
+        pytest.param({"automountServiceAccountToken": True}, "default", id="a token that is asked for by name"),
+        pytest.param({"automountServiceAccountToken": False, "serviceAccountName": "default"}, "", id="none at all"),
         pytest.param(
             {"volumes": [{**OWN_TOKEN, "name": "kube-api-access-y"}]}, "default", id="one under another's name"
         ),
@@ -528,10 +530,12 @@ def test_no_pod_runs_without_its_account_unless_it_or_a_row_says_that_it_needs_n
     opened = target(policy=rows(service_accounts=("app", "def*")))
     assert asked(opened, pod).verdict == BOUND
     assert {"serviceAccountName", "volumes"}.isdisjoint(made(opened)["spec"])
+    assert made(opened)["spec"]["automountServiceAccountToken"] is False
     pod["metadata"]["annotations"] = {names.SERVICE_ACCOUNT: "none"}
     said = target()
     assert asked(said, pod).verdict == BOUND
     assert {"serviceAccountName", "volumes"}.isdisjoint(made(said)["spec"])
+    assert made(said)["spec"]["automountServiceAccountToken"] is False
 
 
 def test_mounts_of_a_token_that_is_left_behind_go_with_it() -> None:
