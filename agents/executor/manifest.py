@@ -6,7 +6,8 @@ it makes the delegate (`restrict`), and never known at the source. Beyond that t
   the labels that controllers make for themselves, else a ReplicaSet, a Job or a Service of the target would adopt or
   count the delegate; and the token that every pod gets (the delegate runs without one);
 - kept to be asked for, and left behind where that is granted: a ServiceAccount other than `default`, tokens that the
-  pod itself asks for (`automountServiceAccountToken: true` does), and its PriorityClass, unless it says that it needs none;
+  pod itself asks for (`automountServiceAccountToken: true` does), and its PriorityClass, unless it says that it needs
+  none;
 - what a container reads of its own pod is given the value that it has at home (`downward`), and so is its hostname, at
   the target (`hostname_of`);
 - refused are probes of the node's metadata service, and a whole that is larger than MAX_BYTES.

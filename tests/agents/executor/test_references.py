@@ -117,7 +117,7 @@ def test_what_is_optional_and_there_at_home_must_be_there_elsewhere(spec: dict[s
     crosses = msgspec.json.decode(claimed(spec, home))["spec"]
     assert there.create(crosses).message.startswith('ConfigMap "default/settings"')
     there.world.api.put(SETTINGS, {"metadata": {"name": "settings"}, "data": {"colour": "red"}})
-    assert there.create(crosses).verdict == BOUND
+    assert there.create(crosses, "again").verdict == BOUND
 
 
 @pytest.mark.parametrize("spec", OPTIONAL)
