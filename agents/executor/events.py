@@ -80,11 +80,15 @@ def home_only(local: Local, ref: PodRef, message: str, now: Moment) -> None:
 
 def left_behind(local: Local, ref: PodRef, cluster: str, keys: Sequence[str], now: Moment) -> None:
     """Labels and annotations that a cluster has not without more; `keys` name them."""
-    note = (
-        f"cluster {cluster} takes these labels and annotations only where a row of `accept` of its executor"
-        f" policy lists them in `annotations`: {', '.join(keys)}"
-    )
-    _put(local, ref, (NORMAL, "LeftBehind", "Scheduling"), note, now)
+    never = [key for key in keys if names.is_reserved(key)]
+    asked = [key for key in keys if key not in never]
+    notes = []
+    if asked:
+        row = "only where a row of `accept` of its executor policy lists them in `annotations`"
+        notes.append(f"cluster {cluster} takes these labels and annotations {row}: {', '.join(asked)}")
+    if never:
+        notes.append(f"annotations of Kubernetes' own domains stay at home: {', '.join(never)}")
+    _put(local, ref, (NORMAL, "LeftBehind", "Scheduling"), "; ".join(notes), now)
 
 
 def preempted(local: Local, ref: PodRef, preemptor: str, node: str, now: Moment) -> None:

@@ -28,6 +28,7 @@ from dispatcher.model.bounds import MAX_MANIFEST
 from dispatcher.model.crossing import matches
 from dispatcher.model.names import (
     CARRIED_ANNOTATIONS,
+    GENERATED_LABELS,
     NONE,
     PREFIX,
     PRIORITY,
@@ -49,7 +50,7 @@ MAX_BYTES = MAX_MANIFEST  # of a manifest: etcd, lines and memory of other clust
 _LARGEST = 3  # fields that are named where it is larger
 _GIVEN = "kube-api-access-"  # begins the name of the volume with the token that admission adds
 # Written by kubectl and controllers, for themselves.
-_OF_TOOLS = frozenset(("kubectl.kubernetes.io/last-applied-configuration",))
+_OF_TOOLS = GENERATED_LABELS.union(("kubectl.kubernetes.io/last-applied-configuration",))
 # Metadata services of clouds that are not link-local addresses.
 _METADATA = frozenset(("metadata", "metadata.google.internal", "fd00:ec2::254", "100.100.100.200", "168.63.129.16"))
 

@@ -56,14 +56,19 @@ def test_the_owner_is_told_once_what_clusters_take_only_where_their_policy_lists
         "example.com/note": "v",
         "karpenter.sh/do-not-disrupt": "true",
         "plain": "v",
+        "jobset.sigs.k8s.io/coordinator": "v",
+        # What tools and controllers write for themselves is not worth a word.
         "kubectl.kubernetes.io/last-applied-configuration": "{}",
+        "batch.kubernetes.io/job-completion-index": "3",
     }
     ref = world.submit(pod)
     for _ in range(2):
         assert world.do(claim_for(ref)).verdict == CLAIMED
     (event,) = [msgspec.json.decode(one.body) for one in world.local.events]
     assert event["reason"] == "LeftBehind"
-    assert event["note"].endswith(": example.com/note, security.istio.io/tlsMode")
+    asked, never = event["note"].split("; ")
+    assert asked.endswith("lists them in `annotations`: example.com/note, security.istio.io/tlsMode")
+    assert never == "annotations of Kubernetes' own domains stay at home: jobset.sigs.k8s.io/coordinator"
 
 
 def test_a_pod_that_is_too_large_to_cross_is_refused_before_anything_is_written() -> None:
