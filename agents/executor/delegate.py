@@ -269,6 +269,8 @@ def _create_and_bind(intent: CreateDelegate, pod: Pod, body: bytes, local: Local
     # Only the size is why, so the dispatcher places it by that; else the whole cluster is passed over.
     sized = bool(beyond) or _lacks_room_alone(actual, intent, local, now)
     answer = (yield from _refused(intent, no, local)) if no else (yield from _bind(ref, intent, local, now))
+    if answer.verdict == BOUND and (fields := mutations.altered(body, there.body)):
+        events.altered(local, ref, fields, now)
     reports_size = answer.verdict != REFUSED or (sized and answer == no and not actual.problems)
     return _Result(answer, actual.requests if reports_size and actual.requests != pod.requests else None)
 
