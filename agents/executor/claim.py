@@ -6,7 +6,7 @@ merge patch guarded by UID and resourceVersion: of two who write at the same tim
 
 import msgspec
 
-from agents.executor import events, manifest, pods
+from agents.executor import events, manifest, pods, references
 from agents.executor.answer import NOT_FOUND, TRIES, Answer, error_text, is_ambiguous, outcome
 from agents.executor.http import Procedure, Request
 from agents.executor.local import Local, Moment
@@ -49,6 +49,7 @@ def claim(intent: Claim, local: Local, now: Moment) -> Procedure[Outcome]:
             sanitised = manifest.sanitise(look.body)
         except manifest.ManifestError as error:
             return outcome(intent, REFUSED, str(error), OF_POD)
+        sanitised = yield from references.as_at_home(sanitised, intent.pod.namespace, local, now)
         present = look.pod.claimed(local.keys.public)
         wanted = _wanted(intent, sanitised, _failover(look.pod, present), local)
         before = before or present

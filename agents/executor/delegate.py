@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from agents.executor import events, existing, manifest, mutations, pods, references
+from agents.executor import downward, events, existing, manifest, mutations, pods, references
 from agents.executor.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text, outcome
 from agents.executor.bind import booking
 from agents.executor.binding import annotations_of, bind_to, foreign_key
@@ -228,8 +228,11 @@ def _delegate_object(intent: CreateDelegate, local: Local) -> Object:
         names.CLAIM: intent.record,
     }
     metadata["name"], metadata["namespace"] = delegate_name(source), source.namespace
-    metadata["labels"] = {**metadata["labels"], names.DELEGATE_LABEL: "true"}
-    metadata["annotations"] = {**metadata["annotations"], **annotations_of(intent.epoch, intent.annotations), **marks}
+    node = local.view.node(intent.node)
+    topology = {key: node.labels[key] for key in names.TOPOLOGY_LABELS if key in node.labels} if node else {}
+    metadata["labels"] = {**metadata["labels"], **topology, names.DELEGATE_LABEL: "true"}
+    files = downward.with_topology(metadata["annotations"], topology)
+    metadata["annotations"] = {**files, **annotations_of(intent.epoch, intent.annotations), **marks}
     clean["spec"] |= manifest.hostname_of(clean["spec"], source.name)
     clean["spec"]["schedulerName"] = names.DELEGATE_SCHEDULER
     return {"apiVersion": "v1", "kind": "Pod", **clean}
@@ -266,6 +269,8 @@ def _create_and_bind(intent: CreateDelegate, pod: Pod, body: bytes, local: Local
     # Only the size is why, so the dispatcher places it by that; else the whole cluster is passed over.
     sized = bool(beyond) or _lacks_room_alone(actual, intent, local, now)
     answer = (yield from _refused(intent, no, local)) if no else (yield from _bind(ref, intent, local, now))
+    if answer.verdict == BOUND and (fields := mutations.altered(body, there.body)):
+        events.altered(local, ref, fields, now)
     reports_size = answer.verdict != REFUSED or (sized and answer == no and not actual.problems)
     return _Result(answer, actual.requests if reports_size and actual.requests != pod.requests else None)
 

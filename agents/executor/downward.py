@@ -2,7 +2,8 @@
 
 In the environment it is written as a value. A file is read from an annotation of ours on the delegate, to which its
 reference is rewritten: kubelet writes the value of an annotation as it is, so one annotation may hold a whole map, and
-the file follows when that annotation is written anew. What the running side alone knows (addresses, the node) it tells.
+the file follows when that annotation is written anew. What the running side alone knows (addresses, the node and its
+zone) it tells, also within the map of the labels.
 """
 
 import re
@@ -15,13 +16,14 @@ import msgspec
 from agents.executor.fields import Object
 from agents.executor.pod_fields import FIELD_PATHS, RESOLVED, ManifestError
 from dispatcher.model.bounds import MAX_MANIFEST
-from dispatcher.model.names import CLAIM, CLAIM_CLUSTER, CLAIM_NODE, DECISION, DOWNWARD, EPOCH
+from dispatcher.model.names import CLAIM, CLAIM_CLUSTER, CLAIM_NODE, DECISION, DOWNWARD, EPOCH, TOPOLOGY_LABELS
 
 _BY_KEY = re.compile(r"metadata\.(labels|annotations)\['(.*)'\]", re.DOTALL)
 _OURS = re.compile(rf"metadata\.annotations\['({re.escape(DOWNWARD)}[0-9a-f]{{10}})'\]")
 _DIGEST = 16  # hex characters of what is compared
 _DIGITS = 10  # of an annotation's name: 40 bits of a hash of the path
 _OF_AGENTS = frozenset((CLAIM, CLAIM_CLUSTER, CLAIM_NODE, DECISION, EPOCH))  # no pod that stays at home has them
+_NOT_ITS_OWN = _OF_AGENTS.union(TOPOLOGY_LABELS)
 _ESCAPED = {"\a": "a", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t", "\v": "v", "\\": "\\", '"': '"'}
 _NO_SOURCE = "has not been given its value by the agent of the pod's own cluster: upgrade that agent"
 _NO_PATH = 'is "{}", which this version does not know: what would become of it elsewhere is not known'
@@ -55,7 +57,7 @@ class _Source:
         told = self.metadata.get(path.removeprefix("metadata.")) or {}
         if isinstance(told, str):
             return told
-        return formatted({key: value for key, value in told.items() if key not in _OF_AGENTS})
+        return formatted({key: value for key, value in told.items() if key not in _NOT_ITS_OWN})
 
 
 def resolve(spec: Object, metadata: Mapping[str, Any], account: str) -> dict[str, str]:
@@ -77,7 +79,7 @@ def resolve(spec: Object, metadata: Mapping[str, Any], account: str) -> dict[str
             key = ours[1]
             text = str((metadata.get("annotations") or {}).get(key, ""))
         elif path := _resolvable(selector, f"{field}.fieldRef"):
-            key = DOWNWARD + sha256(path.encode()).hexdigest()[:_DIGITS]
+            key = _annotation(path)
             text = annotations[key] if key in annotations else source.text(path, f"{field}.fieldRef")
             selector["fieldPath"] = f"metadata.annotations['{key}']"
         else:
@@ -91,9 +93,23 @@ def shown(annotations: Mapping[str, str]) -> dict[str, str]:
     return {key: text for key, text in annotations.items() if key.startswith(DOWNWARD)}
 
 
+def with_topology(annotations: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, str]:
+    """Annotations that files are read from: the map of all labels shows of the topology what `labels`, those of the
+    running side, say.
+    """
+    if _ALL_LABELS not in annotations:
+        return dict(annotations)
+    lines = {line.partition("=")[0]: line for line in annotations[_ALL_LABELS].split("\n") if line}
+    for key in TOPOLOGY_LABELS:
+        lines.pop(key, None)
+        if key in labels:
+            lines[key] = formatted({key: labels[key]})
+    return {**annotations, _ALL_LABELS: "\n".join(lines[key] for key in sorted(lines))}
+
+
 def digest(annotations: Mapping[str, str]) -> str:
-    """Of what the files of a delegate with these annotations show; '' if it has none."""
-    told = shown(annotations)
+    """Of what the files of a delegate with these annotations show of its source; '' if it has none."""
+    told = with_topology(shown(annotations), {})
     return sha256(msgspec.json.encode(told, order="sorted")).hexdigest()[:_DIGEST] if told else ""
 
 
@@ -118,11 +134,19 @@ def _shown(char: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
+def _annotation(path: str) -> str:
+    """The annotation of ours that shows what a reference to this path reads."""
+    return DOWNWARD + sha256(path.encode()).hexdigest()[:_DIGITS]
+
+
+_ALL_LABELS = _annotation("metadata.labels")
+
+
 def _resolvable(selector: Object, field: str) -> str:
     """The path of a reference that is given its value at home; '' if the running side gives it."""
     path: str = selector["fieldPath"]
     by_key = _BY_KEY.fullmatch(path)
-    decision = FIELD_PATHS.get(f"metadata.{by_key[1]}['X']" if by_key else path)
+    decision = FIELD_PATHS.get(path) or FIELD_PATHS.get(f"metadata.{by_key[1]}['X']" if by_key else "")
     if decision is None:
         raise ManifestError(field, _NO_PATH.format(path[:80]))
     return path if decision.how == RESOLVED else ""

@@ -89,6 +89,12 @@ def left_behind(local: Local, ref: PodRef, cluster: str, keys: Sequence[str], no
     _put(local, ref, (NORMAL, "LeftBehind", "Scheduling"), note, now)
 
 
+def altered(local: Local, ref: PodRef, fields: str, now: Moment) -> None:
+    """Admission of this cluster has changed a delegate; its owner hears of it at home."""
+    note = f"Not as at home: admission of cluster {local.cluster} (a webhook, policy or LimitRange) has set {fields}"
+    _put(local, ref, (WARNING, "AlteredByAdmission", "Creating"), note, now)
+
+
 def preempted(local: Local, ref: PodRef, preemptor: str, node: str, now: Moment) -> None:
     """A pod was evicted for one of higher priority; `preemptor` names that one."""
     note = f"Preempted by pod {preemptor or 'of higher priority'} on node {node}"

@@ -5,8 +5,9 @@ it makes the delegate (`restrict`), and never known at the source. Beyond that t
 - left behind are reserved labels and annotations (*.kubernetes.io, *.k8s.io, ours; app.kubernetes.io/ labels stay), and
   the labels that controllers make for themselves, else a ReplicaSet, a Job or a Service of the target would adopt or
   count the delegate; and the token that every pod gets (the delegate runs without one);
-- kept to be asked for, and left behind where that is granted: a ServiceAccount other than `default` and tokens that the
-  pod itself asks for, and its PriorityClass, unless it says that it needs none;
+- kept to be asked for, and left behind where that is granted: a ServiceAccount other than `default`, tokens that the
+  pod itself asks for (`automountServiceAccountToken: true` does), and its PriorityClass, unless it says that it needs
+  none;
 - what a container reads of its own pod is given the value that it has at home (`downward`), and so is its hostname, at
   the target (`hostname_of`);
 - refused are probes of the node's metadata service, and a whole that is larger than MAX_BYTES.
@@ -161,6 +162,7 @@ def without_account(spec: Object) -> Object:
     """The spec of a manifest for a pod that runs without its ServiceAccount: no name of it, and no token."""
     volumes, dropped = _without_tokens(spec.get("volumes") or (), _has_token)
     clean = {name: value for name, value in spec.items() if name not in ("serviceAccountName", "volumes")}
+    clean["automountServiceAccountToken"] = False
     for kind in ("initContainers", "containers"):
         if dropped and kind in clean:
             clean[kind] = [_container(one, dropped) for one in clean[kind]]
@@ -240,11 +242,12 @@ def _spec(spec: Object) -> Object:
     if volumes:
         clean["volumes"] = [one if len(one) > 1 else {**one, "emptyDir": {}} for one in volumes]
     account = spec.get("serviceAccountName") or "default"
-    if account != "default" or any(map(_has_token, volumes)):
+    asks = spec.get("automountServiceAccountToken") is True  # only where somebody wrote so
+    if asks or account != "default" or any(map(_has_token, volumes)):
         clean["serviceAccountName"] = account
     if spec.get("hostUsers") is False:  # true is what a pod gets that does not say: left to the target
         clean["hostUsers"] = False
-    return {**clean, "schedulerName": SCHEDULER_NAME, "automountServiceAccountToken": False}
+    return {**clean, "schedulerName": SCHEDULER_NAME, "automountServiceAccountToken": asks}
 
 
 def _tokens(volume: Object) -> list[Object]:

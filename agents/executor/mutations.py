@@ -1,8 +1,8 @@
 """How mutating admission in the target cluster has changed a delegate: its requests, its node, our metadata.
 
 Mutation is the right of the target's admins, so only requests, node and priority are checked again, and that no field
-was left out as unknown. But our labels, annotations and schedulerName must be intact: without them the delegate is not
-found again, and another scheduler might bind it.
+was left out as unknown; what else was changed is told (`altered`). But our labels, annotations and schedulerName must
+be intact: without them the delegate is not found again, and another scheduler might bind it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,23 @@ from dispatcher.model.objects import PriorityClass
 from dispatcher.model.pod import Pod
 from dispatcher.model.resources import format_quantity
 
-_SHOWN = 8  # resources, and containers, that a message names
+_SHOWN = 8  # resources, containers and fields that a message names
+# What is told where admission has added it. API servers add other fields by themselves, each version its own.
+_ADDED = frozenset(
+    (
+        *("containers", "initContainers", "volumes", "env", "envFrom", "volumeMounts", "command", "args", "limits"),
+        *("requests", "nodeSelector", "hostAliases", "dnsConfig", "runtimeClassName", "securityContext", "lifecycle"),
+        *("livenessProbe", "readinessProbe", "startupProbe"),
+    )
+)
+_SECURITY = ("PodSecurityContext", "SecurityContext")  # each field of these
+# Of the target: its accounts, classes and taints.
+_ITS_OWN = frozenset(
+    (
+        *("serviceAccountName", "serviceAccount", "priority", "preemptionPolicy", "overhead", "tolerations"),
+        *("nodeName", "imagePullSecrets"),
+    )
+)
 
 
 def foreign(found: LivePod) -> str:
@@ -55,6 +71,33 @@ def outranks(posted: bytes, made: LivePod, most: int) -> str:
     name = msgspec.json.decode(posted)["spec"].get("priorityClassName")
     why = barred_class(name, most, (PriorityClass(name, made.spec.priority),)) if name else ""
     return f"spec.priorityClassName {why}" if why else ""
+
+
+def altered(posted: bytes, body: bytes) -> str:
+    """Which fields of a container, or of its pod, are others than at home, as admission has made them; '' if none."""
+    before, after = (msgspec.json.decode(raw).get("spec") or {} for raw in (posted, body))
+    fields = list(dict.fromkeys(_altered(before, after, "PodSpec", "spec")))
+    more = f" and {len(fields) - _SHOWN} more" if len(fields) > _SHOWN else ""
+    return f"{', '.join(fields[:_SHOWN])}{more}" if fields else ""
+
+
+def _altered(before: Any, after: Any, kind: str, field: str) -> Iterator[str]:
+    """Fields of a value of this type, or of a list of them, that are others now, or that are new and told of."""
+    if isinstance(before, list) and isinstance(after, list):
+        for index, one, other in _pairs(before, after):
+            yield from _altered(one, other, kind, f"{field}[{index}]")
+        if len(after) > len(before):
+            yield field
+    elif isinstance(before, dict) and isinstance(after, dict):
+        for name, value in after.items():
+            known = TYPES[kind].get(name)
+            if known is None or name in _ITS_OWN or value == before.get(name):
+                continue
+            where = f"{field}.{name}"
+            if name in before and known.of:
+                yield from _altered(before[name], value, known.of, where)
+            elif name in before or (value and (name in _ADDED or kind in _SECURITY)):
+                yield where
 
 
 def _lacking(before: Any, after: Any, kind: str, field: str) -> Iterator[str]:

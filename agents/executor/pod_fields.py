@@ -7,7 +7,7 @@ that has it stays where it is. `manifest` copies by this table, and docs/referen
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from dispatcher.model.names import PREFIX
+from dispatcher.model.names import PREFIX, TOPOLOGY_LABELS
 
 SAME, RESOLVED, MAPPED, LEFT, REFUSED = "same", "resolved at home", "mapped", "left behind", "refused"
 RUNNING_SIDE = "of the running side"
@@ -17,6 +17,7 @@ NO_VOLUME = "is a volume that other clusters do not have"
 UNKNOWN = f"is no field that this version knows (Kubernetes {NEWEST}): what would become of it elsewhere is not known"
 _NAMED = 80  # characters of an unknown field's name
 _BY_DISPATCHER = "the dispatcher has heeded it for the whole fleet"
+_OF_NODE = "the label of the node where it runs"
 _ITS_OWN = "the delegate is an object of its own"
 
 
@@ -89,7 +90,9 @@ TYPES: dict[str, dict[str, Decision]] = {
         "tolerations": Decision(SAME, "but those that open nodes kept for others", "Toleration"),
         "serviceAccountName": Decision(LEFT, "`default` alone; others where the target's policy lets them in"),
         "serviceAccount": Decision(LEFT, "an older name of serviceAccountName"),
-        "automountServiceAccountToken": Decision(MAPPED, "false: no delegate has a token"),
+        "automountServiceAccountToken": Decision(
+            MAPPED, "false: no delegate has a token; true, if somebody wrote it, needs a row as an account does"
+        ),
         "schedulerName": Decision(MAPPED, "nobody else places it"),
         "nodeName": Decision(MAPPED, "the node that was chosen"),
         "hostUsers": Decision(MAPPED, "false stays; true is left to the target"),
@@ -272,6 +275,7 @@ FIELD_PATHS: dict[str, Decision] = {
     **_each(RESOLVED, "as the source has it", "metadata.name metadata.uid spec.serviceAccountName"),
     **_each(RESOLVED, "empty only where it is at home", "metadata.labels['X'] metadata.annotations['X']"),
     **_each(RESOLVED, "all but what our agents write there", "metadata.labels metadata.annotations"),
+    **{f"metadata.labels['{key}']": Decision(RUNNING_SIDE, _OF_NODE) for key in TOPOLOGY_LABELS},
     "spec.nodeName": Decision(RUNNING_SIDE, "the node where it runs, not the proxy node"),
     "spec.host": Decision(RUNNING_SIDE, "an older name of spec.nodeName"),
     **_each(RUNNING_SIDE, "the addresses that it has", "status.podIP status.podIPs status.hostIP status.hostIPs"),

@@ -1,7 +1,8 @@
 """ConfigMaps that a delegate names: looked for before it is made, since without one its containers never start.
 
 What the manifest calls optional is not asked for, nor is what this agent may not read, or what the server does not
-answer about: then the kubelet tells. Secrets are never read (SECURITY.md).
+answer about: then the kubelet tells. Secrets are never read (SECURITY.md). What is optional and there at home is not
+optional elsewhere: without it the pod would run, and be another one (`as_at_home`).
 """
 
 import hashlib
@@ -57,20 +58,44 @@ def unseen(delegate: bytes, local: Local, now: Moment) -> list[Reference]:
         return []
     pod = msgspec.json.decode(delegate)
     by_name: dict[str, list[Reference]] = {}
-    for one in _references(pod, pod["metadata"]["namespace"]):
-        found = local.config_maps.get(one.digest)
-        if (found is None or now.mono - found >= KNOWN_S) and (one.name in by_name or len(by_name) < MOST):
+    for _, one in _references(pod, pod["metadata"]["namespace"], optional=False):
+        if not _known(one, local, now) and (one.name in by_name or len(by_name) < MOST):
             by_name.setdefault(one.name, []).append(one)
     return [one for references in by_name.values() for one in references]
 
 
-def _references(pod: dict[str, Any], namespace: str) -> Iterator[Reference]:
+def as_at_home(manifest: bytes, namespace: str, local: Local, now: Moment) -> Procedure[bytes]:
+    """The manifest of a pod of this cluster, for another one: optional ConfigMaps that are here must be there, too."""
+    if _HINT not in manifest or b'"optional":true' not in manifest:
+        return manifest
+    pod = msgspec.json.decode(manifest)
+    found: dict[str, frozenset[str] | str | None] = {}
+    for named, one in _references(pod, namespace, optional=True):
+        if not _known(one, local, now):
+            if one.name not in found and len(found) < MOST:
+                found[one.name] = yield from _keys_of(one)
+            keys = found.get(one.name)
+            if not isinstance(keys, frozenset) or not keys.issuperset(one.keys):
+                continue
+            local.config_maps.put(one.digest, now.mono)
+        del named["optional"]
+    return msgspec.json.encode(pod)
+
+
+def _known(one: Reference, local: Local, now: Moment) -> bool:
+    """Whether it was found here a moment ago."""
+    found = local.config_maps.get(one.digest)
+    return found is not None and now.mono - found < KNOWN_S
+
+
+def _references(pod: dict[str, Any], namespace: str, *, optional: bool) -> Iterator[tuple[dict[str, Any], Reference]]:
+    """The ConfigMaps that a pod names, all those that are optional or all others, with the objects that name them."""
     for hit in walk(pod, _TREE):
         named = hit.value
-        if not named.get("name") or named.get("optional"):
+        if not named.get("name") or bool(named.get("optional")) != optional:
             continue
         keys = [named["key"]] if "key" in named else [item["key"] for item in named.get("items") or ()]
-        yield Reference(namespace, named["name"], hit.field, tuple(sorted(set(keys))))
+        yield named, Reference(namespace, named["name"], hit.field, tuple(sorted(set(keys))))
 
 
 def missing(sought: list[Reference], local: Local, now: Moment) -> Procedure[str]:

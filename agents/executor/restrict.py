@@ -64,10 +64,19 @@ def needed(manifest: Object) -> Iterator[Need]:
         yield Need("secrets", hit.value, hit.field, f'is Secret "{hit.value}"')
     account = manifest["spec"].get("serviceAccountName")
     if account:
-        asked = next((hit.field for hit in walk(manifest, _TOKENS)), "") if account == "default" else ""
-        what = f'is a token of ServiceAccount "{account}"' if asked else f'is "{account}"'
+        field, what = _account_named(manifest, account)
         left = f"{what}, whose token and rights stay at home (annotation {SERVICE_ACCOUNT}: none, if not needed)"
-        yield Need("service_accounts", account, asked or "spec.serviceAccountName", left)
+        yield Need("service_accounts", account, field, left)
+
+
+def _account_named(manifest: Object, account: str) -> tuple[str, str]:
+    """The field by which a pod has more of its ServiceAccount than every pod, and what that field says."""
+    if account != "default":
+        return "spec.serviceAccountName", f'is "{account}"'
+    token = next((hit.field for hit in walk(manifest, _TOKENS)), "")
+    if token:
+        return token, f'is a token of ServiceAccount "{account}"'
+    return "spec.automountServiceAccountToken", f'is true, for a token of ServiceAccount "{account}"'
 
 
 def class_needed(manifest: Object) -> Iterator[Need]:

@@ -82,6 +82,7 @@ def _write(look: Lookup, wanted: dict[str, str], source: SourceRef, local: Local
     if pod is None or pod.terminating or pod.terminal or not _is_of(pod, source, local):
         return Answer(STALE, f"no delegate {source.namespace}/{name} of this pod goes on")
     shown = downward.shown(pod.annotations)
+    wanted = downward.with_topology(wanted, pod.labels)
     changed = {key: wanted[key] for key, text in shown.items() if wanted.get(key, text) != text}
     if not changed:
         return Answer(DONE)

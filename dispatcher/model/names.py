@@ -77,6 +77,7 @@ REGION = "topology.kubernetes.io/region"
 RACK = "topology.kubernetes.io/rack"
 CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")  # node labels
 PROVIDER = PREFIX + "provider"
+TOPOLOGY_LABELS = (REGION, ZONE)  # of a node, which its pods show, too: API servers from 1.35 write them at the binding
 SHARED_LABELS = (REGION, ZONE, PROVIDER)  # of a cluster, where all its nodes agree; its proxy nodes show them
 BANDWIDTH = PREFIX + "bandwidth"  # node label or annotation: network capacity in bytes/s per direction (a quantity)
 

@@ -442,7 +442,7 @@ def policies(objects: list[Object], kind: str) -> list[Object]:
     assert bound == {
         name: {"policyName": name, "validationActions": ["Deny"]} for name in (one["metadata"]["name"] for one in every)
     }
-    return [one for one in every if one["metadata"]["name"].startswith(f"{PREFIX}-{kind}-")]
+    return [one for one in every if f"{one['metadata']['name']}-".startswith(f"{PREFIX}-{kind}-")]
 
 
 def test_the_key_is_a_file_of_the_pod_and_of_no_other_form(helm: Helm, tmp_path: Path) -> None:
@@ -483,7 +483,7 @@ def test_what_join_writes_for_git_is_rendered_alike_each_time_and_leaves_no_secr
 
 
 def test_all_that_agents_write_on_pods_is_reserved_for_them_by_the_names_in_the_code(helm: Helm) -> None:
-    pods, nodes, bindings = policies(helm.template("agent"), "reserve")
+    pods, _, nodes, bindings = policies(helm.template("agent"), "reserve")
     keys, files, label, finalizer, scheduler, node = (one["expression"] for one in pods["spec"]["validations"])
     bound, bound_files = (one["expression"] for one in bindings["spec"]["validations"])
     assert all({word for word in text.split("'") if names.PREFIX in word} == RESERVED for text in (keys, bound))
@@ -499,6 +499,15 @@ def test_all_that_agents_write_on_pods_is_reserved_for_them_by_the_names_in_the_
     assert taint.count(f"'{names.PROXY_TAINT}'") == 2
 
 
+def test_nobody_changes_the_containers_of_a_pod_that_went_to_another_cluster(helm: Helm) -> None:
+    (spec,) = (one["spec"] for one in policies(helm.template("agent"), "reserve-gone"))
+    (who,) = spec["matchConditions"]
+    assert all(f"'{key}'" in who["expression"] for key in (names.CLAIM, names.DELEGATE_LABEL))
+    fields = {one["expression"].partition(" ")[0].removeprefix("object.spec.?") for one in spec["validations"]}
+    assert fields == {"containers", "initContainers", "ephemeralContainers", "resources", "activeDeadlineSeconds"}
+    assert all(one["message"].startswith("the pod runs in another cluster") for one in spec["validations"])
+
+
 def test_no_key_of_users_is_reserved() -> None:
     users = {names.SCHEDULE, names.CLUSTERS, names.STAY, names.SPREAD, names.DOMAIN_SCOPE, names.FAILOVER}
     assert not users & RESERVED
@@ -512,7 +521,8 @@ def test_deleting_is_nothing_that_the_reservation_looks_at(helm: Helm) -> None:
 
 def test_who_may_write_our_marks_is_said_in_the_values(helm: Helm) -> None:
     who = {"reserveKeys": {"groups": ["admins", "o'brien's"], "users": ["velero"]}}
-    for one in policies(helm.template("agent", who), "reserve"):
+    pods, _, *others = policies(helm.template("agent", who), "reserve")
+    for one in (pods, *others):
         user, group = (condition["expression"] for condition in one["spec"]["matchConditions"])
         assert user.endswith('["system:serviceaccount:global-dispatcher:agent","velero"])')
         assert group.endswith('["admins","o\'brien\'s"])')

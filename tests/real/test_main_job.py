@@ -1,5 +1,6 @@
 """The main job of the embedded clusters' suite, case by case the same, and what only real planes can show."""
 
+import json
 import os
 from collections import Counter
 from itertools import pairwise
@@ -8,7 +9,7 @@ import pytest
 
 from dispatcher.model.names import CLUSTERS, STAY
 from localfleet.controlplane.audit import AuditEvent
-from localfleet.controlplane.plane import ControlPlane
+from localfleet.controlplane.plane import ControlPlane, KubectlError
 from tests.charts.rendering import Helm
 from tests.controlplane.fixtures import ControlPlanes
 from tests.real.audit import BINDING, CREATED, TIMED_OUT, ours
@@ -42,6 +43,18 @@ __all__ = [
 def fleet(control_plane: ControlPlanes, helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> RealFleet:
     """In HOME a kube-scheduler runs beside us all the time."""
     return start(control_plane, helm, tmp_path_factory.mktemp("fleet"), lambda name: {"scheduler": name == HOME})
+
+
+def test_a_change_that_would_not_be_made_where_the_pod_runs_is_refused(system: System, fleet: RealFleet) -> None:
+    submit(system, "still", 1, **{CLUSTERS: "west"})
+    kubectl = fleet.home.kubectl
+    kubectl("rollout", "status", "deployment/still", "--timeout=180s")
+    (pod,) = kubectl("get", "pods", "-l", "app=still", "-o", "name").split()
+    for change in ({"activeDeadlineSeconds": 600}, {"containers": [{"name": "main", "image": "other"}]}):
+        with pytest.raises(KubectlError, match=r"the pod runs in another cluster, where a change of spec\."):
+            kubectl("patch", pod, "-p", json.dumps({"spec": change}))
+    kubectl("label", pod, "tier=one")
+    kubectl("delete", "deployment", "still")
 
 
 def test_kubectl_shows_remote_pods_where_they_were_submitted(system: System, fleet: RealFleet) -> None:

@@ -21,12 +21,12 @@ _ENDS = {  # by value of the chart: (how a policy's name ends, the feature witho
         ("guard-connections", "exec"),
         ("guard-certificates", "csr"),
     ),
-    "reserveKeys": (("reserve-pods", ""), ("reserve-nodes", ""), ("reserve-bindings", "")),
+    "reserveKeys": (("reserve-pods", ""), ("reserve-gone", ""), ("reserve-nodes", ""), ("reserve-bindings", "")),
 }
 _LOST = {
     "guardPolicy": "who gets hold of its token may do all that its roles name, with objects of others, too",
     "reserveKeys": "others may write the marks of agents, which count for nothing on pods, without a signature, but do "
-    "on nodes",
+    "on nodes; and what is changed on a pod that runs in another cluster is not done there, in silence",
 }
 
 

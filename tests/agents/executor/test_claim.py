@@ -57,7 +57,10 @@ def test_the_owner_is_told_once_what_clusters_take_only_where_their_policy_lists
         "kubernetes.io/egress-bandwidth": "1M",
         "karpenter.sh/do-not-disrupt": "true",
         "plain": "v",
+        "jobset.sigs.k8s.io/coordinator": "v",
+        # What tools and controllers write for themselves is not worth a word.
         "kubectl.kubernetes.io/last-applied-configuration": "{}",
+        "batch.kubernetes.io/job-completion-index": "3",
     }
     ref = world.submit(pod)
     for _ in range(2):
@@ -67,7 +70,8 @@ def test_the_owner_is_told_once_what_clusters_take_only_where_their_policy_lists
     assert event["note"] == (
         "cluster b takes these labels and annotations only if a row of its `executor.accept` lists them in "
         "`annotations`: example.com/note, security.istio.io/tlsMode; "
-        "no other cluster takes these, of Kubernetes' own domains: kubernetes.io/egress-bandwidth, node.k8s.io/mark"
+        "no other cluster takes these, of Kubernetes' own domains: "
+        "jobset.sigs.k8s.io/coordinator, kubernetes.io/egress-bandwidth, node.k8s.io/mark"
     )
 
 

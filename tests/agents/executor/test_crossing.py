@@ -509,11 +509,21 @@ GIVEN_TOKEN = {"name": "kube-api-access-x", "projected": {"sources": [{"serviceA
 OF_ACCOUNT = 'spec.serviceAccountName is "app"'
 OF_TOKEN = 'spec.volumes[0].projected.sources[0].serviceAccountToken is a token of ServiceAccount "default"'
 
+OF_AUTOMOUNT = 'spec.automountServiceAccountToken is true, for a token of ServiceAccount "default"'
+
 
 @pytest.mark.parametrize(
     ("spec", "account", "named"),
     [
         pytest.param({"serviceAccountName": "default", "volumes": [GIVEN_TOKEN]}, "", "", id="what every pod gets"),
+        pytest.param(
+            {"automountServiceAccountToken": False, "serviceAccountName": "default"}, "", "", id="none at all"
+        ),
+            {"automountServiceAccountToken": False, "serviceAccountName": "default"}, "", "", id="none at all"
+        ),
+        pytest.param(
+            {"automountServiceAccountToken": True}, "default", OF_AUTOMOUNT, id="a token that is asked for by name"
+        ),
         pytest.param(
             {"serviceAccountName": "app", "volumes": [OWN_TOKEN]}, "app", OF_ACCOUNT, id="an account of its own"
         ),
@@ -538,10 +548,12 @@ def test_no_pod_runs_without_its_account_unless_it_or_a_row_says_that_it_needs_n
     opened = target(policy=rows(service_accounts=("app", "def*")))
     assert asked(opened, pod).verdict == BOUND
     assert {"serviceAccountName", "volumes"}.isdisjoint(made(opened)["spec"])
+    assert made(opened)["spec"]["automountServiceAccountToken"] is False
     pod["metadata"]["annotations"] = {names.SERVICE_ACCOUNT: "none"}
     said = target()
     assert asked(said, pod).verdict == BOUND
     assert {"serviceAccountName", "volumes"}.isdisjoint(made(said)["spec"])
+    assert made(said)["spec"]["automountServiceAccountToken"] is False
 
 
 def test_mounts_of_a_token_that_is_left_behind_go_with_it() -> None:

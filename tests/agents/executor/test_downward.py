@@ -128,6 +128,20 @@ def test_a_reference_that_is_not_known_is_refused_by_name(path: str) -> None:
         crossed(reading(path))
 
 
+@pytest.mark.parametrize("key", names.TOPOLOGY_LABELS)
+def test_the_topology_that_a_container_reads_is_that_of_the_node_where_it_runs(key: str) -> None:
+    node = node_object()
+    node["metadata"]["labels"][key] = "there"
+    target = World(node, cluster="b")
+    pod = reading(f"metadata.labels['{key}']", labels={key: "at-home"})
+    ref = PodRef("default", "shards-3-x7k2p", "uid-at-home")
+    assert target.do(order_for(ref, 1, "n1", sanitise(msgspec.json.encode(pod)))).verdict == BOUND
+    (delegate,) = target.api.pods()
+    assert delegate["metadata"]["labels"][key] == "there"
+    assert delegate["spec"]["containers"] == pod["spec"]["containers"]
+    assert delegate["spec"]["volumes"] == pod["spec"]["volumes"]
+
+
 @pytest.mark.parametrize("path", AT_HOME)
 def test_what_an_older_agent_left_unresolved_is_refused_and_never_empty(path: str) -> None:
     pod = reading(path)

@@ -88,6 +88,40 @@ def test_one_that_still_fits_is_bound_and_its_true_size_is_held_and_told() -> No
     assert [booking.requests for booking in held] == [{"cpu": 800}]
 
 
+def changing(**fields: Any) -> Webhook:
+    return lambda pod: pod["spec"]["containers"][0].update(fields)
+
+
+def of_the_server(pod: Object) -> None:
+    """What an API server adds to every pod, and what is the target's to say."""
+    changing(imagePullPolicy="Always", terminationMessagePath="/dev/termination-log", securityContext={})(pod)
+    pod["spec"] |= {"priority": 0, "serviceAccountName": "default", "dnsPolicy": "ClusterFirst", "tolerations": [{}]}
+
+
+ALTERED: dict[str, tuple[Webhook, str]] = {
+    "a sidecar": (sidecar, "spec.containers"),
+    "another image": (changing(image="mirror/busybox"), "spec.containers[0].image"),
+    "limits": (
+        changing(resources={"requests": {"cpu": "300m"}, "limits": {"memory": "1Gi"}}),
+        "spec.containers[0].resources.limits",
+    ),
+    "another user": (changing(securityContext={"runAsUser": 7}), "spec.containers[0].securityContext"),
+    "variables": (changing(env=[{"name": "A"}], envFrom=[{}]), "spec.containers[0].env, spec.containers[0].envFrom"),
+    "many": (lambda pod: pod["spec"].update(dnsConfig={"a": 1}, volumes=[{}]), "spec.dnsConfig, spec.volumes"),
+    "nothing": (of_the_server, ""),
+}
+
+
+@pytest.mark.parametrize("what", ALTERED)
+def test_the_owner_is_told_what_admission_has_made_another_than_it_is_at_home(what: str) -> None:
+    webhook, fields = ALTERED[what]
+    world = World(node_object(cpu="2"), cluster="b")
+    assert placed(world, order(), webhook).verdict == BOUND
+    told = [msgspec.json.decode(one.body) for one in world.local.events]
+    words = [(one["type"], one["note"].rpartition(" has set ")[2]) for one in told if one["reason"] != "Scheduled"]
+    assert words == ([("Warning", fields)] if fields else [])
+
+
 MiB = 2**20
 # what made it larger -> what is said, and its true size
 LARGER: dict[str, tuple[Webhook, str, dict[str, int]]] = {

@@ -8,7 +8,7 @@ import pytest
 from agents.executor.http import Request, Response
 from agents.executor.procedures import carry_out
 from agents.executor.references import MOST
-from dispatcher.model.messages import BOUND, OF_CLUSTER, REFUSED, Outcome, PodRef
+from dispatcher.model.messages import BOUND, CLAIMED, OF_CLUSTER, REFUSED, Claim, Outcome, PodRef
 from tests.agents.executor.world import NOW, World, order_for, pod_object, run
 
 SETTINGS = "/api/v1/namespaces/default/configmaps/settings"
@@ -92,6 +92,44 @@ def test_a_key_that_is_lacking_is_named() -> None:
 def test_what_is_optional_is_not_asked_for(spec: dict[str, Any]) -> None:
     target = Target()
     assert (target.create(spec).verdict, target.asked) == (BOUND, [])
+
+
+OPTIONAL: list[dict[str, Any]] = [
+    volume(configMap={**NAMED, "optional": True}),
+    volume(configMap={**ITEMS, "optional": True}),
+    volume(projected={"sources": [{"configMap": {**ITEMS, "optional": True}}]}),
+    container(env=variable({**KEYED, "optional": True})),
+    container(envFrom=[{"configMapRef": {**NAMED, "optional": True}}]),
+]
+
+
+def claimed(spec: dict[str, Any], home: World) -> bytes:
+    """What crosses of a pod with this spec."""
+    outcome = home.do(Claim("c", home.submit(pod_object(**spec)), 1, "b", "n1", "b-cluster-uid"))
+    assert outcome.verdict == CLAIMED
+    return outcome.manifest
+
+
+@pytest.mark.parametrize("spec", OPTIONAL)
+def test_what_is_optional_and_there_at_home_must_be_there_elsewhere(spec: dict[str, Any]) -> None:
+    home, there = World(peers=("b",)), Target()
+    home.api.put(SETTINGS, {"metadata": {"name": "settings"}, "data": {"colour": "red"}})
+    crosses = msgspec.json.decode(claimed(spec, home))["spec"]
+    assert there.create(crosses).message.startswith('ConfigMap "default/settings"')
+    there.world.api.put(SETTINGS, {"metadata": {"name": "settings"}, "data": {"colour": "red"}})
+    assert there.create(crosses, "again").verdict == BOUND
+
+
+@pytest.mark.parametrize("spec", OPTIONAL)
+def test_what_is_optional_and_lacking_at_home_stays_so(spec: dict[str, Any]) -> None:
+    assert b'"optional":true' in claimed(spec, World(peers=("b",)))
+
+
+@pytest.mark.parametrize("spec", [one for one in OPTIONAL if "colour" in str(one)])
+def test_what_is_optional_and_has_not_the_key_at_home_stays_so(spec: dict[str, Any]) -> None:
+    home = World(peers=("b",))
+    home.api.put(SETTINGS, {"metadata": {"name": "settings"}, "data": {"other": "x"}})
+    assert b'"optional":true' in claimed(spec, home)
 
 
 @pytest.mark.parametrize("answer", [Response(403), Response(500), Response(0), Response(200, b"[]")])

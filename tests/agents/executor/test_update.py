@@ -50,9 +50,11 @@ TIER = "metadata.labels['tier']"
 class Fleet:
     """A pod of cluster a that runs in b, whose files show its label `tier`."""
 
-    def __init__(self, policy: ExecutorPolicy | None = None, **labels: str) -> None:
-        self.home, self.away = World(cluster="a", peers=("b",)), World(node_object(), cluster="b", policy=policy)
-        pod = reading(TIER, labels={"app": "web", "tier": "one", **labels})
+    def __init__(self, policy: ExecutorPolicy | None = None, reads: str = TIER, zone: str = "", **labels: str) -> None:
+        node = node_object()
+        node["metadata"]["labels"] |= {names.ZONE: zone} if zone else {}
+        self.home, self.away = World(cluster="a", peers=("b",)), World(node, cluster="b", policy=policy)
+        pod = reading(reads, labels={"app": "web", "tier": "one", **labels})
         self.ref = self.home.submit(pod)
         claimed = self.home.do(Claim("c", self.ref, 1, "b", "n1", "b-cluster-uid"))
         assert claimed.verdict == CLAIMED
@@ -107,6 +109,19 @@ def test_a_file_shows_a_label_as_it_is_at_home_by_now() -> None:
     fleet.relabel("two")
     assert fleet.follow().verdict == DONE
     assert in_files(fleet.delegate) == {"two"}
+
+
+def test_a_map_of_labels_shows_the_zone_where_the_pod_runs_as_long_as_it_runs() -> None:
+    fleet = Fleet(reads="metadata.labels", zone="b-1")
+    zone = f'{names.ZONE}="b-1"'
+    assert in_files(fleet.delegate) == {f'app="web"\ntier="one"\n{zone}'}
+    fleet.source["metadata"]["labels"][names.ZONE] = "of-the-proxy-node"  # as API servers do at the binding
+    assert fleet.told()[0] == fleet.told()[1]
+    fleet.relabel("two")
+    assert fleet.told()[0] != fleet.told()[1]
+    assert fleet.follow().verdict == DONE
+    assert in_files(fleet.delegate) == {f'app="web"\ntier="two"\n{zone}'}
+    assert fleet.told()[0] == fleet.told()[1]
 
 
 def test_agents_tell_whether_the_files_show_what_they_ought_to() -> None:
