@@ -18,6 +18,8 @@ from structlog.typing import EventDict
 import agents.runtime.agent as agent_module
 from agents.executor.http import Request, Response
 from agents.kube.client import KubeClient
+from agents.kube.elector import Elector, ElectorEnvironment, LeaderTiming
+from agents.kube.leader_lease import LeaseRef, LeaseStore
 from agents.kube.session import AccessError, ApiSession
 from agents.runtime.agent import Agent
 from agents.runtime.settings import AgentSettings
@@ -35,8 +37,6 @@ from dispatcher.model.messages import (
     encode,
 )
 from dispatcher.model.pod import Record
-from dispatcher.service.leader import Elector, ElectorEnvironment, LeaderTiming
-from dispatcher.service.leader_lease import LeaseRef, LeaseStore
 from dispatcher.service.leadership import Leadership
 from dispatcher.service.link import AgentDied, AgentTimeout, Arrived, at_once
 from dispatcher.service.term import Term
