@@ -70,7 +70,8 @@ async def _be_agent(settings: JoinSettings, outbound: Outbound, stop: threading.
     await agent.start()
     role = settings.role
     serve = serve_none if role == OBSERVER else agent.far_end.serve
-    dialler = Dialler(_gateway(settings), settings.cluster, answers_of(agent, role, agent.gate), serve, role)
+    answers = answers_of(agent, role, agent.gate)
+    dialler = Dialler(_gateway(settings), settings.cluster, answers, serve, role, agent.lease)
     outbound.dialler = dialler
     dialling = asyncio.create_task(dialler.run(), name="dialler")
     if settings.relay is not None and settings.relay.address and role != OBSERVER:
