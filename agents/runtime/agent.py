@@ -51,9 +51,11 @@ class WrongRole(RuntimeError):  # noqa: N818 - reads as what happened
 class Agent:
     """Serves one cluster, or one half of it (`settings.role`): its observer, which holds no key and writes nothing, or
     its executor. `start` returns at once: hello and changes answer from then on, synced or not.
+
+    `identity`: under which an executor stands for its Lease; empty: one that is new.
     """
 
-    def __init__(self, settings: AgentSettings) -> None:
+    def __init__(self, settings: AgentSettings, identity: str = "") -> None:
         self.settings, api = settings, settings.api
         self.incarnation = uuid.uuid4().hex
         self._news = asyncio.Event()
@@ -66,6 +68,7 @@ class Agent:
         options = executor_settings(settings)
         self._policy = options.policy
         self._kubelets = ClusterKubelets(self._client, settings.kubelet)  # for other clusters
+        self._identity = identity
         self._executing: ExecutorLoop | None = None
         self.lease: ExecutorLease | None = None  # an observer alone has none
         if keys is not None:
@@ -95,7 +98,8 @@ class Agent:
         self._watching.on_went_back = executor.server_went_back
         executor.accepted_leader.remote_pods = self._remote_pods
         executor.accepted_leader.confirm_restored = self.confirm_restored
-        lease = ExecutorLease(self._client, executor.accepted_leader, self.settings.api.request_s)
+        call_s = self.settings.api.request_s
+        lease = ExecutorLease(self._client, executor.accepted_leader, call_s, self._identity)
         lease.on_held = executor.server_went_back
         executor.lease = self.lease = lease
         return executor

@@ -35,13 +35,13 @@ _FIXES = {
 class ExecutorLease:
     """`on_held` is called when another may have acted since this executor last did."""
 
-    def __init__(self, client: Client, accepted_leader: AcceptedLeader, call_s: float) -> None:
-        """`call_s`: how long a call to the API server may take."""
+    def __init__(self, client: Client, accepted_leader: AcceptedLeader, call_s: float, identity: str = "") -> None:
+        """`call_s`: how long a call to the API server may take. `identity`: of this candidate; empty: a new one."""
         timing = LeaderTiming(RENEW_DEADLINE_S + call_s, RENEW_DEADLINE_S, RETRY_S)
         environment = ElectorEnvironment(wall=time.time, dice=random.random)
         store = LeaseStore(client, PLACE, _FIXES)
         self.on_held: Callable[[], None] = lambda: None
-        self._elector = Elector(store, new_identity(), timing, environment, kind="executor")
+        self._elector = Elector(store, identity or new_identity(), timing, environment, kind="executor")
         self._elector.held_up = lambda: bool(accepted_leader.not_ours)
         self._accepted_leader = accepted_leader
         self._held = 0  # the count of transitions of our last holding

@@ -7,6 +7,7 @@ import structlog
 
 from agents.runtime.agent import Agent
 from agents.runtime.event_loop import run
+from agents.runtime.executor_identity import lasting_identity
 from agents.runtime.join.health import Beat, serving
 from agents.runtime.join.settings import JoinSettings
 from agents.runtime.keyfile import KeyFileError
@@ -66,7 +67,8 @@ async def _beats(beat: Beat) -> None:
 
 
 async def _be_agent(settings: JoinSettings, outbound: Outbound, stop: threading.Event) -> None:
-    agent = Agent(settings.agent)
+    identity = "" if settings.role == OBSERVER else lasting_identity(settings.cluster)
+    agent = Agent(settings.agent, identity)
     await agent.start()
     role = settings.role
     serve = serve_none if role == OBSERVER else agent.far_end.serve
