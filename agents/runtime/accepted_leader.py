@@ -65,10 +65,10 @@ class AcceptedLeader:
                 await self._obey(dispatcher, epoch)
             return self.problem or self._local.epoch_guard.superseded(dispatcher, epoch)
 
-    async def recall(self) -> None:
-        """Read what is stored, unless it was read, and without a problem."""
+    async def recall(self, *, anew: bool = False) -> None:
+        """Read what is stored, unless it was read, and without a problem; `anew`: in any case."""
         async with self._one_at_a_time:
-            if not self._local.state.known or self.problem:
+            if anew or not self._local.state.known or self.problem:
                 problem = await self._drive(self._local.state.load())
                 if not problem and self.misnamed:
                     problem = await self._take_name()

@@ -7,6 +7,7 @@ from typing import Any
 import ray
 
 from agents.runtime.agent import Agent
+from agents.runtime.executor_identity import lasting_identity
 from agents.runtime.limits import allow_open_files, collect_less_often, keep_freed_memory
 from agents.runtime.logs import configure_logging
 from agents.runtime.outbound.answering import hear_of_peers, obey
@@ -48,7 +49,7 @@ class AgentActor:
     async def _started(self) -> Agent:
         async with self._starting:
             if self._agent is None:
-                agent = Agent(self._settings)
+                agent = Agent(self._settings, lasting_identity(self._settings.cluster))
                 await agent.start()
                 if address := self._kubelet_address:
                     agent.serve_kubelet_endpoint(RelaySettings(address=address, host=address, port=0), _no_streams)

@@ -18,6 +18,7 @@ from agents.kube.session import Access
 from agents.observer.change_feed import Health, Identity
 from agents.observer.mark_verifier import MarkVerifier
 from agents.observer.seen import NODES, PODS, WrongSchedulerName
+from agents.runtime.executor_lease import ExecutorLease
 from agents.runtime.executor_loop import ExecutorLoop, ExecutorSettings
 from agents.runtime.executor_record import ExecutorRecord
 from agents.runtime.keyfile import load_keys
@@ -50,9 +51,11 @@ class WrongRole(RuntimeError):  # noqa: N818 - reads as what happened
 class Agent:
     """Serves one cluster, or one half of it (`settings.role`): its observer, which holds no key and writes nothing, or
     its executor. `start` returns at once: hello and changes answer from then on, synced or not.
+
+    `identity`: under which an executor stands for its Lease; empty: one that is new.
     """
 
-    def __init__(self, settings: AgentSettings) -> None:
+    def __init__(self, settings: AgentSettings, identity: str = "") -> None:
         self.settings, api = settings, settings.api
         self.incarnation = uuid.uuid4().hex
         self._news = asyncio.Event()
@@ -65,7 +68,9 @@ class Agent:
         options = executor_settings(settings)
         self._policy = options.policy
         self._kubelets = ClusterKubelets(self._client, settings.kubelet)  # for other clusters
+        self._identity = identity
         self._executing: ExecutorLoop | None = None
+        self.lease: ExecutorLease | None = None  # an observer alone has none
         if keys is not None:
             self._executing = self._executor_of(
                 ExecutorLoop(self._client, self.cache, settings.cluster, settings=options, keys=keys)
@@ -93,6 +98,10 @@ class Agent:
         self._watching.on_went_back = executor.server_went_back
         executor.accepted_leader.remote_pods = self._remote_pods
         executor.accepted_leader.confirm_restored = self.confirm_restored
+        call_s = self.settings.api.request_s
+        lease = ExecutorLease(self._client, executor.accepted_leader, call_s, self._identity)
+        lease.on_held = executor.server_went_back
+        executor.lease = self.lease = lease
         return executor
 
     @property
@@ -124,8 +133,9 @@ class Agent:
             ]
             if self._observing is not None:
                 self._tasks += [self._spawn(*self._observing.work()), self._spawn(self._probes.run(), "probes")]
-            if self._executing is not None:
+            if self._executing is not None and self.lease is not None:
                 self._tasks += [
+                    self._spawn(self.lease.run(), "executor lease"),
                     self._spawn(self._executing.run(), "executor"),
                     self._spawn(self._keep_house(self._executing), "housekeeping"),
                 ]
@@ -136,6 +146,8 @@ class Agent:
             await self._executing.stop()
         await _end(self._tasks)
         await _end(self._watching.tasks.values())
+        if self.lease is not None:
+            await self.lease.release()
         if self._observing is not None:
             await self._observing.close()
         await self._kubelets.close()
@@ -165,14 +177,16 @@ class Agent:
         """Hand over what the executor learns from the watches: the cluster's UID, pods to warn about."""
         while True:
             executor.cluster_uid = self._health.cluster_uid
-            for pod in self.cache.take_warnings(self.settings.cluster):
+            waits = self.lease is not None and self.lease.another  # the other executor tells
+            warnings = self.cache.take_warnings(self.settings.cluster)
+            for pod in () if waits else warnings:
                 ref = PodRef(pod.namespace, pod.name, pod.uid)
                 if isinstance(pod, WrongSchedulerName):
                     executor.warn_foreign(ref, pod.scheduler_name)
                 else:
                     executor.warn_invalid_annotation(ref, pod.reason, pod.text)
             forged = self._watching.handler.take_forged()
-            for ref, text in () if executor.accepted_leader.wrong_key else forged:
+            for ref, text in () if waits or executor.accepted_leader.wrong_key else forged:
                 executor.warn_invalid_annotation(ref, "UnverifiedMark", text)
             await asyncio.sleep(HOUSEKEEPING_S)
 
@@ -199,7 +213,11 @@ class Agent:
     def health(self) -> Health:
         """Whether the API server answers and is the right one, and why not."""
         problem = self._not_ours or (self._record.problem if self._record is not None and not self._marks.keys else "")
-        return Health(problem=problem) if problem else self._health.now
+        if problem:
+            return Health(problem=problem)
+        now = self._health.now
+        waits = self.lease.problem if now.api_ok and self.lease is not None else ""
+        return Health(problem=waits) if waits else now
 
     @property
     def _not_ours(self) -> str:
@@ -229,6 +247,7 @@ class Agent:
             outcomes=self._outcomes,
             refused=self.gate.refused,
             verified=self.gate.verified,
+            holds_lease=None if self.lease is None else not self.lease.problem,
         )
         if self._observing is None:
             return status

@@ -16,6 +16,7 @@ from agents.executor.http import TOO_BUSY, Procedure, Request, Response
 from agents.runtime.slot_queue import Sleep, SlotQueue
 
 T = TypeVar("T")
+Objection = Callable[[], str]  # why something may not go on, '' while it may
 
 SHORTEST_S, LONGEST_S = 0.2, 10.0  # of a pause that the server asks for
 UNASKED_S = 1.0  # after a 429 without Retry-After
@@ -38,14 +39,16 @@ class Execution:
 
     While the server is too busy it waits until `deadline` (monotonic seconds), or until there is an `objection` (why
     it may go on no longer, '' while it may), which ends it after an answer that leaves doubt, too. `wrote`: a write was
-    sent that may have been done. `behind`: the execution that has to end before.
+    sent that may have been done. `behind`: the execution that has to end before. `own_state`: its writes are about what
+    the executor stores for itself, which their resourceVersion guards; all others need a permit.
     """
 
     deadline: float
     lane: str | None = None
-    objection: Callable[[], str] = lambda: ""
+    objection: Objection = lambda: ""
     wrote: bool = False
     behind: "Execution | None" = None
+    own_state: bool = False
     ticket: int | None = field(default=None, init=False)
 
 
@@ -61,10 +64,17 @@ class GivenUpError(Exception):
     """Given up before its end: the server was too busy, or the order may not go on; the text says why."""
 
 
+class BarredError(GivenUpError):
+    """This executor may write no more. Another one of the cluster may have done what was asked, or do it now."""
+
+
 class Driver:
-    """Drives procedures against one API server."""
+    """Drives procedures against one API server. `permit` is called when one begins: what it gives is asked before each
+    of its writes (see ExecutorLease).
+    """
 
     def __init__(self, client: ApiClient, slot_queue: SlotQueue, seconds: Callable[[], float], pauses: Pauses) -> None:
+        self.permit: Callable[[], Objection] = lambda: lambda: ""
         self._client = client
         self._slot_queue = slot_queue
         self._seconds = seconds
@@ -77,10 +87,11 @@ class Driver:
         Holds a slot at its return.
         """
         doubt_s = _DOUBT_S
+        barred = self.permit()
         try:
             request = next(procedure)
             while True:
-                response = await self._ask(request, execution)
+                response = await self._ask(request, execution, barred)
                 request = procedure.send(response)
                 if response.unknown or response.status in POSTPONED:
                     await self._hesitate(doubt_s * self._dice.uniform(0.5, 1.0), execution)
@@ -108,8 +119,11 @@ class Driver:
             ticket, execution.ticket = execution.ticket, None
             self._slot_queue.give(ticket)
 
-    async def _ask(self, request: Request, execution: Execution) -> Response:
+    async def _ask(self, request: Request, execution: Execution, barred: Objection) -> Response:
+        guarded = request.method != "GET" and not execution.own_state
         while True:
+            if guarded and (why := barred()):
+                raise BarredError(why)
             response = await self._client.send(request)
             if response.status != TOO_BUSY:
                 break

@@ -26,7 +26,8 @@ from agents.executor.procedures import carry_out
 from agents.executor.view import ClusterView
 from agents.kube.convert import pod_in_full
 from agents.runtime.accepted_leader import AcceptedLeader
-from agents.runtime.driver import ApiClient, Driver, Execution, GivenUpError, Pauses
+from agents.runtime.driver import ApiClient, BarredError, Driver, Execution, GivenUpError, Objection, Pauses
+from agents.runtime.executor_lease import ExecutorLease, NoRivals
 from agents.runtime.keyfile import ephemeral_keys
 from agents.runtime.reconciler import Events, Reconciler
 from agents.runtime.refused_orders import RefusedOrders
@@ -88,7 +89,9 @@ class _Running:
 
 
 class ExecutorLoop:
-    """The executor of one cluster. `cluster_uid` may be set later, when the API server has answered it."""
+    """The executor of one cluster. `cluster_uid` may be set later, when the API server has answered it. `lease` says
+    whether it may write.
+    """
 
     def __init__(  # noqa: PLR0913 - what a process decides, a simulation decides otherwise
         self,
@@ -110,11 +113,14 @@ class ExecutorLoop:
         pauses = pauses or Pauses()
         self._sleep = pauses.sleep
         self._slot_queue = SlotQueue(self._settings.concurrency, self._seconds, pauses.sleep)
+        self.lease: ExecutorLease | NoRivals = NoRivals()
         self._driver = Driver(client, self._slot_queue, self._seconds, pauses)
+        self._driver.permit = self._permit
         self._reconciler = Reconciler(self._local, self._driver, clock)
         self._events = Events(self._local, client, self._slot_queue, self._seconds)
         self._events.at_once, self._events.series = self._settings.event_concurrency, self._settings.event_series
         self._events.patience_s = self._settings.event_patience_s
+        self._events.barred = lambda: self.lease.problem
         self.accepted_leader = AcceptedLeader(self._local, self._at_once, clock, self._settings.rename_from)
         self._refused = RefusedOrders(cluster, self._seconds)
         self._running: dict[tuple[type, str, int], _Running] = {}
@@ -125,6 +131,9 @@ class ExecutorLoop:
 
     def _seconds(self) -> float:
         return self._clock().mono
+
+    def _permit(self) -> Objection:
+        return self.lease.permit()
 
     @property
     def cluster_uid(self) -> str:
@@ -147,7 +156,7 @@ class ExecutorLoop:
 
     async def execute(self, batch: IntentBatch) -> OutcomeBatch:
         """Carry out a batch; one outcome per intent, in their order. Never raises for what an intent holds."""
-        late = await self.accepted_leader.late(batch.dispatcher, batch.dispatcher_epoch)
+        late = self.lease.problem or await self.accepted_leader.late(batch.dispatcher, batch.dispatcher_epoch)
         if late or self._stopping.is_set():
             # What earlier sends of these orders did is not looked at here, so nothing may be concluded from the answer.
             why = late or "the executor is stopping"
@@ -227,11 +236,12 @@ class ExecutorLoop:
                 f"keys of {peer.cluster}", self._local.trusted.trust(peer.cluster, peer.uid, peer.keys)
             )
         self._reconciler.note("other clusters", self._local.peers.too_many_lost)
-        self._reconciler.note("keys of other clusters", await self.accepted_leader.keep_keys())
+        if not self.lease.problem:
+            self._reconciler.note("keys of other clusters", await self.accepted_leader.keep_keys())
 
     async def _at_once(self, procedure: Procedure[str]) -> str:
         """Drive what waits for no turn."""
-        execution = Execution(self._seconds() + _PATIENCE_S, None)
+        execution = Execution(self._seconds() + _PATIENCE_S, None, own_state=True)
         try:
             await self._driver.begin(execution)
             return await self._driver.drive(procedure, execution)
@@ -319,6 +329,8 @@ class ExecutorLoop:
         try:
             procedure = carry_out(intent, batch.dispatcher_epoch, self._local, now)
             found = await self._driver.drive(procedure, execution)
+        except BarredError as error:
+            return outcome(intent, UNKNOWN, str(error))
         except GivenUpError as error:
             return outcome(intent, UNKNOWN, str(error)) if execution.wrote else _not_done(intent, str(error))
         except Exception as error:
@@ -343,7 +355,8 @@ class ExecutorLoop:
     async def tend(self) -> None:
         """Begin what is due of the local duties now; `run` does so every tick."""
         self._local.ledger.settle(self._local.view, self._seconds())
-        if not self.accepted_leader.wrong_key:  # whose pods are whose is known to another executor alone
+        # With a wrong key: whose pods are whose is known to another executor alone.
+        if not self.accepted_leader.wrong_key and not self.lease.problem:
             self._reconciler.begin()
 
 

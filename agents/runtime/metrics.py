@@ -38,7 +38,8 @@ class AgentStatus:
     """One look at an agent. `now` and `heard_at` on its monotonic clock; `heard_at`: the dispatcher's latest question.
 
     `outcomes`: of intents, by verdict. `refused`: messages of a dispatcher that were not obeyed, by reason; `verified`:
-    those whose signature was good. `owner_uses`: owners of which it is known what their pods use.
+    those whose signature was good. `owner_uses`: owners of which it is known what their pods use. `holds_lease`: of the
+    executor; None where this process is none.
     """
 
     now: float
@@ -55,6 +56,7 @@ class AgentStatus:
     telemetry: Telemetry = field(default_factory=lambda: Telemetry(""))
     owner_uses: int = 0
     owner_uses_dropped: int = 0
+    holds_lease: bool | None = None
 
 
 class AgentCollector(Collector):
@@ -77,6 +79,13 @@ class AgentCollector(Collector):
         )
         yield _gauge("global_dispatcher_agent_pods", "Pods that the API server has shown.", status.pods)
         yield _gauge("global_dispatcher_agent_obeyed_epoch", "Epoch of the dispatcher that is obeyed.", status.epoch)
+        if status.holds_lease is not None:
+            yield _gauge(
+                "global_dispatcher_agent_executor_holds_lease",
+                "1: this executor acts; 0: it may not, for another one of the cluster does, or the Lease is out of "
+                "reach.",
+                status.holds_lease,
+            )
         heard = GaugeMetricFamily(
             "global_dispatcher_agent_dispatcher_silence_seconds", "Since a dispatcher last asked for changes."
         )

@@ -127,6 +127,7 @@ class Events:
 
     def __init__(self, local: Local, client: ApiClient, slot_queue: SlotQueue, seconds: Callable[[], float]) -> None:
         self.at_once, self.series, self.patience_s = 4, 16, 5.0
+        self.barred: Callable[[], str] = lambda: ""  # why none may be written, '' while they may
         self._waiting = local.events
         self._client = client
         self._slot_queue = slot_queue
@@ -135,7 +136,7 @@ class Events:
 
     async def write(self) -> None:
         """Write until none waits, or the server is in trouble: events are the last that it needs then."""
-        while self._waiting and (at_once := self._series_at_once()):
+        while self._waiting and not self.barred() and (at_once := self._series_at_once()):
             series = [some for _ in range(at_once) if (some := self._next())]
             answers = await asyncio.gather(*map(self._client.send_all, series))
             said = [

@@ -16,10 +16,10 @@ from agents.executor.answer import CONFLICT, NOT_FOUND, error_text
 from agents.executor.http import MERGE_PATCH, Request
 from agents.executor.times import rfc3339
 from agents.kube.client import KubeClient
+from agents.kube.leader_lease import Client
 from agents.kube.session import Access
 from dispatcher.config.sections import ClusterProfilesSection
 from dispatcher.service.beside import beside
-from dispatcher.service.leader_lease import Client
 from dispatcher.service.load_metrics import LoadCollector
 
 log = structlog.get_logger("cluster_profiles")

@@ -4,11 +4,11 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 
 from agents.kube.client import KubeClient
+from agents.kube.elector import Elector, LeaderTiming, new_identity
+from agents.kube.leader_lease import LeaseRef, LeaseStore
 from agents.kube.session import Access
 from dispatcher.config import agent_settings
 from dispatcher.config.sections import IN_CLUSTER, ClusterSection, LeaderElectionSection
-from dispatcher.service.leader import Elector, LeaderTiming, new_identity
-from dispatcher.service.leader_lease import LeaseRef, LeaseStore
 from dispatcher.service.leadership import NoElection
 from dispatcher.service.lease_thread import LeaseThread, loop_thread
 

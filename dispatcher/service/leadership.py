@@ -7,9 +7,9 @@ from typing import Any
 
 import structlog
 
+from agents.kube.elector import Elector
 from dispatcher.model.backoff import Backoff
 from dispatcher.service.beside import beside
-from dispatcher.service.leader import Elector
 from dispatcher.service.lease_thread import LeaseThread
 from dispatcher.service.link import AgentLink, LinkError
 from dispatcher.service.obeyed_epochs import ObeyedEpochs

@@ -74,6 +74,7 @@ PROXY_NODES = {("", "nodes", "", "get create patch delete"), ("", "nodes/status"
 LEASES = {
     ("coordination.k8s.io", "leases", "", "create patch delete"),
     ("coordination.k8s.io", "leases", "global-dispatcher-agent.state", "get"),
+    ("coordination.k8s.io", "leases", "global-dispatcher-agent.executor", "get update"),
 }
 PREFIX = "global-dispatcher-agent"
 KEY_FILE = "/run/secrets/global-dispatcher/key.pem"

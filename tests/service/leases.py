@@ -8,8 +8,8 @@ from itertools import count
 import msgspec
 
 from agents.executor.http import Request, Response
-from dispatcher.service.leader import Elector, ElectorEnvironment, LeaderTiming
-from dispatcher.service.leader_lease import LeaseRef, LeaseStore, Object
+from agents.kube.elector import Elector, ElectorEnvironment, LeaderTiming
+from agents.kube.leader_lease import LeaseRef, LeaseStore, Object
 
 PLACE = LeaseRef("kube-node-lease", "global-dispatcher")
 

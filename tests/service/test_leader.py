@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from agents.executor.http import Request, Response
-from dispatcher.service.leader import LeaderTiming, new_identity
+from agents.kube.elector import LeaderTiming, new_identity
 from tests.service.leases import Candidate, Server, Time
 
 TEN_YEARS = 10 * 365 * 86_400.0

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from agents.kube.elector import Elector, LeaderTiming
+from agents.kube.leader_lease import LeaseStore
 from dispatcher.service import lease_thread as subject
-from dispatcher.service.leader import Elector, LeaderTiming
-from dispatcher.service.leader_lease import LeaseStore
 from dispatcher.service.lease_thread import LeaseThread, loop_thread
 from tests.service.leases import PLACE, Server
 

@@ -61,7 +61,7 @@ THEMES: dict[str, dict[str, tuple[float, float]]] = {
     "quota": {"burst": (1, 0)},
 }
 # Themes that a few seeds have besides those that are drawn: the share of seeds.
-BESIDES: dict[str, float] = {"growth": 0.04, "fleet": 0.04, "standbys": 0.15}
+BESIDES: dict[str, float] = {"growth": 0.04, "fleet": 0.04, "standbys": 0.15, "executors": 0.1}
 SPREAD = 0.2  # the share of seeds whose ReplicaSets are spread over zones
 THEMES["growth"] = {"cluster-joins": (1, 0)}
 THEMES["fleet"] = {
@@ -70,6 +70,7 @@ THEMES["fleet"] = {
     "cluster-removed": (1, 60),
     "cluster-gone": (1, 0),
 }
+THEMES["executors"] = {"second-executor": (3, 60), "agent-pauses": (1, 40), "cut-there": (1, 40)}
 THEMES["standbys"] = {"fail-over": (2, 40), "standby-cut": (1, 40)}
 # What the product copes with by its own account goes into every mix; the rest is drawn seldom enough to see the first.
 WEIGHTS = dict.fromkeys((theme for theme in THEMES if theme not in BESIDES), 1.0) | {

@@ -40,6 +40,7 @@ JUDGES: tuple[type[Judge], ...] = (
     budgets.BudgetKept,
     protocol.EpochsGrow,
     protocol.DeposedSilent,
+    protocol.OneExecutor,
     protocol.NobodyAccused,
     protocol.CalmIsCalm,
     protocol.LostIsNotReady,

@@ -7,6 +7,7 @@ import structlog
 
 from agents.runtime.agent import Agent
 from agents.runtime.event_loop import run
+from agents.runtime.executor_identity import lasting_identity
 from agents.runtime.join.health import Beat, serving
 from agents.runtime.join.settings import JoinSettings
 from agents.runtime.keyfile import KeyFileError
@@ -66,11 +67,13 @@ async def _beats(beat: Beat) -> None:
 
 
 async def _be_agent(settings: JoinSettings, outbound: Outbound, stop: threading.Event) -> None:
-    agent = Agent(settings.agent)
+    identity = "" if settings.role == OBSERVER else lasting_identity(settings.cluster)
+    agent = Agent(settings.agent, identity)
     await agent.start()
     role = settings.role
     serve = serve_none if role == OBSERVER else agent.far_end.serve
-    dialler = Dialler(_gateway(settings), settings.cluster, answers_of(agent, role, agent.gate), serve, role)
+    answers = answers_of(agent, role, agent.gate)
+    dialler = Dialler(_gateway(settings), settings.cluster, answers, serve, role, agent.lease)
     outbound.dialler = dialler
     dialling = asyncio.create_task(dialler.run(), name="dialler")
     if settings.relay is not None and settings.relay.address and role != OBSERVER:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import Protocol
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -27,6 +28,7 @@ LOG = structlog.get_logger("gateway")
 PATH = "/v1/clusters/"
 HEARTBEAT_S = 15.0  # load balancers drop what is idle for 60 s; without an answer to a ping the connection is cut
 CONNECT_S = 10.0
+LOOK_S = 0.2  # between two looks at whether this executor may connect
 FIRST_PAUSE_S = 0.5
 LASTING_S = 10.0  # a connection that lived for that long was a good one: the next attempt is soon
 REPLACED = 4001  # close code of a gateway to which another agent of this cluster, and this role, has connected
@@ -42,10 +44,19 @@ class Replaced(ConnectionError):  # noqa: N818 - reads as what happened
 Failure = (aiohttp.ClientError, ProtocolError, OSError, TimeoutError, ValueError)  # the last: an address that is none
 
 
+class Lease(Protocol):
+    """By which one executor of a cluster acts (`agents.runtime.executor_lease.ExecutorLease`)."""
+
+    def keeps_away(self, *, replaced: bool) -> str:
+        """Why not to connect now."""
+        ...
+
+
 class Dialler:
     """The connections of one agent. `problems` has a line for each gateway that is not connected.
 
-    `serve` is called for each relayed stream that another cluster opens; the stream ends when it returns.
+    `serve` is called for each relayed stream that another cluster opens; the stream ends when it returns. `lease`: of
+    the executor; one that waits for it does not take the holder's place at a gateway.
     """
 
     def __init__(
@@ -55,9 +66,10 @@ class Dialler:
         answers: Mapping[str, Answer],
         serve: Serve = serve_none,
         role: str = BOTH,
+        lease: Lease | None = None,
     ) -> None:
         self._settings, self._answers, self._serve = settings, answers, serve
-        self._path = path_of(cluster, role)
+        self._path, self._lease = path_of(cluster, role), lease
         self._relaying: dict[str, Answering] = {}  # by gateway, those that know relayed streams
         self.problems = dict.fromkeys(settings.urls, _NOT_TRIED)
 
@@ -78,19 +90,23 @@ class Dialler:
                 group.create_task(self._keep(url), name=f"gateway {url}")
 
     async def _keep(self, url: str) -> None:
-        failures = 0
+        failures, replaced = 0, False
         pauses = Backoff(FIRST_PAUSE_S, self._settings.longest_pause_s)
         while True:
+            if self._lease is not None and (why := self._lease.keeps_away(replaced=replaced)):
+                self.problems[url] = why
+                await asyncio.sleep(LOOK_S)
+                continue
             began = time.monotonic()
             ended = await self._attempt(url)
             problem = in_words(ended, url.removeprefix("wss://").partition("/")[0], self._settings)
             if self.problems.get(url) != problem:
                 LOG.warning("not connected", gateway=url, problem=problem)
             self.problems[url] = problem
-            if isinstance(ended, Replaced):
+            failures = 1 if time.monotonic() - began > LASTING_S else failures + 1
+            replaced = isinstance(ended, Replaced)
+            if replaced:
                 failures = _MANY  # two agents that take it from each other in turn help nobody
-            else:
-                failures = 1 if time.monotonic() - began > LASTING_S else failures + 1
             await asyncio.sleep(pauses.after(failures) * random.uniform(0.5, 1.0))
 
     async def _attempt(self, url: str) -> Exception:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import msgspec
 
 from agents.executor.state import NAME, NAMESPACE
+from agents.runtime.executor_lease import PLACE
 from dispatcher.cli.diagnosis import NOTE, PROBLEM
 
 OWN = "."  # the namespace of the agent's account; as `name`: the account beside it as which kubelets are asked
@@ -37,6 +38,7 @@ _OWNERS = "services replicationcontrollers replicasets.apps statefulsets.apps"
 _BUDGETS = "poddisruptionbudgets.policy"
 _PRIORITIES = "priorityclasses.scheduling.k8s.io"
 _PROXIES = "it keeps no proxy nodes, without which no pod of this cluster runs in another"
+_RIVALS = "it cannot tell whether another executor acts here, and does not act"
 _UNKNOWN = "it cannot tell which keys and orders hold here"
 _CLAIMS = "pods whose volumes are not bound yet wait"
 _UNSEEN = "it takes remote pods whose ConfigMaps are not here; they wait, and are moved on after a while"
@@ -71,6 +73,7 @@ NEEDS = (
     Need("executor", "nodes/status", "patch", _PROXIES, PROBLEM),
     Need("executor", "leases.coordination.k8s.io", "create patch delete", _PROXIES, PROBLEM, "", NAMESPACE),
     Need("executor", "leases.coordination.k8s.io", "get", _UNKNOWN, PROBLEM, "", NAMESPACE, NAME),
+    Need("executor", "leases.coordination.k8s.io", "get update", _RIVALS, PROBLEM, "", NAMESPACE, PLACE.name),
     Need("executor", "events.events.k8s.io", "create", "no event says why a pod waits", NOTE, "", SERVED),
     Need("executor", _BUDGETS, "get create patch delete", "remote pods here have no budgets", NOTE, "", SERVED),
     Need("executor", "configmaps", "get", _UNSEEN, NOTE, "", SERVED),

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from agents.executor import state
 from agents.kube.objects import KINDS
+from agents.runtime.executor_lease import PLACE
 from tests.agents.kube.objects import Object, node_object
 
 SERVED = ("nodes", "pods", "events", "podgroups", *(kind.path.rpartition("/")[2] for kind in KINDS))
@@ -44,6 +45,7 @@ class FakeApi:
         self.metrics: list[Object] = []
         self.scheduling = ""  # the version of scheduling.k8s.io that has PodGroups
         self.state: Object = {}  # the Lease in which an executor stores what it must not forget
+        self.executor_lease: Object = {}  # the Lease by which one executor of the cluster acts
         self._queues: dict[str, list[asyncio.Queue[bytes | None]]] = {kind: [] for kind in SERVED}
         self._since: dict[asyncio.Queue[bytes | None], int] = {}
         self._log: list[tuple[str, int, bytes]] = []
@@ -68,7 +70,9 @@ class FakeApi:
         app.router.add_get("/apis/{group}/v1/{kind}", self._collection)
         app.router.add_get(STATE, self._get_state)
         app.router.add_patch(STATE, self._put_state)
-        app.router.add_post(STATE.rpartition("/")[0], self._put_state)
+        app.router.add_post(STATE.rpartition("/")[0], self._post_lease)
+        app.router.add_get(PLACE.path, self._get_executor_lease)
+        app.router.add_put(PLACE.path, self._put_executor_lease)
         app.router.add_post("/{path:.*}", self._post)
         self._runner = web.AppRunner(app, shutdown_timeout=0.05)
         await self._runner.setup()
@@ -183,9 +187,24 @@ class FakeApi:
         return web.json_response({"items": self.metrics})
 
     async def _get_state(self, _: web.Request) -> web.Response:
-        if self.state:
-            return web.json_response(self.state)
-        return web.json_response({"kind": "Status", "reason": "NotFound", "code": 404}, status=404)
+        return _found(self.state)
+
+    async def _get_executor_lease(self, _: web.Request) -> web.Response:
+        return _found(self.executor_lease)
+
+    async def _put_executor_lease(self, request: web.Request) -> web.Response:
+        given = await request.json()
+        known = self.executor_lease.get("metadata", {}).get("resourceVersion")
+        if given["metadata"].get("resourceVersion") != known:
+            return web.json_response({"message": "the object has been modified"}, status=409)
+        given["metadata"]["resourceVersion"] = str(int(known or 0) + 1)
+        self.executor_lease = given
+        return web.json_response(given)
+
+    async def _post_lease(self, request: web.Request) -> web.Response:
+        given = await request.json()
+        is_executors = given["metadata"]["name"] == PLACE.name
+        return await (self._put_executor_lease if is_executors else self._put_state)(request)
 
     async def _put_state(self, request: web.Request) -> web.Response:
         given = await request.json()
@@ -265,6 +284,12 @@ class FakeApi:
         finally:
             self._queues[kind].remove(queue)
         return answer
+
+
+def _found(lease: Object) -> web.Response:
+    if lease:
+        return web.json_response(lease)
+    return web.json_response({"kind": "Status", "reason": "NotFound", "code": 404}, status=404)
 
 
 @asynccontextmanager

@@ -25,6 +25,20 @@ def _agent_pauses(stage: Stage, fault: Fault, cluster: Cluster, dice: random.Ran
     running_loop().resume(process)
 
 
+@act("second-executor")
+def _second_executor(stage: Stage, fault: Fault, cluster: Cluster, dice: random.Random) -> Act:
+    """Two executors of one cluster at the same time; one of them ends well or badly."""
+    if cluster.agent.second is not None and cluster.agent.second.agent is not None:
+        return
+    second = cluster.agent.second or cluster.add_second_agent(stage.fleet)
+    stage.spawn(second.start())
+    yield
+    if dice.random() < 0.5:
+        second.kill()
+    else:
+        stage.spawn(second.stop())
+
+
 @act("dispatcher-dies")
 def _dispatcher_dies(stage: Stage, fault: Fault, cluster: Cluster, dice: random.Random) -> Act:
     dispatcher = stage.fleet.dispatchers["dispatcher"]

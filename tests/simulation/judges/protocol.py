@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+from agents.executor.state import PATH as STATE
+from agents.runtime.executor_lease import PLACE
 from tests.simulation.judges.court import Judge
 from tests.simulation.judges.facts import CLUSTERS, EPOCH, FAILOVER, PREFIX, PROXY, by_product
 from tests.simulation.world.apiserver import NAMESPACES, NODES, PODS
@@ -52,6 +54,32 @@ class DeposedSilent(Judge):
             )
         if all(other != rank for other, _ in heard):
             heard.append((rank, write.at))
+
+
+class OneExecutor(Judge):
+    """Of a cluster's executors the one that holds the Lease writes, and no other: but its own state, and events."""
+
+    promise = "I1"
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)  # type: ignore[arg-type]
+        self._holders: dict[str, tuple[str, float]] = {}  # cluster -> the process that wrote its name, and when
+
+    def wrote(self, write: Write) -> None:
+        process = write.actor.partition(" ")[0]
+        if not by_product(process):
+            return
+        if write.place.path == PLACE.path:
+            spec = (write.after or {}).get("spec", {})
+            holder = process if spec.get("holderIdentity") else ""
+            if holder != self._holders.get(write.cluster, ("", 0.0))[0]:
+                self._holders[write.cluster] = (holder, write.at)
+        elif write.place.path != STATE:
+            holder, since = self._holders.get(write.cluster, ("", float("-inf")))
+            if holder != process and write.at - since > UNDER_WAY_S:
+                self.say(
+                    write.place.path, f"{process} writes ({write.verb}) while {holder or 'nobody'} holds the Lease"
+                )
 
 
 class NobodyAccused(Judge):

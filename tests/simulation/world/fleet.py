@@ -14,7 +14,7 @@ from tests.simulation.world.controllers import Controllers
 from tests.simulation.world.keys import key_file
 from tests.simulation.world.kubelet import Container, Kubelets
 from tests.simulation.world.loop import EPOCH, START, VirtualLoop
-from tests.simulation.world.net import Wire
+from tests.simulation.world.net import Asked, Wire
 from tests.simulation.world.objects import Object
 from tests.simulation.world.processes import AgentProcess, DispatcherProcess, LinkWeather, SimLink
 from tests.simulation.world.store import Write
@@ -58,6 +58,16 @@ class Cluster:
         for node in self.nodes:
             self.add_node(node)
         self.agent = AgentProcess(self._settings(), self.wire)
+
+    def add_second_agent(self, fleet: "Fleet") -> AgentProcess:
+        """Somebody has scaled the agent, or installed it twice."""
+        wire = Wire(self.api, fleet.loop, random.Random(f"{fleet.seed} second wire {self.name}"))
+        wire.hang = self._hang
+        second = self.agent.second = AgentProcess(self.agent.settings, wire, "-second")
+        return second
+
+    def _hang(self, request: Asked) -> float:
+        return self.wire.hang(request)
 
     def add_node(self, node: str) -> None:
         """A machine joins."""
@@ -223,6 +233,8 @@ class Fleet(Judgeable):
                 cluster.controllers.look()
             if bookmarks:
                 cluster.wire.bookmark()
+                if cluster.agent.second is not None:
+                    cluster.agent.second.wire.bookmark()
         for tick in self._of_ticks:
             tick(now)
 

@@ -18,6 +18,8 @@ from structlog.typing import EventDict
 import agents.runtime.agent as agent_module
 from agents.executor.http import Request, Response
 from agents.kube.client import KubeClient
+from agents.kube.elector import Elector, ElectorEnvironment, LeaderTiming
+from agents.kube.leader_lease import LeaseRef, LeaseStore
 from agents.kube.session import AccessError, ApiSession
 from agents.runtime.agent import Agent
 from agents.runtime.settings import AgentSettings
@@ -35,8 +37,6 @@ from dispatcher.model.messages import (
     encode,
 )
 from dispatcher.model.pod import Record
-from dispatcher.service.leader import Elector, ElectorEnvironment, LeaderTiming
-from dispatcher.service.leader_lease import LeaseRef, LeaseStore
 from dispatcher.service.leadership import Leadership
 from dispatcher.service.link import AgentDied, AgentTimeout, Arrived, at_once
 from dispatcher.service.term import Term
@@ -106,20 +106,31 @@ def sim_client() -> Iterator[None]:
 
 
 class AgentProcess:
-    """Lives of one cluster's agent, one after the other."""
+    """Lives of one cluster's agent, one after the other. `second`: another one of the same cluster, beside it."""
 
-    def __init__(self, settings: AgentSettings, wire: Wire) -> None:
+    def __init__(self, settings: AgentSettings, wire: Wire, name: str = "") -> None:
         self.settings, self.wire, self.lives = settings, wire, 0
-        self.process = Process(f"agent/{settings.cluster}/0")
+        self.name = f"agent/{settings.cluster}{name}"
+        self.process = Process(f"{self.name}/0")
         self.offset = 0.0
         self.agent: Agent | None = None
+        self.second: AgentProcess | None = None
+
+    def reached(self, dice: random.Random, *, by_orders: bool) -> "AgentProcess":
+        """Whom a call reaches. Of two the one that acts reports; orders may be under way to either."""
+        if self.second is None or self.second.agent is None:
+            return self
+        if by_orders:
+            return dice.choice((self, self.second))
+        lease = self.second.agent.lease
+        return self.second if self.agent is None or (lease is not None and not lease.problem) else self
 
     async def start(self) -> None:
         """A new life, unless another start was quicker: nobody would ever end the first of two."""
         if self.agent is not None:
             return
         self.lives += 1
-        self.process = Process(f"agent/{self.settings.cluster}/{self.lives}", self.offset)
+        self.process = Process(f"{self.name}/{self.lives}", self.offset)
         self.wire.loop.processes.append(self.process)
         await in_process(self.process, self._start)
 
@@ -127,6 +138,12 @@ class AgentProcess:
         WIRE.set(self.wire)
         agent = self.agent = Agent(self.settings)
         return asyncio.create_task(agent.start())
+
+    async def stop(self) -> None:
+        """SIGTERM."""
+        agent, self.agent = self.agent, None
+        if agent is not None:
+            await in_process(self.process, lambda: asyncio.create_task(agent.stop()))
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -225,7 +242,8 @@ class SimLink:
         return decode(kind, answer)
 
     def _arrive(self, call: Callable[[Agent], Awaitable[Any]], told: "asyncio.Future[Any]", by: str) -> None:
-        agent, process = self.target.agent, self.target.process
+        target = self.target.reached(self.dice, by_orders=bool(by))
+        agent, process = target.agent, target.process
         if agent is None:
             _fail(told, AgentDied(f"agent of cluster {self.cluster} is not there"))
             return

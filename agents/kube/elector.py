@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from dispatcher.service.leader_lease import Lease, LeaseStore, ReadFailure, stamp
+from agents.kube.leader_lease import Lease, LeaseStore, ReadFailure, stamp
 
 log = structlog.get_logger("leader")
 
@@ -54,15 +54,22 @@ class ElectorEnvironment:
 
 class Elector:
     """One candidate. `leader` is who holds the Lease as far as is known, `problem` why that is not known. It does not
-    renew a Lease while what it leads is `held_up`.
+    renew a Lease while what it leads is `held_up`. `kind`: what the candidates are, for messages.
     """
 
     def __init__(
-        self, file: LeaseStore, identity: str, timing: LeaderTiming, environment: ElectorEnvironment | None = None
+        self,
+        file: LeaseStore,
+        identity: str,
+        timing: LeaderTiming,
+        environment: ElectorEnvironment | None = None,
+        *,
+        kind: str = "dispatcher",
     ) -> None:
         self.identity, self.problem = identity, ""
         self.held_up: Callable[[], bool] = lambda: False
         self._file, self._timing, self._world = file, timing, environment or ElectorEnvironment()
+        self._kind = kind
         self._seen: Lease | None = None
         self._seen_at = float("-inf")  # when it was last seen to have changed
         self._highest = 0  # transitions ever seen: they grow, also where the Lease was deleted or restored
@@ -167,7 +174,7 @@ class Elector:
     def _see(self, found: Lease | None) -> None:
         if found != self._seen:
             if found is not None and found.holder not in ("", self.leader, self.identity):
-                log.info("standby: another dispatcher leads", leader=found.holder, lease=str(self._file))
+                log.info(f"standby: another {self._kind} leads", leader=found.holder, lease=str(self._file))
             self._seen, self._seen_at = found, self._world.clock()
             self._highest = max(self._highest, found.transitions if found is not None else 0)
 

@@ -1,7 +1,8 @@
-"""The Lease by which dispatchers elect their leader: read, and written with the version that was read."""
+"""A Lease by which one of several candidates is elected: read, and written with the version that was read."""
 
 import asyncio
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -12,6 +13,8 @@ from agents.executor.http import Request, Response
 from agents.executor.times import rfc3339_micro
 
 Object = dict[str, Any]
+# HTTP status -> what to do about it; {namespace} is that of the Lease.
+OF_LEADERS = {NOT_FOUND: "make the namespace, or set leader_election.namespace to one that is there, not {namespace}"}
 
 
 class Client(Protocol):
@@ -60,17 +63,17 @@ class ReadFailure(NamedTuple):
 
 
 class LeaseStore:
-    """One Lease at one API server."""
+    """One Lease at one API server. `fixes`: by HTTP status, as `OF_LEADERS`."""
 
-    def __init__(self, client: Client, place: LeaseRef) -> None:
-        self._client, self.place = client, place
+    def __init__(self, client: Client, place: LeaseRef, fixes: Mapping[int, str] = OF_LEADERS) -> None:
+        self._client, self.place, self._fixes = client, place, fixes
 
     async def read(self, timeout_s: float) -> Lease | ReadFailure | None:
         """What it says; None where there is none."""
         answer = await self._send(Request("GET", self.place.path), timeout_s)
         if answer.status == NOT_FOUND:
             return None
-        return _lease_of(answer.body) if answer.ok else ReadFailure(f"lease {self}: {error_text(answer)}")
+        return _lease_of(answer.body) if answer.ok else ReadFailure(f"lease {self}: {self._why(answer)}")
 
     async def write(self, wanted: Lease, before: Lease | None, timeout_s: float) -> Lease | ReadFailure:
         """Create it, or replace what was read before; ReadFailure also where somebody else has written meanwhile."""
@@ -89,15 +92,13 @@ class LeaseStore:
             return _lease_of(answer.body)
         return ReadFailure(f"lease {self}: {self._why(answer, new=before is None)}")
 
-    def _why(self, answer: Response, *, new: bool) -> str:
+    def _why(self, answer: Response, *, new: bool = False) -> str:
         if answer.status == CONFLICT:
             return "another has written it"
-        if new and answer.status == NOT_FOUND:
-            fix = (
-                f"make the namespace, or set leader_election.namespace to one that is there, not {self.place.namespace}"
-            )
-            return f"{error_text(answer)}: {fix}"
-        return error_text(answer)
+        fix = self._fixes.get(answer.status, "")
+        if not fix or (answer.status == NOT_FOUND and not new):  # it was deleted meanwhile
+            return error_text(answer)
+        return f"{error_text(answer)}: {fix.format(namespace=self.place.namespace)}"
 
     def __str__(self) -> str:
         return f"{self.place.namespace}/{self.place.name}"

@@ -1,0 +1,127 @@
+"""Which of a cluster's executors acts: the one that holds a Lease in the cluster itself.
+
+There may be two: a Deployment that was scaled, a second release of the chart, a node that was given up and lives on.
+The holder writes nothing any more once it has not renewed the Lease for `RENEW_DEADLINE_S`; another waits longer than
+that by the time that a call may take, so that what the holder has sent last has ended on its side by then. Clocks of
+two machines are never compared. Who is known to serve another cluster, or has another key, does not stand for it.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+import structlog
+
+from agents.executor.answer import NOT_FOUND
+from agents.executor.http import FORBIDDEN
+from agents.kube.elector import Elector, ElectorEnvironment, LeaderTiming, new_identity
+from agents.kube.leader_lease import Client, LeaseRef, LeaseStore
+from agents.runtime.accepted_leader import AcceptedLeader
+
+LOG = structlog.get_logger("agent.executor_lease")
+# Not in the release's namespace: two releases may have two.
+PLACE = LeaseRef("kube-node-lease", "global-dispatcher-agent.executor")
+RENEW_DEADLINE_S, RETRY_S = 8.0, 2.0
+FAREWELL_S = 2.0
+_FIXES = {
+    NOT_FOUND: "make the namespace {namespace}: every cluster of Kubernetes has it",
+    FORBIDDEN: f"give the agent's account get and update of this Lease, and create of leases in {{namespace}} "
+    f"(helm/agent does; the rights of an earlier version lack them: {PLACE.name})",
+}
+
+
+class ExecutorLease:
+    """`on_held` is called when another may have acted since this executor last did."""
+
+    def __init__(self, client: Client, accepted_leader: AcceptedLeader, call_s: float, identity: str = "") -> None:
+        """`call_s`: how long a call to the API server may take. `identity`: of this candidate; empty: a new one."""
+        timing = LeaderTiming(RENEW_DEADLINE_S + call_s, RENEW_DEADLINE_S, RETRY_S)
+        environment = ElectorEnvironment(wall=time.time, dice=random.random)
+        store = LeaseStore(client, PLACE, _FIXES)
+        self.on_held: Callable[[], None] = lambda: None
+        self._elector = Elector(store, identity or new_identity(), timing, environment, kind="executor")
+        self._elector.held_up = lambda: bool(accepted_leader.not_ours)
+        self._accepted_leader = accepted_leader
+        self._held = 0  # the count of transitions of our last holding
+
+    @property
+    def problem(self) -> str:
+        """Why this executor may write nothing now, '' while it may."""
+        elector = self._elector
+        if elector.valid():
+            return ""
+        if self.another:
+            return (
+                f"this executor waits: {elector.leader} holds the lease {PLACE.path}; a cluster has one "
+                "agent: end the other (kubectl get pods -A shows it), or this one"
+            )
+        return elector.problem or f"the lease {PLACE.path} is not held yet"
+
+    @property
+    def another(self) -> bool:
+        """Whether another executor is seen to hold the Lease."""
+        return self._elector.leader not in ("", self._elector.identity)
+
+    def permit(self) -> Callable[[], str]:
+        """What to ask before each write of something that begins now: why it may not be sent, '' while it may.
+
+        It may not in a later holding either: another may have acted in between.
+        """
+        began = self._elector.transitions
+
+        def barred() -> str:
+            ended = self._elector.transitions != began
+            return self.problem or (f"the lease {PLACE.path} was another's meanwhile" if ended else "")
+
+        return barred
+
+    def keeps_away(self, *, replaced: bool) -> str:
+        """Why not to connect to a gateway, which has room for one executor of a cluster: '' if nothing speaks against
+        it. `replaced`: another has connected there, so that this one has to be the holder first.
+
+        Without any word from the API server it does connect: a dispatcher has to learn of that.
+        """
+        leader, elector = self._accepted_leader, self._elector
+        if leader.not_ours:
+            return ""
+        unknown = not (elector.leader or elector.problem or leader.problem)
+        return self.problem if replaced or self.another or unknown else ""
+
+    async def run(self) -> None:
+        """Stand for the Lease, and keep it, for ever."""
+        while True:
+            await self._accepted_leader.recall()
+            if not (self._accepted_leader.not_ours or self._accepted_leader.problem):
+                await self._hold()
+            await asyncio.sleep(RETRY_S)
+
+    async def release(self) -> None:
+        """Let another act at once; what this one has begun must have ended."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FAREWELL_S):
+                await self._elector.release()
+
+    async def _hold(self) -> None:
+        await self._elector.acquire()
+        if self._elector.transitions != self._held:
+            self._held = self._elector.transitions
+            await self._accepted_leader.recall(anew=True)  # what is stored may be another's by now, its keys, too
+            self.on_held()
+        LOG.info("this executor acts: it holds the lease", lease=PLACE.path, identity=self._elector.identity)
+        why = await self._elector.hold()
+        not_ours = self._accepted_leader.not_ours
+        LOG.warning("this executor acts no more", why=not_ours or why)
+        if not_ours:
+            await self._elector.release()
+
+
+class NoRivals:
+    """For an executor that is known to be the only one of its cluster."""
+
+    problem = ""
+
+    def permit(self) -> Callable[[], str]:
+        """Always."""
+        return lambda: ""
