@@ -113,6 +113,9 @@ class Claim(Record, frozen=True):
     epoch: int
 
 
+_NEEDS_TOLD = 3
+
+
 class Need(Record, frozen=True):
     """What a pod needs in another cluster and must be let in there: `word` in list `key` of a row of its policy.
 
@@ -130,6 +133,12 @@ class Needs(Record, frozen=True):
 
     barred: Word = ""
     of_policy: Annotated[tuple[Need, ...], msgspec.Meta(max_length=MAX_NEEDS)] = ()
+
+    @property
+    def text(self) -> str:
+        """In words, whatever other clusters let in of it."""
+        told = "; ".join(f"{one.field} {one.why}" for one in self.of_policy[:_NEEDS_TOLD])
+        return self.barred or f"{told}; they take it only if their `executor.accept` lists it"
 
 
 class PodRef(Record, frozen=True):

@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dispatcher.model.pod import PodId
+from dispatcher.model.pod import Needs, PodId
 from dispatcher.model.reasons import Why
 from dispatcher.scheduling.equivalence.best_rows import RowScore
 from dispatcher.scheduling.equivalence.class_rows import ClassRows
@@ -81,6 +81,7 @@ class EquivalenceClass(Selector):
         self.last_asked = LastAsked()  # of all classes of a cache
         self._ungrouped_at = -1  # up to which change of nodes there were too many groups; -1: there are groups
         self._context: DecisionContext | None = None
+        self._needs: Needs | None = None  # part of the key of NamespaceOpen, so all pods of the class have the same
         self._loads_at = self._changes_at = _NEVER
         self._active: tuple[object, ...] = ()
 
@@ -88,6 +89,7 @@ class EquivalenceClass(Selector):
 
     def refresh(self, placed: Placed) -> None:
         """Bring every answer up to date with the fleet; `placed` is any pod of the class."""
+        self._needs = placed.pod.needs
         fleet, part = self.fleet, self._static
         changed, touched = self._since()
         nodes_changed, rows_touched = changed is None or len(changed) > 0, touched is None or len(touched) > 0
@@ -357,7 +359,8 @@ class EquivalenceClass(Selector):
     def context_of(self, rejected: Mapping[tuple[int, int], int], feasible: int) -> DecisionContext:
         """The same for given counts."""
         names = tuple(info.name for info in self.fleet.clusters)
-        return DecisionContext(self.plan.profile, self.fleet.reasons, names, rejected, feasible, self.rows.evaluated)
+        profile, reasons = self.plan.profile, self.fleet.reasons
+        return DecisionContext(profile, reasons, names, rejected, feasible, self.rows.evaluated, self._needs)
 
     def explainers(self) -> Explainers:
         """See `Selector`."""

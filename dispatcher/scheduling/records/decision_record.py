@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from dispatcher.model.pod import Needs
 from dispatcher.model.reasons import OTHERS, Reason, ReasonTable, Why
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import RowFacts
@@ -32,15 +33,20 @@ class DecisionContext:
     rejected: Rejected
     feasible: int
     evaluated: int
+    needs: Needs | None = None  # of the pods that it is about
 
     def whys(self, code: int, absent: Sequence[str] = ()) -> list[Why]:
-        """The reasons behind a code. `absent`: resources that the pod wants and no node has; they have no codes of
-        their own where these are scarce.
+        """The reasons behind a code. Where codes are scarce, what users make up has none of its own: then the pod
+        itself tells what it needs elsewhere, and `absent` the resources that it wants and no node has.
         """
         found = list[Why]()
         for why in self.reasons.whys(code):
-            unnamed = absent and why.lasting and why[:2] == (Reason.INSUFFICIENT, OTHERS)
-            found += [Why(why.reason, name, why.lasting) for name in absent] if unnamed else [why]
+            if absent and why.lasting and why[:2] == (Reason.INSUFFICIENT, OTHERS):
+                found += [Why(why.reason, name, why.lasting) for name in absent]
+            elif self.needs is not None and why[:2] == (Reason.CANNOT_CROSS, OTHERS):
+                found.append(Why(why.reason, self.needs.text))
+            else:
+                found.append(why)
         return found
 
     def counts(self, absent: Sequence[str] = ()) -> dict[tuple[str, Why], int]:

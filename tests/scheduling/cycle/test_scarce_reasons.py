@@ -1,5 +1,7 @@
 """Reasons have 16-bit codes. Whatever names users make up, all are told, and what nodes have keeps its codes."""
 
+from dispatcher.model.crossing import Opening
+from dispatcher.model.pod import Need, Needs
 from dispatcher.model.reasons import ReasonTable
 from dispatcher.scheduling.cycle.cycle import Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -46,6 +48,24 @@ def test_after_many_names_that_no_node_has_all_are_told_by_their_names() -> None
     assert good.again(("a", "u2"), good.placed, 9.0).record()["rejected"] == good.record()["rejected"]
     assert _refused(one, _wanting("fpga", "example.com/fpga")).message.endswith("2 Insufficient example.com/fpga.")
     assert before.record()["rejected"][0]["reason"] == "Insufficient x.io/gone"
+
+
+def test_after_many_secrets_that_no_cluster_lets_in_a_pod_is_told_of_its_own() -> None:
+    state = fleet(a=[node("n1").cpu(4)], b=[node("n2").cpu(4)])
+    state.reasons = ReasonTable(LIMIT)
+    for cluster in "ab":
+        state.set_cluster(cluster, ready=True, synced=True, opens=(Opening(("*",), ("*",), (), closed=()),))
+    plugins = (Ready(), make("NamespaceOpen"), make("NodeResourcesFit"))
+    one = Scheduler(profile(**{each.name: 1.0 for each in plugins}), plugins, state)
+    for at in range(LIMIT):
+        _refused(one, pod(f"evil-{at}").cpu(9).set(needs=_secret(f"s{at}")))
+    good = _refused(one, pod("good").cpu(9).set(needs=_secret("mine")))
+    for told in (good.message, *(row["reason"] for row in good.record()["rejected"] if row["cluster"] == "b")):
+        assert 'spec.volumes[0].secret.secretName is Secret "mine"; they take it only if' in told
+
+
+def _secret(name: str) -> Needs:
+    return Needs(of_policy=(Need("secrets", name, "spec.volumes[0].secret.secretName", f'is Secret "{name}"'),))
 
 
 def test_a_record_says_what_no_node_had_when_it_was_made() -> None:
