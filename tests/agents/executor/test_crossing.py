@@ -519,8 +519,6 @@ OF_AUTOMOUNT = 'spec.automountServiceAccountToken is true, for a token of Servic
         pytest.param(
             {"automountServiceAccountToken": False, "serviceAccountName": "default"}, "", "", id="none at all"
         ),
-            {"automountServiceAccountToken": False, "serviceAccountName": "default"}, "", "", id="none at all"
-        ),
         pytest.param(
             {"automountServiceAccountToken": True}, "default", OF_AUTOMOUNT, id="a token that is asked for by name"
         ),
