@@ -112,6 +112,8 @@ def test_each_runs_its_role_and_is_selected_by_it_alone(objects: list[Object]) -
 
 def test_the_guard_and_the_reservation_speak_of_the_executors_account(objects: list[Object]) -> None:
     for one in [*policies(objects, "guard"), *policies(objects, "reserve")]:
+        if one["metadata"]["name"].endswith("-gone"):
+            continue  # refuses changes by anybody
         assert "serviceaccount:global-dispatcher:agent'" in str(one).replace('"', "'")
         assert "agent-observer" not in str(one["spec"])
 
