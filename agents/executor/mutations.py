@@ -21,12 +21,19 @@ from dispatcher.model.resources import format_quantity
 _SHOWN = 8  # resources, containers and fields that a message names
 # What is told where admission has added it. API servers add other fields by themselves, each version its own.
 _ADDED = frozenset(
-    ["containers", "initContainers", "volumes", "env", "envFrom", "volumeMounts", "command", "args", "limits", "requests", "nodeSelector", "hostAliases", "dnsConfig", "runtimeClassName", "securityContext", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe"]
+    (
+        *("containers", "initContainers", "volumes", "env", "envFrom", "volumeMounts", "command", "args", "limits"),
+        *("requests", "nodeSelector", "hostAliases", "dnsConfig", "runtimeClassName", "securityContext", "lifecycle"),
+        *("livenessProbe", "readinessProbe", "startupProbe"),
+    )
 )
 _SECURITY = ("PodSecurityContext", "SecurityContext")  # each field of these
 # Of the target: its accounts, classes and taints.
 _ITS_OWN = frozenset(
-    ["serviceAccountName", "serviceAccount", "priority", "preemptionPolicy", "overhead", "tolerations", "nodeName", "imagePullSecrets"]
+    (
+        *("serviceAccountName", "serviceAccount", "priority", "preemptionPolicy", "overhead", "tolerations"),
+        *("nodeName", "imagePullSecrets"),
+    )
 )
 
 
