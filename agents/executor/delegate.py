@@ -248,11 +248,8 @@ def _create_and_bind(intent: CreateDelegate, pod: Pod, body: bytes, local: Local
     if isinstance(there, Answer):
         return _Result(there)
     ref = PodRef(namespace=pod.namespace, name=pod.name, uid=there.pod.uid)
-    not_ours = (
-        mutations.disowned(body, there.pod)
-        or mutations.dropped(body, there.body)
-        or mutations.outranks(body, there.pod, local.policy.grants(intent.source).max_priority)
-    )
+    most = local.policy.grants(intent.source).max_priority
+    not_ours = mutations.unusable(body, there.pod, there.body, most)
     if not_ours:
         return _Result((yield from existing.given_up(there.pod, ref, not_ours, intent, local)))
     actual = local.read_pod(there.body)

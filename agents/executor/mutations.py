@@ -43,9 +43,18 @@ def foreign(found: LivePod) -> str:
     return "" if name == DELEGATE_SCHEDULER else f'the server gave it to scheduler "{name}"'
 
 
-def disowned(posted: bytes, made: LivePod) -> str:
-    """Why a delegate just created is unusable (our metadata, schedulerName or node changed); '' if it is usable."""
-    metadata = msgspec.json.decode(posted)["metadata"]
+def unusable(posted: bytes, made: LivePod, body: bytes, most: int) -> str:
+    """Why a delegate just created, with this `body`, is not what was posted, but for its requests; '' if it is.
+
+    `most`: the highest value of a PriorityClass that it may have.
+    """
+    wanted, there = msgspec.json.decode(posted), msgspec.json.decode(body)
+    changed = _disowned(wanted["metadata"], made) or _dropped(wanted["spec"], there.get("spec") or {})
+    return changed or _outranks(wanted["spec"], made, most)
+
+
+def _disowned(metadata: dict[str, Any], made: LivePod) -> str:
+    """Whether our metadata, schedulerName or node were changed."""
     for kind, now in (("labels", made.labels), ("annotations", made.annotations)):
         for key, value in metadata[kind].items():
             if key.startswith(PREFIX) and now.get(key) != value:
@@ -53,22 +62,21 @@ def disowned(posted: bytes, made: LivePod) -> str:
     return f'the server bound it to node "{made.node}" by itself' if made.node else foreign(made)
 
 
-def dropped(posted: bytes, body: bytes) -> str:
+def _dropped(before: dict[str, Any], after: dict[str, Any]) -> str:
     """Which field the server has left out, as one does that is too old for it or whose feature gate is off; '' if none.
     The pod would run, and not as it is at home.
     """
-    before, after = (msgspec.json.decode(raw).get("spec") or {} for raw in (posted, body))
     field = next(_lacking(before, after, "PodSpec", "spec"), "")
     how = "upgrade that cluster, turn the feature on there, or remove the field"
     return f"the server left {field} out (its version, a feature gate or a webhook does so): {how}" if field else ""
 
 
-def outranks(posted: bytes, made: LivePod, most: int) -> str:
+def _outranks(spec: dict[str, Any], made: LivePod, most: int) -> str:
     """Why a delegate may not be as important as the server made it, by a PriorityClass that it brought; '' if it may.
 
     Where this cluster's classes are not shown to us, this is the first that is known of their values.
     """
-    name = msgspec.json.decode(posted)["spec"].get("priorityClassName")
+    name = spec.get("priorityClassName")
     why = barred_class(name, most, (PriorityClass(name, made.spec.priority),)) if name else ""
     return f"spec.priorityClassName {why}" if why else ""
 

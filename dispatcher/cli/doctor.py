@@ -27,7 +27,7 @@ def examine(client: ApiClient, cluster: str, config: Path | None, output: Output
             raise CommandError(f"no cluster {cluster}; known: {', '.join(known)}", ExitCode.NOT_FOUND)
         clusters = [row for row in clusters if row["name"] == cluster]
         telemetry = [row for row in telemetry if row["cluster"] == cluster]
-    opted, lacks = _asked(config, cluster) if config is not None else ([], [])
+    opted, lacks = asyncio.run(_asked(config, cluster)) if config is not None else ([], [])
     metrics = client.content("/metrics").decode()
     own = [*about_own_files(metrics), *about_expiry(metrics, only=cluster)]
     findings = [*fleet, *own, *diagnose(clusters, telemetry, client.version()), *_about_opt_ins(opted), *lacks]
@@ -51,23 +51,26 @@ def _clusters(client: ApiClient) -> tuple[list[dict[str, Any]], list[Finding]]:
         return [], [Finding("", "dispatcher", PROBLEM, str(error), fix)]
 
 
-def _asked(file: Path, only: str) -> tuple[list[dict[str, Any]], list[Finding]]:
+async def _asked(file: Path, only: str) -> tuple[list[dict[str, Any]], list[Finding]]:
     """What API servers say: what gives annotated pods our schedulerName there, and what agents wait for or may not."""
     from dispatcher.cli.joining.daemon_sets import all_on_proxy_nodes  # the plugin of kubectl does without
     from dispatcher.cli.joining.opt_in import all_in_force
     from dispatcher.cli.joining.pod_networks import all_overlaps
     from dispatcher.cli.joining.rights import all_lacking
     from dispatcher.cli.joining.serving import all_lacks
+    from dispatcher.cli.operate.members import reached
     from dispatcher.service.run import read_config
 
     config = read_config(file)[0]
-    found = asyncio.run(all_in_force(config, only))
+    async with reached(config) as members:
+        found = await all_in_force(config, members, only)
+        lacks = await all_lacks(config, members, only)
+        overlaps = await all_overlaps(config, members, only)
+        stuck = await all_on_proxy_nodes(config, members, only)
+        lacking = await all_lacking(config, members, only)
     opted = [{"cluster": name, **one._asdict(), "text": str(one)} for name, one in found.items()]
-    lacks = asyncio.run(all_lacks(config, only))
     waiting = [Finding(one.cluster, "logs of remote pods", NOTE, one.text, one.fix) for one in lacks]
-    overlaps = asyncio.run(all_overlaps(config, only))
-    stuck = asyncio.run(all_on_proxy_nodes(config, only))
-    return opted, [*waiting, *overlaps, *stuck, *asyncio.run(all_lacking(config, only))]
+    return opted, [*waiting, *overlaps, *stuck, *lacking]
 
 
 def _about_opt_ins(opted: list[dict[str, Any]]) -> list[Finding]:

@@ -147,6 +147,7 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         self._by_app = bool(self._defaults) and all(one.selector is None for one in self._defaults)
         self._masks, self._taints, self._known = LabelMasks(), TaintMasks(), KnownAreas()
         self._cluster_filters: Sequence[Filter] = ()
+        self._entries: dict[Hashable, Any] = {}  # which clusters are open, by what is asked of them
 
     def heed(self, cluster_filters: Sequence[Filter]) -> None:
         """Domains of clusters that these keep the pod out of are not eligible."""
@@ -244,7 +245,10 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         return tuple(found)
 
     def _open_clusters(self, placed: Placed, fleet: FleetView, honor_taints: bool) -> Bools | None:
-        return open_clusters(self._cluster_filters, placed, fleet, honor_taints=honor_taints)
+        filters = self._cluster_filters
+        told = tuple([(one.class_key(placed), one.standing_key(placed, fleet)) for one in filters])
+        asked = partial(open_clusters, filters, placed, honor_taints=honor_taints)
+        return fleet.of_clusters(self._entries, (honor_taints, told), asked)
 
     def _rows(self, selecting: Pod | None, fleet: FleetView, open_: Bools | None) -> RowList:
         """The live rows of `open_` clusters that a pod selects, ascending."""

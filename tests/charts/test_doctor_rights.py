@@ -10,6 +10,7 @@ import pytest
 
 from dispatcher.cli.diagnosis import PROBLEM, Finding
 from dispatcher.cli.joining.rights import all_lacking
+from dispatcher.cli.operate.members import reached
 from dispatcher.service.run import read_config
 from tests.charts.rendering import CHARTS, NAMESPACE, Helm
 from tests.charts.test_split_agent import SPLIT
@@ -31,8 +32,13 @@ def test_an_agent_of_the_chart_lacks_nothing_until_a_binding_of_its_account_goes
     file = tmp_path / "dispatcher.yaml"
     file.write_text(json.dumps({"clusters": [row]}))
 
+    async def lacking() -> list[Finding]:
+        config = read_config(file)[0]
+        async with reached(config) as members:
+            return await all_lacking(config, members)
+
     def found() -> list[Finding]:
-        return asyncio.run(all_lacking(read_config(file)[0]))
+        return asyncio.run(lacking())
 
     assert found() == []
     guard = f"{NAMESPACE}-agent-guard-nodes"

@@ -10,7 +10,7 @@ from dispatcher.cli.diagnosis import NOTE, PROBLEM, Finding
 from dispatcher.cli.joining.agents import DEPLOYMENTS
 from dispatcher.cli.joining.needed_rights import features, needs
 from dispatcher.cli.joining.rights import BINDINGS, REVIEWS, all_lacking, lacking
-from dispatcher.cli.operate.members import Member, MemberError
+from dispatcher.cli.operate.members import Member, MemberError, reached
 from dispatcher.service.run import read_config
 from localfleet.embedded.fleet import EmbeddedFleet
 
@@ -187,12 +187,18 @@ def test_logs_are_relayed_by_default_where_an_agent_dials_out() -> None:
     assert "pods/log" in {one.kinds for one in needs("executor", {"logs"})}
 
 
+async def lacking_in(file: Path) -> list[Finding]:
+    config = read_config(file)[0]
+    async with reached(config) as members:
+        return await all_lacking(config, members)
+
+
 async def test_the_clusters_of_a_configuration_are_asked(fleet: EmbeddedFleet, tmp_path: Path) -> None:
     """Its API server grants nothing to service accounts: all is lacking, and the other cluster has no agent."""
     file = tmp_path / "dispatcher.yaml"
     rows = [{"name": name, "context": name, "kubeconfig": str(fleet.kubeconfig)} for name in ("east", "west")]
     file.write_text(json.dumps({"clusters": rows}))
-    assert await all_lacking(read_config(file)[0]) == []
+    assert await lacking_in(file) == []
 
 
 @pytest.mark.parametrize(
@@ -210,5 +216,5 @@ async def test_an_api_server_that_answers_in_another_form_hides_nothing_of_other
     file = tmp_path / "dispatcher.yaml"
     rows = [{"name": name, "context": name, "kubeconfig": str(fleet.kubeconfig)} for name in ("east", "west")]
     file.write_text(json.dumps({"clusters": rows}))
-    (found,) = await all_lacking(read_config(file)[0])
+    (found,) = await lacking_in(file)
     assert (found.cluster, found.level, "in another form" in found.text) == ("east", NOTE, True)

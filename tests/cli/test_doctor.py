@@ -11,10 +11,12 @@ from cryptography import x509
 from prometheus_client import CollectorRegistry, generate_latest
 from typer.testing import CliRunner, Result
 
+from agents.kube.client import KubeClient
 from dispatcher.cli.api_client import ApiClient
 from dispatcher.cli.diagnosis import NOTE, PROBLEM, diagnose
 from dispatcher.cli.expiry import SOON_S, about_expiry
 from dispatcher.cli.main import app
+from dispatcher.cli.operate import members
 from dispatcher.cli.own_files import about_own_files
 from dispatcher.config.certificates import SOON
 from dispatcher.model import names
@@ -375,7 +377,15 @@ def test_with_a_configuration_it_asks_each_cluster_for_its_opt_in(
     rows[1]["uid"] = "00000000-0000-4000-8000-000000000000"
     file.write_text(json.dumps({"clusters": rows, **GATEWAY}))
     answers["telemetry"] = [telemetry(WELL), telemetry(WELL, cluster="west"), telemetry(WELL, cluster="north")]
+    opened: list[KubeClient] = []
+
+    def client(*said: Any) -> KubeClient:
+        opened.append(KubeClient(*said))
+        return opened[-1]
+
+    monkeypatch.setattr(members, "KubeClient", client)
     shown = doctor("--config", str(file))
+    assert len(opened) == 3, "the connections are there once for all that is asked"
     lines = [" ".join(line.split()) for line in shown.stdout.splitlines()]
     assert "east in force, by what these rights do not show" in lines
     assert "west not known: context 'west' reaches another cluster, as `uid` says" in lines

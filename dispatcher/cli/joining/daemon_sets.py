@@ -15,7 +15,7 @@ from dispatcher.cli.diagnosis import NOTE, PROBLEM, Finding
 from dispatcher.cli.joining.agents import AGAIN, not_known
 from dispatcher.cli.joining.opt_in import uncertain
 from dispatcher.cli.operate.census import daemon_set_of
-from dispatcher.cli.operate.members import Member, MemberError, reached
+from dispatcher.cli.operate.members import Member, MemberError, Members, chosen
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import ClusterSection
 from dispatcher.model import names
@@ -35,11 +35,9 @@ Object = dict[str, Any]
 Key = tuple[str, str]  # namespace, name
 
 
-async def all_on_proxy_nodes(config: DispatcherConfig, only: str = "") -> list[Finding]:
+async def all_on_proxy_nodes(config: DispatcherConfig, members: Members, only: str = "") -> list[Finding]:
     """Of each cluster of a configuration, or of one; of those that cannot be reached nothing is known."""
-    clusters = {one.name: one for one in config.clusters if only in ("", one.name)}
-    async with reached(config, clusters) as members:
-        found = await asyncio.gather(*(_of(clusters[name], one) for name, one in members.items()))
+    found = await asyncio.gather(*(_of(section, member) for section, member in chosen(config, members, only)))
     return [one for findings in found for one in findings]
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any, NamedTuple
 
-from dispatcher.cli.operate.members import Member, MemberError, access_to, reached
+from dispatcher.cli.operate.members import Member, MemberError, Members, access_to, chosen
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import ClusterSection
 from dispatcher.model import names
@@ -114,12 +114,11 @@ def _query(selector: dict[str, Any]) -> str:
     return ",".join(terms)
 
 
-async def all_in_force(config: DispatcherConfig, only: str = "") -> dict[str, OptIn]:
+async def all_in_force(config: DispatcherConfig, members: Members, only: str = "") -> dict[str, OptIn]:
     """What is in force in each cluster of a configuration, or in one."""
-    clusters = {one.name: one for one in config.clusters if only in ("", one.name)}
-    async with reached(config, clusters) as members:
-        found = await asyncio.gather(*(_of(clusters[name], member) for name, member in members.items()))
-    return dict(zip(members, found, strict=True))
+    asked = chosen(config, members, only)
+    found = await asyncio.gather(*(_of(section, member) for section, member in asked))
+    return {section.name: one for (section, _), one in zip(asked, found, strict=True)}
 
 
 async def _of(cluster: ClusterSection, member: Member) -> OptIn:

@@ -8,7 +8,7 @@ from itertools import combinations
 from dispatcher.cli.diagnosis import PROBLEM, Finding
 from dispatcher.cli.joining.agents import not_known
 from dispatcher.cli.joining.opt_in import uncertain
-from dispatcher.cli.operate.members import Member, MemberError, Object, reached
+from dispatcher.cli.operate.members import Member, MemberError, Members, Object
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import ClusterSection
 from dispatcher.model import names
@@ -22,12 +22,11 @@ _FIX = (
 Ranges = frozenset[IPv4Network | IPv6Network]
 
 
-async def all_overlaps(config: DispatcherConfig, only: str = "") -> list[Finding]:
+async def all_overlaps(config: DispatcherConfig, members: Members, only: str = "") -> list[Finding]:
     """What speaks against each `network` of a configuration; of clusters that cannot be reached nothing is known."""
     sections = {one.name: one for one in config.clusters if one.network != names.OWN_NETWORK}
-    async with reached(config, sections) as members:
-        asked = [_ranges(sections[name], member) for name, member in members.items()]
-        answers = dict(zip(members, await asyncio.gather(*asked), strict=True))
+    asked = [_ranges(section, members[name]) for name, section in sections.items()]
+    answers = dict(zip(sections, await asyncio.gather(*asked), strict=True))
     known = {name: found for name, found in answers.items() if not isinstance(found, Finding)}
     silent = [found for found in answers.values() if isinstance(found, Finding)]
     networks = {name: section.network for name, section in sections.items()}

@@ -12,7 +12,7 @@ from dispatcher.cli.joining.agents import AGAIN, Account, agents, not_known, use
 from dispatcher.cli.joining.guards import unguarded
 from dispatcher.cli.joining.needed_rights import OWN, SERVED, Need, needs
 from dispatcher.cli.joining.opt_in import uncertain
-from dispatcher.cli.operate.members import Member, MemberError, reached
+from dispatcher.cli.operate.members import Member, MemberError, Members, chosen
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import ClusterSection
 
@@ -23,15 +23,13 @@ _FIX = "upgrade the agent's chart, whose roles have it, or grant it"
 _ASKING = "list deployments and rolebindings, and to create subjectaccessreviews"
 
 
-async def all_lacking(config: DispatcherConfig, only: str = "") -> list[Finding]:
+async def all_lacking(config: DispatcherConfig, members: Members, only: str = "") -> list[Finding]:
     """Rights and policies that are not there, in each cluster of a configuration, or in one; of those that cannot be
     reached nothing is known.
     """
-    clusters = {one.name: one for one in config.clusters if only in ("", one.name)}
     moving = config.rebalancing.mode == "on"
-    async with reached(config, clusters) as members:
-        asked = [_of(clusters[one.name], one, moving) for one in members.values()]
-        return [one for found in await asyncio.gather(*asked) for one in found]
+    asked = [_of(section, member, moving) for section, member in chosen(config, members, only)]
+    return [one for found in await asyncio.gather(*asked) for one in found]
 
 
 async def _of(cluster: ClusterSection, member: Member, moving: bool) -> list[Finding]:

@@ -7,7 +7,7 @@ import msgspec
 
 from agents.runtime.relay.signing_request import LABELS, REQUESTS, SigningRequest
 from dispatcher.cli.joining.opt_in import uncertain
-from dispatcher.cli.operate.members import Member, MemberError, reached
+from dispatcher.cli.operate.members import Member, MemberError, Members, chosen
 from dispatcher.config import DispatcherConfig
 from dispatcher.model.names import proxy_node_name
 
@@ -24,12 +24,11 @@ class Lack(NamedTuple):
     fix: str
 
 
-async def all_lacks(config: DispatcherConfig, only: str = "") -> list[Lack]:
+async def all_lacks(config: DispatcherConfig, members: Members, only: str = "") -> list[Lack]:
     """Of each cluster of a configuration, or of one; of those that cannot be asked nothing is known."""
-    clusters = {one.name: one for one in config.clusters if only in ("", one.name)}
-    async with reached(config, clusters) as members:
-        sure = [one for one in members.values() if not await uncertain(clusters[one.name], one)]
-        return [lack for found in await asyncio.gather(*map(lacks, sure)) for lack in found]
+    asked = chosen(config, members, only)
+    sure = [member for section, member in asked if not await uncertain(section, member)]
+    return [lack for found in await asyncio.gather(*map(lacks, sure)) for lack in found]
 
 
 async def lacks(member: Member) -> list[Lack]:

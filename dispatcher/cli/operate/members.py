@@ -1,6 +1,6 @@
 """The API servers of the member clusters, with the rights of whoever runs the command."""
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -61,19 +61,25 @@ class Member:
 
 
 @asynccontextmanager
-async def reached(config: DispatcherConfig, only: Iterable[str] | None = None) -> AsyncIterator[dict[str, Member]]:
+async def reached(config: DispatcherConfig) -> AsyncIterator[dict[str, Member]]:
     """The clusters of a configuration by name; connections are made when they are used."""
-    wanted = set(only) if only is not None else None
     clients, members = [], {}
     for cluster in config.clusters:
-        if wanted is None or cluster.name in wanted:
-            clients.append(client := KubeClient(access_to(cluster), Patience()))
-            members[cluster.name] = Member(cluster.name, client, _wrong(cluster))
+        clients.append(client := KubeClient(access_to(cluster), Patience()))
+        members[cluster.name] = Member(cluster.name, client, _wrong(cluster))
     try:
         yield members
     finally:
         for client in clients:
             await client.close()
+
+
+Members = Mapping[str, Member]
+
+
+def chosen(config: DispatcherConfig, members: Members, only: str = "") -> list[tuple[ClusterSection, Member]]:
+    """All of them with their entries in the configuration, or one."""
+    return [(one, members[one.name]) for one in config.clusters if only in ("", one.name)]
 
 
 def access_to(cluster: ClusterSection) -> Access:

@@ -50,6 +50,7 @@ class NodeTable(NodeColumns):
         self.n = 0
         self._infos: list[ClusterInfo] = []
         self.clusters: Sequence[ClusterInfo] = self._infos
+        self.clusters_version = 0  # increases when one of them comes or changes
         self._closed: dict[str, frozenset[str]] = {}
         self.closed: Mapping[str, frozenset[str]] = self._closed
         self._proxy_taints: dict[str, frozenset[ProxyTaints]] = {}
@@ -99,6 +100,7 @@ class NodeTable(NodeColumns):
         if self.clusters[cluster.index] == info:
             return
         self._infos[cluster.index] = info
+        self.clusters_version += 1
         self._total = None
         for row in cluster.rows.values():
             self.changes.append(row)
@@ -140,6 +142,7 @@ class NodeTable(NodeColumns):
         if found is None:
             found = self._clusters[name] = _Cluster(len(self.clusters))
             self._infos.append(ClusterInfo(name, ready=False, synced=False))
+            self.clusters_version += 1
         return found
 
     def _new_row(self, home: _Cluster, name: str) -> int:

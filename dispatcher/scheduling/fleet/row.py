@@ -132,7 +132,7 @@ class PastRows:
         self.topology, self.affinity = _PastTopology(whole, at), whole.affinity
         self.volumes, self.images, self.objects = _PastVolumes(whole, at), _PastImages(whole, at), whole.objects
         self.signals = NotedSignals(fleet.signal_axis, facts.signals, fleet.signals.derived)
-        self.links = whole.links
+        self.links, self.of_clusters = whole.links, whole.of_clusters
 
 
 class NotedSignals(SignalView):

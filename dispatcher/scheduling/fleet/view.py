@@ -8,7 +8,7 @@ noted, since journals tell of every change there.
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from dispatcher.model.labels import LabelSelector
 from dispatcher.model.node import Taint
@@ -27,6 +27,7 @@ from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, pods_
 from dispatcher.scheduling.rules.volumes import CsiVolume
 
 T = TypeVar("T")
+_MOST_KEPT = 4096  # answers about clusters of one plugin
 
 
 @dataclass(slots=True, eq=False)
@@ -40,6 +41,13 @@ class Observed:
     def count(self, found: DomainCount) -> None:
         """A count was looked at."""
         self.counts[id(found)] = found
+
+    def take(self, others: "Observed") -> None:
+        """All of that was looked at, too."""
+        self.now = self.now or others.now
+        self.kinds |= others.kinds
+        for found in others.counts.values():
+            self.count(found)
 
 
 class _Unobserved(Observed):
@@ -114,6 +122,60 @@ class ObservedView:
     def proxy_taints(self) -> Mapping[str, frozenset[ProxyTaints]]:
         """Cluster of submission -> hard taints of users on its proxy nodes."""
         return self._fleet.proxy_taints
+
+    def of_clusters(self, kept: dict[Hashable, Any], key: Hashable, make: Callable[["ObservedView"], T]) -> T:
+        """What `make` says of clusters as wholes, asked once while these and the objects that it read stay alike."""
+        fleet, known = self._fleet, kept.get(key)
+        if known is None or not known.holds(fleet):
+            view = _OfClusters(fleet)
+            value = make(view)
+            if view.reads_more:
+                self.observed.take(view.observed)
+                return value
+            if len(kept) >= _MOST_KEPT:
+                kept.clear()
+            versions = {kind: fleet.kept.versions[kind] for kind in view.observed.kinds}
+            known = kept[key] = _Kept(value, fleet.clusters_version, versions)
+        self.observed.kinds.update(known.versions)
+        return cast(T, known.value)
+
+
+class _OfClusters(ObservedView):
+    """A view that knows whether more was read through it than clusters and objects."""
+
+    __slots__ = ("reads_more",)
+
+    def __init__(self, fleet: FleetState) -> None:
+        self._fleet, self.observed, self.reasons, self.reads_more = fleet, Observed(), fleet.reasons, False
+
+    def __getattr__(self, name: str) -> Any:
+        self.reads_more = self.reads_more or name != "objects"
+        return getattr(self._fleet, name) if name in ("axis", "signals") else super().__getattr__(name)
+
+    @property
+    def now(self) -> float:
+        self.reads_more = True
+        return super().now
+
+    @property
+    def n(self) -> int:
+        self.reads_more = True
+        return super().n
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """An answer about clusters, and what it rests on."""
+
+    value: Any
+    clusters_version: int
+    versions: Mapping[str, int]
+
+    def holds(self, fleet: FleetState) -> bool:
+        if self.clusters_version != fleet.clusters_version:
+            return False
+        now = fleet.kept.versions
+        return all(now[kind] == version for kind, version in self.versions.items())
 
 
 def view_of(fleet: FleetState) -> ObservedView:

@@ -377,6 +377,13 @@ class FleetView(Protocol):
         """
         ...
 
+    def of_clusters(self, kept: dict[Hashable, Any], key: Hashable, make: Callable[["FleetView"], T]) -> T:
+        """What `make` says of the view that it is handed, asked once under `key` in `kept` while no cluster changes and
+        no object that it read: for answers about clusters as wholes, which are costly where there are many. `key` says
+        all that is not noted. Of one that reads more, as columns or counts, nothing is kept.
+        """
+        ...
+
     @property
     def nodes(self) -> Nodes:
         """Nodes as columns."""

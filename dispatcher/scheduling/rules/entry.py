@@ -17,6 +17,7 @@ def open_clusters(filters: Sequence[Filter], placed: Placed, fleet: FleetView, *
         codes = one.closed_clusters(placed, fleet)
         if codes is not None:
             open_ &= [_lets_in(code, fleet, honor_taints=honor_taints) for code in codes.tolist()]
+    open_.setflags(write=False)
     return None if open_.all() else open_
 
 
