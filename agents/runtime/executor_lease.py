@@ -27,8 +27,7 @@ RENEW_DEADLINE_S, RETRY_S = 8.0, 2.0
 FAREWELL_S = 2.0
 _FIXES = {
     NOT_FOUND: "make the namespace {namespace}: every cluster of Kubernetes has it",
-    FORBIDDEN: f"give the agent's account get and update of this Lease, and create of leases in {{namespace}} "
-    f"(helm/agent does; the rights of an earlier version lack them: {PLACE.name})",
+    FORBIDDEN: "give the agent's account get and update of it, and create of leases in {namespace}, as the chart does",
 }
 
 
