@@ -94,7 +94,10 @@ def test_who_waits_says_for_whom_and_what_to_do() -> None:
     async def story(first: Candidate, second: Candidate) -> None:
         holder = first.lease._elector.identity
         assert second.lease.another
-        assert f"this executor waits: {holder} holds the lease {PLACE.path}; a cluster has one" in second.lease.problem
+        assert (
+            f"this executor waits: {holder} holds lease {PLACE.namespace}/{PLACE.name}; a cluster has one"
+            in second.lease.problem
+        )
 
     told(story)
 
