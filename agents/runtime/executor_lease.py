@@ -23,12 +23,12 @@ from agents.runtime.accepted_leader import AcceptedLeader
 LOG = structlog.get_logger("agent.executor_lease")
 # Not in the release's namespace: two releases may have two.
 PLACE = LeaseRef("kube-node-lease", "global-dispatcher-agent.executor")
+_LEASE = f"lease {PLACE.namespace}/{PLACE.name}"
 RENEW_DEADLINE_S, RETRY_S = 8.0, 2.0
 FAREWELL_S = 2.0
 _FIXES = {
     NOT_FOUND: "make the namespace {namespace}: every cluster of Kubernetes has it",
-    FORBIDDEN: f"give the agent's account get and update of this Lease, and create of leases in {{namespace}} "
-    f"(helm/agent does; the rights of an earlier version lack them: {PLACE.name})",
+    FORBIDDEN: "give the agent's account get and update of it, and create of leases in {namespace}, as the chart does",
 }
 
 
@@ -54,10 +54,10 @@ class ExecutorLease:
             return ""
         if self.another:
             return (
-                f"this executor waits: {elector.leader} holds the lease {PLACE.path}; a cluster has one "
-                "agent: end the other (kubectl get pods -A shows it), or this one"
+                f"this executor waits: {elector.leader} holds {_LEASE}; a cluster has one agent: "
+                "end the other (kubectl get pods -A shows it), or this one"
             )
-        return elector.problem or f"the lease {PLACE.path} is not held yet"
+        return elector.problem or f"{_LEASE} is not held yet"
 
     @property
     def another(self) -> bool:
@@ -73,7 +73,7 @@ class ExecutorLease:
 
         def barred() -> str:
             ended = self._elector.transitions != began
-            return self.problem or (f"the lease {PLACE.path} was another's meanwhile" if ended else "")
+            return self.problem or (f"{_LEASE} was another's meanwhile" if ended else "")
 
         return barred
 
@@ -93,9 +93,10 @@ class ExecutorLease:
         """Stand for the Lease, and keep it, for ever."""
         while True:
             await self._accepted_leader.recall()
-            if not (self._accepted_leader.not_ours or self._accepted_leader.problem):
+            if self._accepted_leader.not_ours or self._accepted_leader.problem:
+                await asyncio.sleep(RETRY_S)
+            else:
                 await self._hold()
-            await asyncio.sleep(RETRY_S)
 
     async def release(self) -> None:
         """Let another act at once; what this one has begun must have ended."""
@@ -109,7 +110,7 @@ class ExecutorLease:
             self._held = self._elector.transitions
             await self._accepted_leader.recall(anew=True)  # what is stored may be another's by now, its keys, too
             self.on_held()
-        LOG.info("this executor acts: it holds the lease", lease=PLACE.path, identity=self._elector.identity)
+        LOG.info("this executor acts", holds=_LEASE, identity=self._elector.identity)
         why = await self._elector.hold()
         not_ours = self._accepted_leader.not_ours
         LOG.warning("this executor acts no more", why=not_ours or why)

@@ -56,7 +56,7 @@ def name_of(family: Metric) -> str:
 
 def of_agents() -> list[Metric]:
     """All of ours that /metrics of an agent can have."""
-    return sorted(AgentCollector(AgentStatus(0.0)).collect(), key=lambda family: family.name)
+    return sorted(AgentCollector(AgentStatus(0.0, holds_lease=True)).collect(), key=lambda family: family.name)
 
 
 def labels_of(family: Metric) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from agents.executor.orders import Refused
 from agents.runtime.outbound.answering import answers_of
-from agents.runtime.outbound.dialling import REPLACED, Dialler
+from agents.runtime.outbound.dialling import REPLACED, Dialler, Lease
 from agents.runtime.outbound.settings import GatewaySettings
 from dispatcher.config.sections import GatewaySection
 from dispatcher.model.messages import Bind, IntentBatch, PodRef, WireError
@@ -73,9 +73,9 @@ async def site(folder: Path) -> AsyncIterator[Site]:
 
 @contextlib.asynccontextmanager
 async def dialling(
-    settings: GatewaySettings, cluster: str, agent: FakeAgent, role: str = "both"
+    settings: GatewaySettings, cluster: str, agent: FakeAgent, role: str = "both", lease: Lease | None = None
 ) -> AsyncIterator[Dialler]:
-    dialler = Dialler(settings, cluster, answers_of(agent, role), role=role)
+    dialler = Dialler(settings, cluster, answers_of(agent, role), role=role, lease=lease)
     task = asyncio.create_task(dialler.run())
     try:
         yield dialler
@@ -212,6 +212,36 @@ async def test_a_later_connection_of_a_cluster_takes_the_place_of_the_earlier(si
         await connected(link)
         async with dialling(site.settings("east"), "east", new):
             assert "another agent" in await problem_of(first, "another agent")
+            assert (await link.hello(timeout_s=WAIT_S)).incarnation == "new"
+
+
+class _Waits:
+    """The Lease of an executor that another one holds, for a while."""
+
+    def __init__(self) -> None:
+        self.held, self.asked_after_being_replaced = False, False
+
+    def keeps_away(self, *, replaced: bool) -> str:
+        self.asked_after_being_replaced |= replaced
+        return "" if self.held else "this executor waits"
+
+
+async def test_an_executor_that_waits_for_its_lease_does_not_take_the_place_of_the_one_that_acts(site: Site) -> None:
+    old, new, link = FakeAgent("east", "old"), FakeAgent("east", "new"), site.gateway.link("east")
+    lease, first = _Waits(), _Waits()
+    first.held = True
+    quick = site.settings("east", longest_pause_s=1)
+    async with dialling(quick, "east", old, lease=first):
+        await connected(link)
+        async with dialling(quick, "east", new, lease=lease) as second:
+            await problem_of(second, "this executor waits")
+            await asyncio.sleep(0.5)
+            assert (await link.hello(timeout_s=WAIT_S)).incarnation == "old"
+            first.held, lease.held = False, True
+            await eventually(lambda: first.asked_after_being_replaced)
+            await connected(link)
+            assert (await link.hello(timeout_s=WAIT_S)).incarnation == "new"
+            await asyncio.sleep(1.5)
             assert (await link.hello(timeout_s=WAIT_S)).incarnation == "new"
 
 

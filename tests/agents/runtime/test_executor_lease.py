@@ -1,0 +1,218 @@
+"""One of a cluster's executors acts at a time: who, from when on, and what the others say meanwhile."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from agents.executor.http import Request, Response
+from agents.runtime.executor_lease import PLACE, RENEW_DEADLINE_S, RETRY_S, ExecutorLease
+from tests.service.leases import Server
+from tests.simulation.world.loop import live
+
+CALL_S = 10.0
+LONGEST_PAUSE_S = RETRY_S * 2.2  # between two attempts
+
+
+class Leader:
+    """What an executor knows of whom it obeys, and whose it is."""
+
+    def __init__(self) -> None:
+        self.problem = self.not_ours = ""
+        self.read_anew = 0
+
+    async def recall(self, *, anew: bool = False) -> None:
+        self.read_anew += anew
+
+
+class Candidate:
+    """An executor, and its way to the API server."""
+
+    def __init__(self, server: Server) -> None:
+        self._server, self.cut_off, self.leader, self.held = server, False, Leader(), 0
+        leader: Any = self.leader
+        self.lease = ExecutorLease(self, leader, CALL_S)
+        self.lease.on_held = self._count
+        self._task = asyncio.create_task(self.lease.run())
+
+    def _count(self) -> None:
+        self.held += 1
+
+    async def send(self, request: Request, *, timeout_s: float) -> Response:
+        if self.cut_off:
+            await asyncio.sleep(timeout_s)
+            return Response(0, b"no route")
+        return await self._server.send(request, timeout_s=timeout_s)
+
+    async def die(self) -> None:
+        """SIGKILL."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def leave(self) -> None:
+        """SIGTERM."""
+        await self.die()
+        await self.lease.release()
+
+    @property
+    def acts(self) -> bool:
+        return not self.lease.problem
+
+
+Story = Callable[[Candidate, Candidate], Coroutine[Any, Any, None]]
+
+
+def told(story: Story) -> None:
+    """With a first candidate that acts, and a second that waits."""
+
+    async def tell() -> None:
+        server = Server()
+        first = Candidate(server)
+        await asyncio.sleep(1.0)
+        second = Candidate(server)
+        await asyncio.sleep(1.0)
+        assert (first.acts, second.acts) == (True, False)
+        await story(first, second)
+        await asyncio.gather(first.die(), second.die())
+
+    live(tell, 1)
+
+
+async def until_it_acts(waits: Candidate, other: Candidate | None = None) -> float:
+    """Seconds; `other` must have stopped by then."""
+    seconds = 0.0
+    while not waits.acts:
+        await asyncio.sleep(0.1)
+        seconds += 0.1
+        assert seconds < 120.0, waits.lease.problem
+        assert other is None or not other.acts or waits.lease.problem
+    return seconds
+
+
+def test_who_waits_says_for_whom_and_what_to_do() -> None:
+    async def story(first: Candidate, second: Candidate) -> None:
+        holder = first.lease._elector.identity
+        assert second.lease.another
+        assert (
+            f"this executor waits: {holder} holds lease {PLACE.namespace}/{PLACE.name}; a cluster has one"
+            in second.lease.problem
+        )
+
+    told(story)
+
+
+def test_one_that_is_stopped_in_good_order_is_followed_within_one_pause() -> None:
+    async def story(first: Candidate, second: Candidate) -> None:
+        await first.leave()
+        assert await until_it_acts(second) <= LONGEST_PAUSE_S + 0.2
+        assert (second.held, second.leader.read_anew) == (1, 1)
+
+    told(story)
+
+
+def test_one_that_is_killed_is_followed_when_its_last_call_may_have_ended() -> None:
+    async def story(first: Candidate, second: Candidate) -> None:
+        await first.die()
+        seconds = await until_it_acts(second)
+        assert RENEW_DEADLINE_S + CALL_S - LONGEST_PAUSE_S <= seconds <= RENEW_DEADLINE_S + CALL_S + RETRY_S
+
+    told(story)
+
+
+def test_one_that_is_cut_off_stops_before_another_acts_by_as_long_as_a_call_may_take() -> None:
+    async def story(first: Candidate, second: Candidate) -> None:
+        first.cut_off = True
+        stopped = 0.0
+        while first.acts:
+            await asyncio.sleep(0.1)
+            stopped += 0.1
+        assert RENEW_DEADLINE_S - RETRY_S - 0.2 <= stopped <= RENEW_DEADLINE_S + 0.2
+        assert await until_it_acts(second, first) >= CALL_S - 0.2
+        first.cut_off = False
+        await asyncio.sleep(2 * LONGEST_PAUSE_S)
+        assert (first.acts, second.acts) == (False, True)
+
+    told(story)
+
+
+def test_a_server_that_was_away_costs_one_pause_and_nothing_is_read_anew_if_nobody_else_has_acted() -> None:
+    async def story(first: Candidate, second: Candidate) -> None:
+        await second.die()
+        permit = first.lease.permit()
+        first.cut_off = True
+        await asyncio.sleep(40.0)
+        assert not first.acts
+        first.cut_off = False
+        assert await until_it_acts(first) <= RENEW_DEADLINE_S / 2 + LONGEST_PAUSE_S + 0.2
+        assert (first.held, permit()) == (1, "")
+
+    told(story)
+
+
+def test_what_began_before_another_acted_may_not_go_on() -> None:
+    async def story(first: Candidate, second: Candidate) -> None:
+        permit = first.lease.permit()
+        assert permit() == ""
+        first.cut_off = True
+        await until_it_acts(second, first)
+        first.cut_off = False
+        await second.leave()
+        await until_it_acts(first)
+        assert "was another's meanwhile" in permit()
+        assert first.lease.permit()() == ""
+        assert first.held == 2
+
+    told(story)
+
+
+def test_one_that_is_not_the_clusters_gives_the_lease_up_and_stands_for_it_no_more() -> None:
+    async def story(first: Candidate, second: Candidate) -> None:
+        first.leader.not_ours = "it signs with another key"
+        assert await until_it_acts(second, first) <= RETRY_S + LONGEST_PAUSE_S + 0.2
+        await second.leave()
+        await asyncio.sleep(60.0)
+        assert not first.acts
+
+    told(story)
+
+
+@pytest.mark.parametrize(("of", "words"), [("GET", "get and update of it"), ("POST", "create of leases")])
+def test_a_right_that_is_lacking_is_named(of: str, words: str) -> None:
+    async def tell() -> None:
+        server = Server()
+        denied = Response(403, b'{"kind":"Status","message":"leases is forbidden"}')
+        server.fault = lambda request, answer: denied if request.method == of else answer()
+        one = Candidate(server)
+        await asyncio.sleep(5.0)
+        assert "leases is forbidden (HTTP 403): give the agent's account" in one.lease.problem
+        assert words in one.lease.problem
+        assert one.lease.keeps_away(replaced=False) == ""  # a dispatcher has to learn of it
+        await one.die()
+
+    live(tell, 1)
+
+
+def test_who_waits_keeps_away_from_gateways_and_who_acts_or_knows_nothing_of_another_does_not() -> None:
+    async def story(first: Candidate, second: Candidate) -> None:
+        assert first.lease.keeps_away(replaced=False) == first.lease.keeps_away(replaced=True) == ""
+        assert "this executor waits" in second.lease.keeps_away(replaced=False)
+        first.cut_off = True
+        await asyncio.sleep(RENEW_DEADLINE_S + 1.0)
+        assert first.lease.keeps_away(replaced=False) == ""  # it cannot know
+        assert first.lease.keeps_away(replaced=True)  # it does now
+        await until_it_acts(second)
+        assert second.lease.keeps_away(replaced=False) == ""
+
+    told(story)
+
+
+def test_before_the_lease_was_looked_at_nobody_is_replaced_at_a_gateway() -> None:
+    async def tell() -> None:
+        one = Candidate(Server())
+        assert "is not held yet" in one.lease.keeps_away(replaced=False)
+        one.leader.problem = "the API server does not answer"
+        assert one.lease.keeps_away(replaced=False) == ""
+        await one.die()
+
+    live(tell, 1)
