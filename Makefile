@@ -7,7 +7,7 @@ ARGS   ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test laws sim system programs real parity check fix bench docs dist lock clean
+.PHONY: help demo test laws sim system programs real older parity check fix bench docs dist lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -47,6 +47,10 @@ programs: $(VENV)/dev.stamp
 
 real: programs ## Run the suites on real control planes (builds them from Go modules once, into a cache)
 	@$(BIN)/python -m pytest -m real $(ARGS)
+
+older: export KUBERNETES_MINOR ?= 1.36
+older: programs ## Run the cases of API and charts on an older Kubernetes, 1.36 or KUBERNETES_MINOR (builds it once, too)
+	@$(BIN)/python -m pytest -m real tests/contract tests/charts $(ARGS)
 
 parity: programs ## Compare with a real kube-scheduler and its oracle on generated fleets (a part of make real)
 	@$(BIN)/python -m pytest -m parity tests/parity $(ARGS)

@@ -18,6 +18,8 @@ import trustme
 from dispatcher.cli.joining.opt_in import OptIn, in_force
 from dispatcher.cli.joining.target import Place, reached
 from dispatcher.model import names
+from localfleet.controlplane import opt_in
+from localfleet.controlplane.binaries import selected_minor
 from localfleet.controlplane.plane import ControlPlane
 from tests.agents.runtime.admission import proxy_node_cases
 from tests.agents.runtime.admission.cases import ASKS, CASES, pod
@@ -39,7 +41,8 @@ POLICY_KINDS = {
 @pytest.fixture(scope="module")
 def plane(control_plane: ControlPlanes) -> ControlPlane:
     beta = "--runtime-config=admissionregistration.k8s.io/v1beta1=true"
-    return control_plane("east", nodes=1, api_flags=(beta, "--feature-gates=MutatingAdmissionPolicy=true"))
+    flags = (beta, "--feature-gates=MutatingAdmissionPolicy=true") if opt_in.version(selected_minor()) else ()
+    return control_plane("east", nodes=1, api_flags=flags)
 
 
 def scheduler_of(plane: ControlPlane, of: Object, namespace: str = "default") -> str:
@@ -141,7 +144,8 @@ async def test_without_any_of_them_the_annotation_alone_is_not_enough(plane: Con
 
 
 async def test_an_opt_in_for_some_namespaces_is_found_by_a_pod_in_one_of_them(plane: ControlPlane, helm: Helm) -> None:
-    version = "v1" if plane.admin.answers(f"{REGISTRATION}/v1/mutatingadmissionpolicies") else "v1beta1"
+    if not (version := opt_in.version(selected_minor())):
+        pytest.skip(f"Kubernetes {selected_minor()} has no MutatingAdmissionPolicy")
     plane.admin.create("/api/v1/namespaces", {"metadata": {"name": "shop"}})
     until(lambda: plane.admin.answers("/api/v1/namespaces/shop/serviceaccounts/default"), 60)
     values = {"admissionPolicy": {"by": version}, "namespaces": ["shop"]}
