@@ -80,7 +80,7 @@ class SocketLink:
         """What changed after `since`."""
         asked = self._ask(CHANGES, poll(incarnation, since, wait_s))
         told = await within(asked, timeout_s, self.cluster, Changes.__name__)
-        await arrived(len(told))
+        await arrived(told)
         return read(Changes, told, self.cluster)
 
     async def execute(self, batch: IntentBatch, *, timeout_s: float) -> OutcomeBatch:

@@ -66,6 +66,15 @@ class ClusterSection(Section):
             "IPs, which are then shown at home; own: no other cluster is part of it",
         ),
     ] = names.OWN_NETWORK
+    report_mib: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=1_048_576,
+            description="MiB of the dispatcher's memory that what the cluster reports may take; a report beyond is not "
+            "read, and the cluster counts as silent",
+        ),
+    ] = 1024
     via: Annotated[
         Literal["ray", "gateway"],
         Field(description="ray: its agent is an actor; gateway: it dials in, with settings of its own (`agent`)"),

@@ -69,6 +69,10 @@ class Reason(enum.Enum):
     # Reasons about the pod itself: no node is looked at.
     NAMED_APART = "node(s) didn't satisfy {}"
     AFFINITY_CONFLICT = "pod affinity terms conflict"
+    TOO_MANY_TERMS = (
+        "pods of its namespace would have more than {} distinct (anti-)affinity terms about pods of other namespaces: "
+        "let its pods share terms, or have the administrator raise most_terms_about_others of plugin InterPodAffinity"
+    )
     QUOTA = "tenant quota exceeded: {}"
     QUOTA_UNKNOWN = "what the tenant uses of its quota is unknown: {}"
     GATED = "Scheduling is blocked due to non-empty scheduling gates: {}"
@@ -136,6 +140,7 @@ UNRESOLVABLE: frozenset[Reason] = frozenset(
         Reason.QUOTA_UNKNOWN,
         Reason.GATED,
         Reason.INVALID,
+        Reason.TOO_MANY_TERMS,
         Reason.NOT_FOUND,
         Reason.CLAIM_AWAITED,
         Reason.CLAIM_LOST,

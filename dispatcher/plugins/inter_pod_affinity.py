@@ -35,6 +35,7 @@ from dispatcher.scheduling.framework import (
     Refuse,
     Skip,
     SmallInts,
+    refuse,
 )
 from dispatcher.scheduling.framework.domain_counts import CountRules, Scale
 from dispatcher.scheduling.framework.hints import HELPED_BY, ClusterEvent, WakeEvent
@@ -57,7 +58,7 @@ class _State:
 
 
 class AffinityArgs(Args):
-    """The same as in kube-scheduler."""
+    """The same as in kube-scheduler, and a bound on what one namespace may cost others."""
 
     hard_pod_affinity_weight: Annotated[
         int, Meta(ge=0, le=100, description="what a required affinity term of a placed pod adds to the score, 0-100")
@@ -65,6 +66,14 @@ class AffinityArgs(Args):
     ignore_preferred_terms_of_existing_pods: Annotated[
         bool, Meta(description="a pod without preferred terms of its own is not scored by those of placed pods")
     ] = False
+    most_terms_about_others: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=100_000,
+            description="distinct terms about pods of other namespaces that the pods of one namespace may have",
+        ),
+    ] = 1000
 
 
 class InterPodAffinity(DomainPlugin[_State]):
@@ -75,12 +84,20 @@ class InterPodAffinity(DomainPlugin[_State]):
     normalizes: ClassVar[bool] = True
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {
         reason: HELPED_BY[reason]
-        for reason in (Reason.POD_AFFINITY, Reason.POD_ANTI_AFFINITY, Reason.EXISTING_ANTI_AFFINITY)
+        for reason in (
+            Reason.POD_AFFINITY,
+            Reason.POD_ANTI_AFFINITY,
+            Reason.EXISTING_ANTI_AFFINITY,
+            Reason.TOO_MANY_TERMS,
+        )
     }
 
-    def __init__(self, hard_pod_affinity_weight: int, ignore_preferred_terms_of_existing_pods: bool) -> None:
+    def __init__(
+        self, hard_pod_affinity_weight: int, ignore_preferred_terms_of_existing_pods: bool, most_terms_about_others: int
+    ) -> None:
         self._hard_weight = hard_pod_affinity_weight
         self._own_only = ignore_preferred_terms_of_existing_pods
+        self._most = most_terms_about_others
         self._book = AffinityBook()
 
     # --- what is looked at -------------------------------------------------------------------------------------------
@@ -91,13 +108,18 @@ class InterPodAffinity(DomainPlugin[_State]):
         return None if rules is None else (rules.name, _self_key(rules, placed))
 
     def standing_key(self, placed: Placed, fleet: FleetView) -> Hashable:
-        """The numbers of the terms of placed pods that mean this pod; None if none does.
+        """The numbers of the terms of placed pods that mean this pod; None if none does. True: it brings too many.
 
         Labels and namespace matter by these terms alone, so pods of different labels stay one class until a term tells
         them apart; a pod that a new term means becomes one of another class. Pods of one class do not come apart by
         the terms that they bring along themselves: the class key says which of these mean the pod.
         """
+        if self._brings_too_many(placed, fleet):
+            return True
         return tuple([term.number for term in self._about(placed, self._book.rules_of(placed), fleet)]) or None
+
+    def _brings_too_many(self, placed: Placed, fleet: FleetView) -> bool:
+        return fleet.affinity.owned_with(placed) > self._most
 
     def _about(self, placed: Placed, rules: AffinityRules | None, fleet: FleetView) -> Sequence[StandingTerm]:
         found = fleet.affinity.terms_about(placed)
@@ -108,10 +130,12 @@ class InterPodAffinity(DomainPlugin[_State]):
         return [term for term in found if heard[term.kind]]
 
     def hint_key(self, placed: Placed) -> frozenset[str] | None:
-        """The namespaces of the pods that its required terms mean; None: any."""
+        """The namespaces of the pods that its required terms mean, its own if it has terms about others; None: any."""
         rules = self._book.rules_of(placed) or _NO_RULES
         meant = [*(rule.pods for rule in rules.repelling), *(() if rules.together is None else (rules.together,))]
         named = [pods.namespaces for pods in meant]
+        if rules.reaches_beyond:
+            named.append(frozenset((placed.pod.namespace,)))
         return None if None in named else frozenset[str]().union(*(one for one in named if one is not None))
 
     def hint_any(self, event: ClusterEvent, key: Hashable) -> bool:
@@ -124,7 +148,8 @@ class InterPodAffinity(DomainPlugin[_State]):
 
     def hint(self, event: ClusterEvent, placed: Placed) -> bool:
         """A pod that came is worth a try if all required affinity means it; one that went if it bore a grudge, or any
-        required term means it. Pods of one class may differ in labels, so whom others mean is not asked."""
+        required term means it, or its terms made room for those of this pod. Pods of one class may differ in labels,
+        so whom others mean is not asked."""
         came, gone = event.after, event.before
         if not isinstance(came, Pod) and not isinstance(gone, Pod):
             return True
@@ -134,6 +159,8 @@ class InterPodAffinity(DomainPlugin[_State]):
             return True
         if not isinstance(gone, Pod):
             return False
+        if rules.reaches_beyond and gone.namespace == placed.pod.namespace and _has_terms(gone):
+            return True
         away = tuple(rule.pods for rule in rules.repelling)
         return _has_grudge(gone) or any(_may_mean(pods, gone, event.cluster) for pods in (*near, *away))
 
@@ -141,6 +168,8 @@ class InterPodAffinity(DomainPlugin[_State]):
 
     def pre_filter(self, placed: Placed, fleet: FleetView) -> _State | Refuse | Skip:
         """The answers by domain as things stand; SKIP where no term of the pod or about it exists."""
+        if self._brings_too_many(placed, fleet):
+            return refuse(Reason.TOO_MANY_TERMS, str(self._most))
         rules = self._book.rules_of(placed)
         about = self._about(placed, rules, fleet)
         if rules is None and not about:
@@ -244,6 +273,10 @@ def _self_key(rules: AffinityRules, placed: Placed) -> Hashable:
 
 def _has_grudge(gone: object) -> bool:
     return isinstance(gone, Pod) and gone.pod_anti_affinity is not None and bool(gone.pod_anti_affinity.required)
+
+
+def _has_terms(pod: Pod) -> bool:
+    return pod.pod_affinity is not None or pod.pod_anti_affinity is not None
 
 
 def _may_mean(pods: PodSet, pod: Pod, home: str) -> bool:

@@ -14,11 +14,14 @@ from dispatcher.model import names
 from dispatcher.model.crossing import Opening
 from dispatcher.model.labels import is_label_value
 from dispatcher.model.messages import Changes
+from dispatcher.model.messages.memory import memory_of_record
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject, PriorityClass
 from dispatcher.model.pod import Pod
 from dispatcher.model.signatures import MAX_KEYS, from_pinned, plain_keys
 from dispatcher.scheduling.fleet.objects import ClusterObjects
+
+MOST_MEMORY = 1024 * 2**20  # of one cluster: 5,000 nodes and 150,000 pods
 
 
 class SharedLabels:
@@ -61,6 +64,8 @@ class ClusterView:
     pinned_uid: str = ""  # the only one that it may have, as configured; "": the first that is heard
     pinned_key: str = ""  # the one from which its keys must follow, as configured; "": any
     network: str = names.OWN_NETWORK  # the pod network that it is part of, as configured
+    most_memory: int = MOST_MEMORY  # bytes that what it reports may take, as configured
+    memory: int = 0  # what is known of its nodes, pods and other objects takes, about
     incarnation: str = ""
     revision: int = 0
     synced: bool = False
@@ -136,6 +141,8 @@ def check_continues(view: ClusterView, changes: Changes) -> None:
     """Raise GapError unless `changes` is full or starts where `view` ends, in the same incarnation."""
     if changes.full:
         return
+    if view.memory > view.most_memory:  # by what came since the last full one, which is weighed before it is read
+        raise GapError(f"cluster {view.name}: its reports take {view.memory >> 20} MiB, more than its share")
     if changes.incarnation != view.incarnation or changes.since != view.revision:
         raise GapError(
             f"cluster {view.name}: report from {changes.incarnation}/{changes.since} does not continue "
@@ -236,6 +243,14 @@ def fold_objects(kept: ClusterObjects, changes: Changes) -> Iterator[Change[AnyO
         before = kept.get(cluster, kind, key)
         if kept.remove(cluster, kind, key):
             yield Change(before, None)
+
+
+def weighed(view: ClusterView, changes: Changes, found: Iterator[Change[Seen]]) -> Iterator[Change[Seen]]:
+    """The same; `view.memory` follows. A full report was weighed as a whole."""
+    for change in found:
+        if not changes.full:
+            view.memory += memory_of_record(change.after) - memory_of_record(change.before)
+        yield change
 
 
 def _gone(known: dict[str, Seen], put: dict[str, Seen], gone: Iterable[str], *, full: bool) -> Iterator[Seen]:

@@ -11,10 +11,13 @@ from dispatcher.scheduling.records.decision import Decision
 
 @dataclass(frozen=True)
 class ClusterChanged:
-    """An agent reported; an empty report still proves that it lives. `executor`: as of ClusterView."""
+    """An agent reported; an empty report still proves that it lives. `executor`: as of ClusterView. `memory`: bytes
+    that the report takes, about.
+    """
 
     changes: Changes
     executor: bool | None = None
+    memory: int = 0
 
 
 @dataclass(frozen=True)

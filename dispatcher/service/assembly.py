@@ -126,7 +126,7 @@ def _core(
     )
     for section in config.clusters:
         if section.name in core.clusters:
-            core.pin(section.name, section.uid, section.key, section.network)
+            core.pin(section.name, section.uid, section.key, section.network, section.report_mib * 2**20)
     if term is NOBODY:
         core.follow()
     return core

@@ -208,6 +208,11 @@ class ServiceCollector(Collector):
         )
         nodes = GaugeMetricFamily("global_dispatcher_cluster_nodes", "Nodes, proxies included.", labels=["cluster"])
         pods = GaugeMetricFamily("global_dispatcher_cluster_pods", "Pods that count.", labels=["cluster"])
+        memory = GaugeMetricFamily(
+            "global_dispatcher_cluster_memory_bytes",
+            "What its last reports take here, about; at most report_mib of its entry in clusters.",
+            labels=["cluster"],
+        )
         quarantined = GaugeMetricFamily(
             "global_dispatcher_cluster_quarantined",
             "1: its agent says that it obeys another dispatcher, and is not believed.",
@@ -219,8 +224,9 @@ class ServiceCollector(Collector):
                 age.add_metric([name], self._service.clock() - view.last_report_at)
             nodes.add_metric([name], len(view.nodes))
             pods.add_metric([name], len(view.pods))
+            memory.add_metric([name], view.memory)
             quarantined.add_metric([name], float(bool(self._service.obeyed.distrust(name))))
-        yield from (ready, age, nodes, pods, quarantined)
+        yield from (ready, age, nodes, pods, memory, quarantined)
 
     def _boxes(self) -> Iterator[Metric]:
         waiting = GaugeMetricFamily("global_dispatcher_intents_waiting", "Intents not sent yet.", labels=["cluster"])

@@ -25,10 +25,10 @@ from dispatcher.model.pod import Record
 T = TypeVar("T")
 M = TypeVar("M", bound=Record)
 Word = bytes | str | float | int | bool  # that may cross to an actor
-Arrived = Callable[[int], Awaitable[object]]  # so many bytes
+Arrived = Callable[[bytes], Awaitable[object]]  # an answer, before it is read
 
 
-async def at_once(size: int) -> None:
+async def at_once(answer: bytes) -> None:
     """Nothing is waited for."""
 
 
@@ -60,6 +60,10 @@ class AgentDistrusted(LinkError):  # noqa: N818
     """What the agent says is not believed: its cluster is in quarantine."""
 
 
+class AgentTooLarge(LinkError):  # noqa: N818
+    """What the agent reports would take more memory than its cluster may; it is not read."""
+
+
 class AgentLink(Protocol):
     """One agent. Every call raises LinkError and nothing else, at the latest after `timeout_s`."""
 
@@ -86,7 +90,7 @@ class AgentLink(Protocol):
         self, incarnation: str, since: int, wait_s: float, *, timeout_s: float, arrived: Arrived = at_once
     ) -> Changes:
         """What changed after `since`; waits up to `wait_s` for something to change. `arrived` is awaited once all of it
-        is here, before it is read: no part of `timeout_s`.
+        is here, before it is read: no part of `timeout_s`. It may raise AgentTooLarge.
         """
         ...
 
@@ -149,7 +153,7 @@ class LocalLink:
         """What changed after `since`."""
         answer = await self._call(self._agent.changes(incarnation, since, wait_s), timeout_s, "changes")
         told = encode(answer)
-        await arrived(len(told))
+        await arrived(told)
         return read(Changes, told, self.cluster)
 
     async def execute(self, batch: IntentBatch, *, timeout_s: float) -> OutcomeBatch:

@@ -10,11 +10,19 @@ import structlog
 
 from dispatcher.model.backoff import Backoff
 from dispatcher.model.messages import Changes
+from dispatcher.model.messages.memory import memory_of
 from dispatcher.model.token_buckets import Allowance, TokenBuckets
 from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, Event
 from dispatcher.service.clock import Clock
 from dispatcher.service.greeting import Greeting
-from dispatcher.service.link import AgentDistrusted, AgentLink, AgentTimeout, LinkError, through
+from dispatcher.service.link import (
+    AgentDistrusted,
+    AgentLink,
+    AgentTimeout,
+    AgentTooLarge,
+    LinkError,
+    through,
+)
 from dispatcher.service.term import Deposed, Term
 from dispatcher.service.timing import ServiceTiming
 
@@ -43,9 +51,10 @@ class Poller:
         depose: Callable[[Deposed], None],
         turns: asyncio.Semaphore,
         distrust: Callable[[str], str],
+        most_memory: int,
     ) -> None:
         """`turns`: of those whose large report is read and taken in at once. `distrust` says why a cluster is in
-        quarantine, '' if it is not.
+        quarantine, '' if it is not. `most_memory`: bytes that a report may take once it is read.
         """
         self.cluster = link.cluster
         self.silent = True
@@ -53,6 +62,7 @@ class Poller:
         self.greeting = Greeting()
         self._link, self._deliver, self._timing, self._clock = link, deliver, timing, clock
         self._term, self._depose, self._turns, self._distrust = term, depose, turns, distrust
+        self._most_memory = most_memory
         self._incarnation, self._since = "", 0
         self._heard = self._greeted = False
         self._asked = self._told = False  # an answer came to a question of this one; it told of everything listed
@@ -80,7 +90,7 @@ class Poller:
                     if pause := self._debt_s if taken else self._backoff():
                         await asyncio.sleep(pause)
             except LinkError as error:
-                await self._fail(str(error), wait=not isinstance(error, AgentDistrusted))
+                await self._fail(str(error), wait=not isinstance(error, AgentDistrusted | AgentTooLarge))
             await asyncio.sleep(self._backoff())
 
     async def _greet(self) -> None:
@@ -102,10 +112,13 @@ class Poller:
         timing = self._timing
         wait_s = timing.poll_wait_s if self._asked else 0.0
         asked = self._incarnation, self._since, wait_s
+        memory = 0
         async with AsyncExitStack() as turn:
 
-            async def arrived(size: int) -> None:
-                if size > _LARGE:  # several times as large once it is read: it waits for its turn
+            async def arrived(answer: bytes) -> None:
+                nonlocal memory
+                memory = self._weigh(answer)
+                if len(answer) > _LARGE:  # several times as large once it is read: it waits for its turn
                     await turn.enter_async_context(self._turns)
 
             try:
@@ -114,7 +127,8 @@ class Poller:
                 self._late += 1
                 raise
             self._check_trust()
-            if self._continues(changes) and await self._deliver(ClusterChanged(changes, self._link.executor_apart)):
+            event = ClusterChanged(changes, self._link.executor_apart, memory)
+            if self._continues(changes) and await self._deliver(event):
                 self._took(changes)
                 await self._note_first_sync(changes)
                 self._charge(changes)
@@ -122,6 +136,18 @@ class Poller:
         self._incarnation, self._since = "", 0
         self.failures += 1
         return False
+
+    def _weigh(self, answer: bytes) -> int:
+        memory = memory_of(answer)
+        if memory > self._most_memory:
+            self._incarnation, self._since = "", 0
+            raise AgentTooLarge(
+                f"cluster {self.cluster}: what its agent reports would take {memory >> 20} MiB of memory, and "
+                f"{self._most_memory >> 20} are its share: nothing of it is taken in. Find out what fills the cluster, "
+                "or who speaks there as its agent; or raise `report_mib` in its entry of `clusters`, and with it the "
+                "dispatcher's memory limit"
+            )
+        return memory
 
     def _say(self, write: Callable[..., None], text: str, **about: object) -> None:
         """A line that an agent can cause as often as it likes."""

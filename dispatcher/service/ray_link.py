@@ -44,7 +44,7 @@ class RayLink:
     ) -> Changes:
         """What changed after `since`."""
         answer = await self._call("changes", timeout_s, incarnation, since, wait_s)
-        await arrived(len(answer))
+        await arrived(answer)
         told = read(Changes, answer, self.cluster)
         self._audience = Audience(self.cluster, told.cluster_uid or self._audience.uid, told.incarnation)
         return told

@@ -167,7 +167,15 @@ class Service:
         turns = asyncio.Semaphore(self.timing.full_reports)
         self.pollers = {
             link.cluster: Poller(
-                link, self.deliver, self.timing, clock, self.term, self.depose, turns, self.obeyed.distrust
+                link,
+                self.deliver,
+                self.timing,
+                clock,
+                self.term,
+                self.depose,
+                turns,
+                self.obeyed.distrust,
+                core.clusters[link.cluster].most_memory,
             )
             for link in links
         }

@@ -68,6 +68,8 @@ REMEDIES: dict[Reason, str] = {
     Reason.UNANSWERED: "Wait until the cluster is back; or, if nothing runs there any more, `global-dispatcher cluster fence NAME`.",
     Reason.STILL_ELSEWHERE: "An earlier copy ends there; the pod goes on by itself when it is gone.",
     Reason.TOO_SLOW: "A pod of the namespace took more than 50 ms to decide, again and again. It is tried again within a minute.",
+    Reason.TOO_MANY_TERMS: "Let the pods of a namespace share their terms (one template, selectors without the name of "
+    "a pod), or raise `most_terms_about_others` of InterPodAffinity. It is tried again when a pod of it goes.",
     Reason.PREEMPTED: "It is tried again by itself.",
     Reason.PRE_BIND: "Volumes could not be prepared; the text says why. It is tried again.",
 }

@@ -6,7 +6,16 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from dispatcher.model.bounds import MAX_AMOUNT, MAX_BYTES, MAX_NAMES, MAX_NODES, MAX_ROWS, MAX_STATUS, MAX_USES
+from dispatcher.model.bounds import (
+    MAX_AMOUNT,
+    MAX_ANSWER,
+    MAX_BYTES,
+    MAX_NAMES,
+    MAX_NODES,
+    MAX_ROWS,
+    MAX_STATUS,
+    MAX_USES,
+)
 from dispatcher.model.messages import Changes, Hello, Outcome, OutcomeBatch, PeersAck, Telemetry, WireError, decode
 from dispatcher.model.messages.peer_links import LinkReading
 from dispatcher.model.messages.telemetry import UnreadSignal
@@ -118,3 +127,6 @@ def test_a_list_that_is_too_long_is_refused_before_it_takes_memory() -> None:
 def test_a_message_of_too_many_bytes_is_not_looked_at() -> None:
     with pytest.raises(WireError, match=f"{MAX_BYTES} are taken at most"):
         decode(Changes, bytes(MAX_BYTES + 1))
+    for kind in (Hello, OutcomeBatch, PeersAck, Telemetry):
+        with pytest.raises(WireError, match=f"a {kind.__name__} of .* {MAX_ANSWER} are taken at most"):
+            decode(kind, bytes(MAX_ANSWER + 1))

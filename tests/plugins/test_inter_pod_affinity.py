@@ -404,6 +404,25 @@ def test_pods_without_terms_are_one_class_until_a_placed_pod_tells_them_apart() 
     assert plugin.standing_key(scan, view_of(state)) is not None
 
 
+EVERYWHERE: Any = {"namespace_selector": selector()}
+
+
+def test_a_namespace_has_so_many_distinct_terms_about_others_and_its_next_pod_is_told() -> None:
+    state, plugin = two_clusters(), make("InterPodAffinity", most_terms_about_others=2)
+    wide = [one().away("host", selector(app=app), **EVERYWHERE).uid(app) for app in "xyz"]
+    for at, holder in enumerate(wide[:2]):
+        assert refused(plugin, holder, state) == ""
+        put(state, holder, "a", f"n{at + 1}")
+    text = "pods of its namespace would have more than 2 distinct (anti-)affinity terms about pods of other namespaces"
+    assert refused(plugin, wide[2], state).startswith(text)
+    assert plugin.standing_key(wide[2].placed(), view_of(state)) is True, "a class of its own until it may go"
+    free = [wide[0].uid("again"), wide[2].namespace("another"), one().away("host", selector(app="z")), one()]
+    assert [refused(plugin, each, state) for each in free] == [""] * 4
+    state.remove(("a", "x"))
+    assert refused(plugin, wide[2], state) == ""
+
+
+PREFERS = one().near("zone", SCANS, weight=5, **EVERYWHERE)
 GRUDGE = one("g").away("zone", SCANS)
 # id -> (refused pod, pod that came, pod that went, worth a try)
 HINTS: dict[str, tuple[PodBuilder, PodBuilder | None, PodBuilder | None, bool]] = {
@@ -417,6 +436,8 @@ HINTS: dict[str, tuple[PodBuilder, PodBuilder | None, PodBuilder | None, bool]] 
     "another went": (one().away("zone", SCANS), None, one(**SECURE), False),
     "one with a grudge went": (one(), None, GRUDGE, True),
     "the last of its kind went": (one(**SCAN).near("zone", SCANS), None, one(**SCAN), True),
+    "one of its namespace went, with terms": (PREFERS, None, one().near("x", SCANS), True),
+    "one of its namespace went, without terms": (PREFERS, None, one(), False),
     "one of its kind by new labels": (one().near("zone", SCANS), one(**SCAN), one(**SECURE), True),
 }
 
@@ -435,6 +456,7 @@ def test_hints_tell_which_pods_are_worth_a_new_try(case: str) -> None:
         ("hard_pod_affinity_weight", 101),
         ("hard_pod_affinity_weight", 0.5),
         ("ignore_preferred_terms_of_existing_pods", 1),
+        ("most_terms_about_others", 0),
     ],
 )
 def test_arguments_out_of_range_are_named(key: str, value: object) -> None:
@@ -442,5 +464,5 @@ def test_arguments_out_of_range_are_named(key: str, value: object) -> None:
         make("InterPodAffinity", **{key: value})
 
 
-def test_it_never_refuses_a_pod_as_a_whole() -> None:
+def test_it_refuses_no_pod_as_a_whole_for_terms_about_its_own_namespace() -> None:
     assert refused(make("InterPodAffinity"), one().near("zone", None, selector()), two_clusters()) == ""

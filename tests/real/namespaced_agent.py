@@ -102,7 +102,7 @@ class SocketLink:
         self, incarnation: str, since: int, wait_s: float, *, timeout_s: float, arrived: Arrived = at_once
     ) -> Changes:
         told = await self._call(timeout_s, "changes", incarnation, since, wait_s)
-        await arrived(len(told))
+        await arrived(told)
         return read(Changes, told, self.cluster)
 
     async def execute(self, batch: IntentBatch, *, timeout_s: float) -> OutcomeBatch:

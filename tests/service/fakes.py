@@ -112,7 +112,7 @@ class ScriptedLink:
         self, incarnation: str, since: int, wait_s: float, *, timeout_s: float, arrived: Arrived = at_once
     ) -> Changes:
         answer: Changes = await self._call("changes", incarnation, since)
-        await arrived(0)
+        await arrived(b"")
         return answer
 
     async def execute(self, batch: IntentBatch, *, timeout_s: float) -> OutcomeBatch:
@@ -162,6 +162,13 @@ class FakeProfiles:
         return "global-dispatcher"
 
 
+class Clusters(dict[str, ClusterView]):
+    """A cluster that no test has entered has not reported yet."""
+
+    def __missing__(self, name: str) -> ClusterView:
+        return ClusterView(name)
+
+
 @dataclass
 class FakeCore:
     """Records events; answers with scripted effects; raises where told to. `arrived` wakes those who wait."""
@@ -169,7 +176,7 @@ class FakeCore:
     events: list[Event] = field(default_factory=list)
     effects: deque[list[Effect]] = field(default_factory=deque)
     fails_on: Callable[[Event], bool] = lambda event: False
-    clusters: dict[str, ClusterView] = field(default_factory=dict)
+    clusters: dict[str, ClusterView] = field(default_factory=Clusters)
     queue: FakeQueue = field(default_factory=FakeQueue)
     counters: Counter[tuple[str, str]] = field(default_factory=Counter)
     open: bool = True

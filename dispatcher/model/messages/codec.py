@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dispatcher.model.bounds import MAX_BYTES
+from dispatcher.model.bounds import MAX_ANSWER, MAX_BYTES
 from dispatcher.model.messages.intents import IntentBatch
 from dispatcher.model.messages.outcomes import OutcomeBatch
 from dispatcher.model.messages.peers import Peers, PeersAck
@@ -21,6 +21,7 @@ _DECODERS: dict[type[Any], msgspec.msgpack.Decoder[Any]] = {
     kind: msgspec.msgpack.Decoder(kind)
     for kind in (Hello, Changes, IntentBatch, OutcomeBatch, Peers, PeersAck, Telemetry)
 }
+_SHORTER = {Hello: MAX_ANSWER, OutcomeBatch: MAX_ANSWER, PeersAck: MAX_ANSWER, Telemetry: MAX_ANSWER}
 
 
 class WireError(ValueError):
@@ -39,8 +40,9 @@ def encode_part(part: Record) -> msgspec.Raw:
 
 def decode(kind: type[T], data: bytes) -> T:
     """Read bytes from a peer; WireError for anything that is not a `kind` of our version, or beyond its bounds."""
-    if len(data) > MAX_BYTES:
-        raise WireError(f"a {kind.__name__} of {len(data)} bytes: {MAX_BYTES} are taken at most")
+    most = _SHORTER.get(kind, MAX_BYTES)
+    if len(data) > most:
+        raise WireError(f"a {kind.__name__} of {len(data)} bytes: {most} are taken at most")
     try:
         message: T = _DECODERS[kind].decode(data)
     except (RecursionError, msgspec.MsgspecError, UnicodeDecodeError) as error:

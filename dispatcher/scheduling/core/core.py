@@ -12,6 +12,7 @@ from typing import Any
 from dispatcher.model import names
 from dispatcher.model.probe_address import published
 from dispatcher.scheduling import events
+from dispatcher.scheduling.clusters import MOST_MEMORY
 from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.core.follower import Follower
 from dispatcher.scheduling.core.outcomes import Outcomes
@@ -102,13 +103,21 @@ class SchedulerCore:
         self._state.profiles = profiles
         self._deciding.follow_profiles()
 
-    def pin(self, cluster: str, uid: str, key: str = "", network: str = names.OWN_NETWORK) -> None:
+    def pin(
+        self,
+        cluster: str,
+        uid: str,
+        key: str = "",
+        network: str = names.OWN_NETWORK,
+        most_memory: int = MOST_MEMORY,
+    ) -> None:
         """A cluster is the one whose kube-system namespace has this UID, and no other name is ("": not known). Its
         public keys are this one, and those that follow from it ("": those that its agent tells). `network`: the pod
-        network that it is part of.
+        network that it is part of. `most_memory`: bytes that what it reports may take.
         """
         view = self.clusters[cluster]
         view.pinned_uid, view.pinned_key, view.network = uid, key, network
+        view.most_memory = most_memory
 
     def follow(self) -> None:
         """Another dispatcher leads: only fold reports, until `take_over`. To be called before any event."""

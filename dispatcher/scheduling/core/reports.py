@@ -117,6 +117,8 @@ class Reports:
         views.check_continues(view, changes)
         changes = views.without_older_keys(view, changes)
         self._note_executor(view, event.executor, now)
+        if changes.full:
+            view.memory = event.memory
         at_once = self._pods_at_once(view, changes)
         if at_once is not None and _pods_worth(view, changes) > at_once:
             steps = self._steps(view, changes, at_once)
@@ -178,7 +180,7 @@ class Reports:
         """
         state = self._state
         yield from self._fold_nodes(view, changes, _NODES_A_POD * (at_once or state.timing.fold_at_once))
-        for change in views.fold_objects(state.fleet.kept, changes):
+        for change in views.weighed(view, changes, views.fold_objects(state.fleet.kept, changes)):
             self._object_changed(view.name, change, state.fleet.now)
             yield False
         state.fleet.uses.put(view.name, changes.uses)
@@ -186,7 +188,7 @@ class Reports:
             state.fleet.put_readings(view.name, changes.readings)
             state.queue.wake(WakeEvent.READINGS, state.fleet.now)
             state.update_hot(state.fleet.now)
-        for pod in views.fold_pods(view, changes):
+        for pod in views.weighed(view, changes, views.fold_pods(view, changes)):
             self._pod_changed(view, pod, state.fleet.now)
             yield False
         yield True
@@ -234,6 +236,7 @@ class Reports:
             pinned_uid=view.pinned_uid,
             pinned_key=view.pinned_key,
             network=view.network,
+            most_memory=view.most_memory,
             problem=view.problem,
         )
         blank.heard = True
@@ -276,7 +279,7 @@ class Reports:
     def _fold_nodes(self, view: ClusterView, changes: Changes, most: int) -> Iterator[bool]:
         """Real nodes that are new or changed enter the fleet together, in the order of the report, `most` at a time."""
         together: list[views.Change[Node]] = []
-        for change in views.fold_nodes(view, changes):
+        for change in views.weighed(view, changes, views.fold_nodes(view, changes)):
             before, after = change.before, change.after
             put = after is not None and not after.proxy_for and (before is None or not before.proxy_for)
             if together and (not put or len(together) >= most):

@@ -145,7 +145,7 @@ class MatchCounts:
 
     def _worth_it(self, placed: Placed) -> list[MatchCount]:
         """The counts that a pod may be part of, without those that are dropped now."""
-        near, kept = list(self._index.near(placed.pod)), list[MatchCount]()
+        near, kept = list(self._index.near(placed.pod, placed.home, self._labels_of)), list[MatchCount]()
         for count in near:
             if count.worth is not None:
                 count.unasked += 1

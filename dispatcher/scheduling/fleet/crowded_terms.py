@@ -8,6 +8,8 @@ counted as one: whoever reads them adds them up anyway.
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -16,12 +18,13 @@ from dispatcher.model.pod import Pod
 from dispatcher.scheduling.fleet.counts import DomainCount
 from dispatcher.scheduling.fleet.held_term import HeldTerm
 from dispatcher.scheduling.framework import Placed
-from dispatcher.scheduling.framework.pod_sets import LabelsOf, StandingTerm, TermKind
+from dispatcher.scheduling.framework.pod_sets import Label, LabelsOf, StandingTerm, TermKind
 
+T = TypeVar("T")
 _MOST_KEPT = 1_000_000  # terms, added up over all kinds of pods that are remembered
 _FEWEST_KINDS = 8  # are remembered even so
 _MOST_SUMS = 64
-_NOT_NAMED = "\0 a namespace, or a cluster, that no term names"
+_NOT_NAMED = "\0 a namespace, a cluster, or a value of a label, that no term names"
 
 
 @dataclass(eq=False)
@@ -80,6 +83,13 @@ class LiveSums:
                 for domain, times in domains.items():
                     total.add(domain, times * amount)
 
+    def enter(self, total: TermSum, held: HeldTerm) -> None:
+        """One more term counts, with those that hold it already."""
+        total.terms[held.term.number] = held
+        if id(total) in self._sums:
+            for domain, amount in held.by_domain.items():
+                total.add(domain, amount)
+
     def forget(self, total: TermSum) -> None:
         """Its terms are others now."""
         if self._sums.pop(id(total), None) is not None:
@@ -88,11 +98,15 @@ class LiveSums:
 
 @dataclass(eq=False)
 class _Verdict:
-    """The terms that mean one kind of pods, by kind and topology key; `answer` as long as none comes or goes."""
+    """The terms that mean one kind of pods, by kind and topology key; `answer` as long as none comes or goes.
+
+    `tried`: how many terms had come when it was last asked for.
+    """
 
     pod: Pod
     home: str
     namespace_labels: dict[str, str]
+    tried: int = 0
     sums: dict[tuple[TermKind, str], TermSum] = field(default_factory=dict)
     answer: tuple[StandingTerm, ...] | None = None
 
@@ -104,21 +118,23 @@ class TermCrowd:
     """The `terms` at one place of an index: for one kind of pods, more than `many` of a kind and key become one.
 
     A kind of pods is what the terms look at: labels under keys that they mention, likewise those of the namespace, and
-    the namespace and the cluster of submission if they are named. A term that comes is tried for a pod that has this
-    and nothing else: pods that have more of what it looks at are of another kind from then on.
+    the namespace and the cluster of submission if they are named. Of labels whose value no term names it is only that
+    there is one. A term that comes is tried, once the kind is asked for again, for a pod that has this and nothing
+    else: pods that have more of what it looks at are of another kind from then on.
 
     Example: 300 terms "not on a host with pods that have no label `tier`", none of which looks at anything else. Pods
     labelled app=a and app=b are of one kind: the 300 are tried for the first alone, and for both one sum counts them
-    all. Pods with tier=db are of another. Comes a term on `app`, then app=a and app=b are two kinds from there on.
+    all. Pods with tier=db are of another. Comes a term on app=a, then app=a and app=b are two kinds from there on.
     """
 
     def __init__(
         self, terms: Iterable[HeldTerm], many: int, labels_of: LabelsOf, numbers: Iterator[int], sums: LiveSums
     ) -> None:
         self._many, self._labels_of, self._numbers, self._sums = many, labels_of, numbers, sums
-        self._labels, self._namespaces, self._namespace_labels = Counter[str](), Counter[str](), Counter[str]()
-        self._homes = Counter[str]()
-        self._terms: dict[HeldTerm, None] = {}
+        self._labels, self._namespace_labels = Counter[str | Label](), Counter[str | Label]()
+        self._namespaces, self._homes = Counter[str](), Counter[str]()
+        self._terms: dict[HeldTerm, int] = {}  # the how many-th that came, in this order
+        self._came = 0
         self._verdicts: dict[Hashable, _Verdict] = {}  # the one unused for longest first
         for held in terms:
             self.put(held)
@@ -127,30 +143,23 @@ class TermCrowd:
         return len(self._terms)
 
     def put(self, held: HeldTerm) -> None:
-        """A term came, which nobody holds yet."""
-        self._terms[held] = None
+        """A term came."""
+        self._came += 1
+        self._terms[held] = self._came
         looks = held.pods.looks()
         self._labels.update(looks.labels)
         self._namespaces.update(looks.namespaces)
         self._namespace_labels.update(looks.namespace_labels)
         self._homes.update(looks.homes)
-        for verdict in self._verdicts.values():
-            self._try(held, verdict)
 
     def drop(self, held: HeldTerm) -> None:
         """A term went."""
         del self._terms[held]
         looks = held.pods.looks()
-        for counted, keys in (
-            (self._labels, looks.labels),
-            (self._namespaces, looks.namespaces),
-            (self._namespace_labels, looks.namespace_labels),
-            (self._homes, looks.homes),
-        ):
-            counted.subtract(keys)
-            for key in keys:
-                if not counted[key]:
-                    del counted[key]
+        _uncount(self._labels, looks.labels)
+        _uncount(self._namespaces, looks.namespaces)
+        _uncount(self._namespace_labels, looks.namespace_labels)
+        _uncount(self._homes, looks.homes)
         name = held.term.kind, held.term.key
         for verdict in self._verdicts.values():
             total = verdict.sums.get(name)
@@ -174,21 +183,26 @@ class TermCrowd:
 
     def _verdict(self, placed: Placed) -> _Verdict:
         pod = placed.pod
-        labels = {key: value for key, value in pod.labels.items() if key in self._labels}
+        labels = _looked_at(pod.labels, self._labels)
         namespace = pod.namespace if pod.namespace in self._namespaces else _NOT_NAMED
         home = placed.home if placed.home in self._homes else _NOT_NAMED
-        about = self._labels_of(placed.home, pod.namespace)
-        about = {key: value for key, value in about.items() if key in self._namespace_labels}
+        about = _looked_at(self._labels_of(placed.home, pod.namespace), self._namespace_labels)
         name = frozenset(labels.items()), namespace, home, frozenset(about.items())
         verdict = self._verdicts.pop(name, None)
         if verdict is None:
             verdict = _Verdict(msgspec.structs.replace(pod, labels=labels, namespace=namespace), home, about)
-            for held in self._terms:
-                self._try(held, verdict)
             if len(self._verdicts) >= max(_FEWEST_KINDS, _MOST_KEPT // len(self._terms)):
                 del self._verdicts[next(iter(self._verdicts))]
         self._verdicts[name] = verdict
+        self._catch_up(verdict)
         return verdict
+
+    def _catch_up(self, verdict: _Verdict) -> None:
+        """Try the terms that came since the last time."""
+        came = takewhile(lambda one: one[1] > verdict.tried, reversed(self._terms.items()))
+        for held, _ in reversed(list(came)):
+            self._try(held, verdict)
+        verdict.tried = self._came
 
     def _try(self, held: HeldTerm, verdict: _Verdict) -> None:
         if not held.pods.matches(verdict.pod, verdict.home, verdict.labels_of):
@@ -197,5 +211,16 @@ class TermCrowd:
         total = verdict.sums.get(name)
         if total is None:
             total = verdict.sums[name] = TermSum(held.term.key, terms={})
-        total.terms[held.term.number] = held
+        self._sums.enter(total, held)
         verdict.answer = None
+
+
+def _looked_at(labels: Mapping[str, str], looks: Counter[str | Label]) -> dict[str, str]:
+    return {key: value if (key, value) in looks else _NOT_NAMED for key, value in labels.items() if key in looks}
+
+
+def _uncount(counted: Counter[T], gone: Iterable[T]) -> None:
+    for one in gone:
+        counted[one] -= 1
+        if not counted[one]:
+            del counted[one]

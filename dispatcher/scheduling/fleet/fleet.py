@@ -55,7 +55,7 @@ class FleetState(ReadingTable):
         self.reasons = ReasonTable()
         self.starts = Journal()  # rows with a pod of which only the time of its start, or its priority, changed
         self._counts = MatchCounts(self._namespace_labels)
-        self.terms = TermCounts(self._namespace_labels)
+        self.terms = TermCounts(self._namespace_labels, has_domains=lambda key: self._domain_size(key) > 0)
         self._ports = Ports()
         self._dicts = SharedDicts()
         self.volumes = VolumesInUse()

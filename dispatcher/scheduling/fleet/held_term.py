@@ -15,6 +15,7 @@ from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm
 class HeldTerm(DomainCount):
     """A term; the counts are of its holders, or for a preferred term of their weights.
 
+    `stands`: whether its topology key has been seen on any node since it came; until then it is about nobody.
     `by_domain` holds what is not zero. `counts` is spread out of it when somebody asks: of many terms with a host as
     their domain, few are asked for, and each has few holders.
     """
@@ -23,6 +24,7 @@ class HeldTerm(DomainCount):
     term: StandingTerm = field(kw_only=True)
     pods: PodSet = field(kw_only=True)
     holders: int = 0
+    stands: bool = False
     by_domain: dict[int, int] = field(default_factory=dict)
     spread_out: bool = False
 

@@ -1,11 +1,12 @@
 """The affinity terms of placed pods: each distinct one once, with what its holders add up to in each fault domain.
 
 A pod to be placed is matched against distinct terms, never against pods. A term that nobody holds any more is kept for
-a while: pods come and go in templates, and its number stays the same.
+a while: pods come and go in templates, and its number stays the same. A term whose topology key no node has counts
+nowhere: it is no answer, so tenants gain nothing by making up keys.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from itertools import count
 
 from dispatcher.scheduling.fleet.columns import RowList
@@ -13,7 +14,7 @@ from dispatcher.scheduling.fleet.counts import DomainCount, DomainOf, DomainsOf
 from dispatcher.scheduling.fleet.crowded_terms import LiveSums, SummedTerm, TermCrowd
 from dispatcher.scheduling.fleet.held_term import HeldTerm
 from dispatcher.scheduling.framework import Placed
-from dispatcher.scheduling.framework.pod_sets import LabelsOf, Place, PodSetIndex, StandingTerm, TermKind
+from dispatcher.scheduling.framework.pod_sets import LabelsOf, Owner, Place, PodSetIndex, StandingTerm, TermKind
 from dispatcher.scheduling.rules.affinity import AffinityBook, AffinityRule
 
 
@@ -21,10 +22,20 @@ class TermCounts:
     """All terms of placed pods. At most `idle_limit` terms without a holder are kept, and `limit` spread out.
 
     Where more than `crowded` have to be tried for a pod, what they come to is remembered (see `TermCrowd`).
+    `has_domains`: whether any node has a topology key.
     """
 
-    def __init__(self, labels_of: LabelsOf, idle_limit: int = 1024, limit: int = 1024, crowded: int = 256) -> None:
+    def __init__(
+        self,
+        labels_of: LabelsOf,
+        idle_limit: int = 1024,
+        limit: int = 1024,
+        crowded: int = 256,
+        has_domains: Callable[[str], bool] = lambda key: True,
+    ) -> None:
         self._labels_of, self._idle_limit, self._limit, self._crowded = labels_of, idle_limit, limit, crowded
+        self._has_domains = has_domains
+        self._owned: Counter[Owner] = Counter()  # distinct terms about pods of other namespaces that somebody holds
         self._crowds: dict[Place, TermCrowd] = {}
         self._sums = LiveSums()
         self._numbers = count()
@@ -59,7 +70,10 @@ class TermCounts:
             self._hold(held, amount * len(rows))
 
     def _hold(self, held: HeldTerm, pods: int) -> None:
+        was_held = bool(held.holders)
         held.holders += pods
+        if held.pods.owner is not None:
+            self._owned[held.pods.owner] += bool(held.holders) - was_held
         if held.holders:
             self._idle.pop(held.name, None)
         else:
@@ -70,40 +84,61 @@ class TermCounts:
         found = self._held.get(name)
         if found is None:
             term = StandingTerm(next(self._numbers), kind, rule.key)
-            self._changed += 1
             found = self._held[name] = HeldTerm(rule.key, name=name, term=term, pods=rule.pods)
             self._by_number[term.number] = found
-            self._index.put(found, found.pods)
-            for place in self._crowded_by(found):
-                self._crowds[place].put(found)
+        if not found.stands and self._has_domains(rule.key):
+            self._let_stand(found)
         return found
+
+    def _let_stand(self, held: HeldTerm) -> None:
+        held.stands = True
+        self._changed += 1
+        self._index.put(held, held.pods)
+        for place in self._index.places(held):
+            if place in self._crowds:
+                self._crowds[place].put(held)
+            elif len(terms := self._index.at(place)) > self._crowded:
+                self._crowds[place] = TermCrowd(terms, self._crowded, self._labels_of, self._numbers, self._sums)
 
     def _rest(self, held: HeldTerm) -> None:
         self._idle[held.name] = held
         if len(self._idle) > self._idle_limit:
             oldest = self._idle.pop(next(iter(self._idle)))
             oldest.version += 1  # whoever still looks at it learns that it is stale
-            self._changed += 1
             del self._held[oldest.name], self._by_number[oldest.term.number]
             self._spread_out.pop(oldest.term.number, None)
-            for place in self._crowded_by(oldest):
-                self._crowds[place].drop(oldest)
+            if oldest.stands:
+                self._let_go(oldest)
+
+    def _let_go(self, held: HeldTerm) -> None:
+        self._changed += 1
+        for place in self._index.places(held):
+            if place in self._crowds:
+                self._crowds[place].drop(held)
                 if len(self._crowds[place]) <= self._crowded:
                     del self._crowds[place]
-            self._index.drop(oldest, oldest.pods)
-
-    def _crowded_by(self, held: HeldTerm) -> list[Place]:
-        return [place for place in self._index.places(held) if place in self._crowds] if self._crowds else []
+        self._index.drop(held, held.pods)
 
     def brought_by(self, placed: Placed) -> dict[int, int] | None:
-        """Number of each term of a pod -> what it adds where it goes; None if one of them is not known yet."""
+        """Number of each term of a pod -> what it adds where it goes; None if one of them does not stand yet."""
         rules, brought = self._book.rules_of(placed), dict[int, int]()
         for kind, rule in rules.counted() if rules else ():
             held = self._held.get((kind, rule.key, rule.pods.name))
-            if held is None:
+            if held is None or (not held.stands and self._has_domains(rule.key)):
                 return None
             brought[held.term.number] = brought.get(held.term.number, 0) + rule.weight
         return brought
+
+    def owned_with(self, placed: Placed) -> int:
+        """How many distinct terms about pods of other namespaces the pods of its namespace, submitted in its cluster,
+        would hold if it were placed; 0 if it has none itself that nobody holds yet.
+        """
+        rules = self._book.rules_of(placed)
+        if rules is None or not rules.reaches_beyond:
+            return 0
+        names = {(kind, rule.key, rule.pods.name) for kind, rule in rules.counted() if rule.pods.owner is not None}
+        fresh = sum(1 for name in names if (held := self._held.get(name)) is None or not held.holders)
+        return fresh and fresh + self._owned[placed.home, placed.pod.namespace]
 
     def about(self, placed: Placed, namespaces_at: int = 0) -> tuple[StandingTerm, ...]:
         """The terms that match a pod, by number; `namespaces_at` is the version of namespaces' labels."""
@@ -120,11 +155,9 @@ class TermCounts:
     def _find(self, placed: Placed) -> tuple[StandingTerm, ...]:
         pod, home, labels_of = placed.pod, placed.home, self._labels_of
         found: list[StandingTerm] = []
-        for place, terms in self._index.places_near(pod):
-            if len(terms) > self._crowded:
-                crowd = self._crowds.get(place)
-                if crowd is None:
-                    crowd = self._crowds[place] = TermCrowd(terms, self._crowded, labels_of, self._numbers, self._sums)
+        for place, terms in self._index.places_near(pod, home, labels_of):
+            crowd = self._crowds.get(place)
+            if crowd is not None:
                 found.extend(crowd.about(placed))
             else:
                 found.extend([held.term for held in terms if held.pods.matches(pod, home, labels_of)])

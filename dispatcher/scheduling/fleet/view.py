@@ -309,6 +309,10 @@ class ObservedAffinity(_Facet):
         """Number of each standing term of a pod -> what it adds to its count; None if one is not known yet."""
         return self._fleet.terms.brought_by(placed)
 
+    def owned_with(self, placed: Placed) -> int:
+        """How many distinct terms about other namespaces a pod's namespace would have with it; 0: it brings none."""
+        return self._fleet.terms.owned_with(placed)
+
     def default_selector(self, placed: Placed) -> LabelSelector | None:
         """Which pods the Services and the owner of a pod mean."""
         return self._fleet.selectors.of(placed)

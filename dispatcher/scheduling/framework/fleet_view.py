@@ -197,6 +197,11 @@ class PodAffinity(Protocol):
         """Number of a standing term -> what a pod adds to its count; None if nobody holds one of its terms yet."""
         ...
 
+    def owned_with(self, placed: Placed) -> int:
+        """How many distinct terms about pods of other namespaces those of a pod's namespace would have with it; 0 if
+        it brings none that is new. Who asks this has a `standing_key` that says so."""
+        ...
+
     def default_selector(self, placed: Placed) -> LabelSelector | None:
         """Which pods the Services and the owner of a pod mean; who asks this has a `standing_key` that says so."""
         ...

@@ -5,6 +5,7 @@ pod was submitted; of a namespace that is not known, no label is.
 """
 
 import enum
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,21 +19,25 @@ from dispatcher.model.pod import Pod, PodAffinityTerm
 T = TypeVar("T", bound=Hashable)
 
 _MOST_NAMED = 16
+_OPEN = AFFINITY_FROM_OTHERS, "true"
 _MOST_APPS = 64  # whose sets are kept
 LabelsOf = Callable[[str, str], Mapping[str, str]]  # (cluster, namespace) -> labels of that namespace
 Label = tuple[str, str]
 Owner = tuple[str, str]  # of a term: cluster of submission, namespace
 AppName = tuple[str, frozenset[Label]]  # namespace, app labels
-Place = tuple[str | None, Label | frozenset[Label] | None]  # see `PodSetIndex`
+Place = tuple[str | None, str | None, Label | frozenset[Label] | None]  # see `PodSetIndex`
 
 
 @dataclass(frozen=True)
 class Looks:
-    """What of a pod tells whether it is in a set: keys of its labels and of its namespace's, and who is named."""
+    """What of a pod tells whether it is in a set: keys of its labels and of its namespace's, and who is named.
 
-    labels: frozenset[str] = frozenset()
+    Of a label under such a key, all that matters is whether it is one of those that are named with a value, too.
+    """
+
+    labels: frozenset[str | Label] = frozenset()
     namespaces: frozenset[str] = frozenset()
-    namespace_labels: frozenset[str] = frozenset()
+    namespace_labels: frozenset[str | Label] = frozenset()
     homes: frozenset[str] = frozenset()  # clusters of submission that are told from others
 
 
@@ -51,6 +56,7 @@ class PodSet:
     asks_namespaces: bool = False  # whether labels of namespaces have a say
     terminating: bool = True  # whether a terminating pod may be a member
     app: "AppName | None" = None  # whose live pods it is
+    owner: Owner | None = None  # whose cluster all are from, but for those of its namespace and of open ones
     looks: "Callable[[], Looks]" = Looks  # of a set that terms mean: read when asked for, as few are
 
 
@@ -154,23 +160,28 @@ def pods_of_terms(terms: Sequence[PodAffinityTerm], owner: Owner | None = None) 
         namespaces=next((target.namespaces for target in targets if target.namespace_selector is None), None),
         clues=tuple(dict.fromkeys(clue for target in targets for clue in _clues(target.selector))),
         asks_namespaces=any(target.asks_namespaces for target in targets),
+        owner=next((target.owner for target in targets if target.owner is not None), None),
         looks=lambda: _looks(targets),
     )
 
 
 def _looks(targets: "Sequence[_Target]") -> Looks:
     return Looks(
-        frozenset(key for target in targets for key in _keys(target.selector)),
+        frozenset(one for target in targets for one in _named(target.selector)),
         frozenset(name for target in targets for name in (*target.namespaces, *(target.owner or ())[1:])),
-        frozenset(key for target in targets for key in target.namespace_keys()),
+        frozenset(one for target in targets for one in target.namespace_labels()),
         frozenset(target.owner[0] for target in targets if target.owner is not None),
     )
 
 
-def _keys(selector: LabelSelector | None) -> Iterator[str]:
+def _named(selector: LabelSelector | None) -> Iterator[str | Label]:
+    """The keys of a selector, and the labels that it names with a value."""
     if selector is not None:
         yield from selector.match_labels
-        yield from (clause.key for clause in selector.match_expressions)
+        yield from selector.match_labels.items()
+        for clause in selector.match_expressions:
+            yield clause.key
+            yield from ((clause.key, value) for value in clause.values)
 
 
 def _all_of(matches: list[Callable[[Pod, str, LabelsOf], bool]]) -> Callable[[Pod, str, LabelsOf], bool]:
@@ -200,10 +211,11 @@ class _Target:
         wanted = self.namespace_selector
         return self.owner is not None or (wanted is not None and bool(wanted.match_labels or wanted.match_expressions))
 
-    def namespace_keys(self) -> Iterator[str]:
-        yield from _keys(self.namespace_selector)
+    def namespace_labels(self) -> Iterator[str | Label]:
+        yield from _named(self.namespace_selector)
         if self.owner is not None:
             yield AFFINITY_FROM_OTHERS
+            yield _OPEN
 
     def matches(self, pod: Pod, home: str, labels_of: LabelsOf) -> bool:
         if self.selector is None or not self.selector.matches(pod.labels):
@@ -216,12 +228,12 @@ class _Target:
 
     def _reaches(self, pod: Pod, home: str, labels_of: LabelsOf) -> bool:
         owner = self.owner
-        return (
-            owner is None
-            or home == owner[0]
-            or pod.namespace == owner[1]
-            or labels_of(home, pod.namespace).get(AFFINITY_FROM_OTHERS) == "true"
-        )
+        return owner is None or home == owner[0] or pod.namespace == owner[1] or is_open(labels_of(home, pod.namespace))
+
+
+def is_open(namespace_labels: Mapping[str, str]) -> bool:
+    """Whether terms of pods of other clusters may mean the pods of a namespace."""
+    return namespace_labels.get(AFFINITY_FROM_OTHERS) == "true"
 
 
 def _name_of(selector: LabelSelector | None) -> Hashable:
@@ -241,12 +253,14 @@ def _clues(selector: LabelSelector | None) -> tuple[tuple[Label, ...], ...]:
 class PodSetIndex(Generic[T]):
     """Things by the set of pods they are about: for one pod, few of many have to be tried.
 
-    A thing about an app stands under the app's name. Any other stands under each of its namespaces (or under "any") and
-    each label of a clue (or under "none"); of several clues, under that where fewest stood when it came.
+    A thing about an app stands under the app's name. Any other stands under its owner's cluster (or under "any"), each
+    of its namespaces (or "any") and each label of a clue (or "none"); of several clues, under that where fewest
+    stood when it came. So what is held to one cluster costs pods of the others nothing.
     """
 
     def __init__(self) -> None:
         self._things: dict[Place, dict[T, None]] = {}
+        self._owners: dict[str, Counter[str]] = {}  # cluster -> namespace -> things that it owns
         self._places: dict[T, tuple[Place, ...]] = {}
         self._names, self._of_apps = AppNames(), 0  # how many things are about an app
 
@@ -254,6 +268,8 @@ class PodSetIndex(Generic[T]):
         """Enter a thing."""
         self._places[thing] = places = min(ways_to(pods), key=self._crowd)
         self._of_apps += pods.app is not None
+        if pods.owner is not None:
+            self._owners.setdefault(pods.owner[0], Counter())[pods.owner[1]] += 1
         for place in places:
             self._things.setdefault(place, {})[thing] = None
 
@@ -263,6 +279,14 @@ class PodSetIndex(Generic[T]):
     def drop(self, thing: T, pods: PodSet) -> None:
         """Take it out again."""
         self._of_apps -= pods.app is not None
+        if pods.owner is not None:
+            cluster, namespace = pods.owner
+            owners = self._owners[cluster]
+            owners[namespace] -= 1
+            if not owners[namespace]:
+                del owners[namespace]
+            if not owners:
+                del self._owners[cluster]
         for place in self._places.pop(thing):
             things = self._things[place]
             del things[thing]
@@ -273,19 +297,30 @@ class PodSetIndex(Generic[T]):
         """Where a thing stands."""
         return self._places[thing]
 
-    def near(self, pod: Pod) -> Iterator[T]:
-        """The things whose set may hold `pod`, each once."""
-        for _, things in self.places_near(pod) if self._things else ():
+    def at(self, place: Place) -> Mapping[T, None]:
+        """What stands at a place."""
+        return self._things.get(place, {})
+
+    def near(self, pod: Pod, home: str, labels_of: LabelsOf) -> Iterator[T]:
+        """The things whose set may hold `pod` of that cluster, each once."""
+        for _, things in self.places_near(pod, home, labels_of) if self._things else ():
             yield from things
 
-    def places_near(self, pod: Pod) -> Iterator[tuple[Place, Mapping[T, None]]]:
+    def places_near(self, pod: Pod, home: str, labels_of: LabelsOf) -> Iterator[tuple[Place, Mapping[T, None]]]:
         """The same, by the place at which they stand."""
-        if self._of_apps and (things := self._things.get(app := self._names.of(pod))):
+        if self._of_apps and (things := self._things.get(app := _app_place(self._names.of(pod)))):
             yield app, things
-        for namespace in (pod.namespace, None):
-            for clue in (None, *pod.labels.items()):
-                if things := self._things.get((namespace, clue)):
-                    yield (namespace, clue), things
+        for owner in (None, *self._reaching(pod, home, labels_of)) if self._owners else (None,):
+            for namespace in (pod.namespace, None):
+                for clue in (None, *pod.labels.items()):
+                    if things := self._things.get((owner, namespace, clue)):
+                        yield (owner, namespace, clue), things
+
+    def _reaching(self, pod: Pod, home: str, labels_of: LabelsOf) -> list[str]:
+        """The clusters of owners whose things may be about a pod."""
+        if is_open(labels_of(home, pod.namespace)):
+            return list(self._owners)
+        return [one for one, owners in self._owners.items() if one == home or pod.namespace in owners]
 
 
 def ways_to(pods: PodSet) -> list[tuple[Place, ...]]:
@@ -293,12 +328,18 @@ def ways_to(pods: PodSet) -> list[tuple[Place, ...]]:
     more namespaces or labels stands under "any" and "none".
     """
     if pods.app is not None:
-        return [(pods.app,)]
+        return [(_app_place(pods.app),)]
     named, clues = pods.namespaces, [clue for clue in pods.clues if len(set(clue)) <= _MOST_NAMED]
     namespaces = (None,) if named is None or len(named) > _MOST_NAMED else tuple(named)
-    return [tuple(product(namespaces, dict.fromkeys(clue))) for clue in clues] or [tuple(product(namespaces, (None,)))]
+    owners = (None if pods.owner is None else pods.owner[0],)
+    ways = [tuple(product(owners, namespaces, dict.fromkeys(clue))) for clue in clues]
+    return ways or [tuple(product(owners, namespaces, (None,)))]
+
+
+def _app_place(name: AppName) -> Place:
+    return None, *name
 
 
 def any_label(pods: PodSet) -> bool:
     """Whether an index names a set to every pod of some namespace, whatever its labels are."""
-    return pods.app is None and any(clue is None for places in ways_to(pods) for _, clue in places)
+    return pods.app is None and any(clue is None for places in ways_to(pods) for *_, clue in places)

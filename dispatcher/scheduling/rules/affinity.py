@@ -65,6 +65,11 @@ class AffinityRules:
         pods = [rule.pods for rules in (self.required, self.repelling, self.preferred) for rule in rules]
         return (*pods, self.together) if self.together else tuple(pods)
 
+    @cached_property
+    def reaches_beyond(self) -> bool:
+        """Whether any may mean pods of another namespace."""
+        return any(pods.owner is not None for pods in self.sets)
+
     def counted(self) -> Iterator[tuple[TermKind, AffinityRule]]:
         """Each term, as what it counts for once the pod is placed."""
         for kind, rules in (

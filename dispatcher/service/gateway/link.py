@@ -98,7 +98,7 @@ class GatewayLink:
             answer = await within(line.call(call), timeout_s, self.cluster, call.method)
             apart = self.executor_apart is not None
             executor = await self._executor() if apart else None
-            await arrived(len(answer))
+            await arrived(answer)
             told = read(Changes, answer, self.cluster)
         self._observer = Audience(self.cluster, told.cluster_uid or self._observer.uid, told.incarnation)
         if not apart:

@@ -9,6 +9,7 @@ from dispatcher.model import messages
 from dispatcher.model.crossing import Opening
 from dispatcher.model.labels import LabelSelector
 from dispatcher.model.messages import DONE, REFUSED, Bind, Changes, ConfirmNoSource, Evict, Outcome, ReportUnschedulable
+from dispatcher.model.messages.memory import memory_of_record
 from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.model.node import Node, Taint
 from dispatcher.model.objects import AnyObject, Namespace, ObjectRef, PriorityClass, StorageClass
@@ -91,6 +92,30 @@ def test_a_report_that_skips_revisions_is_refused_and_changes_nothing() -> None:
     with pytest.raises(GapError, match="does not continue"):
         core.handle(ClusterChanged(gap), 2.0)
     assert ("east", "uid-a") in core.tracked
+
+
+def test_a_cluster_that_has_told_more_than_its_share_is_asked_for_all_of_it_anew() -> None:
+    core = make_core(("east",))
+    core.pin("east", "", most_memory=20_000)
+    report(core)
+    view, told = core.clusters["east"], 0
+    fat = [pod(f"p{at}", labels={"k": "v" * 1000}) for at in range(20)]
+    while view.memory <= 20_000:
+        change(core, fat[told])
+        told += 1
+    with pytest.raises(GapError, match="more than its share"):
+        change(core, fat[told])
+    assert 5 < told < 19
+    assert sum(map(memory_of_record, fat[:told])) == view.memory > 20_000
+    for one in (fat[0], fat[0]):  # what it tells again, and what goes, takes no more
+        full = Changes("east", "east-uid", "life-1", 0, view.revision + 1, full=True, pods=(one,))
+        core.handle(ClusterChanged(full, memory=3_000), 4.0)
+        assert view.memory == 3_000
+    change(core, fat[0], gone=(fat[1].uid,))
+    assert view.memory == 3_000
+    change(core, fat[1])
+    change(core, gone=(fat[1].uid,))
+    assert view.memory == 3_000
 
 
 def test_agents_are_told_of_peers_at_once_when_a_cluster_falls_silent() -> None:

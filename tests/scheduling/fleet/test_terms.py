@@ -108,7 +108,14 @@ def test_a_change_shows_in_the_version_whether_anybody_asked_or_not() -> None:
 
 _KINDS = [
     pod("p").labels(**labels).namespace(namespace).placed(home)
-    for labels in ({}, {"k0": "x"}, {"k0": "x", "k1": "x"}, {"own": "z"}, {"k40": "x", "own": "y"})
+    for labels in (
+        {},
+        {"k0": "x"},
+        {"k0": "x", "k1": "x"},
+        {"own": "z"},
+        {"k0": "no term names it"},
+        {"k40": "x", "own": "y"},
+    )
     for namespace in ("one", "two", "default")
     for home in ("a", "b")
 ]
@@ -178,10 +185,57 @@ def test_a_kind_of_pods_is_tried_once_for_many_terms_that_mean_nearly_all(monkey
     monkeypatch.setattr(LabelSelector, "matches", noted)
     about = found.about(pod("p").labels(own="b").placed("b"))
     assert not tried
-    assert len(about) < 12
+    assert len(about) < 20, "fewer than half of 40: those of each cluster are counted apart"
     found.shift(_meaning_nearly_all(41), 0, domain_of, 1)
     found.about(pod("p").labels(own="c").placed("b"))
     assert 0 < len(tried) <= 2
+
+
+def test_pods_that_differ_in_values_that_no_term_names_are_of_one_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = TermCounts(_namespace_labels, crowded=5)
+    for at in range(40):
+        unlike = LabelSelector({}, (Requirement("app", "NotIn", (f"v{at}",)),))
+        found.shift(pod("p").away("host", unlike).placed(), at % 4, domain_of, 1)
+    about = found.about(pod("p").labels(app="a").placed())
+    tried, matches = list[LabelSelector](), LabelSelector.matches
+
+    def noted(own: LabelSelector, labels: Mapping[str, str]) -> bool:
+        tried.append(own)
+        return matches(own, labels)
+
+    monkeypatch.setattr(LabelSelector, "matches", noted)
+    assert found.about(pod("p").labels(app="b").placed()) == about
+    assert not tried
+    assert [found.count(term).window(4).tolist() for term in about] == [[10] * 4]
+    named = found.about(pod("p").labels(app="v1").placed())
+    assert [found.count(term).window(4).tolist() for term in named] == [[10, 9, 10, 10]]
+
+
+def test_terms_by_a_key_that_no_node_has_are_about_nobody_until_a_node_has_it() -> None:
+    keys = {"zone"}
+    found = TermCounts(lambda cluster, namespace: {}, has_domains=keys.__contains__)
+    found.shift(holder("made-up"), 0, lambda key, row: -1, 1)
+    assert found.about(WEB) == ()
+    assert found.brought_by(holder("made-up")) is not None, "it adds to nothing"
+    keys.add("made-up")
+    assert found.brought_by(holder("made-up")) is None, "the next one makes it stand"
+    found.shift(holder("made-up"), 1, domain_of, 1)
+    assert counted(found) == {(TermKind.REPELLING, "made-up"): [0, 1, 0]}
+
+
+def test_the_distinct_terms_of_a_namespace_about_others_are_told_of_whom_they_are() -> None:
+    def wide(app: str, namespace: str = "t") -> Placed:
+        return pod(app).namespace(namespace).away("host", selector(app=app), namespace_selector=selector()).placed()
+
+    found = terms()
+    for app in ("x", "x", "y"):
+        found.shift(wide(app), 0, domain_of, 1)
+    found.shift(pod("own").namespace("t").away("host", selector(app="own")).placed(), 0, domain_of, 1)
+    seen = [found.owned_with(one) for one in (wide("x"), wide("z"), wide("z", "u"), holder("zone"), WEB)]
+    assert seen == [0, 3, 1, 0, 0]
+    for app in ("x", "x"):
+        found.shift(wide(app), 0, domain_of, -1)
+    assert [found.owned_with(wide(app)) for app in ("x", "z")] == [2, 2]
 
 
 def test_a_pod_brings_to_terms_that_are_counted_as_one_what_it_brings_to_each() -> None:
@@ -201,7 +255,8 @@ def test_a_pod_brings_to_terms_that_are_counted_as_one_nothing_of_what_it_brings
     one = _both(_meaning_nearly_all(1), _meaning_nearly_all(2))
     brings = found.brought_by(one)
     assert brings
-    assert {term.key: term.brought(brings) for term in found.about(one)} == {"host": -2, "zone": -3}
+    about = [(term.key, amount) for term in found.about(one) if (amount := term.brought(brings))]
+    assert sorted(about) == [("host", -2), ("zone", -3)]
 
 
 def test_who_looked_at_a_sum_that_is_kept_up_to_date_no_more_looks_again() -> None:

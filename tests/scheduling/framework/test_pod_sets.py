@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dispatcher.model.labels import LabelSelector, Requirement
+from dispatcher.model.names import AFFINITY_FROM_OTHERS
 from dispatcher.model.pod import Pod, PodAffinityTerm
 from dispatcher.scheduling.framework.pod_sets import PodSet, PodSetIndex, pods_beside, pods_of_terms
 from tests.builders import pod, selector
@@ -63,13 +64,45 @@ def test_an_index_leads_to_every_set_that_holds_a_pod(groups: list[list[PodAffin
     sets = [pods_of_terms(group) for group in groups]
     for number, found in enumerate(sets):
         index.put(number, found)
-    near = list(index.near(one))
+    near = list(index.near(one, "a", labels_of))
     assert len(near) == len(set(near))
     members = [number for number in near if sets[number].matches(one, "a", labels_of)]
     assert sorted(members) == [number for number, group in enumerate(groups) if all(means(term, one) for term in group)]
     for number, found in enumerate(sets):
         index.drop(number, found)
-    assert list(index.near(one)) == []
+    assert list(index.near(one, "a", labels_of)) == []
+
+
+owners = st.tuples(st.sampled_from(("a", "b")), st.sampled_from("tun"))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(owners, terms), max_size=6), pods, st.sampled_from(("a", "b")), st.booleans())
+def test_an_index_leads_to_every_set_held_to_a_cluster_that_holds_a_pod(
+    held: list[tuple[tuple[str, str], PodAffinityTerm]], one: Any, home: str, opened: bool
+) -> None:
+    def labels(cluster: str, namespace: str) -> dict[str, str]:
+        return {**labels_of(cluster, namespace), **({AFFINITY_FROM_OTHERS: "true"} if opened else {})}
+
+    index: PodSetIndex[int] = PodSetIndex()
+    sets = [pods_of_terms([term], owner) for owner, term in held]
+    for number, found in enumerate(sets):
+        index.put(number, found)
+    near = list(index.near(one, home, labels))
+    assert len(near) == len(set(near))
+    members = [number for number, found in enumerate(sets) if found.matches(one, home, labels)]
+    assert set(members) <= set(near)
+    for number, found in enumerate(sets):
+        index.drop(number, found)
+    assert list(index.near(one, home, labels)) == []
+
+
+def test_sets_that_are_held_to_a_cluster_are_not_tried_for_pods_of_another() -> None:
+    index: PodSetIndex[str] = PodSetIndex()
+    index.put("wide", pods_of_terms([term(selector(), where=selector())], ("a", "t")))
+    asked = {(home, where): pod("p").namespace(where).build() for home in "ab" for where in "tu"}
+    found = {name: list(index.near(one, name[0], labels_of)) for name, one in asked.items()}
+    assert found == {("a", "t"): ["wide"], ("a", "u"): ["wide"], ("b", "t"): ["wide"], ("b", "u"): []}
 
 
 def _beside(asking: Any, selected: LabelSelector | None, one: Any) -> bool:
@@ -95,7 +128,7 @@ def test_an_index_leads_to_every_set_of_pods_beside_another_while_sets_come_and_
             index.put(number, sets[number])
         else:
             gone.add(number)
-    near = list(index.near(one))
+    near = list(index.near(one, "a", labels_of))
     assert len(near) == len(set(near))
     members = [number for number in near if sets[number].matches(one, "a", labels_of)]
     meant = [number for number, asked in enumerate(asking) if _beside(*asked, one)]
@@ -157,9 +190,9 @@ def test_a_set_that_names_very_many_namespaces_and_labels_is_still_found() -> No
     wide = pods_of_terms([term(LabelSelector({}, (Requirement("a", "In", many),)), *many)])
     index: PodSetIndex[str] = PodSetIndex()
     index.put("wide", wide)
-    assert list(index.near(pod("p").labels(a="v7").namespace("v8").build())) == ["wide"]
+    assert list(index.near(pod("p").labels(a="v7").namespace("v8").build(), "a", labels_of)) == ["wide"]
     index.drop("wide", wide)
-    assert list(index.near(pod("p").labels(a="v7").namespace("v8").build())) == []
+    assert list(index.near(pod("p").labels(a="v7").namespace("v8").build(), "a", labels_of)) == []
 
 
 ONE_OF_MANY = {
@@ -186,7 +219,7 @@ def test_of_sets_that_share_a_label_and_differ_in_another_few_are_tried(meant_by
     for number, found in enumerate(sets):
         index.put(number, found)
     for number, one in enumerate(pods_of_all):
-        near = list(index.near(one))
+        near = list(index.near(one, "a", labels_of))
         assert number in near
         assert len(near) <= 2, "its own set, and the one that came first"
 
@@ -196,7 +229,7 @@ def test_a_pod_finds_its_app_by_one_look_up_however_common_each_label_is() -> No
     index: PodSetIndex[int] = PodSetIndex()
     for number, one in enumerate(grid):
         index.put(number, pods_beside(one, None))
-    assert [list(index.near(one)) for one in grid] == [[number] for number in range(100)]
+    assert [list(index.near(one, "a", labels_of)) for one in grid] == [[number] for number in range(100)]
 
 
 def test_pods_without_labels_that_tell_an_app_are_of_one_app_in_each_namespace() -> None:
@@ -204,5 +237,5 @@ def test_pods_without_labels_that_tell_an_app_are_of_one_app_in_each_namespace()
     for namespace in "tu":
         index.put(namespace, pods_beside(pod("p").namespace(namespace).build(), None))
     generated = pod("q").labels(**{"job-name": "1"}).namespace("t").build()
-    assert list(index.near(generated)) == ["t"]
-    assert list(index.near(pod("r").labels(a="x").namespace("t").build())) == []
+    assert list(index.near(generated, "a", labels_of)) == ["t"]
+    assert list(index.near(pod("r").labels(a="x").namespace("t").build(), "a", labels_of)) == []

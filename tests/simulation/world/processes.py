@@ -191,7 +191,7 @@ class SimLink:
         """What changed after `since`."""
         wanted = (incarnation, since, wait_s)
         answer: Changes = await self._call(Changes, lambda agent: agent.changes(*wanted), timeout_s)
-        await arrived(len(encode(answer)))
+        await arrived(encode(answer))
         if answer.synced:
             self.heard.setdefault(PROCESS.get().term, set()).add(self.cluster)
         return answer
