@@ -67,10 +67,11 @@ def unseen(delegate: bytes, local: Local, now: Moment) -> list[Reference]:
 def _references(pod: dict[str, Any], namespace: str) -> Iterator[Reference]:
     for hit in walk(pod, _TREE):
         named = hit.value
-        if not named.get("name") or named.get("optional"):
-            continue
-        keys = [named["key"]] if "key" in named else [item["key"] for item in named.get("items") or ()]
-        yield Reference(namespace, named["name"], hit.field, tuple(sorted(set(keys))))
+        name, entries = named.get("name"), [named] if "key" in named else named.get("items") or ()
+        if not isinstance(name, str) or not name or named.get("optional"):
+            continue  # what is of another type than in the API, the server refuses
+        keys = {item.get("key") for item in entries if isinstance(item.get("key"), str)}
+        yield Reference(namespace, name, hit.field, tuple(sorted(keys)))
 
 
 def missing(sought: list[Reference], local: Local, now: Moment) -> Procedure[str]:
