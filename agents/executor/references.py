@@ -92,10 +92,12 @@ def _references(pod: dict[str, Any], namespace: str, *, optional: bool) -> Itera
     """The ConfigMaps that a pod names, all those that are optional or all others, with the objects that name them."""
     for hit in walk(pod, _TREE):
         named = hit.value
-        if not named.get("name") or bool(named.get("optional")) != optional:
-            continue
-        keys = [named["key"]] if "key" in named else [item["key"] for item in named.get("items") or ()]
-        yield named, Reference(namespace, named["name"], hit.field, tuple(sorted(set(keys))))
+        name = named.get("name")
+        if not isinstance(name, str) or not name or bool(named.get("optional")) != optional:
+            continue  # what is of another type than in the API, the server refuses
+        entries = [named] if "key" in named else named.get("items") or ()
+        keys = {item.get("key") for item in entries if isinstance(item.get("key"), str)}
+        yield named, Reference(namespace, name, hit.field, tuple(sorted(keys)))
 
 
 def missing(sought: list[Reference], local: Local, now: Moment) -> Procedure[str]:

@@ -38,7 +38,8 @@ REMEDIES: dict[Reason, str] = {
     Reason.CLUSTER_NOT_ALLOWED: "The pod's `global-dispatcher.io/clusters` or `stay` leaves it out.",
     Reason.PROXY_TAINT: "Somebody has tainted the proxy node in the pod's own cluster: take the taint off, or let the pod tolerate it.",
     Reason.CLUSTER_CORDONED: "`global-dispatcher cluster uncordon NAME`, once it may take pods again.",
-    Reason.CLUSTER_REFUSED: "`explain` says what that cluster answered and when it is tried again. Mend the cause there.",
+    Reason.CLUSTER_REFUSED: "`explain` says what that cluster answered and when it is tried again. Mend "
+    "the cause there. To have it tried at once, change a label of the Namespace there.",
     Reason.NAMESPACE_ABSENT: "Create a namespace of the same name in that cluster, if the pod may go there.",
     Reason.NAMESPACE_CLOSED: 'The namespace there is `kube-*`, listed in `executor.closed`, covered by no row of `executor.accept`, or labelled `global-dispatcher.io/accept` with anything but `"true"`.',
     Reason.CANNOT_CROSS: "Do what the text says: change the field, write the annotation, or add the word to a row of `executor.accept` in that "
