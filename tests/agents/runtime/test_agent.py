@@ -1,6 +1,7 @@
 """One whole agent against a fake API server: what the dispatcher sees of it."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from pydantic import ValidationError
 
 from agents.runtime.settings import AgentSettings
 from dispatcher.model import names
+from dispatcher.model.messages import UNKNOWN, Bind, IntentBatch, PodRef
 from dispatcher.model.objects import Namespace, StorageClass
 from tests.agents.kube.fake_server import fake_api, until
 from tests.agents.kube.objects import Object, needs, node_object, pod_object
@@ -24,6 +26,26 @@ async def test_an_agent_says_who_it_is_and_what_there_is(tmp_path: Path) -> None
             assert (hello.cluster, hello.cluster_uid, hello.server_version) == ("east", "cluster-uid", "v1.36.3")
             assert hello.incarnation == dispatcher.incarnation
             assert (dispatcher.nodes, set(dispatcher.pods)) == ({"n0", "n1", "n2"}, {"mine"})
+
+
+async def test_of_two_agents_of_a_cluster_one_acts_and_the_other_says_so_until_its_turn_comes(tmp_path: Path) -> None:
+    async with fake_api() as api:
+        api.put("pods", pod_object("mine", containers=[needs(cpu="1")]))
+        order = IntentBatch("life-1", 1, (Bind("i", PodRef("default", "mine", "uid-mine"), 1, "n0"),))
+        async with AsyncExitStack() as stack:
+            first = await stack.enter_async_context(an_agent(api, tmp_path))
+            await first.poll_until(first.well)
+            async with an_agent(api, tmp_path) as second:
+                await second.poll_until(lambda: second.last is not None and "waits" in second.last.problem)
+                assert second.lost()
+                (outcome,) = (await second.agent.execute(order)).outcomes
+                assert outcome.verdict == UNKNOWN
+                assert outcome.message.startswith("this executor waits: ")
+                assert [one for one in api.posted if one.get("kind") == "Binding"] == []
+                await stack.aclose()
+                await second.poll_until(second.well)
+                await second.agent.execute(order)
+                assert [one["target"]["name"] for one in api.posted if one.get("kind") == "Binding"] == ["n0"]
 
 
 async def test_a_pod_whose_pod_group_is_missing_goes_on_when_the_group_appears(tmp_path: Path) -> None:
