@@ -97,10 +97,11 @@ class World:
         )
         return self.core.handle(ClusterChanged(changes), self.now)
 
-    def drain_one(self, source: Pod) -> str | None:
-        """Cordon the cluster, and evict this pod alone; where its controller's next one goes."""
+    def drain_one(self, source: Pod, cluster: str, *, leave: bool = False) -> str | None:
+        """Cordon the cluster, and evict this pod alone; where its controller's next one goes. `leave`: both ways."""
         home = self.home_of(source)
-        self.cordoned |= {(home, DRAINED) for home in OTHERS}
+        for other in CLUSTERS_THERE:
+            self.cordoned |= {(other, cluster)} | ({(cluster, other)} if leave else set())
         for name, pods in self.pods.items():
             self.pods[name] = [one for one in pods if source.uid not in (one.uid, one.source and one.source.uid)]
         made = {"uid": "new", "name": "new", "node": "", "phase": "Pending", "claim": None, "has_finalizer": False}
@@ -160,4 +161,13 @@ def test_a_pod_goes_where_the_dry_run_says_once_it_is_drained(seed: int) -> None
     for row in told:
         world = World(Random(seed))
         source = next(one for one in world.sources() if one.name == row["name"])
-        assert row["to"] == world.drain_one(source), row
+        assert row["to"] == world.drain_one(source, DRAINED), row
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_pod_of_a_cluster_that_leaves_goes_where_the_dry_run_says(seed: int) -> None:
+    told = whole(drain_view(World(Random(seed)).core, "east", leave=True))
+    for row in told:
+        world = World(Random(seed))
+        source = next(one for one in world.sources() if one.name == row["name"])
+        assert row["to"] == world.drain_one(source, "east", leave=True), row
