@@ -84,10 +84,10 @@ def _preemptor(intent: ConfirmNoSource, look: Lookup, local: Local) -> Outcome:
     if not look.pod.preempts:
         return outcome(intent, STALE, f"pod {ref.namespace}/{ref.name} preempts nobody: preemptionPolicy is Never")
     try:
-        crossing = msgspec.json.decode(manifest.sanitise(look.body))
+        crosses = manifest.sanitise(look.body)
     except manifest.ManifestError as error:
         return outcome(intent, STALE, str(error))
     source = SourceRef(local.cluster, local.cluster_uid, ref.namespace, ref.name, ref.uid, intent.epoch)
-    named = next((one.word for one in class_needed(crossing)), "")
+    named = next((one.word for one in class_needed(msgspec.json.decode(crosses))), "")
     mark = local.keys.sign_preemptor(Preemptor(source, target, look.pod.spec.priority, named))
-    return msgspec.structs.replace(outcome(intent, DONE), record=mark)
+    return msgspec.structs.replace(outcome(intent, DONE), record=mark, manifest=crosses)

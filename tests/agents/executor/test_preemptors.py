@@ -36,6 +36,13 @@ def test_it_signs_that_a_pod_waits_and_with_what_priority() -> None:
     assert read_preemptor(keys_of("b").public, found.record) is None
 
 
+def test_it_tells_what_would_cross_as_when_the_pod_is_claimed() -> None:
+    here = world()
+    ref = here.submit(pod_object(priority=1000, priorityClassName="high"))
+    found = asked(here, ref)
+    assert found.manifest == here.do(Claim("i", ref, 1, ELSEWHERE, "n1")).manifest != b""
+
+
 def test_what_it_signs_of_a_preemptor_is_no_claim() -> None:
     here = world()
     found = asked(here, here.submit())
