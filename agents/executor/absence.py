@@ -6,7 +6,7 @@ runs is taken for gone until the server that has the last word says so.
 
 import msgspec
 
-from agents.executor import manifest, pods
+from agents.executor import manifest, pods, references
 from agents.executor.answer import Answer, outcome
 from agents.executor.claim import objection
 from agents.executor.delegate import delegate_name
@@ -68,13 +68,13 @@ def confirm_no_source(intent: ConfirmNoSource, local: Local, now: Moment) -> Pro
     if not look.answered:
         return outcome(intent, UNKNOWN, look.problem)
     if intent.preempts:
-        return _preemptor(intent, look, local)
+        return (yield from _preemptor(intent, look, local, now))
     if look.pod is None or look.differs(ref.uid):
         return outcome(intent, DONE)
     return outcome(intent, STALE, f"pod {ref.namespace}/{ref.name} is there")
 
 
-def _preemptor(intent: ConfirmNoSource, look: Lookup, local: Local) -> Outcome:
+def _preemptor(intent: ConfirmNoSource, look: Lookup, local: Local, now: Moment) -> Procedure[Outcome]:
     """Whether a pod, as just read, may go to the cluster where others are to be evicted for it; signed if it may."""
     ref, target = intent.pod, intent.preempts
     no = objection(look.pod, Claim(intent.id, ref, intent.epoch, target, ""), local)
@@ -84,14 +84,15 @@ def _preemptor(intent: ConfirmNoSource, look: Lookup, local: Local) -> Outcome:
     if not look.pod.preempts:
         return outcome(intent, STALE, f"pod {ref.namespace}/{ref.name} preempts nobody: preemptionPolicy is Never")
     try:
-        crossing = msgspec.json.decode(manifest.sanitise(look.body))
+        crosses = manifest.sanitise(look.body)
     except manifest.ManifestError as error:
         return outcome(intent, STALE, str(error))
+    crosses = yield from references.as_at_home(crosses, ref.namespace, local, now)
     source = SourceRef(local.cluster, local.cluster_uid, ref.namespace, ref.name, ref.uid, intent.epoch)
-    named = next((one.word for one in class_needed(crossing)), "")
+    named = next((one.word for one in class_needed(msgspec.json.decode(crosses))), "")
     requests = local.read_pod(look.body).requests
     mark = local.keys.sign_preemptor(Preemptor(source, target, look.pod.spec.priority, named, requests))
     if len(mark) > MAX_MARK:
         said = f"pod {ref.namespace}/{ref.name} requests so many resources that its own cluster cannot sign them"
         return outcome(intent, STALE, said)
-    return msgspec.structs.replace(outcome(intent, DONE), record=mark)
+    return msgspec.structs.replace(outcome(intent, DONE), record=mark, manifest=crosses)

@@ -176,6 +176,14 @@ def _lapsed(intent: CreateDelegate, local: Local, now: Moment) -> Answer | None:
 
 def _wanted(intent: CreateDelegate, local: Local, now: Moment) -> tuple[Pod, bytes] | Answer:
     """The delegate to create, as a model and as JSON; or why policy, manifest or node forbid it."""
+    found = crossing(intent, local)
+    if isinstance(found, Answer):
+        return found
+    return _no_place(found[0], intent, local, now) or _too_many_bytes(*found, intent, local, now) or found
+
+
+def crossing(intent: CreateDelegate, local: Local) -> tuple[Pod, bytes] | Answer:
+    """The delegate as this cluster's policy lets it in; or why that, or the manifest, forbids it."""
     no = local.policy.refusal(intent.source, local.cluster, local.view.namespace(intent.source.namespace))
     if no:
         return Answer(REFUSED, no, OF_CLUSTER)
@@ -183,9 +191,20 @@ def _wanted(intent: CreateDelegate, local: Local, now: Moment) -> tuple[Pod, byt
         posted = _delegate_object(intent, local)
     except manifest.ManifestError as error:
         return Answer(REFUSED, str(error), OF_CLUSTER)
-    pod = local.read_pod(_with_uid(posted, intent.source.uid))
-    body = msgspec.json.encode(posted)
-    return _no_place(pod, intent, local, now) or _too_many_bytes(pod, body, intent, local, now) or (pod, body)
+    return local.read_pod(_with_uid(posted, intent.source.uid)), msgspec.json.encode(posted)
+
+
+def unfit_without_room(pod: Pod, body: bytes, intent: CreateDelegate, local: Local, now: Moment) -> Answer | None:
+    """Why a delegate that is not here yet may not come, however much room there is; None if it may."""
+    if pod.problems:
+        return _unreadable(pod)
+    free = "controlPlane" in local.policy.grants(intent.source).allow
+    kept_free = "" if free else reserved(intent.node, local)
+    return Answer(REFUSED, kept_free) if kept_free else _too_many_bytes(pod, body, intent, local, now)
+
+
+def _unreadable(pod: Pod) -> Answer:
+    return Answer(REFUSED, f"the delegate's manifest cannot be read: {pod.problems[0]}", OF_CLUSTER)
 
 
 def _too_many_bytes(pod: Pod, body: bytes, intent: CreateDelegate, local: Local, now: Moment) -> Answer | None:
@@ -200,7 +219,7 @@ def _too_many_bytes(pod: Pod, body: bytes, intent: CreateDelegate, local: Local,
 
 def _no_place(pod: Pod, intent: CreateDelegate, local: Local, now: Moment) -> Answer | None:
     if pod.problems:
-        return Answer(REFUSED, f"the delegate's manifest cannot be read: {pod.problems[0]}", OF_CLUSTER)
+        return _unreadable(pod)
     if local.view.pod_by_name(pod.namespace, pod.name) is not None:
         return None  # it may be on the node already, and would not fit beside itself; looked at again before a bind
     no = _not_there(pod, intent, local, now)

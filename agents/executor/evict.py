@@ -1,7 +1,8 @@
 """Evict: a pod gives its node to one of higher priority, as kube-scheduler's preemption does it; or is moved.
 
 First the condition DisruptionTarget, so that Jobs and people can tell why; then the delete, with the pod's own grace
-period. Only a pod that really is on that node, of lower priority, and within what this cluster's policy lets go.
+period. Only a pod that really is on that node, of lower priority, and within what this cluster's policy lets go; for a
+pod of another cluster only if this one would take that.
 
 A pod that is moved for load (`Evict.moved`) is evicted through the Eviction API, where PodDisruptionBudgets are kept by
 the API server; only one of ours, and none with local data or an annotation that says no. One that has never started
@@ -10,7 +11,7 @@ the API server; only one of ours, and none with local data or an annotation that
 
 import msgspec
 
-from agents.executor import events, pods
+from agents.executor import events, pods, taking
 from agents.executor.answer import (
     CONFLICT,
     NOT_FOUND,
@@ -40,9 +41,9 @@ def evict(intent: Evict, local: Local, now: Moment) -> Procedure[Outcome]:
         return outcome(intent, *_GONE)
     if look.pod is None:
         return outcome(intent, UNKNOWN, look.problem)
-    early = _early(look.pod, intent, local)
-    if early is not None:
-        return outcome(intent, *early)
+    no = _early(look.pod, intent, local) or (yield from taking.objection(intent, local, now))
+    if no is not None:
+        return outcome(intent, *no)
     if intent.unstarted:
         answer = yield from _unstarted_deleted(intent, look)
         if answer.verdict == DONE:

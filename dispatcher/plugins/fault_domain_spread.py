@@ -292,6 +292,10 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
             parts.append(Part(rule.area.domain, answers))
         return parts
 
+    def explain_refusal(self, state: _Ground, placed: Placed, fleet: FleetView) -> Sequence[str]:
+        """Of each hard constraint that keeps the pod out of a domain: the emptiest one, which has no room for it."""
+        return [hint for rule in state.hard if (hint := rule.hint(fleet))]
+
     def score_parts(self, state: _Ground, fleet: FleetView) -> Sequence[Part]:
         """Minus the cost of the module, lower for fuller domains."""
         ground = state

@@ -16,7 +16,7 @@ REMEDIES: dict[Reason, str] = {
     Reason.HOT: "The node was too busy by that signal, and is not cool yet (HotNode): `top nodes` shows since when. It is tried again when a node is cool.",
     Reason.NODE_FEATURES: "The pod needs a feature of kubelet or runtime that the node does not list in `status.declaredFeatures`, of restartPolicyRules with RestartAllContainers, bindMountOptions, or hostNetwork with hostUsers false. Turn it on there, or take the field out.",
     Reason.PORTS: "Another pod has the host port on that node.",
-    Reason.SPREAD: "One more pod there would be further ahead of the emptiest domain than `maxSkew` allows; the emptiest domain has no room.",
+    Reason.SPREAD: "One more pod there would be further ahead of the emptiest domain than `maxSkew` allows; the message names that domain, whose nodes cannot take the pod.",
     Reason.SPREAD_LABEL: "The node lacks the label of a hard topology spread constraint.",
     Reason.POD_AFFINITY: "No pod that the required affinity asks for is in the node's domain.",
     Reason.POD_ANTI_AFFINITY: "A pod that the required anti-affinity avoids is in the node's domain.",

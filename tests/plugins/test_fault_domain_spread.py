@@ -12,7 +12,7 @@ from dispatcher.model.objects import AnyObject, Namespace, ReplicaSet, Replicati
 from dispatcher.model.pod import SpreadConstraint
 from dispatcher.model.refusal import ALL_OTHERS, Refusal
 from dispatcher.plugins.registry import PluginContext, build
-from dispatcher.scheduling.cycle.cycle import Scheduler
+from dispatcher.scheduling.cycle.cycle import Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import SKIP
@@ -155,6 +155,46 @@ def test_hard_spread_of_a_pod_that_cannot_travel_levels_over_the_zones_of_its_ho
         put(state, web(f"a2-{at}"), "in-a", "a2")
     asking = replace(web().spread("zone").placed(home="in-a"), refused=(told,))
     assert not reasons(heeding("ClusterRefused"), asking, state)
+
+
+HINTS = {
+    "the emptiest zone": (
+        web().cpu(3).spread("topology.kubernetes.io/zone"),
+        "spread over topology.kubernetes.io/zone: domain 'c' (cluster in-c) has 0 of the pods that count, and no node "
+        "there can take this one",
+    ),
+    "a host": (
+        web().cpu(3).spread("host"),
+        "spread over host: domain 'in-c/c' has 0 of the pods that count, and no node there can take this one",
+    ),
+    "too few domains": (
+        web().cpu(3).spread("zone", min_domains=5),
+        "spread over zone: 4 domains count, and minDomains asks for 5",
+    ),
+    "room is lacking everywhere, and nothing else": (web().cpu(99).spread("zone", 9), ""),
+    "soft": (web().cpu(99).spread("zone", hard=False), ""),
+}
+
+
+@pytest.mark.parametrize("case", HINTS)
+def test_a_pod_that_waits_for_spread_is_told_the_domain_that_has_no_room(case: str) -> None:
+    asking, hint = HINTS[case]
+    state = zones(a=2, b=2, c=0, d=1)
+    for zone in "cd":
+        state.put_node(f"in-{zone}", node(zone).labels(zone=zone).cpu(1).build())
+    scheduler = Scheduler(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()), state)
+    found = scheduler.schedule(asking.placed(home="in-a"), ("in-a", "u"))
+    assert isinstance(found, Unschedulable)
+    assert found.hints == ((hint,) if hint else ())
+    assert found.full_message == found.message + (f"; {hint}" if hint else "")
+    assert found.again(("in-a", "v"), found.placed, 0.0).full_message == found.full_message
+
+
+def test_empty_domains_that_are_alike_are_told_once() -> None:
+    state = zones(a=2, b=0, c=0, d=0)
+    rule = state_of(make("FaultDomainSpread"), web().spread("zone"), state)
+    (hint,) = make("FaultDomainSpread").explain_refusal(rule, web().placed(), view_of(state))
+    assert "domain 'b' (cluster in-b) and 2 more like it has 0" in hint
 
 
 def test_a_batch_with_hard_spread_is_placed_wholly_in_the_clusters_that_it_may_enter() -> None:

@@ -182,6 +182,8 @@ class Evict(Intent, frozen=True):
     asked, which keeps budgets. Agents that do not know the field refuse for `priority`, which is NO_PRIORITY then.
     `local_data`: its owner lets go what is in its emptyDir and hostPath volumes.
     `unstarted`: only if none of its containers has ever run, and as it is read then; such a pod no budget counts.
+    `source`, with the `manifest` of its delegate: the other pod, where it is of another cluster, which must be one that
+    this cluster would take. REFUSED of OF_CLUSTER: it would not. An older executor does not ask.
     """
 
     node: str
@@ -190,6 +192,8 @@ class Evict(Intent, frozen=True):
     moved: str = ""
     local_data: bool = False
     unstarted: bool = False
+    source: SourceRef | None = None
+    manifest: bytes = b""
 
 
 class BindVolume(Intent, frozen=True):

@@ -24,6 +24,7 @@ class Outcome(Record, frozen=True):
     `requests` of a CreateDelegate: what the delegate requests (effective, internal units) as the API server made it,
     where that is not what the order's manifest requests; else empty. With refused: only that size is why.
     `passing`: refused by a failure (HTTP 5xx, a webhook that does not answer), not by a rule: worth asking again soon.
+    `manifest`: of CLAIMED, and of a ConfirmNoSource that `preempts`: what crosses.
     `end`, `delegate_uid`: of a ConfirmNoDelegate with `ended` that is done, which end the API server shows of which
     delegate: its final phase (Succeeded, Failed), else DELETING. Empty: there is none, or an older executor answers.
     """

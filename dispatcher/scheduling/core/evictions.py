@@ -7,11 +7,13 @@ lets it. In another cluster than the preemptor's own nobody is before that one h
 
 from collections.abc import Iterable
 
-from dispatcher.model.messages import DONE, REFUSED, Evict, Outcome, PodRef
+import msgspec
+
+from dispatcher.model.messages import DONE, OF_CLUSTER, REFUSED, Evict, Outcome, PodRef
 from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.core.binding_cycle import BindingCycle
-from dispatcher.scheduling.core.preemptors import Preemptors
+from dispatcher.scheduling.core.preemptors import Crossing, Preemptors
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.fleet.occupants import Occupant
@@ -49,12 +51,12 @@ class Evictions:
     def order(self, victims: tuple[Victim, ...], preemptor: PodId, now: float) -> None:
         """Have them evicted for a pod that is nominated to their node: at once in its own cluster."""
         if victims[0].cluster == preemptor[0]:  # all are on one node
-            self._evict(victims, preemptor, now)
+            self._evict(victims, preemptor, now, None)
         else:
             self.preemptors.ask(preemptor, victims, now)
 
-    def _evict(self, victims: Iterable[Victim], preemptor: PodId, now: float) -> None:
-        """Evict those that are not on their way out already."""
+    def _evict(self, victims: Iterable[Victim], preemptor: PodId, now: float, crossing: Crossing | None) -> None:
+        """Evict those that are not on their way out already; for a pod of another cluster if theirs would take it."""
         for victim in victims:
             if self._binding.holds(victim.pod_id):  # it has a place in memory alone: nothing is to be deleted
                 self._binding.give_back(victim.pod_id, Why(Reason.PREEMPTED), now)
@@ -62,9 +64,9 @@ class Evictions:
             occupant = self._state.fleet.occupant(victim.pod_id)
             target = self.target_of(occupant) if occupant is not None else None
             if target is not None and not target.terminating and victim.pod_id not in self._under_way:
-                self._send(victim, intents.ref(target), preemptor)
+                self._send(victim, intents.ref(target), preemptor, crossing)
 
-    def _send(self, victim: Victim, pod: PodRef, preemptor: PodId) -> None:
+    def _send(self, victim: Victim, pod: PodRef, preemptor: PodId, crossing: Crossing | None) -> None:
         state = self._state
         tracked = state.tracked.get(preemptor)
         source = tracked.source if tracked is not None else None
@@ -72,21 +74,28 @@ class Evictions:
             return
 
         def done(answer: Outcome, now: float) -> None:
-            self._answered(victim, preemptor, answer.verdict, answer.message, now)
+            self._answered(victim, preemptor, answer, now)
 
         state.counters["preemption_victims", victim.cluster] += 1
         name = f"{source.key} of cluster {preemptor[0]}"
         priority = state.fleet.priorities.of(Placed(source, preemptor[0]), victim.cluster)
         intent = Evict("", pod, 0, victim.node, priority, name)
+        if crossing is not None and crossing.manifest:
+            intent = msgspec.structs.replace(intent, source=crossing.source, manifest=crossing.manifest)
         self._under_way[victim.pod_id] = state.side_intents.send(victim.cluster, "evict", intent, done)
 
-    def _answered(self, victim: Victim, preemptor: PodId, verdict: str, message: str, now: float) -> None:
+    def _answered(self, victim: Victim, preemptor: PodId, answer: Outcome, now: float) -> None:
         self._under_way.pop(victim.pod_id, None)
-        if verdict == DONE:
+        if answer.verdict == DONE:
             return
         state = self._state
-        if verdict == REFUSED:
-            state.warn(f"pod {victim.placed.pod.key} was not evicted from {victim.cluster}/{victim.node}: {message}")
+        if answer.verdict == REFUSED and answer.scope == OF_CLUSTER:
+            tracked = state.tracked.get(preemptor)
+            if tracked is not None and tracked.source is not None:  # its next place is another, or at home
+                state.refusals.note_untaken(preemptor, tracked.source, victim.cluster, answer, now)
+        elif answer.verdict == REFUSED:
+            where = f"{victim.cluster}/{victim.node}"
+            state.warn(f"pod {victim.placed.pod.key} was not evicted from {where}: {answer.message}")
         # Whatever was promised on the strength of this eviction is judged anew.
         state.profiles.nominations.drop(preemptor)
         state.queue.activate(preemptor, now)

@@ -4,7 +4,8 @@ What is known of a pod is what its cluster's observer tells, which may be captur
 highest priority that is not there, or that needs less, empties all clusters for it. So the executor of its cluster is
 asked, which reads the pod at its API server and signs that it waits for a place in that very cluster, with what
 priority, and what it requests. Until then its nomination holds the room, and nobody is evicted. One that is not
-confirmed loses it, and asks again after a while.
+confirmed loses it, and asks again after a while. The orders to evict carry what of it would cross: the other cluster's
+executor evicts nobody for a pod that it would refuse.
 
 Evictions abroad are paced for each cluster of submission, so that neither a mistake there nor a whole cluster that was
 captured empties the others at once. Worked example: at 0.5 a second 50 pods may be evicted at once; where one pod more
@@ -13,13 +14,14 @@ needed 11 on its node, and 60 were, nobody is for 20 s, and then one pod each 2 
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from dispatcher.model.bounds import NO_PRIORITY
 from dispatcher.model.crossing import class_named
 from dispatcher.model.messages import DONE, ConfirmNoSource, Outcome
-from dispatcher.model.pod import PodId
+from dispatcher.model.pod import PodId, SourceRef
 from dispatcher.model.resources import Resources, format_quantity
-from dispatcher.model.signatures import plain_keys, read_preemptor
+from dispatcher.model.signatures import Preemptor, plain_keys, read_preemptor
 from dispatcher.model.token_buckets import Allowance, TokenBuckets
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import intents
@@ -35,8 +37,23 @@ _MOST_REFUSED = 1024  # pods of which it is known that they were not confirmed
 _WARN_S = 60.0
 _NAMED = 3  # resources in one message
 
+_MOST_HELD = 16 * 2**20  # bytes of manifests of one cluster's pods that wait for their turn
 Victims = Sequence[Victim]  # all in one cluster
-Evict = Callable[[Victims, PodId, float], None]
+
+
+class Crossing(NamedTuple):
+    """What a pod's own cluster has confirmed of it; an older executor says nothing of the manifest of its delegate."""
+
+    source: SourceRef
+    manifest: bytes
+
+
+class _Confirmed(NamedTuple):
+    victims: Victims
+    crossing: Crossing
+
+
+Evict = Callable[[Victims, PodId, float, Crossing | None], None]
 
 
 class Preemptors:
@@ -45,7 +62,7 @@ class Preemptors:
     def __init__(self, state: CoreState, evict: Evict) -> None:
         self._state, self._evict = state, evict
         self._refused_at: dict[PodId, float] = {}
-        self._confirmed: dict[str, dict[PodId, Victims]] = {}  # by home: those whose turn comes
+        self._confirmed: dict[str, dict[PodId, _Confirmed]] = {}  # by home: those whose turn comes
         self._paces: dict[str, Allowance] = {}
         self._open_at: dict[str, float] = {}
         self._warnings = TokenBuckets(1, 1 / _WARN_S)
@@ -75,18 +92,24 @@ class Preemptors:
         nominee = self._state.profiles.nominations.of(preemptor)
         if nominee is None or not self._standing(preemptor, victims):
             return  # the answer is about a nomination that is no more
-        why = self._objection(nominee, victims[0].cluster, answer)
-        if why:
-            self._refuse(nominee, victims[0].cluster, why, now)
+        signed = self._signed(nominee, victims[0].cluster, answer)
+        if isinstance(signed, str):
+            self._refuse(nominee, victims[0].cluster, signed, now)
             return
         home = preemptor[0]
-        self._confirmed.setdefault(home, {})[preemptor] = victims
+        others = self._confirmed.setdefault(home, {})
+        others[preemptor] = _Confirmed(victims, Crossing(signed.source, answer.manifest))
         self._take_turns(home, now)
+        held = self._confirmed.get(home, {})
+        if preemptor in held and sum(len(one.crossing.manifest) for one in held.values()) > _MOST_HELD:
+            del held[preemptor]
+            self._take_back(preemptor, now)
+            return
         if preemptor in self._confirmed.get(home, ()):
             self._tell_held(preemptor, victims, now)
 
-    def _objection(self, nominee: Nominee, target: str, answer: Outcome) -> str:
-        """Why the answer does not confirm the pod; '' if it does."""
+    def _signed(self, nominee: Nominee, target: str, answer: Outcome) -> Preemptor | str:
+        """The word that confirms the pod; or why the answer does not."""
         if answer.verdict != DONE:
             return answer.message or answer.verdict
         home, uid = nominee.pod_id
@@ -103,7 +126,7 @@ class Preemptors:
             return f"at its API server the pod has PriorityClass {signed.priority_class!r}, not {told.word!r}"
         if signed.priority < nominee.placed.pod.priority:
             return f"at its API server the pod has priority {signed.priority}"
-        return _overstated(nominee.placed.pod.requests, signed.requests)
+        return _overstated(nominee.placed.pod.requests, signed.requests) or signed
 
     def _refuse(self, nominee: Nominee, target: str, why: str, now: float) -> None:
         state, home = self._state, nominee.pod_id[0]
@@ -130,13 +153,15 @@ class Preemptors:
             self._state.queue.wake(WakeEvent.POD_REMOVED, now)
 
     def _take_turns(self, home: str, now: float) -> None:
-        confirmed = {one: left for one, was in self._confirmed[home].items() if (left := self._standing(one, was))}
+        held = self._confirmed[home].items()
+        confirmed = {one: was._replace(victims=left) for one, was in held if (left := self._standing(one, was.victims))}
         while confirmed and now >= self._open_at.get(home, float("-inf")):
             preemptor = max(confirmed, key=self._importance)
-            victims = self._standing(preemptor, confirmed.pop(preemptor))
+            was = confirmed.pop(preemptor)
+            victims = self._standing(preemptor, was.victims)
             if victims:
                 self._open_at[home] = now + self._pace(home).take(now, len(victims))
-                self._evict(victims, preemptor, now)
+                self._evict(victims, preemptor, now, was.crossing)
         self._confirmed[home] = confirmed
         if not confirmed:
             del self._confirmed[home]

@@ -89,14 +89,21 @@ class Refusals:
         # That the pod can run nowhere else only its own cluster says: one that was to take it speaks for itself.
         at_home = in_flight.kind is not IntentKind.CREATE
         cluster = ALL_OTHERS if scope == OF_POD and at_home else in_flight.cluster
+        self._pass_over(pod_id, pod, cluster, words, now, passing=outcome.passing)
+
+    def note_untaken(self, pod_id: PodId, pod: Pod, cluster: str, outcome: Outcome, now: float) -> None:
+        """A cluster has evicted nobody for the pod, since it would refuse it."""
+        self._pass_over(pod_id, pod, cluster, outcome.message, now, passing=outcome.passing)
+
+    def _pass_over(self, pod_id: PodId, pod: Pod, cluster: str, words: str, now: float, *, passing: bool) -> None:
         template, key = _template(pod_id, pod), (cluster, _PASSED_OVER)
         known = self._kept.setdefault(template, {}).get(key)
         if known is not None and now < known.refusal.until:
             return
-        rounds = known.rounds + 1 if known is not None and known.passing == outcome.passing else 1
-        pause = (self._passing_pause if outcome.passing else self._pause).after(rounds)
-        refusal = Refusal(cluster, words, now, now + pause, passing=outcome.passing)
-        self._keep(template, key, _Entry(refusal, pod.namespace, rounds, outcome.passing))
+        rounds = known.rounds + 1 if known is not None and known.passing == passing else 1
+        pause = (self._passing_pause if passing else self._pause).after(rounds)
+        refusal = Refusal(cluster, words, now, now + pause, passing=passing)
+        self._keep(template, key, _Entry(refusal, pod.namespace, rounds, passing))
 
     def note_unstarted(self, pod_id: PodId, pod: Pod, cluster: str, words: str, now: float) -> None:
         """A pod has not started in a cluster, whose agent has refused nothing."""

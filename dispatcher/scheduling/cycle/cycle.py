@@ -28,7 +28,14 @@ from dispatcher.scheduling.framework.bounds import RoomFilter
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.domain_counts import LazyExplanation
 from dispatcher.scheduling.framework.domains import BatchExplained, explains_batches
-from dispatcher.scheduling.framework.points import ExplainingPlugin, Faults, Plan, PluginError, guarded
+from dispatcher.scheduling.framework.points import (
+    ExplainingPlugin,
+    ExplainsRefusals,
+    Faults,
+    Plan,
+    PluginError,
+    guarded,
+)
 from dispatcher.scheduling.pruning.searches import LARGE, PrunedSearches
 from dispatcher.scheduling.records.decision import Decision, Unschedulable, no_place
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers
@@ -387,6 +394,7 @@ class Scheduler(Booking):
             absent = self._absent(cycle) if self.fleet.reasons.is_scarce else ()
             nodes = self.fleet.node_counts()
             earlier = no_place(pod_id, placed, self.fleet.now, context, nodes, absent)
+            earlier.hints = self._hints(cycle, placed)
             self._no_place_by_class[key] = earlier
             self._no_place_by_class.move_to_end(key)
             if len(self._no_place_by_class) > _MOST_NO_PLACE:
@@ -396,6 +404,17 @@ class Scheduler(Booking):
             refused = self.post_filters.help(cycle, refused, key, found.codes)
         self._last_no_place = refused
         return refused
+
+    def _hints(self, cycle: CycleState, placed: Placed) -> tuple[str, ...]:
+        hints: list[str] = []
+        for plugin in self.plan.filters:
+            if not isinstance(plugin, ExplainsRefusals) or isinstance(state := cycle.read(plugin.name), Skip):
+                continue
+            try:
+                hints += guarded(plugin, plugin.explain_refusal, state, placed, self.view)
+            except PluginError as error:
+                self._faults.note(error)  # a refusal stands without them, too
+        return tuple(hints)
 
     def _absent(self, cycle: CycleState) -> tuple[str, ...]:
         """Resources that the pod wants and no node has."""

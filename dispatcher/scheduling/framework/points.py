@@ -155,6 +155,17 @@ class ExplainingPlugin(Protocol):
 
 
 @runtime_checkable
+class ExplainsRefusals(Protocol):
+    """A filter that says more of its refusals than the reasons of single nodes: what is missing, and where."""
+
+    name: ClassVar[str]
+
+    def explain_refusal(self, state: Any, placed: Placed, fleet: FleetView) -> Sequence[str]:
+        """Sentences for a pod without a place, empty where no node was refused by this plugin."""
+        ...
+
+
+@runtime_checkable
 class ExplainsRows(Protocol):
     """A plugin that explains many rows at once: faster, where all decisions are recorded."""
 

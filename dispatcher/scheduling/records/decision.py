@@ -119,7 +119,8 @@ class Unschedulable(msgspec.Struct):
     """A pod without a place: `message` for the fleet, `per_cluster` for each cluster, `reasons` without arguments.
 
     `nominated`: (cluster, node) that it is promised, once `victims` are evicted; `displaced` lost their promise to it.
-    `absent`: resources that it wants and no node has, where their reasons have no code of their own.
+    `absent`: resources that it wants and no node has, where their reasons have no code of their own. `hints`: what
+    plugins add to the message.
     """
 
     pod_id: PodId
@@ -133,18 +134,22 @@ class Unschedulable(msgspec.Struct):
     victims: tuple[Victim, ...] = ()
     displaced: tuple[PodId, ...] = ()
     absent: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
 
     def again(self, pod_id: PodId, placed: Placed, time: float) -> "Unschedulable":
         """The same refusal of another pod of the class."""
         same = Unschedulable(pod_id, placed, self.message, self.reasons, time, self.context, self.per_cluster)
         same.nominated, same.absent = self.nominated, self.absent
+        same.hints = self.hints
         return same
 
     @property
     def full_message(self) -> str:
-        """The message with what clusters refused the pod for: the same words as long as nothing changes."""
+        """The message with hints, and what clusters refused the pod for: the same words as long as nothing changes."""
+        hints = "".join([f"; {hint}" for hint in self.hints])
         refused = _refused(self.placed) if self.placed.refused else ""
-        return self.message.removesuffix(".") + refused if refused else self.message
+        told = self.message + hints
+        return told.removesuffix(".") + refused if refused else told
 
     def record(self) -> dict[str, Any]:
         """The explain record, JSON-ready (see the module)."""

@@ -16,6 +16,7 @@ _OURS = frozenset(
         Reason.PERMIT,
         Reason.PRE_BIND,
         Reason.TOO_SLOW,
+        Reason.TOO_MANY_TERMS,
     )
 )
 _NO_NODES = "no nodes available to schedule pods"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dispatcher.model.pod import Pod, SpreadConstraint
-from dispatcher.model.topology import HOST_LEVEL
+from dispatcher.model.topology import CLUSTER_LEVEL, HOST_LEVEL
 from dispatcher.scheduling.framework import Bools, FleetView, Ints, SmallInts
 from dispatcher.scheduling.framework.domain_counts import MaxCount, RuleCount
 from dispatcher.scheduling.framework.kernels import kernel
@@ -24,6 +24,7 @@ from dispatcher.scheduling.rules.eligibility import topology_key
 from dispatcher.scheduling.rules.spread_domains import Domains, Name, domains_of, domains_on, rows_with, with_domains
 
 _MOST_AREAS = 32
+_MOST_NAMED = 3  # clusters of a domain, in a sentence
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,30 @@ class Spread:
     def most(self) -> int:
         """How many pods a domain may hold to take one more."""
         return self.area.constraint.max_skew + self.least - self.area.own
+
+    def hint(self, fleet: FleetView) -> str:
+        """Which domain is in the way of a pod that finds no place, '' if the constraint keeps it out of none.
+
+        The emptiest domain always takes one more by this constraint: it is its nodes that cannot.
+        """
+        area, key = self.area, self.area.constraint.key
+        if not (self.counts[area.present] > self.most).any():
+            return ""
+        if not area.enough:
+            wanted = area.constraint.min_domains
+            return f"spread over {key}: {area.domains.size} domains count, and minDomains asks for {wanted}"
+        emptiest = np.flatnonzero(area.present & (self.counts == self.least))
+        first = int(emptiest[0])
+        known, others = area.domains.names_of([first], fleet)
+        name = "/".join(known[first] if first in known else others[first])
+        in_it = np.unique(fleet.nodes.cluster[fleet.nodes.live & (area.domain == first)]).tolist()
+        names = ", ".join(sorted(fleet.clusters[one].name for one in in_it[:_MOST_NAMED]))
+        where = "" if area.level in (HOST_LEVEL, CLUSTER_LEVEL) else f" (cluster {names})"
+        more = f" and {len(emptiest) - 1} more like it" if len(emptiest) > 1 else ""
+        return (
+            f"spread over {key}: domain {name!r}{where}{more} has {self.least} of the pods that count, "
+            "and no node there can take this one"
+        )
 
     def record(self, fleet: FleetView, row: int) -> dict[str, Any]:
         """For people: domain of the row, its skew, the least count and the counts of (the first) eligible domains."""

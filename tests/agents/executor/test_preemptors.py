@@ -68,6 +68,13 @@ def test_nothing_is_signed_of_a_pod_with_more_resources_than_there_is_room_for_i
     assert "so many resources" in found.message
 
 
+def test_it_tells_what_would_cross_as_when_the_pod_is_claimed() -> None:
+    here = world()
+    ref = here.submit(pod_object(priority=1000, priorityClassName="high"))
+    found = asked(here, ref)
+    assert found.manifest == here.do(Claim("i", ref, 1, ELSEWHERE, "n1")).manifest != b""
+
+
 def test_what_it_signs_of_a_preemptor_is_no_claim() -> None:
     here = world()
     found = asked(here, here.submit())

@@ -138,6 +138,7 @@ class ApiModel:
         space = path.split("/")[4] if "/api/v1/namespaces/" in path else ""
         if space and space not in self.namespaces:
             return _error(404, f'namespaces "{space}" not found')
+        path, _, query = path.partition("?")
         path = f"{path}/{body['metadata']['name']}"
         if path in self.objects:
             return _error(409, f"{path} already exists")
@@ -148,6 +149,9 @@ class ApiModel:
             body["spec"]["priority"] = found["value"]
         body["metadata"].pop("uid", None)
         body.setdefault("status", {"phase": "Pending"})
+        if query == "dryRun=All":
+            body["metadata"]["uid"] = "of-a-dry-run"
+            return _ok(body, 201)
         stored = self.put(path, body)
         self.done.append(("create", path, stored["metadata"]["uid"]))
         return _ok(stored, 201)

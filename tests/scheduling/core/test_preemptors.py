@@ -9,6 +9,8 @@ from dispatcher.model.crossing import Opening
 from dispatcher.model.messages import (
     BOUND,
     DONE,
+    OF_CLUSTER,
+    REFUSED,
     STALE,
     UNKNOWN,
     WAITING,
@@ -26,11 +28,13 @@ from dispatcher.model.pod import Need, Needs, Pod, SourceRef
 from dispatcher.model.signatures import Preemptor
 from dispatcher.scheduling.core import CoreTiming
 from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, OperatorWarning, SendIntents, Tick
+from dispatcher.scheduling.views import explain
 from tests.agents.executor.world import keys_of
 from tests.laws.cores import make_core
 
 SIZE = {"cpu": 4000, "pods": 20}
 PROXY = Node(proxy_node_name("west"), labels={PROXY_LABEL: "west"}, ready=True, proxy_for="west")
+MANIFEST = b"what crosses"
 Answer = Callable[[ConfirmNoSource, "World"], Outcome | None]
 
 
@@ -54,7 +58,7 @@ def signed(intent: ConfirmNoSource, *, signer: str = "east", **other: Any) -> Ou
         other.get("priority_class", ""),
         other.get("requests", {"cpu": 4000}),
     )
-    return outcome(intent, DONE, record=keys_of(signer).sign_preemptor(said))
+    return outcome(intent, DONE, record=keys_of(signer).sign_preemptor(said), manifest=MANIFEST)
 
 
 def unanswered(intent: ConfirmNoSource, world: "World") -> None:
@@ -68,6 +72,7 @@ class World:
         self.core = make_core(("east", "west"), timing=CoreTiming(evictions_abroad_per_s=per_s))
         self.answer, self.now, self.revision = answer, 1.0, {"east": 0, "west": 0}
         self.asked, self.evicted = list[ConfirmNoSource](), dict[str, float]()
+        self.orders, self.no = list[Evict](), dict[str, Any]()  # `no`: what west answers to orders to evict
         self.told, self.warned, self.evicted_for = list[str](), list[str](), list[str]()
         self.report("east", nodes=(PROXY,))
         lows = tuple(a_pod(f"low{at}", node=f"w{at}", phase="Running") for at in range(nodes))
@@ -106,6 +111,10 @@ class World:
             if answer is not None:
                 self.take(self.core.handle(Answered(cluster, (answer,)), self.now))
         elif isinstance(intent, Evict):
+            self.orders.append(intent)
+            if self.no:
+                self.take(self.core.handle(Answered(cluster, (outcome(intent, REFUSED, **self.no),)), self.now))
+                return
             self.evicted[intent.pod.name] = self.now
             self.evicted_for.append(intent.preemptor)
         else:
@@ -126,6 +135,40 @@ def test_a_pod_is_evicted_elsewhere_once_the_preemptors_own_cluster_has_confirme
     assert (len(world.asked), world.evicted, world.promised()) == (1, {}, 1)
     world.confirm()
     assert (list(world.evicted), world.promised()) == (["low0"], 1)
+
+
+def test_the_order_to_evict_tells_what_of_the_preemptor_would_cross() -> None:
+    world = World()
+    world.submit()
+    world.run()
+    (order,) = world.orders
+    assert order.source == SourceRef("east", "east-uid", "default", "high0", "uid-high0", world.asked[0].epoch)
+    assert order.manifest == MANIFEST
+
+
+def test_a_cluster_that_would_refuse_the_preemptor_is_passed_over_for_all_pods_of_its_template() -> None:
+    world = World(nodes=3)
+    world.no = {"message": "it would not take the pod: exceeded quota", "scope": OF_CLUSTER}
+    world.submit(3)
+    world.run(20.0)
+    assert (world.evicted, world.promised()) == ({}, 0)
+    assert len(world.orders) <= 3, "those that were under way at once"
+    assert world.warned == []
+    row = explain(world.core, "default", "high0")
+    assert row is not None
+    assert "exceeded quota" in str(row)
+    world.no = {}
+    world.run(1000.0)
+    assert len(world.evicted) == 3, "it is asked again after a while"
+
+
+def test_pods_that_wait_for_their_turn_hold_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dispatcher.scheduling.core.preemptors._MOST_HELD", 2 * len(MANIFEST))
+    world = World(nodes=6, per_s=0.02)
+    world.submit(6)
+    world.run(2.0)
+    assert len(world.evicted) == 3
+    assert world.promised() == 3 + 2, "one more has lost its room, and asks again"
 
 
 def gold(needs_class: str = "gold") -> Needs:
