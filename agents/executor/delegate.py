@@ -107,7 +107,7 @@ def overtaken(intent: CreateDelegate, why: str, local: Local) -> Procedure[Outco
 
 
 def delete_delegate(intent: DeleteDelegate, local: Local, now: Moment) -> Procedure[Outcome]:
-    """Delete a delegate with its own grace period; refused: a pod that is no delegate, or another source's."""
+    """Delete a delegate, which ends in the time that its source has; refused: no delegate, or another source's."""
     ref = intent.pod
     known = local.view.pod(ref.uid)
     source = known.source if known is not None else None
@@ -126,7 +126,8 @@ def delete_delegate(intent: DeleteDelegate, local: Local, now: Moment) -> Proced
         return outcome(intent, REFUSED, f"pod {ref.namespace}/{ref.name} is the delegate of {whose}")
     if known is not None and known.source is not None and known.terminating:
         return outcome(intent, DONE)
-    answer = yield from delete_exactly(ref)
+    # 0 would have its API server forget it while its containers may run.
+    answer = yield from delete_exactly(ref, max(1, intent.grace_s) if intent.grace_s >= 0 else None)
     return outcome(intent, *answer)
 
 

@@ -294,6 +294,7 @@ def _ours(pod: wire_pods.PodObject, *, delegate: bool, judged: user_marks.Judged
         expected=expected,
         failover=marks.failover_of(own, delegate=delegate),
         grace_s=_grace(spec),
+        ends_in_s=_ends_in(meta),
     )
 
 
@@ -318,6 +319,11 @@ def _preempted(meta: wire.Meta, status: wire_status.PodStatus) -> bool:
 def _grace(spec: wire_pods.PodSpec) -> int:
     seconds = spec.termination_grace_period_seconds
     return _GRACE_S if seconds is None else min(max(0, seconds), _MOST_GRACE_S)
+
+
+def _ends_in(meta: wire.Meta) -> int:
+    seconds = meta.deletion_grace_period_seconds
+    return -1 if seconds is None else min(max(0, seconds), _MOST_GRACE_S - 1)
 
 
 def _owner(meta: wire.Meta) -> str:

@@ -44,6 +44,7 @@ class Meta(Wire):
     annotations: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
     finalizers: list[str] | None = None
+    deletion_grace_period_seconds: int | None = None
 
 
 class Named(Wire):

@@ -175,6 +175,7 @@ class Pod(Record, frozen=True):
     `files`: a digest of what files of the downward API show: of a source on a proxy node, what they ought to; of a
     delegate, what they do; "" where there are none.
     `features`: what its node has to declare (`Node.features`).
+    `ends_in_s`: the grace period that it was deleted with; -1: it was not, or an agent of an older version did not say.
     `expected` is (milli-CPU, bytes) with kube-scheduler's defaults for each container without a request; None: unknown.
     """
 
@@ -222,6 +223,7 @@ class Pod(Record, frozen=True):
     files: Word = ""
     at_home: bool = False
     features: tuple[Word, ...] = ()
+    ends_in_s: Int32 = -1
 
     @property
     def key(self) -> str:
@@ -248,7 +250,7 @@ def without_claim(pod: Pod) -> Pod:
 # tells pods apart.
 OWN_FIELDS = (
     "uid", "name", "phase", "reason", "ready", "terminating", "created", "claim", "source", "status", "has_finalizer",
-    "nominated_node", "started", "preempted", "files", "at_home",
+    "nominated_node", "started", "preempted", "files", "at_home", "ends_in_s",
 )  # fmt: skip
 _of_template = attrgetter(*(name for name in Pod.__struct_fields__ if name not in (*OWN_FIELDS, "volumes")), "volumes")
 

@@ -6,6 +6,7 @@ source deleted -> DeleteDelegate (B) -> FinishSource (A); delegate being deleted
 FinishSource (A).
 """
 
+from dispatcher.model.bounds import Int32
 from dispatcher.model.messages.version import VERSION
 from dispatcher.model.pod import PodRef, Record, SourceRef
 
@@ -114,12 +115,14 @@ class UpdateDelegate(Intent, frozen=True):
 
 
 class DeleteDelegate(Intent, frozen=True):
-    """Delete the delegate `pod` (its own UID is the precondition) with its own grace period.
+    """Delete the delegate `pod` (its own UID is the precondition).
 
     `source`: whose delegate it is taken for. REFUSED where it is another's. None, as older dispatchers send: any.
+    `grace_s`: seconds that it has to end, as its source was given by who deleted that; -1: its own grace period.
     """
 
     source: SourceRef | None = None
+    grace_s: Int32 = -1
 
 
 class MirrorStatus(Intent, frozen=True):

@@ -142,9 +142,9 @@ def update(signed: InFlightIntent, answer: Outcome, source: SourceRef, now: floa
     return InFlightIntent(IntentKind.UPDATE, intent, cluster, cluster, node, epoch, now)
 
 
-def delete_delegate(cluster: str, delegate: Pod, epoch: int, now: float) -> InFlightIntent:
-    """Delete a delegate, if its cluster has signed that it is this source's."""
-    intent = DeleteDelegate(_id(epoch, IntentKind.DELETE), ref(delegate), epoch, delegate.source)
+def delete_delegate(cluster: str, delegate: Pod, grace_s: int, epoch: int, now: float) -> InFlightIntent:
+    """Delete a delegate, if its cluster has signed that it is this source's; `grace_s` as in DeleteDelegate."""
+    intent = DeleteDelegate(_id(epoch, IntentKind.DELETE), ref(delegate), epoch, delegate.source, grace_s)
     return InFlightIntent(IntentKind.DELETE, intent, cluster, cluster, delegate.node, epoch, now)
 
 

@@ -83,6 +83,12 @@ def _mirror(at: Attempt) -> InFlightIntent:
     return intents.mirror(home, at.source, at.cluster, (at.delegate.status, routed), at.epoch, at.now)
 
 
+def _delete_delegate(at: Attempt) -> InFlightIntent:
+    source = at.tracked.source
+    grace_s = source.ends_in_s if source is not None else -1
+    return intents.delete_delegate(at.cluster, at.delegate, grace_s, at.epoch, at.now)
+
+
 def _delete_source(at: Attempt) -> InFlightIntent:
     delegate = at.tracked.delegates.get(target_of(at.tracked.home, at.source))
     status = delegate.status if delegate is not None else b""
@@ -101,7 +107,7 @@ _INTENTS: dict[Step, Callable[[Attempt], InFlightIntent]] = {
     Step.BIND_PROXY: _bind_proxy,
     Step.MIRROR: _mirror,
     Step.UPDATE: lambda at: intents.sign(at.tracked.home, at.source, (at.cluster, at.claim.node), at.epoch, at.now),
-    Step.DELETE_DELEGATE: lambda at: intents.delete_delegate(at.cluster, at.delegate, at.epoch, at.now),
+    Step.DELETE_DELEGATE: _delete_delegate,
     Step.DELETE_SOURCE: _delete_source,
     Step.FINISH: _finish,
     Step.CONFIRM: lambda at: intents.confirm(at.identity, at.cluster, at.epoch, at.now, collect=False),

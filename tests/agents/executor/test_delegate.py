@@ -428,6 +428,15 @@ def test_the_delegate_of_the_source_that_the_order_names_is_deleted(epoch: int, 
     assert world.api.count("delete") == 1
 
 
+@pytest.mark.parametrize(("told", "has"), [(-1, 30), (0, 1), (5, 5), (600, 600)])
+def test_a_delegate_has_as_long_to_end_as_its_source_was_given(told: int, has: int) -> None:
+    world = target()
+    world.do(delegate())
+    ref = PodRef("default", delegate_of(SOURCE), the_delegate(world)["metadata"]["uid"])
+    assert world.do(DeleteDelegate("d", ref, 1, grace_s=told)).verdict == DONE
+    assert the_delegate(world)["metadata"]["deletionGracePeriodSeconds"] == has
+
+
 def test_a_pod_that_is_no_delegate_is_never_deleted() -> None:
     world = target()
     ref = world.submit()

@@ -197,6 +197,13 @@ def test_volumes_that_bind_are_read_of_every_pod(volume: dict[str, Any], want: V
     assert (pod.volumes, pod.problems) == ((want,), ())
 
 
+@pytest.mark.parametrize(("given", "read"), [(None, -1), (0, 0), (600, 600), (-3, 0), (2**40, 2**31 - 1)])
+def test_the_grace_period_that_a_pod_was_deleted_with_is_read(given: int | None, read: int) -> None:
+    deleted = {"deletionTimestamp": "2024-01-01T00:00:00Z", "deletionGracePeriodSeconds": given}
+    pod = read_pod(pod_object(schedulerName="global-dispatcher", metadata=deleted))
+    assert pod.ends_in_s == read
+
+
 def test_what_preemption_ranks_by_is_read_of_every_pod() -> None:
     owner = {"kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}
     thing = pod_object(

@@ -121,6 +121,22 @@ def test_a_status_that_is_refused_does_not_keep_a_deleted_pods_copy_running() ->
     assert fleet.ordered == {MirrorStatus: 1, DeleteDelegate: 1}
 
 
+@pytest.mark.parametrize("given", [-1, 0, 600])
+def test_a_copy_has_as_long_to_end_as_its_source_was_given(given: int) -> None:
+    told: list[int] = []
+
+    def reply(intent: AnyIntent) -> str:
+        if isinstance(intent, DeleteDelegate):
+            told.append(intent.grace_s)
+        return DONE
+
+    fleet = Fleet(reply)
+    fleet.tell("east", source())
+    fleet.tell("west", delegate())
+    fleet.tell("east", source(terminating=True, ends_in_s=given))
+    assert told == [given]
+
+
 def test_a_newer_status_is_shown_at_once_where_an_older_one_was_refused() -> None:
     fleet = Fleet(lambda intent: REFUSED if getattr(intent, "status", b"") == b"{}" else DONE)
     fleet.tell("east", source())
