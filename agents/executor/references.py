@@ -16,6 +16,7 @@ from agents.executor.baseline import of_containers
 from agents.executor.fields import Tree, walk
 from agents.executor.http import FORBIDDEN, Procedure, Request
 from agents.executor.local import Local, Moment
+from agents.executor.manifest import readable
 from dispatcher.model.names import STAY
 
 MOST = 16  # ConfigMaps of one pod that are looked for
@@ -52,12 +53,17 @@ _decode = msgspec.json.Decoder(_ConfigMap).decode
 
 
 def unseen(delegate: bytes, local: Local, now: Moment) -> list[Reference]:
-    """What the delegate (JSON of a pod) needs and was not found here a moment ago, MOST ConfigMaps at most."""
+    """What the delegate (JSON of a pod) needs and was not found here a moment ago, MOST ConfigMaps at most.
+
+    ManifestError if its shape is none of a pod's.
+    """
     if _HINT not in delegate:
         return []
     pod = msgspec.json.decode(delegate)
     by_name: dict[str, list[Reference]] = {}
-    for one in _references(pod, pod["metadata"]["namespace"]):
+    with readable():
+        named = list(_references(pod, pod["metadata"]["namespace"]))
+    for one in named:
         found = local.config_maps.get(one.digest)
         if (found is None or now.mono - found >= KNOWN_S) and (one.name in by_name or len(by_name) < MOST):
             by_name.setdefault(one.name, []).append(one)
@@ -67,11 +73,12 @@ def unseen(delegate: bytes, local: Local, now: Moment) -> list[Reference]:
 def _references(pod: dict[str, Any], namespace: str) -> Iterator[Reference]:
     for hit in walk(pod, _TREE):
         named = hit.value
-        name, entries = named.get("name"), [named] if "key" in named else named.get("items") or ()
-        if not isinstance(name, str) or not name or named.get("optional"):
-            continue  # what is of another type than in the API, the server refuses
-        keys = {item.get("key") for item in entries if isinstance(item.get("key"), str)}
-        yield Reference(namespace, name, hit.field, tuple(sorted(keys)))
+        if not named.get("name") or named.get("optional"):
+            continue
+        keys = [named["key"]] if "key" in named else [item["key"] for item in named.get("items") or ()]
+        if not all(isinstance(one, str) for one in (named["name"], *keys)):
+            raise TypeError(hit.field)
+        yield Reference(namespace, named["name"], hit.field, tuple(sorted(set(keys))))
 
 
 def missing(sought: list[Reference], local: Local, now: Moment) -> Procedure[str]:
