@@ -85,9 +85,9 @@ def _preemptor(intent: ConfirmNoSource, look: Lookup, local: Local, now: Moment)
         return outcome(intent, STALE, f"pod {ref.namespace}/{ref.name} preempts nobody: preemptionPolicy is Never")
     try:
         crosses = manifest.sanitise(look.body)
+        crosses = yield from references.as_at_home(crosses, ref.namespace, local, now)
     except manifest.ManifestError as error:
         return outcome(intent, STALE, str(error))
-    crosses = yield from references.as_at_home(crosses, ref.namespace, local, now)
     source = SourceRef(local.cluster, local.cluster_uid, ref.namespace, ref.name, ref.uid, intent.epoch)
     named = next((one.word for one in class_needed(msgspec.json.decode(crosses))), "")
     requests = local.read_pod(look.body).requests

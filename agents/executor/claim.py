@@ -47,9 +47,9 @@ def claim(intent: Claim, local: Local, now: Moment) -> Procedure[Outcome]:
         assert look.pod is not None  # noqa: S101 - unfit() answers for a missing pod
         try:
             sanitised = manifest.sanitise(look.body)
+            sanitised = yield from references.as_at_home(sanitised, intent.pod.namespace, local, now)
         except manifest.ManifestError as error:
             return outcome(intent, REFUSED, str(error), OF_POD)
-        sanitised = yield from references.as_at_home(sanitised, intent.pod.namespace, local, now)
         present = look.pod.claimed(local.keys.public)
         wanted = _wanted(intent, sanitised, _failover(look.pod, present), local)
         before = before or present

@@ -20,6 +20,7 @@ from agents.executor.local import Local, Moment
 from agents.executor.pods import LivePod
 from agents.executor.policy import absent
 from agents.executor.recheck import refusal, reserved
+from agents.executor.references import Reference
 from agents.executor.restrict import restrict
 from dispatcher.model import names, signatures
 from dispatcher.model.leases import LEASE
@@ -74,7 +75,10 @@ def create_delegate(intent: CreateDelegate, local: Local, now: Moment) -> Proced
         return outcome(intent, *no)
     order = unsigned(intent, local) or _lapsed(intent, local, now) or existing.given_up_before(intent, local)
     wanted = order or _wanted(intent, local, now)
-    if not isinstance(wanted, Answer) and (sought := references.unseen(wanted[1], local, now)):
+    sought = _sought(wanted, local, now)
+    if isinstance(sought, Answer):
+        wanted = sought
+    elif sought:
         lacking = yield from references.missing(sought, local, now)
         # Others may have taken the room meanwhile.
         wanted = Answer(REFUSED, lacking, OF_CLUSTER) if lacking else _wanted(intent, local, now)
@@ -206,6 +210,16 @@ def unfit_without_room(pod: Pod, body: bytes, intent: CreateDelegate, local: Loc
 
 def _unreadable(pod: Pod) -> Answer:
     return Answer(REFUSED, f"the delegate's manifest cannot be read: {pod.problems[0]}", OF_CLUSTER)
+
+
+def _sought(wanted: tuple[Pod, bytes] | Answer, local: Local, now: Moment) -> list[Reference] | Answer:
+    """The ConfigMaps that are to be looked for; or why the manifest cannot be read."""
+    if isinstance(wanted, Answer):
+        return []
+    try:
+        return references.unseen(wanted[1], local, now)
+    except manifest.ManifestError as error:
+        return Answer(REFUSED, str(error), OF_CLUSTER)
 
 
 def _too_many_bytes(pod: Pod, body: bytes, intent: CreateDelegate, local: Local, now: Moment) -> Answer | None:

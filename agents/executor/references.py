@@ -17,6 +17,7 @@ from agents.executor.baseline import of_containers
 from agents.executor.fields import Tree, walk
 from agents.executor.http import FORBIDDEN, Procedure, Request
 from agents.executor.local import Local, Moment
+from agents.executor.manifest import readable
 from dispatcher.model.names import STAY
 
 MOST = 16  # ConfigMaps of one pod that are looked for
@@ -53,7 +54,10 @@ _decode = msgspec.json.Decoder(_ConfigMap).decode
 
 
 def unseen(delegate: bytes, local: Local, now: Moment) -> list[Reference]:
-    """What the delegate (JSON of a pod) needs and was not found here a moment ago, MOST ConfigMaps at most."""
+    """What the delegate (JSON of a pod) needs and was not found here a moment ago, MOST ConfigMaps at most.
+
+    ManifestError if its shape is none of a pod's.
+    """
     if _HINT not in delegate:
         return []
     pod = msgspec.json.decode(delegate)
@@ -88,16 +92,24 @@ def _known(one: Reference, local: Local, now: Moment) -> bool:
     return found is not None and now.mono - found < KNOWN_S
 
 
-def _references(pod: dict[str, Any], namespace: str, *, optional: bool) -> Iterator[tuple[dict[str, Any], Reference]]:
-    """The ConfigMaps that a pod names, all those that are optional or all others, with the objects that name them."""
+def _references(pod: dict[str, Any], namespace: str, *, optional: bool) -> list[tuple[dict[str, Any], Reference]]:
+    """The ConfigMaps that a pod names, all those that are optional or all others, with the objects that name them.
+
+    ManifestError if its shape is none of a pod's.
+    """
+    with readable():
+        return list(_each_reference(pod, namespace, optional))
+
+
+def _each_reference(pod: dict[str, Any], namespace: str, optional: bool) -> Iterator[tuple[dict[str, Any], Reference]]:
     for hit in walk(pod, _TREE):
         named = hit.value
-        name = named.get("name")
-        if not isinstance(name, str) or not name or bool(named.get("optional")) != optional:
-            continue  # what is of another type than in the API, the server refuses
-        entries = [named] if "key" in named else named.get("items") or ()
-        keys = {item.get("key") for item in entries if isinstance(item.get("key"), str)}
-        yield named, Reference(namespace, name, hit.field, tuple(sorted(keys)))
+        if not named.get("name") or bool(named.get("optional")) != optional:
+            continue
+        keys = [named["key"]] if "key" in named else [item["key"] for item in named.get("items") or ()]
+        if not all(isinstance(one, str) for one in (named["name"], *keys)):
+            raise TypeError(hit.field)
+        yield named, Reference(namespace, named["name"], hit.field, tuple(sorted(set(keys))))
 
 
 def missing(sought: list[Reference], local: Local, now: Moment) -> Procedure[str]:

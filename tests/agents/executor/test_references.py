@@ -132,19 +132,6 @@ def test_what_is_optional_and_has_not_the_key_at_home_stays_so(spec: dict[str, A
     assert b'"optional":true' in claimed(spec, home)
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        volume(configMap={"name": 5}),
-        volume(configMap={"name": ["settings"]}),
-        volume(configMap={**NAMED, "items": [{}, {"key": 5}, {"key": ["a"]}]}),
-        container(env=variable({**NAMED, "key": {}})),
-    ],
-)
-def test_what_is_of_another_type_than_in_the_api_is_left_to_the_server(spec: dict[str, Any]) -> None:
-    assert Target(data={}).create(spec).verdict == BOUND  # of this small server, which looks at nothing
-
-
 @pytest.mark.parametrize("answer", [Response(403), Response(500), Response(0), Response(200, b"[]")])
 def test_what_may_not_be_read_or_is_not_answered_holds_nothing_up(answer: Response) -> None:
     target = Target(answer=answer)
