@@ -42,7 +42,7 @@ def read_plugin_file(path: FilePath) -> PluginSpec:
     if not broken:
         try:
             broken = broken_laws(spec.make({}, PluginContext()))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             broken = [f"cannot be made from its default arguments: {type(error).__name__}: {error}"]
     if broken:
         raise ConfigError([Problem(str(path), 0, getattr(spec.plugin, "__name__", "PLUGIN"), text) for text in broken])
@@ -63,7 +63,7 @@ def _spec(path: FilePath) -> PluginSpec:
         exec(compile(raw, str(path), "exec"), module.__dict__)  # noqa: S102 - the operator's own code, as an import
     except SyntaxError as error:
         raise ConfigError([Problem(str(path), error.lineno or 0, "", f"is no Python: {error.msg}")]) from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # one that exits would end the dispatcher, without a word
         raise ConfigError([Problem(str(path), 0, "", f"cannot be run: {type(error).__name__}: {error}")]) from None
     spec = getattr(module, "PLUGIN", None)
     if not isinstance(spec, PluginSpec):

@@ -47,6 +47,8 @@ def read_tenants(path: FilePath, clusters: Sequence[str] = ()) -> tuple[Tenant, 
     `clusters` are those of the fleet; none: they are not known here, and namespaces may name any.
     """
     document = read_document(path)
+    if document.data is None:  # as a write that was cut off leaves it: that must not lift all quota
+        raise ConfigError([document.problem((), "is empty: write `tenants: []` if nobody is to be limited")])
     problems: list[Problem] = []
     entries = validated(TenantsFile, document, problems)
     problems += [*_name_problems(entries, document), *_namespace_problems(entries, document)]

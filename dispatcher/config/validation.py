@@ -64,7 +64,9 @@ def validated(model: type[M], document: Document, problems: list[Problem]) -> M:
                 return _made(model, without(data, errors))
         raise ConfigError(problems) from None
     except SettingsError as error:
-        raise ConfigError([*problems, Problem("environment", 0, "", f"{error}: {error.__cause__}")]) from None
+        field = str(error).partition('"')[2].partition('"')[0]
+        text = f"must be JSON, as a section or a list: {error.__cause__}"
+        raise ConfigError([*problems, Problem("environment", 0, f"{ENV_PREFIX}{field.upper()}", text)]) from None
 
 
 def _causes(errors: Sequence[Any]) -> list[Any]:

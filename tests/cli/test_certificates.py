@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from dispatcher.cli.main import app
@@ -41,3 +42,27 @@ def test_a_name_that_no_cluster_can_have_is_refused(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["certificates", str(tmp_path), "--cluster", "../east"])
     assert done.exit_code != 0
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "want"),
+    [
+        ("ca.key", "", "ca.key is no private key in PEM without a password: put your copy back"),
+        ("ca.crt", "half", "ca.crt is no certificate in PEM: put your copy back"),
+        (
+            "gateway.key",
+            "garbage",
+            "gateway.key is no private key in PEM without a password: delete gateway.crt and gateway.key, and they",
+        ),
+        (
+            "signing.crt",
+            "-----BEGIN CERTIFICATE-----",
+            "signing.crt is no certificate in PEM: delete signing.crt and signing.key, and they are made anew",
+        ),
+    ],
+)
+def test_a_file_that_was_spoilt_is_named_with_the_remedy(tmp_path: Path, file: str, text: str, want: str) -> None:
+    run(str(tmp_path), "--gateway", "gateway.example")
+    (tmp_path / file).write_text(text)
+    done = CliRunner().invoke(app, ["certificates", str(tmp_path), "--gateway", "gateway.example"])
+    assert (done.exit_code, f"{tmp_path}: {want}" in done.output) == (1, True), done.output

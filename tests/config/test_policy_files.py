@@ -66,6 +66,21 @@ def test_a_plugin_file_that_cannot_be_used_is_told_once_and_the_others_stay_know
     assert (problem.file, problem.text[:12]) == (str(tmp_path / "q.py"), "is no Python")
 
 
+def test_a_plugin_file_that_exits_is_refused_and_ends_nobody(tmp_path: Path) -> None:
+    path = write(tmp_path, c_dot_yaml="{profile: p.yaml, plugin_files: [q.py]}", p_dot_yaml=PROFILE, q_dot_py="exit(3)")
+    (problem,) = check_config(path)
+    assert (problem.file, problem.text) == (str(tmp_path / "q.py"), "cannot be run: SystemExit: 3")
+
+
+@pytest.mark.parametrize("text", ["", "# half written\n"])
+def test_a_file_of_tenants_that_is_empty_lifts_no_quota(tmp_path: Path, text: str) -> None:
+    (problem,) = check_config(write(tmp_path, c_dot_yaml="{tenants: t.yaml}", t_dot_yaml=text))
+    assert (problem.file, problem.text) == (
+        str(tmp_path / "t.yaml"),
+        "is empty: write `tenants: []` if nobody is to be limited",
+    )
+
+
 def test_without_its_file_a_plugin_is_unknown(tmp_path: Path) -> None:
     path = write(tmp_path, c_dot_yaml="{profile: p.yaml}", p_dot_yaml=PROFILE)
     assert any("unknown plugin 'QuietZone'" in one.text for one in check_config(path))

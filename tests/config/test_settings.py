@@ -109,7 +109,11 @@ def test_the_environment_goes_before_the_file(tmp_path: Path, monkeypatch: pytes
             "1",
             "environment: GLOBAL_DISPATCHER_HTTP__PROT: unknown key; did you mean port",
         ),
-        ("GLOBAL_DISPATCHER_CLUSTERS", "[", "environment: error parsing value for field"),
+        (
+            "GLOBAL_DISPATCHER_CLUSTERS",
+            "[",
+            "environment: GLOBAL_DISPATCHER_CLUSTERS: must be JSON, as a section or a ",
+        ),
     ],
 )
 def test_a_bad_variable_is_named(

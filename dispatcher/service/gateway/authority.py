@@ -288,14 +288,21 @@ def _builder(
 
 
 def _read(folder: Folder, stem: str) -> Pair | None:
-    """The pair of both files, None where one is missing. ValueError, TypeError: one is no such file."""
+    """The pair of both files, None where one is missing. ValueError: one is no such file, which the text names."""
     certificate, key = folder.read(f"{stem}.crt"), folder.read(f"{stem}.key")
     if certificate is None or key is None:
         return None
-    read = serialization.load_pem_private_key(key, None)
+    remedy = "put your copy back" if stem == "ca" else f"delete {stem}.crt and {stem}.key, and they are made anew"
+    try:
+        read = serialization.load_pem_private_key(key, None)
+    except (ValueError, TypeError):
+        raise ValueError(f"{stem}.key is no private key in PEM without a password: {remedy}") from None
     if not isinstance(read, ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey):
-        raise ValueError(f"{stem}.key is neither an ECDSA nor an Ed25519 key")
-    return Pair(x509.load_pem_x509_certificate(certificate), read)
+        raise ValueError(f"{stem}.key is neither an ECDSA nor an Ed25519 key: {remedy}")
+    try:
+        return Pair(x509.load_pem_x509_certificate(certificate), read)
+    except ValueError:
+        raise ValueError(f"{stem}.crt is no certificate in PEM: {remedy}") from None
 
 
 def read_authority(stem: Path) -> Authority | None:
