@@ -51,11 +51,7 @@ def _tried(namespace: str, body: bytes, most_priority: int, local: Local) -> Pro
         response = yield request
         made = pods.read(response.body) if response.ok else None
         if made is not None:
-            changed = (
-                mutations.disowned(body, made)
-                or mutations.dropped(body, response.body)
-                or mutations.outranks(body, made, most_priority)
-            )
+            changed = mutations.unusable(body, made, response.body, most_priority)
             return Answer(REFUSED, changed) if changed else None
         message = error_text(response)
         if response.status == CONFLICT:
