@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import msgspec
+import pytest
 import structlog
 
 from dispatcher.config import DispatcherConfig
@@ -41,7 +42,7 @@ from dispatcher.scheduling.events import (
 from dispatcher.scheduling.views import whole
 from dispatcher.service.assembly import assemble
 from dispatcher.service.intent_sender import IntentSender
-from dispatcher.service.link import AgentFault, AgentMissing, AgentTimeout, LinkError, LocalLink
+from dispatcher.service.link import AgentDied, AgentFault, AgentMissing, AgentTimeout, LinkError, LocalLink
 from dispatcher.service.term import Term
 from tests.service.fakes import FAST, FakeAgent, FakeCore, ScriptedLink, bind, running, service
 
@@ -201,8 +202,15 @@ def taken(batch: IntentBatch) -> OutcomeBatch:
     return OutcomeBatch("east", tuple(Outcome(one.id, one.pod.uid, one.epoch, DONE) for one in batch.intents))
 
 
-async def test_a_call_without_an_answer_in_time_halves_the_next_ones_and_an_answer_doubles_them() -> None:
-    talk = Talk(late, late, taken, taken, taken)
+def cut_off(batch: IntentBatch) -> LinkError:
+    return AgentDied("agent of cluster east: the connection ended before it answered")
+
+
+@pytest.mark.parametrize("failure", [late, cut_off], ids=["no answer in time", "the connection ended before"])
+async def test_a_call_without_an_answer_halves_the_next_ones_and_an_answer_doubles_them(
+    failure: Callable[[IntentBatch], LinkError],
+) -> None:
+    talk = Talk(failure, failure, taken, taken, taken)
     for at in range(5):
         await talk.say(bind(at))
     assert [one.answer_bytes for one in talk.batches] == [MAX_CALL // part for part in (1, 2, 4, 2, 1)]
