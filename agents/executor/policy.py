@@ -102,8 +102,9 @@ class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if namespace is None:
             return absent(name, cluster)
         if namespace.closed:
-            label = f'{ACCEPT}: "{namespace.labels[ACCEPT]}"'
-            return f'namespace "{name}" of cluster "{cluster}" has label {label}: remove it there, or {_AT_HOME}'
+            mark = f'{ACCEPT}: "{namespace.labels[ACCEPT]}"'
+            where = f'namespace "{name}" of cluster "{cluster}" has the label, or annotation, {mark}'
+            return f"{where}: remove it there, or {_AT_HOME}"
         if self._rows(source):
             return ""
         return (

@@ -96,7 +96,9 @@ def _note(meta: wire.Meta, key: str) -> str:
 
 
 def _namespace(found: api.Described, problems: list[str]) -> model.Namespace:
-    return model.Namespace(found.metadata.name, _labels(found.metadata))
+    """An annotation in the place of the label that closes it closes it, too: who wrote it takes it for closed."""
+    labels, said = _labels(found.metadata), _note(found.metadata, ACCEPT)
+    return model.Namespace(found.metadata.name, {ACCEPT: said, **labels} if said else labels)
 
 
 def _unread_namespace(_: str, name: str) -> model.Namespace:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path as FilePath
 from typing import Any
@@ -94,6 +95,19 @@ def agent_problems(cluster: ClusterSection, at: int, document: Document) -> list
         agent_settings(cluster)
     except ValidationError as error:
         problems += findings(AgentSettings, document, error, path)
+    return problems
+
+
+def peer_word_problems(clusters: Sequence[ClusterSection], peers_s: float, document: Document) -> list[Problem]:
+    """Agents that would refuse new remote pods between two tellings of the peers, as the word is too old by then."""
+    problems: list[Problem] = []
+    for at, cluster in enumerate(clusters):
+        if cluster.via == "gateway":  # which has a file of its own
+            continue
+        with suppress(ValidationError):  # told by `agent_problems`
+            if agent_settings(cluster).executor.peer_ttl_s < 2 * peers_s:  # one telling may be lost
+                text = f"must be at least twice timing.peers_s ({peers_s:g}), or remote pods are refused in between"
+                problems.append(document.problem(("clusters", at, "agent", "executor", "peer_ttl_s"), text))
     return problems
 
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from agents.runtime.file_paths import with_whole_paths
 from dispatcher.config.access import access_problems, lease_problems
-from dispatcher.config.agents import agent_file_problems, cluster_problems
+from dispatcher.config.agents import agent_file_problems, cluster_problems, peer_word_problems
 from dispatcher.config.document import Document, read_document
 from dispatcher.config.entries import readable_clusters
 from dispatcher.config.gateway import gateway_notes, gateway_problems, here, placed
@@ -125,6 +125,7 @@ def load_config(
     problems += unusable + [one for one in of_profiles if not (doubtful and one.text.startswith(UNKNOWN_PLUGIN))]
     timing = _with_backoffs(config.timing, read)
     problems += _timing_problems(timing, document)
+    problems += peer_word_problems(config.clusters, timing.peers_s, document)
     tenants = _tenants(document, config, problems)
     of_quota = QuotaOfProfiles(read, (*tenants, *in_force), config.quota, known, document)
     problems += of_quota.problems() if not (of_profiles or doubtful) else []

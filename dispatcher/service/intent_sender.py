@@ -25,6 +25,7 @@ from dispatcher.model.messages import (
 )
 from dispatcher.scheduling.events import Answered, Event, PeersAcknowledged, PeersRefused, SendPeers, Unanswered, Unsent
 from dispatcher.service.link import (
+    AgentDied,
     AgentFault,
     AgentLink,
     AgentMissing,
@@ -73,7 +74,8 @@ class IntentSender:
     those behind it: an agent never sees two orders about one pod at once. Nothing leaves outside of the term.
 
     A call carries so many bytes of orders, and asks for so many of answers: half as many after a call that was not
-    answered in time, as the line may be slow, and twice as many after one that was.
+    answered in time, or whose connection ended before (a ping behind it is late, too), as the line may be slow, and
+    twice as many after one that was answered in half of the time.
 
     Two kinds of intents stand in lines of their own, with one call at a time beside those of orders: large ones and
     claims whose answers are large, so that nobody's small pods wait behind them; and questions whether pods have ended,
@@ -195,13 +197,14 @@ class IntentSender:
             self._timing.deadline_s,
             answer_bytes=room,
         )
+        begun = asyncio.get_running_loop().time()
         try:
             if not self._may_speak():  # this process may have slept since the batch was made
                 raise AgentMissing(f"nothing may be sent to the agent of cluster {self.cluster} now")
             answer = await self._link.execute(batch, timeout_s=self._timing.execute_s)
         except LinkError as error:
             self._note(error)
-            if isinstance(error, AgentTimeout):
+            if isinstance(error, AgentTimeout | AgentDied):
                 self._room = max(_LEAST_CALL, min(self._room, room // 2))
             log.warning("batch unanswered", cluster=self.cluster, intents=len(intents), problem=str(error))
             ids = tuple(intent.id for intent in intents)
@@ -212,7 +215,8 @@ class IntentSender:
             self._emit(Unanswered(self.cluster, tuple(intent.id for intent in intents), repr(error)[:_SHOWN]))
         else:
             self.refusal = ""
-            if room == self._room:
+            in_half = 2 * (asyncio.get_running_loop().time() - begun) <= self._timing.execute_s
+            if room == self._room and in_half:
                 self._room = min(MAX_CALL, 2 * room)
             if against := self._against_us(answer):
                 self._depose(against)

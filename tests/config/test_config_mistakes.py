@@ -92,6 +92,15 @@ def problems_of(folder: Path, text: str, tenants: str = "") -> list[str]:
             "4: timing.cluster_lost_s: must not be less than cluster_silent_s (10)",
         ),
         (
+            AGENT + "executor: {peer_ttl_s: 9}",
+            "5: clusters[0].agent.executor.peer_ttl_s: must be at least twice timing.peers_s (5), or remote pods are "
+            "refused in between",
+        ),
+        (
+            WEST + "timing: {peers_s: 31, delegate_lease_s: 600}",
+            "2: clusters[0].agent.executor.peer_ttl_s: must be at least twice timing.peers_s (31)",
+        ),
+        (
             WEST + "rebalancing:\n  mode: dry-run",
             "4: rebalancing.mode: must be 'off', 'dry_run' or 'on', not 'dry-run'",
         ),
@@ -153,6 +162,8 @@ def problems_of(folder: Path, text: str, tenants: str = "") -> list[str]:
         "a row that accepts nobody",
         "a row for a cluster that is none",
         "lost before silent",
+        "a word of peers that is too old before the next",
+        "peers that are told too seldom",
         "a mode that is none",
         "cool that is hot",
         "a signal that is none",

@@ -1,10 +1,12 @@
 """Intents and peers on their way to agents: what travels together, and what the core hears of each."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
 import msgspec
+import pytest
 import structlog
 
 from dispatcher.config import DispatcherConfig
@@ -41,7 +43,7 @@ from dispatcher.scheduling.events import (
 from dispatcher.scheduling.views import whole
 from dispatcher.service.assembly import assemble
 from dispatcher.service.intent_sender import IntentSender
-from dispatcher.service.link import AgentFault, AgentMissing, AgentTimeout, LinkError, LocalLink
+from dispatcher.service.link import AgentDied, AgentFault, AgentMissing, AgentTimeout, LinkError, LocalLink
 from dispatcher.service.term import Term
 from tests.service.fakes import FAST, FakeAgent, FakeCore, ScriptedLink, bind, running, service
 
@@ -172,12 +174,12 @@ async def test_a_later_order_about_a_pod_does_not_overtake_its_large_one() -> No
 class Talk:
     """A sender and the batches that it sends; each is answered by the next of `answers`."""
 
-    def __init__(self, *answers: Callable[[IntentBatch], OutcomeBatch | LinkError]) -> None:
+    def __init__(self, *answers: Callable[[IntentBatch], OutcomeBatch | LinkError], execute_s: float = 30.0) -> None:
         self.batches: list[IntentBatch] = []
         self.heard: list[Event] = []
         self._answers = iter(answers)
-        link = ScriptedLink("east", execute=self._execute)
-        self.sender = IntentSender(link, self.heard.append, FAST, Term("me", 3), lambda _: None)
+        link, timing = ScriptedLink("east", execute=self._execute), replace(FAST, execute_s=execute_s)
+        self.sender = IntentSender(link, self.heard.append, timing, Term("me", 3), lambda _: None)
 
     def _execute(self, batch: IntentBatch) -> OutcomeBatch | LinkError:
         self.batches.append(batch)
@@ -201,11 +203,29 @@ def taken(batch: IntentBatch) -> OutcomeBatch:
     return OutcomeBatch("east", tuple(Outcome(one.id, one.pod.uid, one.epoch, DONE) for one in batch.intents))
 
 
-async def test_a_call_without_an_answer_in_time_halves_the_next_ones_and_an_answer_doubles_them() -> None:
-    talk = Talk(late, late, taken, taken, taken)
+def cut_off(batch: IntentBatch) -> LinkError:
+    return AgentDied("agent of cluster east: the connection ended before it answered")
+
+
+@pytest.mark.parametrize("failure", [late, cut_off], ids=["no answer in time", "the connection ended before"])
+async def test_a_call_without_an_answer_halves_the_next_ones_and_an_answer_doubles_them(
+    failure: Callable[[IntentBatch], LinkError],
+) -> None:
+    talk = Talk(failure, failure, taken, taken, taken)
     for at in range(5):
         await talk.say(bind(at))
     assert [one.answer_bytes for one in talk.batches] == [MAX_CALL // part for part in (1, 2, 4, 2, 1)]
+
+
+async def test_what_is_answered_just_in_time_is_not_doubled_only_to_be_late() -> None:
+    def just_in_time(batch: IntentBatch) -> OutcomeBatch:
+        time.sleep(0.03)
+        return taken(batch)
+
+    talk = Talk(late, just_in_time, just_in_time, execute_s=0.05)
+    for at in range(3):
+        await talk.say(bind(at))
+    assert [one.answer_bytes for one in talk.batches] == [MAX_CALL // part for part in (1, 2, 2)]
 
 
 async def test_fewer_orders_go_in_a_call_where_calls_come_back_late_but_one_at_least() -> None:

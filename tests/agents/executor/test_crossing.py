@@ -368,9 +368,14 @@ SAMENESS: dict[str, tuple[str, dict[str, str] | None, ExecutorPolicy, str]] = {
         "team",
         {names.ACCEPT: "false"},
         ExecutorPolicy(),
-        f'namespace "team" of cluster "b" has label {names.ACCEPT}: "false"',
+        f'namespace "team" of cluster "b" has the label, or annotation, {names.ACCEPT}: "false"',
     ),
-    "its label means nothing": ("team", {names.ACCEPT: "No"}, ExecutorPolicy(), f'has label {names.ACCEPT}: "No"'),
+    "its label means nothing": (
+        "team",
+        {names.ACCEPT: "No"},
+        ExecutorPolicy(),
+        f'has the label, or annotation, {names.ACCEPT}: "No"',
+    ),
     "it is labelled open": ("team", {names.ACCEPT: "true"}, ExecutorPolicy(), ""),
     "no row covers it": (
         "team",

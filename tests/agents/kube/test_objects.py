@@ -55,6 +55,18 @@ def seen_of(kind: str, metadata: dict[str, Any] | None = None, **fields: Any) ->
             "Namespace", {"metadata": {"labels": {"team": "a"}}}, Namespace("x", {"team": "a"}), id="namespace"
         ),
         pytest.param(
+            "Namespace",
+            {"metadata": {"annotations": {names.ACCEPT: "false"}}},
+            Namespace("x", {names.ACCEPT: "false"}),
+            id="namespace closed by an annotation in the label's place",
+        ),
+        pytest.param(
+            "Namespace",
+            {"metadata": {"labels": {names.ACCEPT: "false"}, "annotations": {names.ACCEPT: "true"}}},
+            Namespace("x", {names.ACCEPT: "false"}),
+            id="namespace closed by its label, whatever an annotation says",
+        ),
+        pytest.param(
             "PersistentVolume",
             {
                 "metadata": {"labels": {ZONE: "z1"}},
