@@ -80,7 +80,12 @@ USERS = (
     ),
 )
 ADMINS = (
-    Key("ACCEPT", "Namespace, label", '`"false"`', "Closes the namespace to pods of other clusters."),
+    Key(
+        "ACCEPT",
+        "Namespace, label",
+        '`"false"`',
+        'Closes the namespace to pods of other clusters, as any value but `"true"` does.',
+    ),
     Key(
         "AFFINITY_FROM_OTHERS",
         "Namespace, label",
