@@ -6,7 +6,7 @@ from tests.simulation.world.net import Asked
 def kind_of(request: Asked) -> str:
     """What a write is to the protocol; '' for signs of life and for what people alone read."""
     path, body = request.path, request.body
-    if "/pods" not in path or "/events" in path:
+    if "/pods" not in path or "/events" in path or path.endswith("?dryRun=All"):
         return ""
     if path.endswith("/binding"):
         return "bind-proxy" if b'"global-dispatcher-' in body else "bind"

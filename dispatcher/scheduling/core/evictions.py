@@ -10,10 +10,10 @@ from collections.abc import Iterable
 import msgspec
 
 from dispatcher.model.messages import DONE, OF_CLUSTER, REFUSED, Evict, Outcome, PodRef
-from dispatcher.model.pod import Pod, PodId
+from dispatcher.model.pod import Pod, PodId, SourceRef
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.core.binding_cycle import BindingCycle
-from dispatcher.scheduling.core.preemptors import Crossing, Preemptors
+from dispatcher.scheduling.core.preemptors import Preemptors
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.fleet.occupants import Occupant
@@ -51,12 +51,14 @@ class Evictions:
     def order(self, victims: tuple[Victim, ...], preemptor: PodId, now: float) -> None:
         """Have them evicted for a pod that is nominated to their node: at once in its own cluster."""
         if victims[0].cluster == preemptor[0]:  # all are on one node
-            self._evict(victims, preemptor, now, None)
+            self._evict(victims, preemptor, now)
         else:
             self.preemptors.ask(preemptor, victims, now)
 
-    def _evict(self, victims: Iterable[Victim], preemptor: PodId, now: float, crossing: Crossing | None) -> None:
-        """Evict those that are not on their way out already; for a pod of another cluster if theirs would take it."""
+    def _evict(self, victims: Iterable[Victim], preemptor: PodId, now: float, manifest: bytes = b"") -> None:
+        """Evict those that are not on their way out already. `manifest`: of the delegate that their cluster must be
+        ready to take, for a pod of another one.
+        """
         for victim in victims:
             if self._binding.holds(victim.pod_id):  # it has a place in memory alone: nothing is to be deleted
                 self._binding.give_back(victim.pod_id, Why(Reason.PREEMPTED), now)
@@ -64,9 +66,9 @@ class Evictions:
             occupant = self._state.fleet.occupant(victim.pod_id)
             target = self.target_of(occupant) if occupant is not None else None
             if target is not None and not target.terminating and victim.pod_id not in self._under_way:
-                self._send(victim, intents.ref(target), preemptor, crossing)
+                self._send(victim, intents.ref(target), preemptor, manifest)
 
-    def _send(self, victim: Victim, pod: PodRef, preemptor: PodId, crossing: Crossing | None) -> None:
+    def _send(self, victim: Victim, pod: PodRef, preemptor: PodId, manifest: bytes) -> None:
         state = self._state
         tracked = state.tracked.get(preemptor)
         source = tracked.source if tracked is not None else None
@@ -80,8 +82,10 @@ class Evictions:
         name = f"{source.key} of cluster {preemptor[0]}"
         priority = state.fleet.priorities.of(Placed(source, preemptor[0]), victim.cluster)
         intent = Evict("", pod, 0, victim.node, priority, name)
-        if crossing is not None and crossing.manifest:
-            intent = msgspec.structs.replace(intent, source=crossing.source, manifest=crossing.manifest)
+        if manifest:
+            home = state.clusters[preemptor[0]]
+            there = SourceRef(home.name, home.uid, source.namespace, source.name, source.uid, 0)
+            intent = msgspec.structs.replace(intent, source=there, manifest=manifest)
         self._under_way[victim.pod_id] = state.side_intents.send(victim.cluster, "evict", intent, done)
 
     def _answered(self, victim: Victim, preemptor: PodId, answer: Outcome, now: float) -> None:

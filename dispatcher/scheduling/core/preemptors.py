@@ -19,9 +19,9 @@ from typing import NamedTuple
 from dispatcher.model.bounds import NO_PRIORITY
 from dispatcher.model.crossing import class_named
 from dispatcher.model.messages import DONE, ConfirmNoSource, Outcome
-from dispatcher.model.pod import PodId, SourceRef
+from dispatcher.model.pod import PodId
 from dispatcher.model.resources import Resources, format_quantity
-from dispatcher.model.signatures import Preemptor, plain_keys, read_preemptor
+from dispatcher.model.signatures import plain_keys, read_preemptor
 from dispatcher.model.token_buckets import Allowance, TokenBuckets
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import intents
@@ -41,19 +41,12 @@ _MOST_HELD = 16 * 2**20  # bytes of manifests of one cluster's pods that wait fo
 Victims = Sequence[Victim]  # all in one cluster
 
 
-class Crossing(NamedTuple):
-    """What a pod's own cluster has confirmed of it; an older executor says nothing of the manifest of its delegate."""
-
-    source: SourceRef
-    manifest: bytes
+Evict = Callable[[Victims, PodId, float, bytes], None]
 
 
 class _Confirmed(NamedTuple):
     victims: Victims
-    crossing: Crossing
-
-
-Evict = Callable[[Victims, PodId, float, Crossing | None], None]
+    manifest: bytes  # of the delegate that the pod would have there; an older executor does not say it
 
 
 class Preemptors:
@@ -92,24 +85,24 @@ class Preemptors:
         nominee = self._state.profiles.nominations.of(preemptor)
         if nominee is None or not self._standing(preemptor, victims):
             return  # the answer is about a nomination that is no more
-        signed = self._signed(nominee, victims[0].cluster, answer)
-        if isinstance(signed, str):
-            self._refuse(nominee, victims[0].cluster, signed, now)
+        why = self._objection(nominee, victims[0].cluster, answer)
+        if why:
+            self._refuse(nominee, victims[0].cluster, why, now)
             return
         home = preemptor[0]
         others = self._confirmed.setdefault(home, {})
-        others[preemptor] = _Confirmed(victims, Crossing(signed.source, answer.manifest))
+        others[preemptor] = _Confirmed(victims, answer.manifest)
         self._take_turns(home, now)
         held = self._confirmed.get(home, {})
-        if preemptor in held and sum(len(one.crossing.manifest) for one in held.values()) > _MOST_HELD:
+        if preemptor in held and sum(len(one.manifest) for one in held.values()) > _MOST_HELD:
             del held[preemptor]
             self._take_back(preemptor, now)
             return
         if preemptor in self._confirmed.get(home, ()):
             self._tell_held(preemptor, victims, now)
 
-    def _signed(self, nominee: Nominee, target: str, answer: Outcome) -> Preemptor | str:
-        """The word that confirms the pod; or why the answer does not."""
+    def _objection(self, nominee: Nominee, target: str, answer: Outcome) -> str:
+        """Why the answer does not confirm the pod; '' if it does."""
         if answer.verdict != DONE:
             return answer.message or answer.verdict
         home, uid = nominee.pod_id
@@ -126,7 +119,7 @@ class Preemptors:
             return f"at its API server the pod has PriorityClass {signed.priority_class!r}, not {told.word!r}"
         if signed.priority < nominee.placed.pod.priority:
             return f"at its API server the pod has priority {signed.priority}"
-        return _overstated(nominee.placed.pod.requests, signed.requests) or signed
+        return _overstated(nominee.placed.pod.requests, signed.requests)
 
     def _refuse(self, nominee: Nominee, target: str, why: str, now: float) -> None:
         state, home = self._state, nominee.pod_id[0]
@@ -161,7 +154,7 @@ class Preemptors:
             victims = self._standing(preemptor, was.victims)
             if victims:
                 self._open_at[home] = now + self._pace(home).take(now, len(victims))
-                self._evict(victims, preemptor, now, was.crossing)
+                self._evict(victims, preemptor, now, was.manifest)
         self._confirmed[home] = confirmed
         if not confirmed:
             del self._confirmed[home]

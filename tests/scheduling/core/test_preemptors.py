@@ -142,7 +142,7 @@ def test_the_order_to_evict_tells_what_of_the_preemptor_would_cross() -> None:
     world.submit()
     world.run()
     (order,) = world.orders
-    assert order.source == SourceRef("east", "east-uid", "default", "high0", "uid-high0", world.asked[0].epoch)
+    assert order.source == SourceRef("east", "east-uid", "default", "high0", "uid-high0", 0)
     assert order.manifest == MANIFEST
 
 

@@ -104,10 +104,13 @@ class ApiServer:
             return 200, b'{"gitVersion":"v1.36.0","major":"1","minor":"36"}'
         if path.startswith(self.hidden):
             return status(404, "the server could not find the requested resource", "NotFound")
+        path, _, query = path.partition("?")
         place = place_of(unquote(path))
         given: Any = msgspec.json.decode(body) if body else {}
         if method == "GET":
             return self._get(place, limit)
+        if method == "POST" and query == "dryRun=All":
+            return self._tried(actor, place, given)
         if method == "POST":
             return self._post(actor, place, given)
         if method == "PATCH":
@@ -149,6 +152,21 @@ class ApiServer:
             if (refused := hook(actor, place, obj)) is not None:
                 return refused
         return self._create(actor, place, obj, meta)
+
+    def _tried(self, actor: str, place: Place, pod: Object) -> Reply:
+        """Answer as if a pod was made, and keep nothing."""
+        if (closed := self._closed(place.namespace)) is not None:
+            return closed
+        place = Place(place.resource, place.namespace, pod["metadata"]["name"], "")
+        if place.path in self.store.kept:
+            return status(409, "it already exists", "AlreadyExists")
+        for hook in self.hooks:
+            if (refused := hook(actor, place, pod)) is not None:
+                return refused
+        if (refused := self._prioritise(pod["spec"])) is not None:
+            return refused
+        pod["metadata"]["uid"], pod["status"] = "of-a-dry-run", {"phase": "Pending"}
+        return 201, msgspec.json.encode(pod)
 
     def _closed(self, namespace: str) -> Reply | None:
         space = self.store.look(f"{NAMESPACES}/{namespace}")
