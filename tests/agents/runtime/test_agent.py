@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from agents.executor.local import Reported
 from agents.runtime.settings import AgentSettings
 from dispatcher.model import names
 from dispatcher.model.messages import UNKNOWN, Bind, IntentBatch, PodRef
@@ -49,12 +50,17 @@ async def test_of_two_agents_of_a_cluster_one_acts_and_the_other_says_so_until_i
                 assert outcome.verdict == UNKNOWN
                 assert outcome.message.startswith("this executor waits: ")
                 assert [one for one in api.posted if one.get("kind") == "Binding"] == []
+                remembered = second.agent._executor.local.reported
+                remembered.put("uid-mine", Reported("Unschedulable", "no room", 0.0, 0.0, ""))
+                holder = api.executor_lease["spec"]["holderIdentity"]
                 await stack.aclose()
+                assert api.executor_lease["spec"]["holderIdentity"] != holder  # it was given up
                 await second.poll_until(second.well)
                 await second.agent.execute(order)
                 assert [one["target"]["name"] for one in api.posted if one.get("kind") == "Binding"] == ["n0"]
                 await until(lambda: "Scheduled" in _events(api))
                 assert _events(api).count("OtherScheduler") == 1  # the first has told
+                assert remembered.get("uid-mine") is None  # the first may have written something else since
 
 
 async def test_a_pod_whose_pod_group_is_missing_goes_on_when_the_group_appears(tmp_path: Path) -> None:
