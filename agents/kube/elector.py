@@ -124,12 +124,16 @@ class Elector:
 
     async def release(self) -> None:
         """Give the Lease up, if it is ours, so that the next need not wait."""
-        seen = self._seen
-        if seen is None or seen.holder != self.identity:
-            return
-        now = stamp(self._world.wall())
-        await self._file.write(Lease("", seen.transitions, 1, (now, now)), seen, self._patience())
+        seen: Lease | ReadFailure | None = self._seen
         self._seen, self._renewed_at = None, float("-inf")
+        for _ in range(2):
+            if not isinstance(seen, Lease) or seen.holder != self.identity:
+                return
+            now = stamp(self._world.wall())
+            written = await self._file.write(Lease("", seen.transitions, 1, (now, now)), seen, self._patience())
+            if isinstance(written, Lease):
+                return
+            seen = await self._file.read(self._patience())  # a renewal that was broken off may have been done
 
     def _lost(self) -> str:
         if self.leader not in ("", self.identity):

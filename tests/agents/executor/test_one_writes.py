@@ -7,8 +7,8 @@ from typing import Any
 from agents.executor import state
 from agents.executor.http import Request, Response
 from dispatcher.model.messages import BOUND, UNKNOWN, Peer, Peers
-from tests.agents.executor.one_executor import Executor, world
-from tests.agents.executor.world import pod_object
+from tests.agents.executor.one_executor import Executor, stored, world
+from tests.agents.executor.world import keys_of, pod_object
 
 WAITS = "this executor waits: another holds the lease"
 
@@ -113,6 +113,17 @@ async def test_whom_an_executor_obeys_it_stores_without_a_lease_for_versions_gua
     await it.loop.set_peers(Peers("life-7", 7, ()))
     await _settle()
     assert it.world.api.objects[state.PATH]["spec"]["leaseTransitions"] == 7
+
+
+async def test_keys_of_other_clusters_are_stored_by_the_holder_alone() -> None:
+    it = Stage()
+    told = Peers("life-1", 1, (Peer("b", ready=True, uid="b-uid", keys=keys_of("b").endorsed_keys()),))
+    for problem in (WAITS, ""):
+        it.lease.problem = problem
+        await it.loop.set_peers(told)
+        await _settle()
+        assert ("b" in stored(it.world.api)[2].get(state.KEYS, "")) == (not problem)
+    await it.loop.stop()
 
 
 async def _settle() -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from agents.executor.local import Reported
 from agents.runtime.settings import AgentSettings
 from dispatcher.model import names
 from dispatcher.model.messages import UNKNOWN, Bind, IntentBatch, PodRef
 from dispatcher.model.objects import Namespace, StorageClass
-from tests.agents.kube.fake_server import fake_api, until
+from tests.agents.kube.fake_server import FakeApi, fake_api, until
 from tests.agents.kube.objects import Object, needs, node_object, pod_object
 from tests.agents.runtime.whole_agent import PATIENT, an_agent
 
@@ -28,13 +29,20 @@ async def test_an_agent_says_who_it_is_and_what_there_is(tmp_path: Path) -> None
             assert (dispatcher.nodes, set(dispatcher.pods)) == ({"n0", "n1", "n2"}, {"mine"})
 
 
+def _events(api: FakeApi) -> list[str]:
+    return [one["reason"] for one in api.posted if one.get("kind") == "Event"]
+
+
 async def test_of_two_agents_of_a_cluster_one_acts_and_the_other_says_so_until_its_turn_comes(tmp_path: Path) -> None:
     async with fake_api() as api:
         api.put("pods", pod_object("mine", containers=[needs(cpu="1")]))
+        asks = {"annotations": {names.SCHEDULE: "true"}}
+        api.put("pods", pod_object("other", schedulerName="default-scheduler", metadata=asks))
         order = IntentBatch("life-1", 1, (Bind("i", PodRef("default", "mine", "uid-mine"), 1, "n0"),))
         async with AsyncExitStack() as stack:
             first = await stack.enter_async_context(an_agent(api, tmp_path))
             await first.poll_until(first.well)
+            await until(lambda: _events(api) == ["OtherScheduler"])
             async with an_agent(api, tmp_path) as second:
                 await second.poll_until(lambda: second.last is not None and "waits" in second.last.problem)
                 assert second.lost()
@@ -42,10 +50,17 @@ async def test_of_two_agents_of_a_cluster_one_acts_and_the_other_says_so_until_i
                 assert outcome.verdict == UNKNOWN
                 assert outcome.message.startswith("this executor waits: ")
                 assert [one for one in api.posted if one.get("kind") == "Binding"] == []
+                remembered = second.agent._executor.local.reported
+                remembered.put("uid-mine", Reported("Unschedulable", "no room", 0.0, 0.0, ""))
+                holder = api.executor_lease["spec"]["holderIdentity"]
                 await stack.aclose()
+                assert api.executor_lease["spec"]["holderIdentity"] != holder  # it was given up
                 await second.poll_until(second.well)
                 await second.agent.execute(order)
                 assert [one["target"]["name"] for one in api.posted if one.get("kind") == "Binding"] == ["n0"]
+                await until(lambda: "Scheduled" in _events(api))
+                assert _events(api).count("OtherScheduler") == 1  # the first has told
+                assert remembered.get("uid-mine") is None  # the first may have written something else since
 
 
 async def test_a_pod_whose_pod_group_is_missing_goes_on_when_the_group_appears(tmp_path: Path) -> None:
