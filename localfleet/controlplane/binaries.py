@@ -26,7 +26,12 @@ from pathlib import Path
 DEFAULT_MINOR = "1.37"
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok")
 _MODULES = Path(__file__).parent / "go"
-_KUBERNETES = {DEFAULT_MINOR: "go.mod", **{minor: f"{minor}.mod" for minor in ("1.36", "1.35", "1.34", "1.31")}}
+# By minor: the folder, and the go.mod in it.
+_KUBERNETES = {
+    DEFAULT_MINOR: ("kubernetes", "go.mod"),
+    **{minor: ("kubernetes", f"{minor}.mod") for minor in ("1.36", "1.35", "1.34")},
+    "1.31": ("kubernetes-1.31", "go.mod"),
+}
 MINORS = tuple(_KUBERNETES)
 _VERSION_VARIABLES = "k8s.io/component-base/version"
 _TAIL_LINES = 15
@@ -131,7 +136,7 @@ def module(tool: str, minor: str = DEFAULT_MINOR) -> Module:
         raise ValueError(f"no Kubernetes minor {minor!r}: there are {', '.join(_KUBERNETES)}")
     if tool in _OTHERS:
         return _OTHERS[tool]
-    return Module("kubernetes", _KUBERNETES[minor], ".", "k8s.io/kubernetes", _COMPONENTS)
+    return Module(*_KUBERNETES[minor], ".", "k8s.io/kubernetes", _COMPONENTS)
 
 
 def find(tool: str, minor: str = DEFAULT_MINOR) -> Path | None:

@@ -143,7 +143,7 @@ def test_a_modules_key_names_program_and_pinned_version(tool: str, minor: str) -
 
     assert tool in module.tools
     assert re.fullmatch(rf"{module.folder}-v\d+\.\d+\.\d+-\w+-[0-9a-f]{{12}}", module.key)
-    if module.folder == "kubernetes":
+    if module.requirement == "k8s.io/kubernetes":
         assert module.version.startswith(f"v{minor}.")
 
 
