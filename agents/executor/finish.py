@@ -92,7 +92,7 @@ def finish_source(intent: FinishSource, local: Local, now: Moment) -> Procedure[
     the dispatcher knows which cluster a pod went to by its claim, which users may take off; this executor by what it
     has stored.
     """
-    released = yield from _release(intent, local)
+    released = yield from _release(intent, local, now)
     if isinstance(released, Answer):
         return outcome(intent, *released)
     if released.by_itself and not released.pod.terminating:
@@ -108,7 +108,7 @@ class _Released(NamedTuple):
     by_itself: bool
 
 
-def _release(intent: FinishSource, local: Local) -> Procedure[_Released | Answer]:
+def _release(intent: FinishSource, local: Local, now: Moment) -> Procedure[_Released | Answer]:
     """The pod as it was when it was free of our finalizer, or the answer to give instead."""
     ref, problem, failed = intent.pod, "", False
     for _ in range(TRIES):
@@ -119,10 +119,9 @@ def _release(intent: FinishSource, local: Local) -> Procedure[_Released | Answer
             return Answer(UNKNOWN, look.problem)
         if why := _kept(look.pod, intent, local):
             return Answer(REFUSED, why)
-        if not look.pod.terminal and without_ours(look.pod):
-            failed = (yield _failing(ref, look.pod)).ok
-            if failed:
-                continue  # it has another resourceVersion now
+        if (yield from _fails(ref, look.pod, now)):
+            failed = True
+            continue  # it has another resourceVersion now
         found = _Released(look.pod, by_itself=look.pod.terminal and not failed)
         if FINALIZER not in look.pod.finalizers:
             return found
@@ -137,11 +136,18 @@ def _release(intent: FinishSource, local: Local) -> Procedure[_Released | Answer
     return Answer(UNKNOWN, problem)
 
 
-def _failing(ref: PodRef, pod: LivePod) -> Request:
+def _fails(ref: PodRef, pod: LivePod, now: Moment) -> Procedure[bool]:
+    """Whether a pod that others hold has been made one that failed, and is not ready."""
+    if pod.terminal or not without_ours(pod):
+        return False
     said = f"its copy in cluster {pod.node.removeprefix(PROXY_NODE_PREFIX)} is gone, and how it ended was not seen"
+    unready = {"status": "False", "reason": "PodFailed", "lastTransitionTime": rfc3339(now.wall)}
+    conditions = [{"type": kind, **unready} for kind in ("Ready", "ContainersReady")]
     seen = {"uid": ref.uid, "resourceVersion": pod.metadata.resource_version}
-    change = {"metadata": seen, "status": {"phase": "Failed", "message": said}}
-    return Request("PATCH", pods.path(ref.namespace, ref.name, "status"), msgspec.json.encode(change), STRATEGIC_PATCH)
+    change = {"metadata": seen, "status": {"phase": "Failed", "message": said, "conditions": conditions}}
+    path = pods.path(ref.namespace, ref.name, "status")
+    response = yield Request("PATCH", path, msgspec.json.encode(change), STRATEGIC_PATCH)
+    return response.ok
 
 
 def _kept(pod: LivePod, intent: FinishSource, local: Local) -> str:

@@ -75,7 +75,7 @@ def test_a_source_goes_though_the_word_could_not_be_written() -> None:
 @pytest.mark.parametrize("deleted", [True, False], ids=["a user deleted it", "nobody did"])
 @pytest.mark.parametrize("phase", ["Pending", "Running"])
 def test_a_source_that_others_hold_has_failed_when_its_delegate_is_gone(phase: str, deleted: bool) -> None:
-    """Else its Job waits for ever for it to end."""
+    """Else its Job waits for ever for it to end, and its StatefulSet counts it as ready."""
     world = World(peers=("b",))
     ref = source(world, phase=phase, finalizers=("batch.kubernetes.io/job-tracking", names.FINALIZER))
     pod = world.api.pod("web")
@@ -86,6 +86,8 @@ def test_a_source_that_others_hold_has_failed_when_its_delegate_is_gone(phase: s
     left = world.api.pod("web")
     assert left is not None
     assert left["status"]["phase"] == "Failed"
+    shown = {one["type"]: one["status"] for one in left["status"]["conditions"]}
+    assert shown == {"Ready": "False", "ContainersReady": "False"}
     assert left["metadata"]["finalizers"] == ["batch.kubernetes.io/job-tracking"]
     assert left["metadata"]["deletionTimestamp"]
 
