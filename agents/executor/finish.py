@@ -1,5 +1,7 @@
 """The end of a source pod: it begins to go when its delegate does, and we let go of it when the delegate is gone."""
 
+from typing import NamedTuple
+
 import msgspec
 
 from agents.executor import events, pods
@@ -84,22 +86,31 @@ def disruption_in(status: bytes) -> dict[str, str] | None:
 def finish_source(intent: FinishSource, local: Local, now: Moment) -> Procedure[Outcome]:
     """Take our finalizer off; then delete the pod at once, unless it has ended by itself and nobody deletes it.
 
+    Where finalizers of others hold it, it fails first, as kubelets and PodGC have it before they let a pod go: a Job
+    makes no other for one that runs.
     Refused where the delegate is missing in another cluster than the one that is known here by the proxy node's name:
     the dispatcher knows which cluster a pod went to by its claim, which users may take off; this executor by what it
     has stored.
     """
-    released = yield from _release(intent, local)
+    released = yield from _release(intent, local, now)
     if isinstance(released, Answer):
         return outcome(intent, *released)
-    if released.terminal and not released.terminating:
+    if released.by_itself and not released.pod.terminating:
         return outcome(intent, DONE)
     answer = yield from delete_exactly(intent.pod, 0)
     return outcome(intent, *answer)
 
 
-def _release(intent: FinishSource, local: Local) -> Procedure[LivePod | Answer]:
+class _Released(NamedTuple):
+    """A pod that is free of our finalizer; whether it had ended `by_itself`."""
+
+    pod: LivePod
+    by_itself: bool
+
+
+def _release(intent: FinishSource, local: Local, now: Moment) -> Procedure[_Released | Answer]:
     """The pod as it was when it was free of our finalizer, or the answer to give instead."""
-    ref, problem = intent.pod, ""
+    ref, problem, failed = intent.pod, "", False
     for _ in range(TRIES):
         look = yield from pods.look_up(ref.namespace, ref.name)
         if look.differs(ref.uid):
@@ -108,17 +119,35 @@ def _release(intent: FinishSource, local: Local) -> Procedure[LivePod | Answer]:
             return Answer(UNKNOWN, look.problem)
         if why := _kept(look.pod, intent, local):
             return Answer(REFUSED, why)
+        if (yield from _fails(ref, look.pod, now)):
+            failed = True
+            continue  # it has another resourceVersion now
+        found = _Released(look.pod, by_itself=look.pod.terminal and not failed)
         if FINALIZER not in look.pod.finalizers:
-            return look.pod
+            return found
         response = yield guarded_patch(ref, look.pod, {"finalizers": without_ours(look.pod)})
         if response.ok:
-            return look.pod
+            return found
         problem = error_text(response)
         if response.status == NOT_FOUND:
             return Answer(DONE, "the pod is gone")
         if not is_ambiguous(response):
             return Answer(REFUSED, problem)
     return Answer(UNKNOWN, problem)
+
+
+def _fails(ref: PodRef, pod: LivePod, now: Moment) -> Procedure[bool]:
+    """Whether a pod that others hold has been made one that failed, and is not ready."""
+    if pod.terminal or not without_ours(pod):
+        return False
+    said = f"its copy in cluster {pod.node.removeprefix(PROXY_NODE_PREFIX)} is gone, and how it ended was not seen"
+    unready = {"status": "False", "reason": "PodFailed", "lastTransitionTime": rfc3339(now.wall)}
+    conditions = [{"type": kind, **unready} for kind in ("Ready", "ContainersReady")]
+    seen = {"uid": ref.uid, "resourceVersion": pod.metadata.resource_version}
+    change = {"metadata": seen, "status": {"phase": "Failed", "message": said, "conditions": conditions}}
+    path = pods.path(ref.namespace, ref.name, "status")
+    response = yield Request("PATCH", path, msgspec.json.encode(change), STRATEGIC_PATCH)
+    return response.ok
 
 
 def _kept(pod: LivePod, intent: FinishSource, local: Local) -> str:

@@ -72,6 +72,37 @@ def test_a_source_goes_though_the_word_could_not_be_written() -> None:
     assert (world.api.pod("web") or {})["metadata"]["deletionTimestamp"]
 
 
+@pytest.mark.parametrize("deleted", [True, False], ids=["a user deleted it", "nobody did"])
+@pytest.mark.parametrize("phase", ["Pending", "Running"])
+def test_a_source_that_others_hold_has_failed_when_its_delegate_is_gone(phase: str, deleted: bool) -> None:
+    """Else its Job waits for ever for it to end, and its StatefulSet counts it as ready."""
+    world = World(peers=("b",))
+    ref = source(world, phase=phase, finalizers=("batch.kubernetes.io/job-tracking", names.FINALIZER))
+    pod = world.api.pod("web")
+    assert pod is not None
+    if deleted:
+        pod["metadata"] |= {"deletionTimestamp": DELETED, "deletionGracePeriodSeconds": 30}
+    assert world.do(finish(ref)).verdict == DONE
+    left = world.api.pod("web")
+    assert left is not None
+    assert left["status"]["phase"] == "Failed"
+    shown = {one["type"]: one["status"] for one in left["status"]["conditions"]}
+    assert shown == {"Ready": "False", "ContainersReady": "False"}
+    assert left["metadata"]["finalizers"] == ["batch.kubernetes.io/job-tracking"]
+    assert left["metadata"]["deletionTimestamp"]
+
+
+def test_a_source_goes_though_it_could_not_be_said_that_it_failed() -> None:
+    world = World(peers=("b",))
+    ref = source(world, finalizers=("x/y", names.FINALIZER))
+
+    def no_status(request: Request) -> Response:
+        return Response(403) if request.path.endswith("/status") else world.api.answer(request)
+
+    assert run(carry_out(finish(ref), 1, world.local, NOW), no_status).verdict == DONE
+    assert (world.api.pod("web") or {})["metadata"]["finalizers"] == ["x/y"]
+
+
 def test_a_source_whose_delegate_is_gone_goes_at_once() -> None:
     world = World(peers=("b",))
     assert world.do(finish(source(world))).verdict == DONE
