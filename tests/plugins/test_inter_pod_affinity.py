@@ -450,6 +450,15 @@ def test_hints_tell_which_pods_are_worth_a_new_try(case: str) -> None:
     assert make("InterPodAffinity").hint(event, asking.placed()) is want
 
 
+@pytest.mark.parametrize(("waiting", "want"), [(PREFERS, True), (one().near("zone", SCANS, weight=5), False)])
+def test_a_pod_that_goes_may_make_room_for_terms_about_others_of_its_own_namespace(
+    waiting: PodBuilder, want: bool
+) -> None:
+    plugin = make("InterPodAffinity")
+    event = ClusterEvent(WakeEvent.POD_REMOVED, "a", one().near("x", SCANS).build(), None)
+    assert plugin.hint_any(event, plugin.hint_key(waiting.placed())) is want
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
