@@ -9,7 +9,7 @@ import pytest
 
 from tests.contract.client import Api, pod
 from tests.contract.foreign_nodes import running_at
-from tests.contract.servers import Server
+from tests.contract.servers import Server, said_since
 from tests.contract.stream_kubelet import SPDY, WEBSOCKET, ask, kubelet, switched
 
 VERBS = ("exec", "attach", "portforward")
@@ -138,8 +138,8 @@ async def test_a_kubelet_is_asked_what_the_client_asks(api: Api, call: str, path
 async def test_bytes_go_both_ways_until_the_kubelet_ends(
     server: Server, api: Api, method: str, headers: dict[str, str]
 ) -> None:
-    if headers is WEBSOCKET and server.minor == "1.35":
-        pytest.skip("kube-apiserver 1.35 speaks SPDY to each kubelet")
+    if headers is WEBSOCKET:
+        said_since(server, "1.36")  # before, API servers speak SPDY to each kubelet
     much = bytes(range(256)) * 4096
     async with kubelet() as (port, asked), running_at(api, "echo-1", port):
         path = api.at("pods", "echo-1", "exec?command=cat&stdin=true")
