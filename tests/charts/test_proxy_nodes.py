@@ -10,6 +10,8 @@ from dispatcher.cli.diagnosis import Finding
 from dispatcher.cli.joining.daemon_sets import on_proxy_nodes
 from dispatcher.cli.joining.target import Place, reached
 from dispatcher.model import names
+from localfleet.controlplane import opt_in
+from localfleet.controlplane.binaries import selected_minor
 from localfleet.controlplane.plane import ControlPlane
 from tests.agents.runtime.admission.proxy_node_cases import ALL, LINUX, affinity_of, daemon_set
 from tests.charts.rendering import CHARTS, NAMESPACE, Helm, Object
@@ -59,6 +61,8 @@ def soon(true: Callable[[], bool]) -> None:
 async def test_a_daemon_set_is_kept_off_proxy_nodes_and_doctor_shows_how_one_is_that_was_there_before(
     control_plane: ControlPlanes, helm: Helm
 ) -> None:
+    if not opt_in.version(selected_minor()):
+        pytest.skip("the chart's webhook does it, whose Service no server reaches here: see test_opt_in.py")
     plane = control_plane("daemons", nodes=1, scheduler=True)
     world = World(plane)
     world.api.create(SETS, daemon_set(SPEC, "before"))
