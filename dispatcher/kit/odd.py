@@ -102,7 +102,7 @@ def another_of_its_template(placed: Placed) -> Placed:
     own = {"uid": "another", "name": "another", "phase": RUNNING, "reason": "Odd", "ready": True, "terminating": True}
     own |= {"created": 7.0, "started": 7.0, "preempted": True, "nominated_node": "w3", "has_finalizer": True}
     own |= {"status": b"{}", "claim": Claim("west", "w3", 7), "source": SourceRef("west", "uid-west", "a", "b", "c", 7)}
-    own |= {"files": "another", "at_home": True}
+    own |= {"files": "another", "at_home": True, "ends_in_s": 7}
     own["volumes"] = tuple(
         msgspec.structs.replace(one, name=f"another-{one.name}") if one.kind == CLAIM else one
         for one in placed.pod.volumes

@@ -9,7 +9,12 @@ _REASONS: dict[str, tuple[Reason, ...]] = {
     "DynamicResources": (Reason.DEVICES,),
     "FaultDomainSpread": (Reason.SPREAD, Reason.SPREAD_LABEL),
     "HotNode": (Reason.HOT,),
-    "InterPodAffinity": (Reason.POD_AFFINITY, Reason.POD_ANTI_AFFINITY, Reason.EXISTING_ANTI_AFFINITY),
+    "InterPodAffinity": (
+        Reason.POD_AFFINITY,
+        Reason.POD_ANTI_AFFINITY,
+        Reason.EXISTING_ANTI_AFFINITY,
+        Reason.TOO_MANY_TERMS,
+    ),
     "NamespaceOpen": (
         Reason.NAMESPACE_ABSENT,
         Reason.NAMESPACE_CLOSED,
