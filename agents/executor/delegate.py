@@ -75,11 +75,11 @@ def create_delegate(intent: CreateDelegate, local: Local, now: Moment) -> Proced
         return outcome(intent, *no)
     order = unsigned(intent, local) or _lapsed(intent, local, now) or existing.given_up_before(intent, local)
     wanted = order or _wanted(intent, local, now)
-    sought = _sought(wanted, local, now)
-    if isinstance(sought, Answer):
-        wanted = sought
-    elif sought:
-        lacking = yield from references.missing(sought, local, now)
+    needed = sought(wanted, local, now)
+    if isinstance(needed, Answer):
+        wanted = needed
+    elif needed:
+        lacking = yield from references.missing(needed, local, now)
         # Others may have taken the room meanwhile.
         wanted = Answer(REFUSED, lacking, OF_CLUSTER) if lacking else _wanted(intent, local, now)
     if isinstance(wanted, Answer):
@@ -212,7 +212,7 @@ def _unreadable(pod: Pod) -> Answer:
     return Answer(REFUSED, f"the delegate's manifest cannot be read: {pod.problems[0]}", OF_CLUSTER)
 
 
-def _sought(wanted: tuple[Pod, bytes] | Answer, local: Local, now: Moment) -> list[Reference] | Answer:
+def sought(wanted: tuple[Pod, bytes] | Answer, local: Local, now: Moment) -> list[Reference] | Answer:
     """The ConfigMaps that are to be looked for; or why the manifest cannot be read."""
     if isinstance(wanted, Answer):
         return []

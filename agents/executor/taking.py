@@ -30,7 +30,10 @@ def objection(intent: Evict, local: Local, now: Moment) -> Procedure[Answer | No
     if local.view.pod_by_name(pod.namespace, pod.name) is not None:
         return None
     no = delegate.unfit_without_room(pod, body, order, local, now)
-    if no is None and (sought := references.unseen(body, local, now)):
+    sought = delegate.sought(wanted, local, now) if no is None else []
+    if isinstance(sought, Answer):
+        no = sought
+    elif sought:
         lacking = yield from references.missing(sought, local, now)
         no = Answer(REFUSED, lacking, OF_CLUSTER) if lacking else None
     if no is None:

@@ -68,6 +68,7 @@ def test_where_an_older_build_says_nothing_of_what_crosses_it_is_evicted_without
 
 
 CONFIG_MAP = {"containers": [{"name": "c", "image": "x", "envFrom": [{"configMapRef": {"name": "settings"}}]}]}
+ODD_CONFIG_MAP = {"containers": [{"name": "c", "image": "x", "envFrom": [{"configMapRef": {"name": ["settings"]}}]}]}
 QUOTA = 'pods "urgent" is forbidden: exceeded quota: small, requested: pods=1, used: pods=5, limited: pods=5'
 # id -> (target, manifest, words of the refusal)
 REFUSALS: dict[str, tuple[Callable[[], Target], bytes, str]] = {
@@ -78,6 +79,7 @@ REFUSALS: dict[str, tuple[Callable[[], Target], bytes, str]] = {
     ),
     "it lacks the PriorityClass": (Target, made(priorityClassName="gold"), "gold"),
     "it lacks a ConfigMap": (Target, made(**CONFIG_MAP), "settings"),
+    "a ConfigMap has no name that is one": (Target, made(**ODD_CONFIG_MAP), "is not readable as a pod"),
     "it lacks the namespace": (lambda: Target(posting(error(404, "namespaces not found"))), made(), "namespace"),
     "a quota is full": (lambda: Target(posting(error(403, QUOTA))), made(), "exceeded quota"),
     "a webhook denies it": (
