@@ -44,14 +44,15 @@ class ExecutorLease:
         self._elector = Elector(store, identity or new_identity(), timing, environment, kind="executor")
         self._elector.held_up = lambda: bool(accepted_leader.not_ours)
         self._accepted_leader = accepted_leader
-        self._held = 0  # the count of transitions of our last holding
+        self._prepared = 0  # the count of transitions of the last holding of ours in which what is stored was read
 
     @property
     def problem(self) -> str:
         """Why this executor may write nothing now, '' while it may."""
         elector = self._elector
         if elector.valid():
-            return ""
+            prepared = elector.transitions == self._prepared
+            return "" if prepared else f"{_LEASE} is held, but what another may have stored is not read yet"
         if self.another:
             return (
                 f"this executor waits: {elector.leader} holds {_LEASE}; a cluster has one agent: "
@@ -106,15 +107,16 @@ class ExecutorLease:
 
     async def _hold(self) -> None:
         await self._elector.acquire()
-        if self._elector.transitions != self._held:
-            self._held = self._elector.transitions
-            await self._accepted_leader.recall(anew=True)  # what is stored may be another's by now, its keys, too
+        leader = self._accepted_leader
+        if self._elector.transitions != self._prepared:
+            await leader.recall(anew=True)  # what is stored may be another's by now, its keys, too
             self.on_held()
-        LOG.info("this executor acts", holds=_LEASE, identity=self._elector.identity)
-        why = await self._elector.hold()
-        not_ours = self._accepted_leader.not_ours
-        LOG.warning("this executor acts no more", why=not_ours or why)
-        if not_ours:
+        if not leader.not_ours:
+            self._prepared = self._elector.transitions
+            LOG.info("this executor acts", holds=_LEASE, identity=self._elector.identity)
+            why = await self._elector.hold()
+            LOG.warning("this executor acts no more", why=leader.not_ours or why)
+        if leader.not_ours:
             await self._elector.release()
 
 

@@ -19,10 +19,14 @@ class Leader:
     """What an executor knows of whom it obeys, and whose it is."""
 
     def __init__(self) -> None:
-        self.problem = self.not_ours = ""
+        self.problem = self.not_ours = self.becomes = ""
         self.read_anew = 0
+        self.reads_for_s = 0.0
 
     async def recall(self, *, anew: bool = False) -> None:
+        if anew:
+            await asyncio.sleep(self.reads_for_s)
+            self.not_ours = self.becomes
         self.read_anew += anew
 
 
@@ -179,6 +183,33 @@ def test_what_began_before_another_acted_may_not_go_on() -> None:
         assert "was another's meanwhile" in permit()
         assert first.lease.permit()() == ""
         assert first.held == 2
+
+    told(story)
+
+
+def test_one_that_has_the_lease_acts_when_it_has_read_what_another_has_stored() -> None:
+    async def story(first: Candidate, second: Candidate) -> None:
+        second.leader.reads_for_s = 5.0
+        await first.leave()
+        while not second.leader.read_anew:  # noqa: ASYNC110 - what is asked has no event
+            assert not second.acts
+            await asyncio.sleep(0.1)
+            if second.lease._elector.valid() and not second.acts:
+                assert "is not read yet" in second.lease.problem
+        assert second.acts
+
+    told(story)
+
+
+def test_one_that_finds_the_cluster_to_be_anothers_never_acts_and_gives_the_lease_up() -> None:
+    async def story(first: Candidate, second: Candidate) -> None:
+        second.leader.becomes = "it signs with another key"
+        await first.leave()
+        for _ in range(100):
+            await asyncio.sleep(0.1)
+            assert not second.acts
+        assert second.leader.read_anew == 1
+        assert second.lease._elector.leader == ""
 
     told(story)
 
