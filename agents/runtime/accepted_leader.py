@@ -66,9 +66,9 @@ class AcceptedLeader:
             return self.problem or self._local.epoch_guard.superseded(dispatcher, epoch)
 
     async def recall(self, *, anew: bool = False) -> None:
-        """Read what is stored, unless it was read, and without a problem; `anew`: in any case."""
+        """Read what is stored, unless it was read, without a problem, and the cluster is ours; `anew`: in any case."""
         async with self._one_at_a_time:
-            if anew or not self._local.state.known or self.problem:
+            if anew or not self._local.state.known or self.problem or self.not_ours:
                 problem = await self._drive(self._local.state.load())
                 if not problem and self.misnamed:
                     problem = await self._take_name()

@@ -80,6 +80,18 @@ async def test_a_running_executor_stops_once_the_cluster_signs_with_another_key(
     assert pairs("new").public[0] in await served(one)
 
 
+async def test_one_that_learnt_of_another_key_by_a_write_of_its_own_looks_whether_that_still_signs() -> None:
+    one = Executor(world(), keys=pairs("old"))
+    await served(one)
+    ours = copy.deepcopy(one.world.api.objects[state.PATH])
+    assert await starts(one.world, "new", "old") == ""
+    await one.loop.accepted_leader.remember("any", "thing")
+    assert (one.loop.accepted_leader.problem, bool(one.loop.accepted_leader.not_ours)) == ("", True)
+    one.world.api.objects[state.PATH] = ours
+    await one.loop.accepted_leader.recall()
+    assert one.loop.accepted_leader.not_ours == ""
+
+
 async def test_of_two_executors_that_start_at_once_with_different_keys_one_is_served() -> None:
     it = world()
     both = [Executor(it, keys=pairs(name)) for name in ("one", "two")]

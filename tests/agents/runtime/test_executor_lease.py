@@ -191,7 +191,7 @@ def test_one_that_has_the_lease_acts_when_it_has_read_what_another_has_stored() 
     async def story(first: Candidate, second: Candidate) -> None:
         second.leader.reads_for_s = 5.0
         await first.leave()
-        while not second.leader.read_anew:  # noqa: ASYNC110 - what is asked has no event
+        while not second.leader.read_anew:
             assert not second.acts
             await asyncio.sleep(0.1)
             if second.lease._elector.valid() and not second.acts:
