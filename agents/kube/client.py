@@ -115,12 +115,14 @@ class KubeClient:
 
     async def _send_once(self, request: Request, timeout_s: float, max_body: int) -> Response:
         """A write is short and one of many, and goes the cheap way; what is read may be long."""
+        begun = time.monotonic()
         try:
             if request.method != "GET" and not request.params:
                 session = self._session or await self.session()
                 if session.exchanges is not None:
-                    return await self._exchange(session, session.exchanges, request, (max_body, timeout_s))
-            begun, is_list = time.monotonic(), request.method == "GET" and bool(request.params)
+                    ends_at = begun + timeout_s
+                    return await self._exchange(session, session.exchanges, request, (max_body, ends_at))
+            is_list = request.method == "GET" and bool(request.params)
             try:
                 return await self._read(request, timeout_s, self._patience.silent_s if is_list else None, max_body)
             except aiohttp.SocketTimeoutError:
@@ -138,10 +140,11 @@ class KubeClient:
     async def _exchange(
         self, session: ApiSession, exchanges: Exchanges, request: Request, limits: tuple[int, float]
     ) -> Response:
-        """The cheap way."""
+        """The cheap way. `limits`: bytes of the body, and when it ends: credentials that come later send nothing."""
+        max_body, ends_at = limits
         try:
             raw = session.rendering.render(request, await session.authorization())
-            answer = await exchanges.call(raw, *limits)
+            answer = await exchanges.call(raw, max_body, ends_at - time.monotonic())
         except (OSError, AccessError):
             await self._unreachable()
             raise

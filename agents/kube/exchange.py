@@ -41,16 +41,21 @@ class Exchanges:
     async def series(
         self, requests: Sequence[bytes], max_body: int, timeout_s: float
     ) -> tuple[list[Answer], Exception | None]:
-        """Send all at once over one connection, which answers them one by one in turn.
+        """Send all at once over one connection, which answers them one by one in turn. It ends within `timeout_s`, but
+        for the wait for a connection to be free, after which nothing is sent any more.
 
         Returns the answers that came, and why not all did: the effect of those left without one is unknown.
         Raises OSError or TimeoutError when nothing was sent.
         """
+        ends_at = time.monotonic() + timeout_s
         async with self._room:
-            exchange = self._kept() or await self._connect(timeout_s)
+            exchange = self._kept() or await self._connect(ends_at - time.monotonic())
             keep = False
             try:
-                answers, problem = await exchange.series(requests, max_body, timeout_s)
+                left_s = ends_at - time.monotonic()
+                if left_s <= 0.0:
+                    raise TimeoutError("no connection was free in time")
+                answers, problem = await exchange.series(requests, max_body, left_s)
                 keep = problem is None and answers[-1].keep
                 return answers, problem
             finally:

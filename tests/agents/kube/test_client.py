@@ -1,5 +1,6 @@
 """One call to an API server, whatever becomes of it."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,24 @@ async def test_a_body_above_the_bound_is_not_read_on(tmp_path: Path) -> None:
         await client.close()
     assert answer.status == 0
     assert b"larger than" in answer.body
+
+
+async def test_a_write_whose_credentials_come_too_late_is_not_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with fake_api() as api:
+        client = KubeClient(Access(api.kubeconfig(tmp_path)), SHORT)
+        session = await client.session()
+        authorization = session.authorization
+
+        async def late() -> str:
+            await asyncio.sleep(SHORT.request_s + 0.1)
+            return await authorization()
+
+        monkeypatch.setattr(session, "authorization", late)
+        answer = await client.send(Request("POST", EVENTS, b"{}"))
+        await client.close()
+    assert (answer.status, api.posted) == (0, [])
 
 
 async def test_a_series_of_writes_brings_an_answer_for_each(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from agents.executor.http import Request
 from agents.kube.answers import Answer
-from agents.kube.exchange import Exchanges
+from agents.kube.exchange import MAX_CONNECTIONS, Exchange, Exchanges
 from agents.kube.naps import Naps
 from agents.kube.rendering import USER_AGENT, Rendering
 
@@ -155,6 +155,36 @@ async def test_naps_are_told_of_each_answer_and_of_none_that_does_not_come(
         await exchanges.series([POST] * requests, 1000, 5.0 if came else 0.05)
         assert len(noted.waited_s) == came
         assert all(0 < waited_s < time.monotonic() - begun for waited_s in noted.waited_s)
+
+
+async def test_the_time_to_connect_is_part_of_a_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(b"") as (_, exchanges):
+        connect = exchanges._connect
+
+        async def slowly(timeout_s: float) -> Exchange:
+            await asyncio.sleep(0.4)
+            return await connect(timeout_s)
+
+        monkeypatch.setattr(exchanges, "_connect", slowly)
+        begun = time.monotonic()
+        with pytest.raises(TimeoutError):
+            await post(exchanges, 0.5)
+        assert time.monotonic() - begun < 0.8
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["a new connection", "a kept one"])
+async def test_what_waited_too_long_for_a_connection_to_be_free_is_not_sent(kept: bool) -> None:
+    async with serving() as (server, exchanges):
+        if kept:
+            await post(exchanges)
+        for _ in range(MAX_CONNECTIONS):
+            await exchanges._room.acquire()
+        waiting = asyncio.create_task(post(exchanges, 0.05))
+        await asyncio.sleep(0.1)
+        exchanges._room.release()
+        with pytest.raises(TimeoutError):
+            await waiting
+    assert len(server.requests) == kept
 
 
 async def test_nobody_listening_is_an_error() -> None:
