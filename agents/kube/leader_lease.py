@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -82,7 +83,7 @@ class LeaseStore:
             **raw.get("spec", {}),
             "holderIdentity": wanted.holder,
             "leaseTransitions": wanted.transitions,
-            "leaseDurationSeconds": max(1, round(wanted.duration_s)),
+            "leaseDurationSeconds": max(1, math.ceil(wanted.duration_s)),
             "acquireTime": wanted.times[0],
             "renewTime": wanted.times[1],
         }

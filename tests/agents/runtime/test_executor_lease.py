@@ -33,11 +33,11 @@ class Leader:
 class Candidate:
     """An executor, and its way to the API server."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, call_s: float = CALL_S) -> None:
         self._server, self.cut_off, self.leader, self.held = server, False, Leader(), 0
         self.loses_answers = self.lost_one = False
         leader: Any = self.leader
-        self.lease = ExecutorLease(self, leader, CALL_S)
+        self.lease = ExecutorLease(self, leader, call_s)
         self.lease.on_held = self._count
         self._task = asyncio.create_task(self.lease.run())
 
@@ -261,6 +261,19 @@ def test_before_the_lease_was_looked_at_nobody_is_replaced_at_a_gateway() -> Non
         assert "is not held yet" in one.lease.keeps_away(replaced=False)
         one.leader.problem = "the API server does not answer"
         assert one.lease.keeps_away(replaced=False) == ""
+        await one.die()
+
+    live(tell, 1)
+
+
+@pytest.mark.parametrize("call_s", [0.5, 2.5, 10.0])
+def test_the_lease_says_to_wait_for_as_long_as_its_holder_may_write_and_never_shorter(call_s: float) -> None:
+    async def tell() -> None:
+        server = Server()
+        one = Candidate(server, call_s)
+        await asyncio.sleep(1.0)
+        assert server.lease is not None
+        assert server.lease["spec"]["leaseDurationSeconds"] >= RENEW_DEADLINE_S + call_s
         await one.die()
 
     live(tell, 1)
