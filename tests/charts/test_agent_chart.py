@@ -17,6 +17,7 @@ from agents.runtime.settings import AcceptSettings, AgentSettings, KubeletSettin
 from dispatcher.cli.joining import install
 from dispatcher.cli.joining import objects as given_by_join
 from dispatcher.model import names
+from dispatcher.model.pod import TERMINAL
 from localfleet.controlplane import opt_in
 from tests.charts.rendering import (
     ADMISSION,
@@ -502,8 +503,12 @@ def test_all_that_agents_write_on_pods_is_reserved_for_them_by_the_names_in_the_
 
 def test_nobody_changes_the_containers_of_a_pod_that_went_to_another_cluster(helm: Helm) -> None:
     (spec,) = (one["spec"] for one in policies(helm.template("agent"), "reserve-gone"))
-    (who,) = spec["matchConditions"]
-    assert all(f"'{key}'" in who["expression"] for key in (names.CLAIM, names.DELEGATE_LABEL))
+    who, home, ending = (one["expression"] for one in spec["matchConditions"])
+    assert all(f"'{key}'" in who for key in (names.CLAIM, names.DELEGATE_LABEL))
+    assert "nodeName" in home
+    assert f"startsWith('{names.PROXY_NODE_PREFIX}')" in home
+    assert "deletionTimestamp" in ending
+    assert all(f"'{phase}'" in ending for phase in TERMINAL)
     fields = {one["expression"].partition(" ")[0].removeprefix("object.spec.?") for one in spec["validations"]}
     assert fields == {"containers", "initContainers", "ephemeralContainers", "resources", "activeDeadlineSeconds"}
     assert all(one["message"].startswith("the pod runs in another cluster") for one in spec["validations"])

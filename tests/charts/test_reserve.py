@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
 PODS = "/api/v1/namespaces/default/pods"
 MERGE = {"Content-Type": "application/merge-patch+json"}
+STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
 KEYS = ("claim", "cluster", "node", "epoch", "decision", "delegate-proof", "source-cluster", "source-uid")
 CLAIM = {"annotations": {"global-dispatcher.io/claim": "x"}}
 FILE = {"annotations": {"global-dispatcher.io/downward-0123456789": "x"}}
@@ -113,6 +114,26 @@ def test_a_marked_pod_is_used_and_deleted_by_its_owner_and_freed_by_an_admin(
     assert "deletionTimestamp" in plane.admin.get(path)["metadata"]
     plane.admin.patch(path, {"metadata": {"finalizers": None}})
     assert not plane.admin.answers(path)
+
+
+def test_a_marked_pod_is_changed_at_home_and_where_nothing_runs_any_more(
+    plane: ControlPlane, tenant: httpx.Client
+) -> None:
+    proxy = {"nodeName": "global-dispatcher-west"}
+    plane.admin.create(PODS, pod("abroad", CLAIM, **proxy))
+    plane.admin.create(PODS, pod("at-home", CLAIM, nodeName="machine"))
+    plane.admin.create(PODS, pod("ended", CLAIM, **proxy))
+    plane.admin.patch(f"{PODS}/ended/status", {"status": {"phase": "Failed"}})
+    plane.admin.create(PODS, pod("ending", {**CLAIM, "finalizers": ["example.com/held"]}, **proxy))
+    assert tenant.delete(f"{PODS}/ending").is_success
+    other = {"spec": {"containers": [{"name": "main", "image": "example.invalid/app:2"}]}}
+    answers = {
+        name: tenant.patch(f"{PODS}/{name}", json=other, headers=STRATEGIC)
+        for name in ("abroad", "at-home", "ended", "ending")
+    }
+    codes = {name: answer.status_code for name, answer in answers.items()}
+    assert codes == {"abroad": 422, "at-home": 200, "ended": 200, "ending": 200}, answers["at-home"].text
+    assert "runs in another cluster" in answers["abroad"].text
 
 
 def test_the_agents_account_writes_its_marks(plane: ControlPlane, tenant: httpx.Client) -> None:
