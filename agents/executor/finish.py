@@ -140,7 +140,8 @@ def _fails(ref: PodRef, pod: LivePod, now: Moment) -> Procedure[bool]:
     """Whether a pod that others hold has been made one that failed, and is not ready."""
     if pod.terminal or not without_ours(pod):
         return False
-    said = f"its copy in cluster {pod.node.removeprefix(PROXY_NODE_PREFIX)} is gone, and how it ended was not seen"
+    gone = f"its copy in cluster {pod.node.removeprefix(PROXY_NODE_PREFIX)} is gone, and how it ended was not seen"
+    said = gone if pod.node else "it was deleted before it was bound: no other cluster has a copy of it"
     unready = {"status": "False", "reason": "PodFailed", "lastTransitionTime": rfc3339(now.wall)}
     conditions = [{"type": kind, **unready} for kind in ("Ready", "ContainersReady")]
     seen = {"uid": ref.uid, "resourceVersion": pod.metadata.resource_version}

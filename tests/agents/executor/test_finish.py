@@ -92,6 +92,22 @@ def test_a_source_that_others_hold_has_failed_when_its_delegate_is_gone(phase: s
     assert left["metadata"]["deletionTimestamp"]
 
 
+@pytest.mark.parametrize(
+    ("node", "says"),
+    [
+        pytest.param(PROXY, "its copy in cluster b is gone, and how it ended was not seen", id="bound"),
+        pytest.param("", "it was deleted before it was bound: no other cluster has a copy of it", id="claimed alone"),
+    ],
+)
+def test_a_source_that_has_failed_so_says_why(node: str, says: str) -> None:
+    world = World(peers=("b",))
+    pod = pod_object(**({"nodeName": node} if node else {}))
+    pod["metadata"] |= {"finalizers": ["x/y", names.FINALIZER]}
+    pod["metadata"] |= {"deletionTimestamp": DELETED, "deletionGracePeriodSeconds": 30}
+    assert world.do(finish(world.submit(pod))).verdict == DONE
+    assert (world.api.pod("web") or {})["status"]["message"] == says
+
+
 def test_a_source_goes_though_it_could_not_be_said_that_it_failed() -> None:
     world = World(peers=("b",))
     ref = source(world, finalizers=("x/y", names.FINALIZER))
