@@ -216,7 +216,8 @@ class ExecutorLoop:
                 self._newest_peers = (peers, current)
             if self._taking_over is None or self._taking_over.done():
                 self._taking_over = asyncio.create_task(self._take_over_newest())
-        return PeersAck(self._local.cluster, self._local.renewals.token(*self._clock()))
+        word = self._local.renewals.token(*self._clock())
+        return PeersAck(self._local.cluster, word, problem=self.lease.problem)
 
     async def _take_over_newest(self) -> None:
         while self._newest_peers is not None:

@@ -67,12 +67,13 @@ class Unsent:
 class PeersAcknowledged:
     """An agent has answered to peers: the token in its answer is echoed from now on, and renews its leases.
 
-    `probe`, `links`: as in PeersAck.
+    `probe`, `links`: as in PeersAck. `refuses`: it carries out no orders, as it says; it is told of peers all the same.
     """
 
     cluster: str
     probe: str = ""
     links: tuple[LinkReading, ...] = ()
+    refuses: bool = False
 
 
 @dataclass(frozen=True)

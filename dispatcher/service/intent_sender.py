@@ -228,7 +228,7 @@ class IntentSender:
 
     def _note(self, error: LinkError) -> None:
         if isinstance(error, AgentFault):
-            self.refusal = f"takes no orders: {error}"[:_LONGEST_REFUSAL]
+            self.refusal = _takes_none(str(error))
 
     def _against_us(self, answer: OutcomeBatch) -> Deposed | None:
         newer = answer.obeys > self._term.epoch
@@ -285,7 +285,14 @@ class IntentSender:
                 except Exception:  # a fault of ours: it is tried anew with the next that is told
                     log.exception("peers could not be told", cluster=self.cluster)
                 else:
-                    self.refusal, self._word = "", answer.word
-                    self._emit(PeersAcknowledged(self.cluster, answer.probe, answer.links))  # before the word is echoed
+                    refuses = bool(answer.problem)
+                    self.refusal = _takes_none(answer.problem) if refuses else ""
+                    self._word = answer.word
+                    # Before the word is echoed.
+                    self._emit(PeersAcknowledged(self.cluster, answer.probe, answer.links, refuses))
         finally:
             self._peers_call = None
+
+
+def _takes_none(why: str) -> str:
+    return f"takes no orders: {why}"[:_LONGEST_REFUSAL]

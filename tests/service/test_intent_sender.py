@@ -354,6 +354,16 @@ async def test_an_agent_that_refuses_to_hear_of_the_others_is_told_of_and_one_th
     assert subject.senders["west"].refusal == ""
 
 
+async def test_an_executor_that_says_why_it_carries_out_no_orders_is_told_of_peers_and_given_none() -> None:
+    core, waits = FakeCore(), "this executor waits: another holds the lease"
+    core.effects.append([SendPeers("east", ())])
+    subject = service(core, ScriptedLink("east", set_peers=lambda peers: PeersAck("east", "word", problem=waits)))
+    async with running(subject):
+        await core.until(lambda: bool(core.of(PeersAcknowledged)))
+    assert core.of(PeersAcknowledged) == [PeersAcknowledged("east", refuses=True)]
+    assert subject.senders["east"].refusal == f"takes no orders: {waits}"
+
+
 TOO_LARGE = 2**64  # for a message
 
 

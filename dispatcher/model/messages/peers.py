@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from dispatcher.model.bounds import MAX_ROWS, Word
+from dispatcher.model.bounds import MAX_ROWS, Text, Word
 from dispatcher.model.messages.peer_links import LinkReading
 from dispatcher.model.messages.version import VERSION
 from dispatcher.model.pod import PodRef, Record
@@ -92,6 +92,7 @@ class PeersAck(Record, frozen=True):
     """The answer to Peers. `word` is another one each time, to be echoed; "" of an agent that knows no leases.
 
     `probe`: where this agent answers probes of others (IP:port), "" nowhere. `links`: what it measured to others.
+    `problem`: why its executor carries out no orders now; "": it does, or an older one does not say.
     """
 
     cluster: Word
@@ -99,3 +100,4 @@ class PeersAck(Record, frozen=True):
     version: int = VERSION
     probe: Word = ""
     links: Annotated[tuple[LinkReading, ...], Meta(max_length=MAX_ROWS)] = ()
+    problem: Text = ""

@@ -152,7 +152,7 @@ class SchedulerCore:
         view = self.clusters[event.cluster]
         view.answered_at, view.probe = now, published(event.probe)
         self.fleet.links.take(event.cluster, event.links, now)
-        self._reports.note_refusal(event.cluster, now, refuses=False)
+        self._reports.note_refusal(event.cluster, now, refuses=event.refuses)
 
     def _peers_refused(self, event: events.PeersRefused, now: float) -> None:
         self._reports.note_refusal(event.cluster, now, refuses=True)

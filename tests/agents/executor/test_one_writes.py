@@ -110,7 +110,8 @@ async def test_local_duties_and_events_wait_for_the_lease() -> None:
 async def test_whom_an_executor_obeys_it_stores_without_a_lease_for_versions_guard_that() -> None:
     it = Stage()
     it.lease.problem = WAITS
-    await it.loop.set_peers(Peers("life-7", 7, ()))
+    heard = await it.loop.set_peers(Peers("life-7", 7, ()))
+    assert heard.problem == WAITS  # its observer, where that is a process of its own, does not know
     await _settle()
     assert it.world.api.objects[state.PATH]["spec"]["leaseTransitions"] == 7
 

@@ -13,6 +13,7 @@ from dispatcher.scheduling.delegation.tracking import Reach
 from dispatcher.scheduling.events import (
     ClusterChanged,
     ClusterSilent,
+    Event,
     PeersAcknowledged,
     PeersRefused,
     SendPeers,
@@ -144,11 +145,14 @@ def test_nothing_is_placed_where_all_that_is_signed_is_refused_until_it_is_obeye
     assert intents(core.handle(Tick(), 13.0), Bind)
 
 
-def test_a_pod_goes_to_another_cluster_than_the_one_that_refuses_orders() -> None:
+@pytest.mark.parametrize(
+    "refused", [PeersRefused("west"), PeersAcknowledged("west", refuses=True)], ids=["all", "by word"]
+)
+def test_a_pod_goes_to_another_cluster_than_the_one_that_refuses_orders(refused: Event) -> None:
     core = make_core(("east", "west"))
     core.handle(report(None, pods=(pod("web"),)), 0.0)
     core.handle(ClusterChanged(Changes("west", "west-uid", "life-1", 0, 1, full=True, nodes=(NODE,))), 0.0)
-    core.handle(PeersRefused("west"), 0.5)
+    core.handle(refused, 0.5)
     assert not intents(core.handle(Tick(), 1.0), Claim)
     core.handle(PeersAcknowledged("west"), 12.0)
     assert intents(core.handle(Tick(), 13.0), Claim)
