@@ -122,6 +122,8 @@ class KubeClient:
                 if session.exchanges is not None:
                     ends_at = begun + timeout_s
                     return await self._exchange(session, session.exchanges, request, (max_body, ends_at))
+                async with asyncio.timeout(timeout_s - (time.monotonic() - begun)):
+                    return await self._read(request, timeout_s, None, max_body)
             is_list = request.method == "GET" and bool(request.params)
             try:
                 return await self._read(request, timeout_s, self._patience.silent_s if is_list else None, max_body)

@@ -132,8 +132,9 @@ async def test_a_body_above_the_bound_is_not_read_on(tmp_path: Path) -> None:
     assert b"larger than" in answer.body
 
 
+@pytest.mark.parametrize("proxied", [False, True], ids=["direct", "through a proxy"])
 async def test_a_write_whose_credentials_come_too_late_is_not_sent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proxied: bool
 ) -> None:
     async with fake_api() as api:
         client = KubeClient(Access(api.kubeconfig(tmp_path)), SHORT)
@@ -145,6 +146,8 @@ async def test_a_write_whose_credentials_come_too_late_is_not_sent(
             return await authorization()
 
         monkeypatch.setattr(session, "authorization", late)
+        if proxied:
+            monkeypatch.setattr(session, "exchanges", None)
         answer = await client.send(Request("POST", EVENTS, b"{}"))
         await client.close()
     assert (answer.status, api.posted) == (0, [])
