@@ -20,6 +20,7 @@ from dispatcher.model.messages import (
     Claim,
     ConfirmNoDelegate,
     CreateDelegate,
+    Evict,
     IntentBatch,
     Outcome,
     OutcomeBatch,
@@ -163,6 +164,13 @@ async def test_large_orders_stand_in_a_line_of_their_own_and_in_calls_by_bytes()
     assert await sent(*large, bind(9)) == [["9"], ["1", "2"]]
     assert await sent(*large, bind(9), answered=2) == [["9"], ["1", "2"], ["3", "4"]]
     assert await sent(create(1, 2 * MAX_CALL), create(2, 2 * MAX_CALL)) == [["1"]]
+
+
+async def test_what_pods_are_evicted_for_counts_in_bytes_too() -> None:
+    room = b"x" * (MAX_CALL // 3)
+    victims = [PodRef("default", f"pod-{number}", f"uid-{number}") for number in range(1, 5)]
+    large = [Evict(pod.uid, pod, 1, "n1", 5, manifest=room) for pod in victims]
+    assert await sent(*large, bind(9)) == [["9"], ["uid-1", "uid-2"]]
 
 
 async def test_a_later_order_about_a_pod_does_not_overtake_its_large_one() -> None:
