@@ -6,11 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from agents.executor.delegate import delegate_name
 from agents.executor.http import Request, Response
 from agents.executor.policy import ExecutorPolicy
 from agents.executor.procedures import carry_out
 from dispatcher.model import names
-from dispatcher.model.messages import DONE, OF_CLUSTER, REFUSED, UNKNOWN, CreateDelegate, Evict, Outcome, PodRef
+from dispatcher.model.messages import BOUND, DONE, OF_CLUSTER, REFUSED, UNKNOWN, CreateDelegate, Evict, Outcome, PodRef
 from tests.agents.executor.world import NOW, World, order_for, pod_object, run, source_of
 
 REF = PodRef("default", "urgent", "u-urgent")
@@ -106,6 +107,23 @@ def test_what_is_refused_here_is_refused_when_it_comes() -> None:
     for make, manifest, _ in (REFUSALS["it lacks the PriorityClass"], REFUSALS["it lacks a ConfigMap"]):
         asked = make().evict(manifest).message.removeprefix("it would not take pod default/urgent of cluster a: ")
         assert make().create(order_for(REF, 7, "n1", manifest)).message == asked
+
+
+def test_nobody_is_evicted_where_another_pod_has_the_name_that_it_would_have() -> None:
+    target = Target()
+    target.world.submit(pod_object(delegate_name(source_of(REF, 7))))
+    found = target.evict(made())
+    assert (found.verdict, found.scope) == (REFUSED, OF_CLUSTER)
+    assert "exists and is not the delegate of a default/urgent" in found.message
+    assert target.world.api.done == []
+
+
+def test_it_is_evicted_for_a_pod_that_is_here_already() -> None:
+    target = Target()
+    assert target.create(order_for(REF, 7, "n1", made())).verdict == BOUND
+    target.world.sync()
+    assert target.evict(made()).verdict == DONE
+    assert target.tried == 0
 
 
 def test_it_is_evicted_for_a_pod_that_lacks_nothing_but_the_room_it_has() -> None:
