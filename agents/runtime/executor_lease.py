@@ -58,7 +58,8 @@ class ExecutorLease:
                 f"this executor waits: {elector.leader} holds {_LEASE}; a cluster has one agent: "
                 "end the other (kubectl get pods -A shows it), or this one"
             )
-        return elector.problem or f"{_LEASE} is not held yet"
+        leader = self._accepted_leader  # without it this executor does not stand for the Lease
+        return leader.not_ours or leader.problem or elector.problem or f"{_LEASE} is not held yet"
 
     @property
     def another(self) -> bool:

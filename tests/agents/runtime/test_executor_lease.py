@@ -241,6 +241,18 @@ def test_a_right_that_is_lacking_is_named(of: str, words: str) -> None:
     live(tell, 1)
 
 
+@pytest.mark.parametrize("what", ["problem", "not_ours"])
+def test_why_it_does_not_stand_for_the_lease_is_what_it_says(what: str) -> None:
+    async def tell() -> None:
+        one = Candidate(Server())
+        setattr(one.leader, what, "what this executor has obeyed cannot be read")
+        await asyncio.sleep(5.0)
+        assert one.lease.problem == "what this executor has obeyed cannot be read"
+        await one.die()
+
+    live(tell, 1)
+
+
 def test_who_waits_keeps_away_from_gateways_and_who_acts_or_knows_nothing_of_another_does_not() -> None:
     async def story(first: Candidate, second: Candidate) -> None:
         assert first.lease.keeps_away(replaced=False) == first.lease.keeps_away(replaced=True) == ""
