@@ -69,7 +69,11 @@ def unseen(delegate: bytes, local: Local, now: Moment) -> list[Reference]:
 
 
 def as_at_home(manifest: bytes, namespace: str, local: Local, now: Moment) -> Procedure[bytes]:
-    """The manifest of a pod of this cluster, for another one: optional ConfigMaps that are here must be there, too."""
+    """The manifest of a pod of this cluster, for another one: optional ConfigMaps that are here must be there, too.
+
+    So must those of which that is not known (no right or no answer, or more than MOST): the reason of a refusal names
+    them. Of keys that are named only those go along that are here.
+    """
     if _HINT not in manifest or b'"optional":true' not in manifest:
         return manifest
     pod = msgspec.json.decode(manifest)
@@ -79,9 +83,12 @@ def as_at_home(manifest: bytes, namespace: str, local: Local, now: Moment) -> Pr
             if one.name not in found and len(found) < MOST:
                 found[one.name] = yield from _keys_of(one)
             keys = found.get(one.name)
-            if not isinstance(keys, frozenset) or not keys.issuperset(one.keys):
+            if isinstance(keys, str) or (keys is not None and one.keys and keys.isdisjoint(one.keys)):
                 continue
-            local.config_maps.put(one.digest, now.mono)
+            if keys is not None and keys.issuperset(one.keys):
+                local.config_maps.put(one.digest, now.mono)
+            elif keys is not None:
+                named["items"] = [item for item in named["items"] if item["key"] in keys]
         del named["optional"]
     return msgspec.json.encode(pod)
 

@@ -103,9 +103,14 @@ OPTIONAL: list[dict[str, Any]] = [
 ]
 
 
-def claimed(spec: dict[str, Any], home: World) -> bytes:
-    """What crosses of a pod with this spec."""
-    outcome = home.do(Claim("c", home.submit(pod_object(**spec)), 1, "b", "n1", "b-cluster-uid"))
+def claimed(spec: dict[str, Any], home: World, answer: Response | None = None) -> bytes:
+    """What crosses of a pod with this spec; `answer`: of home's API server to each question for a ConfigMap."""
+    claim = Claim("c", home.submit(pod_object(**spec)), 1, "b", "n1", "b-cluster-uid")
+
+    def said(request: Request) -> Response:
+        return answer if answer is not None and "/configmaps/" in request.path else home.api.answer(request)
+
+    outcome = run(carry_out(claim, 1, home.local, NOW), said)
     assert outcome.verdict == CLAIMED
     return outcome.manifest
 
@@ -130,6 +135,21 @@ def test_what_is_optional_and_has_not_the_key_at_home_stays_so(spec: dict[str, A
     home = World(peers=("b",))
     home.api.put(SETTINGS, {"metadata": {"name": "settings"}, "data": {"other": "x"}})
     assert b'"optional":true' in claimed(spec, home)
+
+
+def test_of_optional_keys_those_that_are_at_home_must_be_there_elsewhere() -> None:
+    home = World(peers=("b",))
+    home.api.put(SETTINGS, {"metadata": {"name": "settings"}, "data": {"colour": "red"}})
+    both = [{"key": "colour", "path": "c"}, {"key": "size", "path": "s"}]
+    crosses = msgspec.json.decode(claimed(volume(configMap={**NAMED, "items": both, "optional": True}), home))
+    (of,) = [one["configMap"] for one in crosses["spec"]["volumes"] if "configMap" in one]
+    assert of == {**NAMED, "items": both[:1]}
+
+
+@pytest.mark.parametrize("answer", [Response(403), Response(500), Response(0), Response(200, b"[]")])
+@pytest.mark.parametrize("spec", OPTIONAL)
+def test_what_is_optional_and_not_known_at_home_must_be_there_elsewhere(spec: dict[str, Any], answer: Response) -> None:
+    assert b'"optional":true' not in claimed(spec, World(peers=("b",)), answer)
 
 
 @pytest.mark.parametrize("answer", [Response(403), Response(500), Response(0), Response(200, b"[]")])
