@@ -15,6 +15,7 @@ from dispatcher.model.messages import (
     AnyIntent,
     ConfirmNoDelegate,
     CreateDelegate,
+    Evict,
     IntentBatch,
     MirrorStatus,
     Outcome,
@@ -52,7 +53,7 @@ def _asks_about_end(intent: AnyIntent) -> bool:
 
 def _size(intent: AnyIntent) -> int:
     """Bytes that it takes in a call, nearly."""
-    if isinstance(intent, CreateDelegate | UpdateDelegate):
+    if isinstance(intent, CreateDelegate | UpdateDelegate | Evict):
         return _ORDER + len(intent.manifest)
     return _ORDER + (len(intent.status) if isinstance(intent, MirrorStatus) else 0)
 

@@ -20,6 +20,7 @@ from dispatcher.model.messages import (
     Claim,
     ConfirmNoDelegate,
     CreateDelegate,
+    Evict,
     IntentBatch,
     Outcome,
     OutcomeBatch,
@@ -163,6 +164,12 @@ async def test_large_orders_stand_in_a_line_of_their_own_and_in_calls_by_bytes()
     assert await sent(*large, bind(9)) == [["9"], ["1", "2"]]
     assert await sent(*large, bind(9), answered=2) == [["9"], ["1", "2"], ["3", "4"]]
     assert await sent(create(1, 2 * MAX_CALL), create(2, 2 * MAX_CALL)) == [["1"]]
+
+
+async def test_evictions_for_a_large_pod_of_another_cluster_count_with_its_manifest() -> None:
+    pods = [PodRef("default", f"pod-{number}", f"uid-{number}") for number in range(1, 4)]
+    evictions = [Evict(pod.uid, pod, 1, "n1", 7, manifest=b"x" * (MAX_CALL // 2 - 2048)) for pod in pods]
+    assert await sent(*evictions, bind(9)) == [["9"], ["uid-1", "uid-2"]]
 
 
 async def test_a_later_order_about_a_pod_does_not_overtake_its_large_one() -> None:
