@@ -94,11 +94,11 @@ class Preemptors:
         others[preemptor] = _Confirmed(victims, answer.manifest)
         self._take_turns(home, now)
         held = self._confirmed.get(home, {})
-        if preemptor in held and sum(len(one.manifest) for one in held.values()) > _MOST_HELD:
-            del held[preemptor]
-            self._take_back(preemptor, now)
-            return
-        if preemptor in self._confirmed.get(home, ()):
+        while sum(len(one.manifest) for one in held.values()) > _MOST_HELD:
+            least = min(reversed(held), key=self._importance)  # of several, who came last
+            del held[least]
+            self._take_back(least, now)
+        if preemptor in held:
             self._tell_held(preemptor, victims, now)
 
     def _objection(self, nominee: Nominee, target: str, answer: Outcome) -> str:
