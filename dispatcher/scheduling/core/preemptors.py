@@ -36,11 +36,9 @@ _AGAIN_S = 60.0  # until a pod that was not confirmed is asked for again
 _MOST_REFUSED = 1024  # pods of which it is known that they were not confirmed
 _WARN_S = 60.0
 _NAMED = 3  # resources in one message
-
 _MOST_HELD = 16 * 2**20  # bytes of manifests of one cluster's pods that wait for their turn
+
 Victims = Sequence[Victim]  # all in one cluster
-
-
 Evict = Callable[[Victims, PodId, float, bytes], None]
 
 
