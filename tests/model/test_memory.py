@@ -55,6 +55,13 @@ def test_a_message_is_weighed_whole_however_long_it_is() -> None:
     assert 3 * 2**20 < memory_of(data) - len(data) + 3 * 2**20 <= 3 * 2**20 + 56 * marked
 
 
+@pytest.mark.parametrize("character", ["é", "ж", "語", "🐢"])
+def test_texts_of_any_script_weigh_about_what_they_take(character: str) -> None:
+    plain, other = ({"global-dispatcher.io/x-note": one * 10_000} for one in ("a", character))
+    weights = [memory_of_record(pod("p").set(annotations=told).build()) for told in (plain, other)]
+    assert weights[1] - weights[0] <= 10_000 * (len(character.encode()) - 1) + 56
+
+
 def test_the_largest_cluster_has_its_share_whose_pods_have_all_that_charts_of_applications_give_them() -> None:
     labels = {f"example.com/label-{at}": f"value-{at}" for at in range(12)}
     app, uid = selector(app="a-usual-name"), "0b6d1c4e-5a0f-4a4c-9a3f-5f1d2d8a1c11"
