@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from dispatcher.model import names
+from dispatcher.model.bounds import REPORT_MIB
 from dispatcher.model.signals import NAME_PATTERN
 from dispatcher.scheduling.rebalancing.rules import RebalancingRules
 
@@ -74,7 +75,7 @@ class ClusterSection(Section):
             description="MiB of the dispatcher's memory that what the cluster reports may take; a report beyond is not "
             "read, and the cluster counts as silent",
         ),
-    ] = 1024
+    ] = REPORT_MIB
     via: Annotated[
         Literal["ray", "gateway"],
         Field(description="ray: its agent is an actor; gateway: it dials in, with settings of its own (`agent`)"),

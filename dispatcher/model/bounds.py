@@ -10,6 +10,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 MAX_BYTES: Final = 512 * 1024 * 1024  # of a whole message: 5,000 nodes and 150,000 pods tell 270 MB
+REPORT_MIB: Final = 2048  # of memory for what one cluster reports, unless configured: as many nodes and pods
 MAX_ANSWER: Final = 16 * 1024 * 1024  # of any other answer of an agent: outcomes of a call, and who it is
 MAX_NODES: Final = 100_000
 MAX_PODS: Final = 1_000_000

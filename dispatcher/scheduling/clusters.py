@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from dispatcher.model import names
+from dispatcher.model.bounds import REPORT_MIB
 from dispatcher.model.crossing import Opening
 from dispatcher.model.labels import is_label_value
 from dispatcher.model.messages import Changes
@@ -21,7 +22,7 @@ from dispatcher.model.pod import Pod
 from dispatcher.model.signatures import MAX_KEYS, from_pinned, plain_keys
 from dispatcher.scheduling.fleet.objects import ClusterObjects
 
-MOST_MEMORY = 1024 * 2**20  # of one cluster: 5,000 nodes and 150,000 pods
+MOST_MEMORY = REPORT_MIB * 2**20  # of one cluster
 
 
 class SharedLabels:

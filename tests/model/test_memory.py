@@ -6,11 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from dispatcher.model.bounds import REPORT_MIB
 from dispatcher.model.messages import Changes, encode
 from dispatcher.model.messages.memory import memory_of, memory_of_record
 from dispatcher.model.node import Node
 from dispatcher.model.pod import Pod
-from tests.builders import node, pod
+from tests.builders import node, pod, selector
 
 NONE_SHARED = 4096  # of a report: names, the message itself
 
@@ -54,7 +55,22 @@ def test_a_message_is_weighed_whole_however_long_it_is() -> None:
     assert 3 * 2**20 < memory_of(data) - len(data) + 3 * 2**20 <= 3 * 2**20 + 56 * marked
 
 
-def test_nodes_and_pods_of_a_large_cluster_have_their_share_by_far() -> None:
+@pytest.mark.parametrize("character", ["é", "ж", "語", "🐢"])
+def test_texts_of_any_script_weigh_about_what_they_take(character: str) -> None:
+    plain, other = ({"global-dispatcher.io/x-note": one * 10_000} for one in ("a", character))
+    weights = [memory_of_record(pod("p").set(annotations=told).build()) for told in (plain, other)]
+    assert weights[1] - weights[0] <= 10_000 * (len(character.encode()) - 1) + 56
+
+
+def test_the_largest_cluster_has_its_share_whose_pods_have_all_that_charts_of_applications_give_them() -> None:
     labels = {f"example.com/label-{at}": f"value-{at}" for at in range(12)}
-    one = pod("a-usual-name-7d9c5b8f4-x2x4z").labels(**labels).build()
-    assert 150_000 * memory_of_record(one) + 5_000 * memory_of_record(node("n").labels(**labels).build()) < 2**30
+    app, uid = selector(app="a-usual-name"), "0b6d1c4e-5a0f-4a4c-9a3f-5f1d2d8a1c11"
+    one = pod("a-usual-name-7d9c5b8f4-x2x4z").uid(uid).labels(**labels).cpu(1).memory("1Gi")
+    one = one.away("host", app, weight=100).away("zone", app)
+    one = one.spread("host", selector=app).spread("zone", selector=app)
+    one = one.tolerates("node.kubernetes.io/not-ready", effect="NoExecute")
+    one = one.tolerates("node.kubernetes.io/unreachable", effect="NoExecute")
+    one = one.set(images=("registry.example.com/app:1",) * 3, expected=(1000, 2**30), created=1.75e9, started=1.75e9)
+    of_node = node("n").labels(**labels).images({f"registry.example.com/app-{at}:1": 2**28 + at for at in range(100)})
+    taken = 150_000 * memory_of_record(one.on("n").build()) + 5_000 * memory_of_record(of_node.build())
+    assert taken < 3 / 4 * REPORT_MIB * 2**20

@@ -186,7 +186,8 @@ def test_a_pod_that_waits_for_spread_is_told_the_domain_that_has_no_room(case: s
     found = scheduler.schedule(asking.placed(home="in-a"), ("in-a", "u"))
     assert isinstance(found, Unschedulable)
     assert found.hints == ((hint,) if hint else ())
-    assert found.full_message == found.message + (f"; {hint}" if hint else "")
+    assert found.message.endswith(".")
+    assert found.full_message == (f"{found.message[:-1]}; {hint}" if hint else found.message)
     assert found.again(("in-a", "v"), found.placed, 0.0).full_message == found.full_message
 
 

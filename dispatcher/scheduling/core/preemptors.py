@@ -36,11 +36,9 @@ _AGAIN_S = 60.0  # until a pod that was not confirmed is asked for again
 _MOST_REFUSED = 1024  # pods of which it is known that they were not confirmed
 _WARN_S = 60.0
 _NAMED = 3  # resources in one message
-
 _MOST_HELD = 16 * 2**20  # bytes of manifests of one cluster's pods that wait for their turn
+
 Victims = Sequence[Victim]  # all in one cluster
-
-
 Evict = Callable[[Victims, PodId, float, bytes], None]
 
 
@@ -94,11 +92,11 @@ class Preemptors:
         others[preemptor] = _Confirmed(victims, answer.manifest)
         self._take_turns(home, now)
         held = self._confirmed.get(home, {})
-        if preemptor in held and sum(len(one.manifest) for one in held.values()) > _MOST_HELD:
-            del held[preemptor]
-            self._take_back(preemptor, now)
-            return
-        if preemptor in self._confirmed.get(home, ()):
+        while sum(len(one.manifest) for one in held.values()) > _MOST_HELD:
+            least = min(reversed(held), key=self._importance)  # of several, who came last
+            del held[least]
+            self._take_back(least, now)
+        if preemptor in held:
             self._tell_held(preemptor, victims, now)
 
     def _objection(self, nominee: Nominee, target: str, answer: Outcome) -> str:

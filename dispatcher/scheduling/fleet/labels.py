@@ -3,7 +3,7 @@ from when somebody first asks.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -54,10 +54,13 @@ class _Column:
 @dataclass
 class Relabelling:
     """A change of labels, found before it is written: pods are taken out of their old domains first, and counted in
-    the new ones after it. `columns`: those in which some of the rows differ, with the new codes [rows].
+    the new ones after it. `columns`: those in which some of the rows differ, with the new codes [rows]; `seen`: all
+    that there were, as taking pods out may make one of a key that other rows have.
     """
 
     rows: RowList
+    after: Sequence[Mapping[str, str]]  # [rows] the new labels
+    seen: Set[tuple[str, bool]]
     moving: Bools  # [rows] whether a fault domain of a row may become another one
     columns: list[tuple[_Column, SmallInts]] = field(default_factory=list)
     nodes_gained: Counter[str] = field(default_factory=Counter)  # by label key, negative if fewer nodes have it
@@ -127,13 +130,13 @@ class LabelColumns:
         self, rows: RowList, before: Sequence[Mapping[str, str]], after: Sequence[Mapping[str, str]]
     ) -> Relabelling:
         """What changes when labels of these rows of one cluster, `before`, become `after`; nothing is written yet."""
-        found = Relabelling(rows, np.zeros(len(rows), dtype=np.bool_))
-        for was, now in zip(before, after, strict=True):
+        found = Relabelling(rows, after, frozenset(self._columns), np.zeros(len(rows), dtype=np.bool_))
+        keys = {key for key, _ in self._columns}
+        for at, (was, now) in enumerate(zip(before, after, strict=True)):
             if was.keys() != now.keys():
                 found.nodes_gained.update(now.keys())
                 found.nodes_gained.subtract(was.keys())
-        if any(more > 0 and not self._nodes_with[key] for key, more in found.nodes_gained.items()):
-            found.moving[:] = True  # a column may be made of it
+                found.moving[at] = any(key not in was and key not in keys for key in now)  # a column may be made of it
         for (key, scoped), column in self._columns.items():
             texts = [labels.get(key) for labels in after]
             if texts != [labels.get(key) for labels in before]:
@@ -147,6 +150,11 @@ class LabelColumns:
         """Write a change that was found."""
         for column, codes in change.columns:
             column.codes[change.rows], column.sorted = codes, None
+        for key, scoped in self._columns.keys() - change.seen:
+            texts = [labels.get(key) for labels in change.after]
+            column = self._columns[key, scoped]
+            column.codes[change.rows] = column.codes_of(self._texts(change.rows.tolist(), texts, scoped))
+            column.sorted = None
         for key, more in change.nodes_gained.items():
             self._nodes_with[key] += more
             if not self._nodes_with[key]:

@@ -146,10 +146,8 @@ class Unschedulable(msgspec.Struct):
     @property
     def full_message(self) -> str:
         """The message with hints, and what clusters refused the pod for: the same words as long as nothing changes."""
-        hints = "".join([f"; {hint}" for hint in self.hints])
-        refused = _refused(self.placed) if self.placed.refused else ""
-        told = self.message + hints
-        return told.removesuffix(".") + refused if refused else told
+        more = "".join([f"; {hint}" for hint in self.hints]) + _refused(self.placed)
+        return self.message.removesuffix(".") + more if more else self.message
 
     def record(self) -> dict[str, Any]:
         """The explain record, JSON-ready (see the module)."""

@@ -262,7 +262,9 @@ def allowed_clusters(placed: Placed, fleet: FleetView) -> Bools | None:
 
 
 # They refuse a pod as a whole, whatever nodes there are.
-_OF_THE_POD = frozenset((Reason.QUOTA, Reason.QUOTA_UNKNOWN, Reason.INVALID, Reason.GATED, Reason.DEVICES))
+_OF_THE_POD = frozenset(
+    (Reason.QUOTA, Reason.QUOTA_UNKNOWN, Reason.INVALID, Reason.GATED, Reason.DEVICES, Reason.TOO_MANY_TERMS)
+)
 
 
 def nodes_help(placed: Placed, reasons: frozenset[Reason]) -> bool:

@@ -171,6 +171,17 @@ def test_pods_that_wait_for_their_turn_hold_so_many_bytes(monkeypatch: pytest.Mo
     assert world.promised() == 3 + 2, "one more has lost its room, and asks again"
 
 
+def test_who_matters_least_gives_way_where_those_that_wait_hold_too_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dispatcher.scheduling.core.preemptors._MOST_HELD", 2 * len(MANIFEST))
+    world = World(nodes=6, per_s=0.02, answer=lambda intent, world: signed(intent, priority=2000))
+    world.submit(5)
+    world.run(2.0)
+    world.report("east", pods=(a_pod("vital", priority=2000),))
+    world.run(0.5)
+    assert len(world.evicted) == 3
+    assert world.core.profiles.nominations.of(("east", "uid-vital")) is not None
+
+
 def gold(needs_class: str = "gold") -> Needs:
     need = Need("max_priority", needs_class, "spec.priorityClassName", f'is PriorityClass "{needs_class}"')
     return Needs(of_policy=(need,))

@@ -56,6 +56,18 @@ def test_a_pod_without_requests_counts_with_kube_schedulers_defaults_where_load_
     assert state.requested[0, 0] == 0
 
 
+def test_terms_count_on_nodes_that_get_their_topology_key_after_another_has_it() -> None:
+    names = [f"n{number}" for number in range(8)]
+    state = fleet(a=["first", *names])
+    for name in names:
+        put(state, pod(name).away("example.com/rack", selector(app="web")), "a", name)
+    state.put_node("a", node("first").label({"example.com/rack": "x"}).build())
+    state.put_nodes("a", [node(name).label({"example.com/rack": "x"}).build() for name in names])
+    affinity = view_of(state).affinity
+    about = affinity.terms_about(pod("asks").labels(app="web").placed(home="a"))
+    assert [affinity.count_of(term).tolist() for term in about] == [[len(names)]]
+
+
 def test_a_pod_placed_before_its_node_is_known_attaches_when_the_node_comes() -> None:
     state = fleet(a=[])
     put(state, pod().cpu(1), "a", "n1")
