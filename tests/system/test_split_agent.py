@@ -95,6 +95,7 @@ def test_each_half_goes_on_without_the_other_and_none_can_take_its_place(tmp_pat
         eventually(lambda: "refuses our certificate" in liar.tail(), 30, liar.tail)
         assert dispatcher.ready() == [True, True]
         assert phase(east, "two") == "Running"
+        liar.terminate()  # it holds the executor's Lease, to which an observer's account has no right
         halves.start("west", "executor").wait_ready()
         eventually(lambda: phase(east, "two") == "Succeeded", 30, dispatcher.tail)
         assert east.create("/api/v1/namespaces/default/pods", pod("four", "west")).status_code == 201
