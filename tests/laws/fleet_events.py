@@ -146,7 +146,9 @@ SETS = (*(pods_of_terms([term]) for term in TERMS), pods_of_terms([TERMS[-1], TE
 
 
 def ties(fleet: FleetState) -> dict[object, dict[str, int]]:
-    """Members of sets of pods by domain, and what the terms about a pod come to by kind and domain."""
+    """Members of sets of pods by domain, and what the terms about a pod come to by kind and domain, zeros left out: no
+    term counts anywhere whose topology key came to a node later than its pods.
+    """
     found: dict[object, dict[str, int]] = {}
     for number, pods in enumerate(SETS):
         for level in LEVELS:
@@ -158,7 +160,8 @@ def ties(fleet: FleetState) -> dict[object, dict[str, int]]:
                 so_far = found.setdefault((app, namespace, term.kind, term.key), {})
                 for name, count in by_name(fleet, term.key, view_of(fleet).affinity.count_of(term)).items():
                     so_far[name] = so_far.get(name, 0) + count
-    return {key: {name: count for name, count in counts.items() if count} for key, counts in found.items()}
+    counted = {key: {name: count for name, count in counts.items() if count} for key, counts in found.items()}
+    return {key: counts for key, counts in counted.items() if counts}
 
 
 def rebuilt(fleet: FleetState) -> FleetState:
