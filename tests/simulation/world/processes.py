@@ -136,7 +136,7 @@ class AgentProcess:
 
     def _start(self) -> "asyncio.Task[None]":
         WIRE.set(self.wire)
-        agent = self.agent = Agent(self.settings)
+        agent = self.agent = Agent(self.settings, self.name)  # started again in its place: its Lease is still its own
         return asyncio.create_task(agent.start())
 
     async def stop(self) -> None:
