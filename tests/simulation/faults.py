@@ -70,7 +70,7 @@ THEMES["fleet"] = {
     "cluster-removed": (1, 60),
     "cluster-gone": (1, 0),
 }
-THEMES["executors"] = {"second-executor": (3, 60), "agent-pauses": (1, 40), "cut-there": (1, 40)}
+THEMES["executors"] = {"second-executor": (3, 60), "agent-pauses": (1, 25), "cut-there": (1, 30)}
 THEMES["standbys"] = {"fail-over": (2, 40), "standby-cut": (1, 40)}
 # What the product copes with by its own account goes into every mix; the rest is drawn seldom enough to see the first.
 WEIGHTS = dict.fromkeys((theme for theme in THEMES if theme not in BESIDES), 1.0) | {
