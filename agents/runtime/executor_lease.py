@@ -42,7 +42,7 @@ class ExecutorLease:
         store = LeaseStore(client, PLACE, _FIXES)
         self.on_held: Callable[[], None] = lambda: None
         self._elector = Elector(store, identity or new_identity(), timing, environment, kind="executor")
-        self._elector.held_up = lambda: bool(accepted_leader.not_ours)
+        self._elector.held_up = lambda: bool(accepted_leader.not_ours) or not self._is_prepared
         self._accepted_leader = accepted_leader
         self._prepared = 0  # the count of transitions of the last holding of ours in which what is stored was read
 
@@ -51,8 +51,8 @@ class ExecutorLease:
         """Why this executor may write nothing now, '' while it may."""
         elector = self._elector
         if elector.valid():
-            prepared = elector.transitions == self._prepared
-            return "" if prepared else f"{_LEASE} is held, but what another may have stored is not read yet"
+            ready = self._is_prepared
+            return "" if ready else f"{_LEASE} is held, but what another may have stored is not read yet"
         if self.another:
             return (
                 f"this executor waits: {elector.leader} holds {_LEASE}; a cluster has one agent: "
@@ -60,6 +60,13 @@ class ExecutorLease:
             )
         leader = self._accepted_leader  # without it this executor does not stand for the Lease
         return leader.not_ours or leader.problem or elector.problem or f"{_LEASE} is not held yet"
+
+    @property
+    def _is_prepared(self) -> bool:
+        """Whether what is stored was read in this holding: a Lease that was deleted, or lost with its server's data,
+        and is made anew while we hold it, begins another.
+        """
+        return self._elector.transitions == self._prepared
 
     @property
     def another(self) -> bool:
@@ -109,7 +116,7 @@ class ExecutorLease:
     async def _hold(self) -> None:
         await self._elector.acquire()
         leader = self._accepted_leader
-        if self._elector.transitions != self._prepared:
+        if not self._is_prepared:
             await leader.recall(anew=True)  # what is stored may be another's by now, its keys, too
             self.on_held()
         if not leader.not_ours:
