@@ -201,6 +201,17 @@ def test_one_that_has_the_lease_acts_when_it_has_read_what_another_has_stored() 
     told(story)
 
 
+def test_one_whose_lease_was_deleted_or_lost_with_a_backup_reads_what_is_stored_and_acts_on() -> None:
+    async def story(first: Candidate, second: Candidate) -> None:
+        await second.die()
+        first._server.lease = None
+        before = first.leader.read_anew
+        await asyncio.sleep(4 * LONGEST_PAUSE_S)
+        assert (first.leader.read_anew, first.acts) == (before + 1, True)
+
+    told(story)
+
+
 def test_one_that_finds_the_cluster_to_be_anothers_never_acts_and_gives_the_lease_up() -> None:
     async def story(first: Candidate, second: Candidate) -> None:
         second.leader.becomes = "it signs with another key"
