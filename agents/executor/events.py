@@ -149,7 +149,7 @@ def of_delegate(local: Local, ref: PodRef, cluster: str, happened: DelegateEvent
 
 
 def on_proxy_node(local: Local, pod: Pod, cluster: str, now: Moment) -> None:
-    """A scheduler of others has put a pod onto a proxy node. That of a DaemonSet would come again: so that is told."""
+    """Not the dispatcher has put a pod onto a proxy node. That of a DaemonSet would come again: so that is told."""
     ref = PodRef(pod.namespace, pod.name, pod.uid)
     affinity = (
         "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms: give"
@@ -157,6 +157,9 @@ def on_proxy_node(local: Local, pod: Pod, cluster: str, now: Moment) -> None:
     )
     why = f"node {pod.node} stands for cluster {cluster} and runs no pods of other schedulers"
     fix = f"delete it, and set spec.{affinity}"
+    if names.is_ours(pod.scheduler_name):
+        why = f"node {pod.node} stands for cluster {cluster} and runs only pods that the dispatcher sends there"
+        fix = f'make it anew without spec.nodeName; annotation {names.CLUSTERS}: "{cluster}" asks for that cluster'
     about = None
     owner, _, uid = pod.owner.rpartition("/")
     kind, _, name = owner.partition("/")

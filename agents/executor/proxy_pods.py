@@ -5,7 +5,7 @@
 - One whose cluster is lost is set not Ready, so that its address leaves the endpoints; the rest of its status is kept,
   for it may be running. When the cluster is back, its delegate's status is mirrored again.
 - One that a scheduler of others put there never runs, and counts nowhere: an event says so, on its DaemonSet if it has
-  one. Nothing is written onto it.
+  one. Nothing is written onto it. So it is with one of ours whose `spec.nodeName` its maker has set.
 - One that must not be replaced while its cluster is lost gets unlimited tolerations (`failover_mode.py`) in time.
   One of mode `lease` loses them when its delegate has certainly been stopped by the executor there (`lease_expiry.py`).
 """
@@ -26,7 +26,7 @@ from agents.executor.times import rfc3339
 from dispatcher.model import leases, names
 from dispatcher.model.leases import LEASE
 from dispatcher.model.messages import PodRef
-from dispatcher.model.pod import Pod
+from dispatcher.model.pod import PENDING, Pod
 
 FREED_AT_ONCE = 20  # pods that may be replaced from now on, at each look: once a second
 TOLD_AT_ONCE = 5  # events about pods of others, at each look
@@ -44,7 +44,7 @@ def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
         for pod in tuple(local.view.pods_on(node.name)):
             if pod.terminating and not pod.has_finalizer:
                 yield _duty(pod, _let_go(_ref(pod)))
-            elif not names.is_ours(pod.scheduler_name):
+            elif not names.is_ours(pod.scheduler_name) or _put_there_by_hand(pod):
                 misplaced.append((pod, node.proxy_for))
             elif away and pod.ready and not pod.terminal:
                 yield _duty(pod, _set_not_ready(pod, local.view.pod_version(pod.uid), local, now))
@@ -67,6 +67,11 @@ def _tell_misplaced(found: list[tuple[Pod, str]], local: Local, now: Moment) -> 
             events.on_proxy_node(local, pod, cluster, now)
             local.misplaced.put(whose, now.mono)
             told += 1
+
+
+def _put_there_by_hand(pod: Pod) -> bool:
+    """Whether a pod of ours was never sent away: the dispatcher's have our marks before they are bound."""
+    return pod.phase == PENDING and pod.claim is None and not pod.has_finalizer
 
 
 def _duty(pod: Pod, procedure: Procedure[str]) -> ReconcileTask:

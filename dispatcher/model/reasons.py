@@ -22,6 +22,10 @@ class Reason(enum.Enum):
     NODE_NAME = "node(s) didn't match the requested node name"
     UNSCHEDULABLE = "node(s) were unschedulable"
     AFFINITY = "node(s) didn't match Pod's node affinity/selector"
+    PROXY_ASKED = (
+        "node(s) didn't match Pod's node affinity/selector, which asks for the proxy node of cluster {0} "
+        '(annotation `global-dispatcher.io/clusters: "{0}"` asks for the cluster itself)'
+    )
     ADDED_AFFINITY = "node(s) didn't match scheduler-enforced node affinity"
     TAINT = "node(s) had untolerated taint(s)"
     TAINT_ABROAD = "node(s) of other clusters had taint(s) that the pod tolerates in its own cluster alone"
@@ -110,6 +114,7 @@ UNRESOLVABLE: frozenset[Reason] = frozenset(
         Reason.NODE_NAME,
         Reason.UNSCHEDULABLE,
         Reason.AFFINITY,
+        Reason.PROXY_ASKED,
         Reason.ADDED_AFFINITY,
         Reason.AFFINITY_CONFLICT,
         Reason.TAINT,

@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import Meta
 
 from dispatcher.model.labels import IN, NodeSelectorTerm
+from dispatcher.model.names import HOSTNAME, PROXY_LABEL, PROXY_NODE_PREFIX
 from dispatcher.model.node import Node
 from dispatcher.model.pod import Affinity, Pod
 from dispatcher.model.reasons import Reason
@@ -60,7 +61,9 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
     name: ClassVar[str] = "NodeAffinity"
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
-    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.AFFINITY: NODES, Reason.ADDED_AFFINITY: NODES}
+    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = dict.fromkeys(
+        (Reason.AFFINITY, Reason.PROXY_ASKED, Reason.ADDED_AFFINITY), NODES
+    )
     normalizes: ClassVar[bool] = True
 
     def __init__(self, added_affinity: Affinity) -> None:
@@ -106,9 +109,9 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
         return placed.pod if asks else SKIP
 
     def filter(self, state: Pod, fleet: FleetView, rows: Rows) -> Codes:
-        """ADDED_AFFINITY where the profile's terms do not match, AFFINITY where its own or its selector do not."""
+        """ADDED_AFFINITY where the profile's terms do not match, AFFINITY or PROXY_ASKED where its own do not."""
         mask = self._masks.selected(state, fleet, rows)
-        codes: Codes = ~mask * np.uint16(fleet.reasons.code(Reason.AFFINITY))
+        codes: Codes = ~mask * np.uint16(_unmatched(state, fleet))
         if self._added.required is not None:
             enforced = self._masks.any_term(self._added.required, fleet, rows)
             codes[~enforced] = fleet.reasons.code(Reason.ADDED_AFFINITY)
@@ -118,7 +121,7 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
         """The matching rows; None with required terms of the profile, which have a code of their own."""
         if self._added.required is not None:
             return None
-        return self._masks.rows(state, fleet), fleet.reasons.code(Reason.AFFINITY)
+        return self._masks.rows(state, fleet), _unmatched(state, fleet)
 
     def reach(self, placed: Placed, fleet: FleetView) -> frozenset[str] | None:
         """The clusters of the nodes that its own terms let the pod be on; None unless its selector makes these few."""
@@ -163,3 +166,20 @@ def _names_of(term: NodeSelectorTerm) -> frozenset[str] | None:
         frozenset(clause.values) for clause in term.match_fields if clause.key == NAME_FIELD and clause.operator == IN
     ]
     return frozenset.intersection(*fields) if fields else None
+
+
+def _unmatched(pod: Pod, fleet: FleetView) -> int:
+    """The code of nodes that its selector and required terms do not match: PROXY_ASKED if they ask for a proxy node."""
+    asked = _asked_proxies(pod)
+    cluster = next((info.name for info in fleet.clusters if info.name in asked), "") if asked else ""
+    return fleet.reasons.code(Reason.PROXY_ASKED, cluster) if cluster else fleet.reasons.code(Reason.AFFINITY)
+
+
+def _asked_proxies(pod: Pod) -> set[str]:
+    """The clusters whose proxy nodes its selector or a required term names, as `spec.nodeName` of remote pods does."""
+    terms = pod.affinity.required if pod.affinity else None
+    listed = [(one.key, one.values) for term in terms or () for one in term.match_expressions if one.operator == IN]
+    asked = [*((key, (value,)) for key, value in pod.node_selector.items()), *listed]
+    hosts = [value for key, values in asked if key == HOSTNAME for value in values]
+    clusters = {value for key, values in asked if key == PROXY_LABEL for value in values}
+    return clusters | {host.removeprefix(PROXY_NODE_PREFIX) for host in hosts if host.startswith(PROXY_NODE_PREFIX)}

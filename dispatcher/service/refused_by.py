@@ -21,7 +21,7 @@ _REASONS: dict[str, tuple[Reason, ...]] = {
         Reason.CANNOT_CROSS,
         Reason.SERVICES_ABSENT,
     ),
-    "NodeAffinity": (Reason.AFFINITY, Reason.ADDED_AFFINITY, Reason.AFFINITY_CONFLICT),
+    "NodeAffinity": (Reason.AFFINITY, Reason.PROXY_ASKED, Reason.ADDED_AFFINITY, Reason.AFFINITY_CONFLICT),
     "NodeDeclaredFeatures": (Reason.NODE_FEATURES,),
     "NodeName": (Reason.NODE_NAME,),
     "NodePorts": (Reason.PORTS,),

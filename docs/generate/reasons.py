@@ -10,6 +10,7 @@ REMEDIES: dict[Reason, str] = {
     Reason.NODE_NAME: "`spec.nodeName` or a node affinity by name asks for another node.",
     Reason.UNSCHEDULABLE: "The node is cordoned: `kubectl uncordon`.",
     Reason.AFFINITY: "Compare `spec.nodeSelector` and node affinity with `kubectl get nodes --show-labels`, in each cluster.",
+    Reason.PROXY_ASKED: "A proxy node stands for a cluster, and no node of the fleet has its labels. Take that clause out of `spec.nodeSelector` or node affinity, and name the cluster in the annotation.",
     Reason.ADDED_AFFINITY: "The profile's NodeAffinity argument `added_affinity` (`addedAffinity` in a KubeSchedulerConfiguration) leaves the node out.",
     Reason.TAINT: "Tolerate the taint, or use other nodes. In other clusters a toleration without a key reaches less: see [what crosses](../crossing.md).",
     Reason.TAINT_ABROAD: "In other clusters a toleration without a key reaches less ([what crosses](../crossing.md)): name the key, or ask that cluster's administrators.",

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from dispatcher.model import labels as model_labels
 from dispatcher.model.labels import GT, IN, NOT_IN, OPERATORS, NodeSelectorTerm, PreferredTerm, Requirement
+from dispatcher.model.names import HOSTNAME, PROXY_LABEL
 from dispatcher.model.pod import Affinity
+from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework.coded_values import CodedValues
 from dispatcher.scheduling.rules import eligibility
@@ -71,6 +73,38 @@ def test_node_affinity_refuses_nodes_that_do_not_match(asking: PodBuilder, want:
     codes = np.full(state.n, code)
     codes[rows] = 0
     assert codes.tolist() == plugin.filter(asking.build(), view, slice(0, state.n)).tolist()
+
+
+@pytest.mark.parametrize(
+    ("asking", "cluster"),
+    [
+        (pod().node_selector({HOSTNAME: "global-dispatcher-b"}), "b"),
+        (pod().node_selector({PROXY_LABEL: "b"}), "b"),
+        (pod().requires(HOSTNAME, "In", "n", "global-dispatcher-b"), "b"),
+        (pod().requires(PROXY_LABEL, "In", "b"), "b"),
+        (pod().requires(PROXY_LABEL, "NotIn", "b").node_selector({"disk": "ssd"}), ""),
+        (pod().node_selector({HOSTNAME: "global-dispatcher-elsewhere"}), ""),
+        (pod().node_selector({"disk": "global-dispatcher-b"}), ""),
+    ],
+    ids=[
+        "hostname of one", "label of one", "hostname in a term", "label in a term", "not that label",
+        "hostname of no cluster", "another label",
+    ],
+)  # fmt: skip
+def test_a_pod_that_asks_for_a_proxy_node_is_told_how_to_ask_for_its_cluster(asking: PodBuilder, cluster: str) -> None:
+    state, plugin = fleet(a=["far"], b=["far"]), make("NodeAffinity")
+    want = Why(Reason.PROXY_ASKED, cluster).detail if cluster else WHY
+    assert reasons(plugin, asking, state) == {"a/far": want, "b/far": want}
+    opened = plugin.open_rows(asking.build(), view_of(state))
+    assert opened is not None
+    assert state.reasons.why(opened[1]).detail == want
+    assert not cluster or f'global-dispatcher.io/clusters: "{cluster}"' in want
+
+
+def test_a_machine_with_the_hostname_of_a_proxy_node_takes_the_pods_that_ask_for_it() -> None:
+    machine = node("far").labels(**{HOSTNAME: "global-dispatcher-b"})
+    asking = pod().node_selector({HOSTNAME: "global-dispatcher-b"})
+    assert set(reasons(make("NodeAffinity"), asking, fleet(a=[machine], b=["other"]))) == {"b/other"}
 
 
 def test_node_affinity_scores_by_weight_of_the_preferred_terms_that_match() -> None:

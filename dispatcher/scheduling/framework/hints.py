@@ -103,6 +103,7 @@ HELPED_BY: dict[Reason, WakeEvent] = {
     Reason.NODE_NAME: WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
     Reason.UNSCHEDULABLE: NODES,
     Reason.AFFINITY: NODES,
+    Reason.PROXY_ASKED: NODES,
     Reason.ADDED_AFFINITY: NODES,
     Reason.AFFINITY_CONFLICT: NEVER,
     Reason.TAINT: NODES,

@@ -199,6 +199,34 @@ def test_a_daemon_set_is_told_once_an_hour_of_its_pod_on_a_proxy_node_and_nothin
     assert len(it.world.local.events) == 2
 
 
+def test_a_pod_of_ours_that_names_a_proxy_node_itself_is_told_how_to_ask_for_the_cluster() -> None:
+    it = Remote()
+    it.say(ready=True)
+    it.world.submit(pod_object("by-hand", nodeName=PROXY))
+    it.pod("sent")
+    it.tend()
+    (event,) = [msgspec.json.decode(one.body) for one in it.world.local.events]
+    assert (event["regarding"]["name"], event["reason"]) == ("by-hand", "OnProxyNode")
+    assert f'make it anew without spec.nodeName; annotation {names.CLUSTERS}: "b"' in event["note"]
+
+
+@pytest.mark.parametrize("mark", ["claim", "finalizer", "running"])
+def test_a_pod_that_was_sent_away_is_never_told_that(mark: str) -> None:
+    it = Remote()
+    it.say(ready=True)
+    ref = it.world.submit(pod_object("sent", nodeName=PROXY))
+    source = SignedClaim(source_of(ref, 1), "b", "b-uid", "n1", b"digest", "")
+    if mark == "claim":
+        it.seen("sent")["metadata"]["annotations"] = {names.CLAIM: it.world.local.keys.sign_claim(source)}
+    elif mark == "finalizer":
+        it.seen("sent")["metadata"]["finalizers"] = [names.FINALIZER]
+    else:
+        it.seen("sent")["status"] = {"phase": "Running"}
+    it.world.sync()
+    it.tend()
+    assert it.said() == []
+
+
 def test_pods_that_others_put_on_a_proxy_node_are_told_a_few_at_a_time() -> None:
     it = Remote()
     it.say(ready=True)
