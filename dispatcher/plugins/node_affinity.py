@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Meta
 
 from dispatcher.model.labels import IN, NodeSelectorTerm
-from dispatcher.model.names import HOSTNAME, PROXY_LABEL, PROXY_NODE_PREFIX
+from dispatcher.model.names import HOSTNAME, PROXY_LABEL, proxy_node_name
 from dispatcher.model.node import Node
 from dispatcher.model.pod import Affinity, Pod
 from dispatcher.model.reasons import Reason
@@ -97,8 +97,9 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
         return named_nodes(placed.pod)
 
     def node_names(self, placed: Placed, fleet: FleetView) -> frozenset[str] | None:
-        """The same; terms that conflict are told of as that."""
-        return named_nodes(placed.pod) or None
+        """The same; terms that conflict, or ask for a proxy node, are told of as that."""
+        names = named_nodes(placed.pod)
+        return names if names and not _asked_proxy(placed.pod, fleet) else None
 
     def pre_filter(self, placed: Placed, fleet: FleetView) -> Pod | Refuse | Skip:
         """The pod; SKIP if nothing is asked for; AFFINITY_CONFLICT if its terms name nodes that cannot be one."""
@@ -170,16 +171,19 @@ def _names_of(term: NodeSelectorTerm) -> frozenset[str] | None:
 
 def _unmatched(pod: Pod, fleet: FleetView) -> int:
     """The code of nodes that its selector and required terms do not match: PROXY_ASKED if they ask for a proxy node."""
-    asked = _asked_proxies(pod)
-    cluster = next((info.name for info in fleet.clusters if info.name in asked), "") if asked else ""
+    cluster = _asked_proxy(pod, fleet)
     return fleet.reasons.code(Reason.PROXY_ASKED, cluster) if cluster else fleet.reasons.code(Reason.AFFINITY)
 
 
-def _asked_proxies(pod: Pod) -> set[str]:
-    """The clusters whose proxy nodes its selector or a required term names, as `spec.nodeName` of remote pods does."""
+def _asked_proxy(pod: Pod, fleet: FleetView) -> str:
+    """The cluster whose proxy node its selector or a required term asks for, "" if none."""
     terms = pod.affinity.required if pod.affinity else None
-    listed = [(one.key, one.values) for term in terms or () for one in term.match_expressions if one.operator == IN]
+    clauses = [one for term in terms or () for one in (*term.match_expressions, *term.match_fields)]
+    listed = ((one.key, one.values) for one in clauses if one.operator == IN)
     asked = [*((key, (value,)) for key, value in pod.node_selector.items()), *listed]
-    hosts = [value for key, values in asked if key == HOSTNAME for value in values]
+    named = {value for key, values in asked if key in (HOSTNAME, NAME_FIELD) for value in values}
     clusters = {value for key, values in asked if key == PROXY_LABEL for value in values}
-    return clusters | {host.removeprefix(PROXY_NODE_PREFIX) for host in hosts if host.startswith(PROXY_NODE_PREFIX)}
+    if not named and not clusters:
+        return ""
+    found = (one.name for one in fleet.clusters if one.name in clusters or proxy_node_name(one.name) in named)
+    return next(found, "")

@@ -82,17 +82,21 @@ def test_node_affinity_refuses_nodes_that_do_not_match(asking: PodBuilder, want:
         (pod().node_selector({PROXY_LABEL: "b"}), "b"),
         (pod().requires(HOSTNAME, "In", "n", "global-dispatcher-b"), "b"),
         (pod().requires(PROXY_LABEL, "In", "b"), "b"),
+        (named("In", "global-dispatcher-b"), "b"),
+        (named("NotIn", "far", "global-dispatcher-b"), ""),
         (pod().requires(PROXY_LABEL, "NotIn", "b").node_selector({"disk": "ssd"}), ""),
         (pod().node_selector({HOSTNAME: "global-dispatcher-elsewhere"}), ""),
         (pod().node_selector({"disk": "global-dispatcher-b"}), ""),
     ],
     ids=[
-        "hostname of one", "label of one", "hostname in a term", "label in a term", "not that label",
+        "hostname of one", "label of one", "hostname in a term", "label in a term", "name in a term", "not that name",
+        "not that label",
         "hostname of no cluster", "another label",
     ],
 )  # fmt: skip
 def test_a_pod_that_asks_for_a_proxy_node_is_told_how_to_ask_for_its_cluster(asking: PodBuilder, cluster: str) -> None:
     state, plugin = fleet(a=["far"], b=["far"]), make("NodeAffinity")
+    assert plugin.node_names(asking.placed(), view_of(state)) is None
     want = Why(Reason.PROXY_ASKED, cluster).detail if cluster else WHY
     assert reasons(plugin, asking, state) == {"a/far": want, "b/far": want}
     opened = plugin.open_rows(asking.build(), view_of(state))
@@ -105,6 +109,7 @@ def test_a_machine_with_the_hostname_of_a_proxy_node_takes_the_pods_that_ask_for
     machine = node("far").labels(**{HOSTNAME: "global-dispatcher-b"})
     asking = pod().node_selector({HOSTNAME: "global-dispatcher-b"})
     assert set(reasons(make("NodeAffinity"), asking, fleet(a=[machine], b=["other"]))) == {"b/other"}
+    assert make("NodeAffinity").node_names(named("In", "far").placed(), view_of(fleet(b=["far"]))) == {"far"}
 
 
 def test_node_affinity_scores_by_weight_of_the_preferred_terms_that_match() -> None:
