@@ -97,9 +97,10 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
         return named_nodes(placed.pod)
 
     def node_names(self, placed: Placed, fleet: FleetView) -> frozenset[str] | None:
-        """The same; terms that conflict, or ask for a proxy node, are told of as that."""
+        """The same; terms that conflict, or name a proxy node, are told of as that."""
         names = named_nodes(placed.pod)
-        return names if names and not _asked_proxy(placed.pod, fleet) else None
+        proxies = {proxy_node_name(info.name) for info in fleet.clusters} if names else frozenset[str]()
+        return names if names and names.isdisjoint(proxies) else None
 
     def pre_filter(self, placed: Placed, fleet: FleetView) -> Pod | Refuse | Skip:
         """The pod; SKIP if nothing is asked for; AFFINITY_CONFLICT if its terms name nodes that cannot be one."""
