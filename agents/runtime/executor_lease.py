@@ -49,16 +49,17 @@ class ExecutorLease:
     @property
     def problem(self) -> str:
         """Why this executor may write nothing now, '' while it may."""
-        elector = self._elector
+        elector, leader = self._elector, self._accepted_leader
         if elector.valid():
-            ready = self._is_prepared
-            return "" if ready else f"{_LEASE} is held, but what another may have stored is not read yet"
+            why = f": {leader.problem}" if leader.problem else ""
+            unread = f"{_LEASE} is held, but what another may have stored is not read yet{why}"
+            return "" if self._is_prepared else unread
         if self.another:
             return (
                 f"this executor waits: {elector.leader} holds {_LEASE}; a cluster has one agent: "
                 "end the other (kubectl get pods -A shows it), or this one"
             )
-        leader = self._accepted_leader  # without it this executor does not stand for the Lease
+        # Who does not know what is stored, or finds it to be another's, does not stand for the Lease.
         return leader.not_ours or leader.problem or elector.problem or f"{_LEASE} is not held yet"
 
     @property
@@ -67,6 +68,11 @@ class ExecutorLease:
         and is made anew while we hold it, begins another.
         """
         return self._elector.transitions == self._prepared
+
+    @property
+    def _stands_back(self) -> bool:
+        """Whether it does not know what is stored, or it is another's."""
+        return bool(self._accepted_leader.not_ours or self._accepted_leader.problem)
 
     @property
     def another(self) -> bool:
@@ -102,10 +108,10 @@ class ExecutorLease:
         """Stand for the Lease, and keep it, for ever."""
         while True:
             await self._accepted_leader.recall()
-            if self._accepted_leader.not_ours or self._accepted_leader.problem:
-                await asyncio.sleep(RETRY_S)
-            else:
+            if not self._stands_back:
                 await self._hold()
+            if self._stands_back:
+                await asyncio.sleep(RETRY_S)
 
     async def release(self) -> None:
         """Let another act at once; what this one has begun must have ended."""
@@ -118,9 +124,10 @@ class ExecutorLease:
         leader = self._accepted_leader
         if not self._is_prepared:
             await leader.recall(anew=True)  # what is stored may be another's by now, its keys, too
-            self.on_held()
-        if not leader.not_ours:
-            self._prepared = self._elector.transitions
+            if not self._stands_back:
+                self.on_held()
+                self._prepared = self._elector.transitions
+        if self._is_prepared and not leader.not_ours:
             LOG.info("this executor acts", holds=_LEASE, identity=self._elector.identity)
             why = await self._elector.hold()
             LOG.warning("this executor acts no more", why=leader.not_ours or why)

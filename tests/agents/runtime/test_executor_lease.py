@@ -13,6 +13,7 @@ from tests.simulation.world.loop import live
 
 CALL_S = 10.0
 LONGEST_PAUSE_S = RETRY_S * 2.2  # between two attempts
+UNREADABLE = "the API server is too busy to tell what is stored"
 
 
 class Leader:
@@ -22,11 +23,18 @@ class Leader:
         self.problem = self.not_ours = self.becomes = ""
         self.read_anew = 0
         self.reads_for_s = 0.0
+        self.unreadable = 0  # so many times, when it is read anew
+        self.reads = 0
 
     async def recall(self, *, anew: bool = False) -> None:
+        self.reads += 1
+        self.problem = self.problem.replace(UNREADABLE, "")
         if anew:
             await asyncio.sleep(self.reads_for_s)
             self.not_ours = self.becomes
+            if self.unreadable:
+                self.unreadable -= 1
+                self.problem = UNREADABLE
         self.read_anew += anew
 
 
@@ -197,6 +205,38 @@ def test_one_that_has_the_lease_acts_when_it_has_read_what_another_has_stored() 
             if second.lease._elector.valid() and not second.acts:
                 assert "is not read yet" in second.lease.problem
         assert second.acts
+
+    told(story)
+
+
+def test_one_that_cannot_read_what_another_has_stored_keeps_the_lease_and_waits_until_it_can() -> None:
+    async def story(first: Candidate, second: Candidate) -> None:
+        second.leader.unreadable = 4
+        await first.leave()
+        said = set[str]()
+        while second.leader.unreadable or second.leader.problem:
+            assert not second.acts
+            said.add(second.lease.problem)
+            await asyncio.sleep(0.1)
+        assert f"lease {PLACE.namespace}/{PLACE.name} is held, but what another may have stored is not read yet: " in {
+            one.removesuffix(UNREADABLE) for one in said
+        }
+        assert await until_it_acts(second) <= RETRY_S
+        assert (second.held, second.leader.read_anew) == (1, 5)
+        assert second.lease._elector.transitions == 2
+
+    told(story)
+
+
+def test_one_that_cannot_read_what_is_stored_asks_no_more_than_once_a_pause() -> None:
+    async def story(first: Candidate, second: Candidate) -> None:
+        second.leader.unreadable = 1000
+        await first.leave()
+        await asyncio.sleep(LONGEST_PAUSE_S)
+        before = second.leader.reads
+        await asyncio.sleep(60.0)
+        assert not second.acts
+        assert second.leader.reads - before <= 2 * 60.0 / RETRY_S + 2
 
     told(story)
 
