@@ -14,6 +14,7 @@ from agents.executor.times import rfc3339
 from dispatcher.model.delegate_events import MAX_MESSAGE, MAX_REASON, DelegateEvent
 from dispatcher.model.messages import DONE, REFUSED, UNKNOWN, DeleteSource, FinishSource, Outcome, PodRef
 from dispatcher.model.names import FINALIZER, PROXY_NODE_PREFIX, marks_lost
+from dispatcher.model.pod import least_grace
 
 DISRUPTION_TARGET = "DisruptionTarget"
 
@@ -35,7 +36,9 @@ _STATUS = msgspec.json.Decoder(_Status)
 
 
 def delete_source(intent: DeleteSource, local: Local, now: Moment) -> Procedure[Outcome]:
-    """Delete the source with its own grace period, UID as precondition; our finalizer holds it until FinishSource."""
+    """Delete the source, which has as long to end as its delegate, UID as precondition; our finalizer holds it until
+    FinishSource.
+    """
     look = yield from pods.look_up(intent.pod.namespace, intent.pod.name)
     if look.differs(intent.pod.uid):
         return outcome(intent, DONE, "the pod is gone")
@@ -45,7 +48,7 @@ def delete_source(intent: DeleteSource, local: Local, now: Moment) -> Procedure[
         return outcome(intent, REFUSED, _not_ours(intent.pod, look.pod.node, local))
     if not look.pod.terminating:
         yield from _show_disruption(intent, look.pod, local, now)
-    answer = yield from delete_exactly(intent.pod, None)
+    answer = yield from delete_exactly(intent.pod, least_grace(intent.grace_s) if intent.grace_s >= 0 else None)
     return outcome(intent, *answer)
 
 

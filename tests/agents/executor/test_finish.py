@@ -246,6 +246,15 @@ def test_a_source_whose_delegate_is_being_deleted_begins_to_go_and_keeps_our_fin
     assert pod["metadata"]["finalizers"] == [names.FINALIZER]
 
 
+@pytest.mark.parametrize(("told", "has"), [(-1, 30), (0, 1), (600, 600)])
+def test_a_source_has_as_long_to_end_as_its_delegate(told: int, has: int) -> None:
+    world = World(peers=("b",))
+    assert world.do(DeleteSource("i", source(world), 1, grace_s=told)).verdict == DONE
+    pod = world.api.pod("web")
+    assert pod is not None
+    assert pod["metadata"]["deletionGracePeriodSeconds"] == has
+
+
 def test_a_pod_that_is_not_on_a_proxy_node_is_not_deleted() -> None:
     world = World()
     ref = world.submit(pod_object(nodeName="n1"))
