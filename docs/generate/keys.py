@@ -82,9 +82,9 @@ USERS = (
 ADMINS = (
     Key(
         "ACCEPT",
-        "Namespace, label",
+        "Namespace, label or annotation",
         '`"false"`',
-        'Closes the namespace to pods of other clusters, as any value but `"true"` does.',
+        'Closes the namespace to pods of other clusters, as any value but `"true"` does, whatever the other of the two says.',
     ),
     Key(
         "AFFINITY_FROM_OTHERS",
