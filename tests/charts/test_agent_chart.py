@@ -410,8 +410,8 @@ def test_clusters_without_a_chart_get_the_same_admission_policies(helm: Helm) ->
     assert [one["spec"] for one in installed] == ours
     for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
         (guard,) = of_kind(install.guard(), kind)
-        (ours,) = (one for one in of_kind(objects, kind) if one["metadata"]["name"].endswith("-reserve-gone"))
-        same = {**ours["spec"], **({"policyName": guard["metadata"]["name"]} if kind.endswith("Binding") else {})}
+        (charts,) = (one for one in of_kind(objects, kind) if one["metadata"]["name"].endswith("-reserve-gone"))
+        same = {**charts["spec"], **({"policyName": guard["metadata"]["name"]} if kind.endswith("Binding") else {})}
         assert guard["spec"] == same
     assert opt_in.MANIFEST in install.POLICIES
 
