@@ -1,7 +1,5 @@
 """The end of a source pod: it begins to go when its delegate does, and we let go of it when the delegate is gone."""
 
-from typing import NamedTuple
-
 import msgspec
 
 from agents.executor import events, pods
@@ -87,7 +85,8 @@ def disruption_in(status: bytes) -> dict[str, str] | None:
 
 
 def finish_source(intent: FinishSource, local: Local, now: Moment) -> Procedure[Outcome]:
-    """Take our finalizer off; then delete the pod at once, unless it has ended by itself and nobody deletes it.
+    """Delete the pod at once, unless it has ended by itself and nobody deletes it, and take our finalizer off. In this
+    order: who comes after an executor that stopped in between sees by the deletion what is meant.
 
     Where finalizers of others hold it, it fails first, as kubelets and PodGC have it before they let a pod go: a Job
     makes no other for one that runs.
@@ -98,23 +97,16 @@ def finish_source(intent: FinishSource, local: Local, now: Moment) -> Procedure[
     released = yield from _release(intent, local, now)
     if isinstance(released, Answer):
         return outcome(intent, *released)
-    if released.by_itself and not released.pod.terminating:
+    if not released.terminating:
         return outcome(intent, DONE)
     answer = yield from delete_exactly(intent.pod, 0)
     return outcome(intent, *answer)
 
 
-class _Released(NamedTuple):
-    """A pod that is free of our finalizer; whether it had ended `by_itself`."""
-
-    pod: LivePod
-    by_itself: bool
-
-
-def _release(intent: FinishSource, local: Local, now: Moment) -> Procedure[_Released | Answer]:
+def _release(intent: FinishSource, local: Local, now: Moment) -> Procedure[LivePod | Answer]:
     """The pod as it was when it was free of our finalizer, or the answer to give instead."""
-    ref, problem, failed = intent.pod, "", False
-    for _ in range(TRIES):
+    ref, problem = intent.pod, ""
+    for _ in range(TRIES + 2):  # after it was deleted, and after it has failed, it has another resourceVersion
         look = yield from pods.look_up(ref.namespace, ref.name)
         if look.differs(ref.uid):
             return Answer(DONE, "the pod is gone")
@@ -122,15 +114,18 @@ def _release(intent: FinishSource, local: Local, now: Moment) -> Procedure[_Rele
             return Answer(UNKNOWN, look.problem)
         if why := _kept(look.pod, intent, local):
             return Answer(REFUSED, why)
+        if not (look.pod.terminal or look.pod.terminating):
+            deleted = yield from delete_exactly(ref, 0)
+            if deleted.verdict != DONE:
+                return deleted
+            continue
         if (yield from _fails(ref, look.pod, now)):
-            failed = True
-            continue  # it has another resourceVersion now
-        found = _Released(look.pod, by_itself=look.pod.terminal and not failed)
+            continue
         if FINALIZER not in look.pod.finalizers:
-            return found
+            return look.pod
         response = yield guarded_patch(ref, look.pod, {"finalizers": without_ours(look.pod)})
         if response.ok:
-            return found
+            return look.pod
         problem = error_text(response)
         if response.status == NOT_FOUND:
             return Answer(DONE, "the pod is gone")

@@ -247,8 +247,10 @@ def _ended_source(seen: ObservedState, source: Pod, target: str, delegate: Pod |
     """What is due for a source that is being deleted, or has ended before its delegate."""
     if delegate is not None:
         return _collect(seen, {target: delegate})
-    # A terminal source that nobody deletes keeps its place in the list; only its finalizer goes.
-    if not (source.terminating or source.has_finalizer) or target in seen.restored:
+    # A terminal source that nobody deletes keeps its place in the list; only its finalizer goes. One that ends at once
+    # is held by others.
+    finished = source.terminal and (not source.terminating or source.ends_in_s == 0)
+    if (finished and not source.has_finalizer) or target in seen.restored:
         return NOTHING
     if target in seen.absent:
         return NextStep(Step.FINISH)

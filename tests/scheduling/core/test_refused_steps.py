@@ -184,6 +184,28 @@ def test_a_copy_that_ends_as_soon_as_its_source_may_is_not_deleted_again(source_
     assert deletions.told == []
 
 
+def test_a_source_that_was_finished_and_is_held_by_others_is_left_to_them() -> None:
+    fleet = Fleet(all_done)
+    fleet.tell("east", source())
+    fleet.tell("west", delegate())
+    fleet.tell("east", source(terminating=True, ends_in_s=30))
+    fleet.tell("west", pods_gone=("d-web",), pods_missing=("d-web",))
+    fleet.tell("east", source(terminating=True, ends_in_s=0, has_finalizer=False, claim=None, phase="Failed"))
+    fleet.ticks(60)
+    assert fleet.ordered[FinishSource] == 0
+
+
+@pytest.mark.parametrize("half_done", [{"ends_in_s": 30, "phase": "Failed"}, {"ends_in_s": 0}])
+def test_a_source_that_was_let_go_and_not_finished_is_finished(half_done: dict[str, Any]) -> None:
+    fleet = Fleet(all_done)
+    fleet.tell("east", source())
+    fleet.tell("west", delegate())
+    fleet.tell("east", source(terminating=True, has_finalizer=False, claim=None, **half_done))
+    fleet.tell("west", pods_gone=("d-web",), pods_missing=("d-web",))
+    fleet.ticks(10)
+    assert fleet.ordered[FinishSource] >= 1
+
+
 @pytest.mark.parametrize("copy_s", [-1, 0, 600])
 def test_a_source_has_as_long_to_end_as_its_copy_was_given_elsewhere(copy_s: int) -> None:
     told: list[int] = []
