@@ -107,31 +107,44 @@ def _release(intent: FinishSource, local: Local, now: Moment) -> Procedure[LiveP
     """The pod as it was when it was free of our finalizer, or the answer to give instead."""
     ref, problem = intent.pod, ""
     for _ in range(TRIES + 2):  # after it was deleted, and after it has failed, it has another resourceVersion
-        look = yield from pods.look_up(ref.namespace, ref.name)
-        if look.differs(ref.uid):
-            return Answer(DONE, "the pod is gone")
-        if look.pod is None:
-            return Answer(UNKNOWN, look.problem)
-        if why := _kept(look.pod, intent, local):
-            return Answer(REFUSED, why)
-        if not (look.pod.terminal or look.pod.terminating):
-            deleted = yield from delete_exactly(ref, 0)
-            if deleted.verdict != DONE:
-                return deleted
+        pod = yield from _held(intent, local)
+        if isinstance(pod, Answer):
+            return pod
+        changed = yield from _brought_to_end(ref, pod, now)
+        if isinstance(changed, Answer):
+            return changed
+        if changed:
             continue
-        if (yield from _fails(ref, look.pod, now)):
-            continue
-        if FINALIZER not in look.pod.finalizers:
-            return look.pod
-        response = yield guarded_patch(ref, look.pod, {"finalizers": without_ours(look.pod)})
+        if FINALIZER not in pod.finalizers:
+            return pod
+        response = yield guarded_patch(ref, pod, {"finalizers": without_ours(pod)})
         if response.ok:
-            return look.pod
+            return pod
         problem = error_text(response)
         if response.status == NOT_FOUND:
             return Answer(DONE, "the pod is gone")
         if not is_ambiguous(response):
             return Answer(REFUSED, problem)
     return Answer(UNKNOWN, problem)
+
+
+def _held(intent: FinishSource, local: Local) -> Procedure[LivePod | Answer]:
+    """The pod, as just read, if it is to be let go; else the answer to give."""
+    look = yield from pods.look_up(intent.pod.namespace, intent.pod.name)
+    if look.differs(intent.pod.uid):
+        return Answer(DONE, "the pod is gone")
+    if look.pod is None:
+        return Answer(UNKNOWN, look.problem)
+    why = _kept(look.pod, intent, local)
+    return Answer(REFUSED, why) if why else look.pod
+
+
+def _brought_to_end(ref: PodRef, pod: LivePod, now: Moment) -> Procedure[bool | Answer]:
+    """Delete a pod that goes on; make one that ends fail where others hold it. Whether it was changed so."""
+    if pod.terminal or pod.terminating:
+        return (yield from _fails(ref, pod, now))
+    deleted = yield from delete_exactly(ref, 0)
+    return deleted.verdict == DONE or deleted
 
 
 def _fails(ref: PodRef, pod: LivePod, now: Moment) -> Procedure[bool]:

@@ -243,7 +243,7 @@ def test_what_an_executor_left_half_done_shows_and_is_finished_by_the_next(
         assert done or not left or "deletionTimestamp" in left or names.FINALIZER in left["finalizers"]
         assert world.do(finish(ref)).verdict == DONE
         end = world.api.pod("web")
-        assert (end is None) is not others
+        assert (end is not None) == bool(others)
         if end is not None:
             assert end["status"]["phase"] == "Failed"
             assert end["metadata"]["finalizers"] == list(others)
