@@ -51,6 +51,9 @@ BUDGET_PREFIX = "global-dispatcher-"  # begins their names
 ACCEPT = PREFIX + "accept"
 OPEN = "true"
 
+# What a cluster's executor that waits writes on the Lease of the one that acts: that it does, and how often it said so.
+ASKED_FOR_BY = PREFIX + "asked-for-by"
+
 # The same, "true": inter-pod terms of pods of other clusters, and of any namespace there, may mean its pods.
 AFFINITY_FROM_OTHERS = PREFIX + "affinity-from-other-clusters"
 

@@ -160,6 +160,12 @@ OURS = (
     Key("PROXY_LABEL", "proxy node, label", "a cluster", "The cluster that the proxy node stands for."),
     Key("PROXY_TAINT", "proxy node, taint", "NoSchedule", "Keeps pods of other schedulers away."),
     Key("CLUSTER_READY", "proxy node, label", "`true`, `false`", "The last word about that cluster."),
+    Key(
+        "ASKED_FOR_BY",
+        "Lease of the executors, annotation",
+        "who, and a number",
+        "Another executor of the cluster waits for it; the number says that it still does.",
+    ),
     Key("CLOSED_BY_LEAVE", "proxy node, annotation", '`"true"`', "Cordoned because the cluster that has it leaves."),
 )
 # Constants that are no keys.
