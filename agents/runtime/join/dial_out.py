@@ -75,8 +75,6 @@ async def _be_agent(settings: JoinSettings, outbound: Outbound, stop: threading.
     answers = answers_of(agent, role, agent.gate)
     dialler = Dialler(_gateway(settings), settings.cluster, answers, serve, role, agent.lease)
     outbound.dialler = dialler
-    if agent.lease is not None:
-        agent.lease.reached = lambda: dialler.connected
     dialling = asyncio.create_task(dialler.run(), name="dialler")
     if settings.relay is not None and settings.relay.address and role != OBSERVER:
         agent.serve_kubelet_endpoint(settings.relay, dialler.open_streams)
