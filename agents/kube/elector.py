@@ -79,7 +79,7 @@ class Elector:
         self._asks = 0  # how often we have asked for it
         self._asked_at = float("-inf")  # when we did last, or began to wait
         self._asked = ""  # who has asked last
-        self._heard_at = float("-inf")  # when another was seen to have asked last
+        self._heard_at = float("-inf")  # when that was seen
 
     @property
     def leader(self) -> str:
@@ -99,7 +99,7 @@ class Elector:
         return ours and self._world.clock() - self._renewed_at < self._timing.renew_deadline_s
 
     def asked_within(self, seconds: float) -> bool:
-        """Whether another was seen to ask for the Lease in these last seconds."""
+        """Whether one that waits was seen to ask for the Lease in these last seconds."""
         return self._world.clock() - self._heard_at < seconds
 
     async def acquire(self) -> None:
@@ -195,7 +195,7 @@ class Elector:
 
     def _see(self, found: Lease | None) -> None:
         asked = found.asked if found is not None else ""
-        if asked and asked != self._asked and asked.partition(" ")[0] != self.identity:
+        if asked and asked != self._asked:
             self._heard_at = self._world.clock()
         self._asked = asked
         if found != self._seen:
