@@ -84,8 +84,7 @@ def _preemptor(intent: ConfirmNoSource, look: Lookup, local: Local, now: Moment)
     if not look.pod.preempts:
         return outcome(intent, STALE, f"pod {ref.namespace}/{ref.name} preempts nobody: preemptionPolicy is Never")
     try:
-        crosses = manifest.sanitise(look.body)
-        crosses = yield from references.as_at_home(crosses, ref.namespace, local, now)
+        crosses = yield from references.for_another_cluster(look.body, ref.namespace, local, now)
     except manifest.ManifestError as error:
         return outcome(intent, STALE, str(error))
     source = SourceRef(local.cluster, local.cluster_uid, ref.namespace, ref.name, ref.uid, intent.epoch)

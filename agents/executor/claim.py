@@ -46,8 +46,7 @@ def claim(intent: Claim, local: Local, now: Moment) -> Procedure[Outcome]:
             return outcome(intent, *wrong)
         assert look.pod is not None  # noqa: S101 - unfit() answers for a missing pod
         try:
-            sanitised = manifest.sanitise(look.body)
-            sanitised = yield from references.as_at_home(sanitised, intent.pod.namespace, local, now)
+            sanitised = yield from references.for_another_cluster(look.body, intent.pod.namespace, local, now)
         except manifest.ManifestError as error:
             return outcome(intent, REFUSED, str(error), OF_POD)
         present = look.pod.claimed(local.keys.public)

@@ -38,7 +38,7 @@ from dispatcher.model.messages import (
     PodRef,
     UpdateDelegate,
 )
-from dispatcher.model.pod import Pod, SourceRef
+from dispatcher.model.pod import Pod, SourceRef, least_grace
 
 _DIGEST = 10  # hex characters: 40 bits; a collision is refused, never adopted
 _MAX_NAME = 63  # so that it is a valid hostname too
@@ -128,10 +128,9 @@ def delete_delegate(intent: DeleteDelegate, local: Local, now: Moment) -> Proced
     if _is_another(intent.source, source):
         whose = f"{source.cluster} {source.namespace}/{source.name}, and the order is about another pod's"
         return outcome(intent, REFUSED, f"pod {ref.namespace}/{ref.name} is the delegate of {whose}")
-    if known is not None and known.source is not None and known.terminating:
+    if known is not None and known.source is not None and known.ends_within(intent.grace_s):
         return outcome(intent, DONE)
-    # 0 would have its API server forget it while its containers may run.
-    answer = yield from delete_exactly(ref, max(1, intent.grace_s) if intent.grace_s >= 0 else None)
+    answer = yield from delete_exactly(ref, least_grace(intent.grace_s) if intent.grace_s >= 0 else None)
     return outcome(intent, *answer)
 
 

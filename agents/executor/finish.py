@@ -1,7 +1,5 @@
 """The end of a source pod: it begins to go when its delegate does, and we let go of it when the delegate is gone."""
 
-from typing import NamedTuple
-
 import msgspec
 
 from agents.executor import events, pods
@@ -14,6 +12,7 @@ from agents.executor.times import rfc3339
 from dispatcher.model.delegate_events import MAX_MESSAGE, MAX_REASON, DelegateEvent
 from dispatcher.model.messages import DONE, REFUSED, UNKNOWN, DeleteSource, FinishSource, Outcome, PodRef
 from dispatcher.model.names import FINALIZER, PROXY_NODE_PREFIX, marks_lost
+from dispatcher.model.pod import least_grace
 
 DISRUPTION_TARGET = "DisruptionTarget"
 
@@ -35,7 +34,9 @@ _STATUS = msgspec.json.Decoder(_Status)
 
 
 def delete_source(intent: DeleteSource, local: Local, now: Moment) -> Procedure[Outcome]:
-    """Delete the source with its own grace period, UID as precondition; our finalizer holds it until FinishSource."""
+    """Delete the source, which has as long to end as its delegate, UID as precondition; our finalizer holds it until
+    FinishSource.
+    """
     look = yield from pods.look_up(intent.pod.namespace, intent.pod.name)
     if look.differs(intent.pod.uid):
         return outcome(intent, DONE, "the pod is gone")
@@ -45,7 +46,7 @@ def delete_source(intent: DeleteSource, local: Local, now: Moment) -> Procedure[
         return outcome(intent, REFUSED, _not_ours(intent.pod, look.pod.node, local))
     if not look.pod.terminating:
         yield from _show_disruption(intent, look.pod, local, now)
-    answer = yield from delete_exactly(intent.pod, None)
+    answer = yield from delete_exactly(intent.pod, least_grace(intent.grace_s) if intent.grace_s >= 0 else None)
     return outcome(intent, *answer)
 
 
@@ -84,7 +85,8 @@ def disruption_in(status: bytes) -> dict[str, str] | None:
 
 
 def finish_source(intent: FinishSource, local: Local, now: Moment) -> Procedure[Outcome]:
-    """Take our finalizer off; then delete the pod at once, unless it has ended by itself and nobody deletes it.
+    """Delete the pod at once, unless it has ended by itself and nobody deletes it, and take our finalizer off. In this
+    order: who comes after an executor that stopped in between sees by the deletion what is meant.
 
     Where finalizers of others hold it, it fails first, as kubelets and PodGC have it before they let a pod go: a Job
     makes no other for one that runs.
@@ -95,45 +97,54 @@ def finish_source(intent: FinishSource, local: Local, now: Moment) -> Procedure[
     released = yield from _release(intent, local, now)
     if isinstance(released, Answer):
         return outcome(intent, *released)
-    if released.by_itself and not released.pod.terminating:
+    if not released.terminating:
         return outcome(intent, DONE)
     answer = yield from delete_exactly(intent.pod, 0)
     return outcome(intent, *answer)
 
 
-class _Released(NamedTuple):
-    """A pod that is free of our finalizer; whether it had ended `by_itself`."""
-
-    pod: LivePod
-    by_itself: bool
-
-
-def _release(intent: FinishSource, local: Local, now: Moment) -> Procedure[_Released | Answer]:
+def _release(intent: FinishSource, local: Local, now: Moment) -> Procedure[LivePod | Answer]:
     """The pod as it was when it was free of our finalizer, or the answer to give instead."""
-    ref, problem, failed = intent.pod, "", False
-    for _ in range(TRIES):
-        look = yield from pods.look_up(ref.namespace, ref.name)
-        if look.differs(ref.uid):
-            return Answer(DONE, "the pod is gone")
-        if look.pod is None:
-            return Answer(UNKNOWN, look.problem)
-        if why := _kept(look.pod, intent, local):
-            return Answer(REFUSED, why)
-        if (yield from _fails(ref, look.pod, now)):
-            failed = True
-            continue  # it has another resourceVersion now
-        found = _Released(look.pod, by_itself=look.pod.terminal and not failed)
-        if FINALIZER not in look.pod.finalizers:
-            return found
-        response = yield guarded_patch(ref, look.pod, {"finalizers": without_ours(look.pod)})
+    ref, problem = intent.pod, ""
+    for _ in range(TRIES + 2):  # after it was deleted, and after it has failed, it has another resourceVersion
+        pod = yield from _held(intent, local)
+        if isinstance(pod, Answer):
+            return pod
+        changed = yield from _brought_to_end(ref, pod, now)
+        if isinstance(changed, Answer):
+            return changed
+        if changed:
+            continue
+        if FINALIZER not in pod.finalizers:
+            return pod
+        response = yield guarded_patch(ref, pod, {"finalizers": without_ours(pod)})
         if response.ok:
-            return found
+            return pod
         problem = error_text(response)
         if response.status == NOT_FOUND:
             return Answer(DONE, "the pod is gone")
         if not is_ambiguous(response):
             return Answer(REFUSED, problem)
     return Answer(UNKNOWN, problem)
+
+
+def _held(intent: FinishSource, local: Local) -> Procedure[LivePod | Answer]:
+    """The pod, as just read, if it is to be let go; else the answer to give."""
+    look = yield from pods.look_up(intent.pod.namespace, intent.pod.name)
+    if look.differs(intent.pod.uid):
+        return Answer(DONE, "the pod is gone")
+    if look.pod is None:
+        return Answer(UNKNOWN, look.problem)
+    why = _kept(look.pod, intent, local)
+    return Answer(REFUSED, why) if why else look.pod
+
+
+def _brought_to_end(ref: PodRef, pod: LivePod, now: Moment) -> Procedure[bool | Answer]:
+    """Delete a pod that goes on; make one that ends fail where others hold it. Whether it was changed so."""
+    if pod.terminal or pod.terminating:
+        return (yield from _fails(ref, pod, now))
+    deleted = yield from delete_exactly(ref, 0)
+    return deleted.verdict == DONE or deleted
 
 
 def _fails(ref: PodRef, pod: LivePod, now: Moment) -> Procedure[bool]:

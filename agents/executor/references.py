@@ -2,7 +2,7 @@
 
 What the manifest calls optional is not asked for, nor is what this agent may not read, or what the server does not
 answer about: then the kubelet tells. Secrets are never read (SECURITY.md). What is optional and there at home is not
-optional elsewhere: without it the pod would run, and be another one (`as_at_home`).
+optional elsewhere: without it the pod would run, and be another one (`for_another_cluster`).
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from agents.executor.baseline import of_containers
 from agents.executor.fields import Tree, walk
 from agents.executor.http import FORBIDDEN, Procedure, Request
 from agents.executor.local import Local, Moment
-from agents.executor.manifest import readable
+from agents.executor.manifest import readable, sanitise
 from dispatcher.model.names import STAY
 
 MOST = 16  # ConfigMaps of one pod that are looked for
@@ -68,8 +68,13 @@ def unseen(delegate: bytes, local: Local, now: Moment) -> list[Reference]:
     return [one for references in by_name.values() for one in references]
 
 
-def as_at_home(manifest: bytes, namespace: str, local: Local, now: Moment) -> Procedure[bytes]:
-    """The manifest of a pod of this cluster, for another one: optional ConfigMaps that are here must be there, too.
+def for_another_cluster(pod: bytes, namespace: str, local: Local, now: Moment) -> Procedure[bytes]:
+    """The manifest for the delegate of a pod of this cluster (JSON). ManifestError, as of `sanitise`."""
+    return (yield from _as_at_home(sanitise(pod), namespace, local, now))
+
+
+def _as_at_home(manifest: bytes, namespace: str, local: Local, now: Moment) -> Procedure[bytes]:
+    """The same where optional ConfigMaps that are here must be there, too.
 
     So must those of which that is not known (no right or no answer, or more than MOST): the reason of a refusal names
     them. Of keys that are named only those go along that are here.

@@ -54,7 +54,8 @@ class ElectorEnvironment:
 
 class Elector:
     """One candidate. `leader` is who holds the Lease as far as is known, `problem` why that is not known. It does not
-    renew a Lease while what it leads is `held_up`. `kind`: what the candidates are, for messages.
+    renew a Lease while what it leads is `held_up`. `kind`: what the candidates are, for messages. One that waits says
+    so on the Lease every `asks_s`, for a holder that may want to know.
     """
 
     def __init__(
@@ -68,12 +69,17 @@ class Elector:
     ) -> None:
         self.identity, self.problem = identity, ""
         self.held_up: Callable[[], bool] = lambda: False
+        self.asks_s = float("inf")
         self._file, self._timing, self._world = file, timing, environment or ElectorEnvironment()
         self._kind = kind
         self._seen: Lease | None = None
         self._seen_at = float("-inf")  # when it was last seen to have changed
         self._highest = 0  # transitions ever seen: they grow, also where the Lease was deleted or restored
         self._renewed_at = float("-inf")  # when our last successful write of it began
+        self._asks = 0  # how often we have asked for it
+        self._asked_at = float("-inf")  # when we did last, or began to wait
+        self._asked = ""  # who has asked last
+        self._heard_at = float("-inf")  # when that was seen
 
     @property
     def leader(self) -> str:
@@ -92,8 +98,13 @@ class Elector:
         ours = self.leader == self.identity
         return ours and self._world.clock() - self._renewed_at < self._timing.renew_deadline_s
 
+    def asked_within(self, seconds: float) -> bool:
+        """Whether one that waits was seen to ask for the Lease in these last seconds."""
+        return self._world.clock() - self._heard_at < seconds
+
     async def acquire(self) -> None:
         """Wait until the Lease is ours."""
+        self._asked_at = self._world.clock()
         while not await self._try():
             await self._world.sleep(self._until_next_try())
 
@@ -151,6 +162,7 @@ class Elector:
         self._see(known)
         if known is not None and self._anothers(known):
             self.problem = ""
+            await self._ask(found)
             return False
         started, wall = self._world.clock(), stamp(self._world.wall())
         ours = found is not None and found.holder == self.identity
@@ -166,6 +178,12 @@ class Elector:
         self._renewed_at, self.problem = started, ""
         return True
 
+    async def _ask(self, found: Lease | None) -> None:
+        if found is not None and self._world.clock() - self._asked_at >= self.asks_s:
+            self._asks += 1
+            self._asked_at = self._world.clock()
+            await self._file.ask(found, f"{self.identity} {self._asks}", self._patience())
+
     def _patience(self) -> float:
         """A call must leave time for another one before the deadline."""
         return self._timing.renew_deadline_s / 2
@@ -176,6 +194,10 @@ class Elector:
         return self._world.clock() < self._seen_at + found.duration_s
 
     def _see(self, found: Lease | None) -> None:
+        asked = found.asked if found is not None else ""
+        if asked and asked != self._asked:
+            self._heard_at = self._world.clock()
+        self._asked = asked
         if found != self._seen:
             if found is not None and found.holder not in ("", self.leader, self.identity):
                 log.info(f"standby: another {self._kind} leads", leader=found.holder, lease=str(self._file))

@@ -12,6 +12,7 @@ import msgspec
 from agents.executor.answer import CONFLICT, NOT_FOUND, error_text
 from agents.executor.http import Request, Response
 from agents.executor.times import rfc3339_micro
+from dispatcher.model.names import ASKED_FOR_BY
 
 Object = dict[str, Any]
 # HTTP status -> what to do about it; {namespace} is that of the Lease.
@@ -56,6 +57,12 @@ class Lease:
     times: tuple[str, str] = ("", "")  # acquired, renewed
     raw: Object = field(default_factory=dict, compare=False)
 
+    @property
+    def asked(self) -> str:
+        """Who asked for it last, and the how manieth time; '' if nobody did."""
+        annotations = self.raw.get("metadata", {}).get("annotations") or {}
+        return str(annotations.get(ASKED_FOR_BY, ""))
+
 
 class ReadFailure(NamedTuple):
     """The Lease could not be read or written; `problem` says why."""
@@ -92,6 +99,12 @@ class LeaseStore:
         if answer.ok:
             return _lease_of(answer.body)
         return ReadFailure(f"lease {self}: {self._why(answer, new=before is None)}")
+
+    async def ask(self, found: Lease, asks: str, timeout_s: float) -> None:
+        """Say on a Lease that is another's that we wait for it; again later, if somebody has written it meanwhile."""
+        raw = copy.deepcopy(found.raw)
+        raw["metadata"]["annotations"] = {**(raw["metadata"].get("annotations") or {}), ASKED_FOR_BY: asks}
+        await self._send(Request("PUT", self.place.path, msgspec.json.encode(raw)), timeout_s)
 
     def _why(self, answer: Response, *, new: bool = False) -> str:
         if answer.status == CONFLICT:

@@ -22,7 +22,7 @@ from agents.observer.seen import ObjectSeen
 from dispatcher.model import objects as model
 from dispatcher.model.bounds import HIGHEST_PRIORITY
 from dispatcher.model.labels import IN, LabelSelector, NodeSelectorTerm, Requirement
-from dispatcher.model.names import ACCEPT, BUDGET_OF
+from dispatcher.model.names import ACCEPT, BUDGET_OF, OPEN
 from dispatcher.model.resources import QuantityError, parse_quantity
 
 MAX_CHARS = 64 * 1024  # of labels or selectors of one object
@@ -96,9 +96,16 @@ def _note(meta: wire.Meta, key: str) -> str:
 
 
 def _namespace(found: api.Described, problems: list[str]) -> model.Namespace:
-    """An annotation in the place of the label that closes it closes it, too: who wrote it takes it for closed."""
-    labels, said = _labels(found.metadata), _note(found.metadata, ACCEPT)
-    return model.Namespace(found.metadata.name, {ACCEPT: said, **labels} if said else labels)
+    """An annotation in the place of the label that closes it closes it, too, whatever the label says: who wrote it
+    takes it for closed.
+    """
+    labels, said = _labels(found.metadata), (found.metadata.annotations or {}).get(ACCEPT)
+    if said is None:
+        return model.Namespace(found.metadata.name, labels)
+    if labels.get(ACCEPT, said) != said:
+        problems.append(f'label and annotation {ACCEPT} differ: the one that is not "true" counts; remove the other')
+    counts = said[:512] if labels.get(ACCEPT, OPEN) == OPEN else labels[ACCEPT]
+    return model.Namespace(found.metadata.name, {**labels, ACCEPT: counts})
 
 
 def _unread_namespace(_: str, name: str) -> model.Namespace:

@@ -16,7 +16,7 @@ import structlog
 
 from agents.executor.answer import NOT_FOUND
 from agents.executor.http import FORBIDDEN
-from agents.kube.elector import Elector, ElectorEnvironment, LeaderTiming, new_identity
+from agents.kube.elector import Elector, ElectorEnvironment, LeaderTiming, awake, new_identity
 from agents.kube.leader_lease import Client, LeaseRef, LeaseStore
 from agents.runtime.accepted_leader import AcceptedLeader
 
@@ -26,6 +26,11 @@ PLACE = LeaseRef("kube-node-lease", "global-dispatcher-agent.executor")
 _LEASE = f"lease {PLACE.namespace}/{PLACE.name}"
 RENEW_DEADLINE_S, RETRY_S = 8.0, 2.0
 FAREWELL_S = 2.0
+ASKS_S = 20.0  # between two words of who waits
+UNREACHED_S = 60.0  # a holder that no gateway lets in keeps the Lease for so long at first, twice as long each time
+LONGEST_UNREACHED_S = 3600.0
+_STILL_ASKS_S = 1.5 * ASKS_S  # below UNREACHED_S: a word of before this holding counts for nothing
+UNREACHED = "no gateway lets this executor in (its log says why), and another waits for the Lease: it gives way"
 _FIXES = {
     NOT_FOUND: "make the namespace {namespace}: every cluster of Kubernetes has it",
     FORBIDDEN: "give the agent's account get and update of it, and create of leases in {namespace}, as the chart does",
@@ -33,7 +38,9 @@ _FIXES = {
 
 
 class ExecutorLease:
-    """`on_held` is called when another may have acted since this executor last did."""
+    """`on_held` is called when another may have acted since this executor last did. `reached`: whether a gateway lets
+    it in, if it needs one: a holder that none lets in gives way to another that waits, which may be better off.
+    """
 
     def __init__(self, client: Client, accepted_leader: AcceptedLeader, call_s: float, identity: str = "") -> None:
         """`call_s`: how long a call to the API server may take. `identity`: of this candidate; empty: a new one."""
@@ -42,23 +49,32 @@ class ExecutorLease:
         store = LeaseStore(client, PLACE, _FIXES)
         self.on_held: Callable[[], None] = lambda: None
         self._elector = Elector(store, identity or new_identity(), timing, environment, kind="executor")
-        self._elector.held_up = lambda: bool(accepted_leader.not_ours) or not self._is_prepared
+        self._elector.held_up = self._held_up
+        self._elector.asks_s = ASKS_S
+        self.reached: Callable[[], bool] = lambda: True
+        self._reached_at = 0.0  # when it was last, or began to hold the Lease
+        self._unreached_s = UNREACHED_S
+        self._aside_s = 2 * timing.lease_s  # long enough for another to take a Lease that is not renewed
+        self._gives_way = False
         self._accepted_leader = accepted_leader
         self._prepared = 0  # the count of transitions of the last holding of ours in which what is stored was read
 
     @property
     def problem(self) -> str:
         """Why this executor may write nothing now, '' while it may."""
-        elector = self._elector
+        elector, leader = self._elector, self._accepted_leader
         if elector.valid():
-            ready = self._is_prepared
-            return "" if ready else f"{_LEASE} is held, but what another may have stored is not read yet"
+            why = f": {leader.problem}" if leader.problem else ""
+            unread = f"{_LEASE} is held, but what another may have stored is not read yet{why}"
+            return "" if self._is_prepared else unread
         if self.another:
             return (
                 f"this executor waits: {elector.leader} holds {_LEASE}; a cluster has one agent: "
                 "end the other (kubectl get pods -A shows it), or this one"
             )
-        leader = self._accepted_leader  # without it this executor does not stand for the Lease
+        if self._gives_way:
+            return UNREACHED
+        # Who does not know what is stored, or finds it to be another's, does not stand for the Lease.
         return leader.not_ours or leader.problem or elector.problem or f"{_LEASE} is not held yet"
 
     @property
@@ -67,6 +83,11 @@ class ExecutorLease:
         and is made anew while we hold it, begins another.
         """
         return self._elector.transitions == self._prepared
+
+    @property
+    def _stands_back(self) -> bool:
+        """Whether it does not know what is stored, or it is another's."""
+        return bool(self._accepted_leader.not_ours or self._accepted_leader.problem)
 
     @property
     def another(self) -> bool:
@@ -102,10 +123,10 @@ class ExecutorLease:
         """Stand for the Lease, and keep it, for ever."""
         while True:
             await self._accepted_leader.recall()
-            if self._accepted_leader.not_ours or self._accepted_leader.problem:
-                await asyncio.sleep(RETRY_S)
-            else:
+            if not self._stands_back:
                 await self._hold()
+            if self._stands_back:
+                await asyncio.sleep(RETRY_S)
 
     async def release(self) -> None:
         """Let another act at once; what this one has begun must have ended."""
@@ -113,19 +134,38 @@ class ExecutorLease:
             async with asyncio.timeout(FAREWELL_S):
                 await self._elector.release()
 
+    def _held_up(self) -> bool:
+        now = awake()
+        if self.reached():
+            self._reached_at, self._unreached_s = now, UNREACHED_S
+        unreached = now - self._reached_at >= self._unreached_s
+        self._gives_way = unreached and self._elector.asked_within(_STILL_ASKS_S)
+        return self._gives_way or bool(self._accepted_leader.not_ours) or not self._is_prepared
+
     async def _hold(self) -> None:
         await self._elector.acquire()
         leader = self._accepted_leader
         if not self._is_prepared:
             await leader.recall(anew=True)  # what is stored may be another's by now, its keys, too
-            self.on_held()
-        if not leader.not_ours:
-            self._prepared = self._elector.transitions
+            if not self._stands_back:
+                self.on_held()
+                self._prepared = self._elector.transitions
+        if self._is_prepared and not leader.not_ours:
             LOG.info("this executor acts", holds=_LEASE, identity=self._elector.identity)
+            self._reached_at = awake()
             why = await self._elector.hold()
-            LOG.warning("this executor acts no more", why=leader.not_ours or why)
+            unreached = UNREACHED if self._gives_way else ""
+            LOG.warning("this executor acts no more", why=leader.not_ours or unreached or why)
         if leader.not_ours:
             await self._elector.release()
+        elif self._gives_way:
+            await self._stand_aside()
+
+    async def _stand_aside(self) -> None:
+        """Let the Lease run out, as if this process had died: what it sent last has ended when another acts."""
+        self._unreached_s = min(2 * self._unreached_s, LONGEST_UNREACHED_S)
+        await asyncio.sleep(self._aside_s)
+        self._gives_way = False
 
 
 class NoRivals:

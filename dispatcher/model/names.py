@@ -47,8 +47,12 @@ BUDGET_OF = PREFIX + "budget-of"  # label: the cluster whose budgets it keeps
 BUDGETS = PREFIX + "budgets"  # annotation: which budgets, for people
 BUDGET_PREFIX = "global-dispatcher-"  # begins their names
 
-# What admins write on a Namespace: anything but "true" closes it to pods of other clusters.
+# What admins write on a Namespace, as label or annotation: anything but "true" closes it to pods of other clusters.
 ACCEPT = PREFIX + "accept"
+OPEN = "true"
+
+# What a cluster's executor that waits writes on the Lease of the one that acts: that it does, and how often it said so.
+ASKED_FOR_BY = PREFIX + "asked-for-by"
 
 # The same, "true": inter-pod terms of pods of other clusters, and of any namespace there, may mean its pods.
 AFFINITY_FROM_OTHERS = PREFIX + "affinity-from-other-clusters"

@@ -5,7 +5,7 @@
 
 from dispatcher.model.bounds import Amount, Int32
 from dispatcher.model.labels import LabelSelector, NodeSelectorTerm
-from dispatcher.model.names import ACCEPT, BUDGET
+from dispatcher.model.names import ACCEPT, BUDGET, OPEN
 from dispatcher.model.pod import Record
 
 
@@ -45,7 +45,7 @@ class Namespace(Named, frozen=True, tag=True):
     @property
     def closed(self) -> bool:
         """Whether it takes no pods of other clusters: Kubernetes' own, or labelled so."""
-        return self.system or self.labels.get(ACCEPT, "true") != "true"
+        return self.system or self.labels.get(ACCEPT, OPEN) != OPEN
 
 
 class PersistentVolume(Named, frozen=True, tag=True):

@@ -240,6 +240,15 @@ class Pod(Record, frozen=True):
         """Whether the pod has ended and holds no room on its node any more."""
         return self.phase in TERMINAL
 
+    def ends_within(self, grace_s: int) -> bool:
+        """Whether it is being deleted, with no longer a grace period than this; -1: with any."""
+        return self.terminating and (grace_s < 0 or self.ends_in_s <= least_grace(grace_s))
+
+
+def least_grace(grace_s: int) -> int:
+    """Of a delegate: 0 would have its API server forget it while its containers may run."""
+    return max(1, grace_s)
+
 
 def without_claim(pod: Pod) -> Pod:
     """The same where nobody has signed what is written on it: it goes nowhere by that."""

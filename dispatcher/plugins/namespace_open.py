@@ -2,8 +2,8 @@
 
 A namespace of the same name is the same namespace in all clusters (SIG-Multicluster's position on namespace sameness);
 whoever has no such namespace has not agreed to run its pods. Closed are namespaces `kube-*`, and where the target's
-admin says so with the label `global-dispatcher.io/accept` of any value but "true". Of a cluster that shows no
-namespaces at all (an agent without the right to list them) nothing is known, and its own agent decides.
+admin says so with the label, or annotation, `global-dispatcher.io/accept` of any value but "true". Of a cluster that
+shows no namespaces at all (an agent without the right to list them) nothing is known, and its own agent decides.
 
 Nor where the pod would be another one: where what it needs (`model.pod.Needs`, told by the agent of its own cluster) is
 let in by no row of the target's policy (`model.crossing.Opening`), where its PriorityClass is lacking or higher than
@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from dispatcher.model.crossing import rows_for, unmet, unmet_class
-from dispatcher.model.names import NONE, SERVICES
+from dispatcher.model.names import ACCEPT, NONE, SERVICES
 from dispatcher.model.objects import Namespace, Service
 from dispatcher.model.pod import Need
 from dispatcher.model.reasons import Reason, Why
@@ -25,6 +25,7 @@ from dispatcher.scheduling.framework import SKIP, ClusterFilter, Codes, FleetVie
 from dispatcher.scheduling.framework.fleet_view import ClusterInfo
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 
+_MARKED = f'its Namespace there has {ACCEPT} with another value than "true", as label or as annotation'
 _NAMED = 3  # Services, or needs, in one message
 
 
@@ -71,7 +72,7 @@ def _why(info: ClusterInfo, placed: Placed, fleet: FleetView) -> Why | None:
         return None
     closed = _closed(info.name, placed, fleet)
     if closed is not None:
-        return Why(closed)
+        return closed
     pod, rows = placed.pod, rows_for(placed.home, placed.pod.namespace, info.opens)
     if rows is not None and not rows:
         return Why(Reason.NAMESPACE_CLOSED)
@@ -136,13 +137,13 @@ def _tells_homes_apart(info: ClusterInfo) -> bool:
     return any(row.closed is not None and "*" not in row.clusters for row in info.opens or ())
 
 
-def _closed(cluster: str, placed: Placed, fleet: FleetView) -> Reason | None:
+def _closed(cluster: str, placed: Placed, fleet: FleetView) -> Why | None:
     """Why pods of others are not taken there, whatever they need."""
     namespace = placed.pod.namespace
     if Namespace(namespace).system:
-        return Reason.NAMESPACE_CLOSED
+        return Why(Reason.NAMESPACE_CLOSED)
     shown = fleet.objects.of(cluster, Namespace)
     found = shown.get(namespace)
     if found is None:
-        return Reason.NAMESPACE_ABSENT if shown else None
-    return Reason.NAMESPACE_CLOSED if found.closed else None
+        return Why(Reason.NAMESPACE_ABSENT) if shown else None
+    return Why(Reason.NAMESPACE_CLOSED, _MARKED) if found.closed else None

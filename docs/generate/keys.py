@@ -82,9 +82,9 @@ USERS = (
 ADMINS = (
     Key(
         "ACCEPT",
-        "Namespace, label",
+        "Namespace, label or annotation",
         '`"false"`',
-        'Closes the namespace to pods of other clusters, as any value but `"true"` does.',
+        'Closes the namespace to pods of other clusters, as any value but `"true"` does, whatever the other of the two says.',
     ),
     Key(
         "AFFINITY_FROM_OTHERS",
@@ -160,6 +160,12 @@ OURS = (
     Key("PROXY_LABEL", "proxy node, label", "a cluster", "The cluster that the proxy node stands for."),
     Key("PROXY_TAINT", "proxy node, taint", "NoSchedule", "Keeps pods of other schedulers away."),
     Key("CLUSTER_READY", "proxy node, label", "`true`, `false`", "The last word about that cluster."),
+    Key(
+        "ASKED_FOR_BY",
+        "Lease of the executors, annotation",
+        "who, and a number",
+        "Another executor of the cluster waits for it; the number says that it still does.",
+    ),
     Key("CLOSED_BY_LEAVE", "proxy node, annotation", '`"true"`', "Cordoned because the cluster that has it leaves."),
 )
 # Constants that are no keys.

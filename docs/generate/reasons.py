@@ -42,7 +42,7 @@ REMEDIES: dict[Reason, str] = {
     Reason.CLUSTER_REFUSED: "`explain` says what that cluster answered and when it is tried again. Mend "
     "the cause there. To have it tried at once, change a label of the Namespace there.",
     Reason.NAMESPACE_ABSENT: "Create a namespace of the same name in that cluster, if the pod may go there.",
-    Reason.NAMESPACE_CLOSED: 'The namespace there is `kube-*`, listed in `executor.closed`, covered by no row of `executor.accept`, or labelled `global-dispatcher.io/accept` with anything but `"true"`.',
+    Reason.NAMESPACE_CLOSED: 'The namespace there is `kube-*`, listed in `executor.closed`, covered by no row of `executor.accept`, or has the label, or annotation, `global-dispatcher.io/accept` with anything but `"true"`: `explain` says so.',
     Reason.CANNOT_CROSS: "Do what the text says: change the field, write the annotation, or add the word to a row of `executor.accept` in that "
     "cluster ([what crosses](../crossing.md)).",
     Reason.SERVICES_ABSENT: "Create the Services there. Pods that call none by name say so with `global-dispatcher.io/services: none` (the pod's "

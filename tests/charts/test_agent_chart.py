@@ -408,6 +408,11 @@ def test_clusters_without_a_chart_get_the_same_admission_policies(helm: Helm) ->
     installed = of_kind(install.policies("v1"), "MutatingAdmissionPolicy")
     ours = [for_purpose(objects, "MutatingAdmissionPolicy", one)["spec"] for one in ("schedule", "proxy-nodes")]
     assert [one["spec"] for one in installed] == ours
+    for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
+        (guard,) = of_kind(install.guard(), kind)
+        (charts,) = (one for one in of_kind(objects, kind) if one["metadata"]["name"].endswith("-reserve-gone"))
+        same = {**charts["spec"], **({"policyName": guard["metadata"]["name"]} if kind.endswith("Binding") else {})}
+        assert guard["spec"] == same
     assert opt_in.MANIFEST in install.POLICIES
 
 

@@ -5,6 +5,7 @@ from typing import Any, cast
 import pytest
 
 from dispatcher.cli.diagnosis import NOTE
+from dispatcher.cli.joining import install
 from dispatcher.cli.joining.agents import DEPLOYMENTS
 from dispatcher.cli.joining.guards import BINDINGS, POLICIES, unguarded
 from dispatcher.cli.operate.members import Member, MemberError
@@ -77,6 +78,23 @@ async def test_what_the_api_server_does_not_tell_is_said_with_what_to_do_about_i
     assert len(found) == notes
     assert all(f"not known: {POLICIES} is refused" in one.text for one in found)
     assert all(("give the context the right" in one.fix) is (status == 403) for one in found)
+
+
+async def test_where_run_starts_the_agent_the_policy_of_install_is_looked_for() -> None:
+    there = install.guard()
+    without_binding = of_kind(there, "ValidatingAdmissionPolicy")
+    assert await unguarded(cast(Member, Cluster(there)), run_starts_agents=True) == []
+    for objects in ([], without_binding):
+        (found,) = await unguarded(cast(Member, Cluster(objects)), run_starts_agents=True)
+        assert found.text == (
+            "nothing is refused by global-dispatcher-reserve-gone: what is changed on a pod that runs in another "
+            "cluster is not done there, in silence"
+        )
+        assert found.fix == "run `global-dispatcher install --context CONTEXT`"
+
+
+async def test_where_a_chart_guards_the_policy_of_install_is_not_asked_for(helm: Helm) -> None:
+    assert await unguarded(cast(Member, Cluster(helm.template("agent"))), run_starts_agents=True) == []
 
 
 async def test_nothing_is_asked_where_no_agent_runs() -> None:

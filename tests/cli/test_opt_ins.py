@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from dispatcher.cli.doctor import _about_opt_ins
 from dispatcher.cli.joining import install, opt_in
-from dispatcher.cli.joining.target import Place, Target
+from dispatcher.cli.joining.target import Place, Target, path_of
 from dispatcher.cli.main import app
 from dispatcher.cli.operate.members import Member, MemberError
 from dispatcher.service.errors import ExitCode
@@ -27,6 +27,8 @@ class Server:
 
     name = "east"
 
+    validates = True
+
     def __init__(self, versions: tuple[str, ...] = (), *, gate: bool = True, namespaces: tuple[str, ...] = ()) -> None:
         self.versions, self.gate, self.namespaces = versions, gate, ("default", *namespaces)
         self.objects: dict[str, Object] = {}
@@ -37,6 +39,7 @@ class Server:
             return {"spec": {"schedulerName": self.scheduler_in(bare.split("/")[4])}}
         if bare.startswith(opt_in.REGISTRATION) and bare.count("/") == 3:
             kinds = [opt_in.POLICIES] if bare.rpartition("/")[2] in self.versions else []
+            kinds += ["validatingadmissionpolicies"] if bare.endswith("/v1") and self.validates else []
             return {"resources": [{"name": one} for one in kinds]}
         if method == "GET" and bare not in self.objects:
             raise MemberError(404, f"{bare} not found")
@@ -141,6 +144,26 @@ def test_an_installation_whose_policy_does_nothing_ends_with_1_and_the_way_out(m
 def test_an_installation_whose_policy_acts_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     done = installing(Server(("v1",)), monkeypatch, "-o", "json", minor=36)
     assert (done.exit_code, json.loads(done.stdout)["opt_in"]["acts"]) == (0, True), done.output
+
+
+def test_changes_of_pods_that_went_are_refused_also_where_pods_do_not_opt_in_by_annotation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = Server()
+    installing(server, monkeypatch)
+    assert {path_of(one) for one in install.guard()} <= server.objects.keys()
+    installing(server, monkeypatch, "--uninstall")
+    assert server.objects == {}
+
+
+def test_an_installation_without_validating_policies_says_what_is_accepted_and_not_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = Server(("v1",))
+    server.validates = False
+    done = installing(server, monkeypatch, minor=36)
+    assert done.exit_code == 0, done.output
+    assert "it is not served, so that what is changed on a pod that runs in another cluster is not done" in done.stdout
 
 
 def test_a_dry_run_is_not_blamed_for_a_policy_that_it_has_not_made(monkeypatch: pytest.MonkeyPatch) -> None:

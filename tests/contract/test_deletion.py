@@ -44,12 +44,16 @@ async def test_a_bound_pod_gets_its_grace(api: Api, phase: str, options: Body | 
     assert (meta["deletionGracePeriodSeconds"], "deletionTimestamp" in meta, meta["generation"]) == (grace, True, 2)
 
 
-@pytest.mark.parametrize(("second", "grace"), [(5, 5), (60, 30), (None, 30)])
-async def test_grace_can_be_shortened_but_not_lengthened(api: Api, second: int | None, grace: int) -> None:
+@pytest.mark.parametrize(
+    ("first", "second", "grace"), [(None, 5, 5), (None, 60, 30), (None, None, 30), (300, 5, 5), (300, None, 300)]
+)
+async def test_grace_can_be_shortened_but_not_lengthened(
+    api: Api, first: int | None, second: int | None, grace: int
+) -> None:
     await running(api)
-    (await api.delete(api.at("pods", "web"))).ok()
-    body = None if second is None else {"gracePeriodSeconds": second}
-    left = (await api.delete(api.at("pods", "web"), body)).ok()
+    for given in (first, second):
+        options = None if given is None else {"gracePeriodSeconds": given}
+        left = (await api.delete(api.at("pods", "web"), options)).ok()
     assert left["metadata"]["deletionGracePeriodSeconds"] == grace
 
 

@@ -77,6 +77,29 @@ async def test_of_two_executors_one_acts_and_the_other_within_a_pause_after_it_h
         await second.release()
 
 
+async def test_one_that_waits_says_so_on_the_lease_and_takes_nothing_from_its_holder(server: Server) -> None:
+    async with client_of(server) as client:
+        leader: Any = Leader()
+        first, second = (ExecutorLease(client, leader, CALL_S) for _ in range(2))
+        second._elector.asks_s = 0.1
+        tasks = [asyncio.create_task(first.run())]
+        await _until_it_acts(first)
+        tasks.append(asyncio.create_task(second.run()))
+        store = LeaseStore(client, PLACE)
+        async with asyncio.timeout(WAIT_S):
+            while not (isinstance(found := await store.read(CALL_S), Lease) and found.asked):  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+        assert (found.asked, found.holder) == (f"{second._elector.identity} 1", first._elector.identity)
+        async with asyncio.timeout(WAIT_S):
+            while not first._elector.asked_within(WAIT_S):  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+        assert (first.problem, second.another) == ("", True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await first.release()
+
+
 async def _until_it_acts(lease: ExecutorLease) -> None:
     async with asyncio.timeout(WAIT_S):
         while lease.problem:  # noqa: ASYNC110 - what is asked has no event

@@ -94,6 +94,17 @@ def test_the_grace_period_bounds_the_stop_time() -> None:
     assert cluster.pods() == []
 
 
+def test_a_shorter_second_grace_period_bounds_the_stop_time() -> None:
+    cluster = SimulatedCluster()
+    cluster.api.create("pods", pod(stop_seconds="500"), "default")
+    cluster.advance(1)
+    for grace in (300, 2):
+        cluster.api.delete("pods", "p", "default", Options(grace_seconds=grace))
+        cluster.advance(1)
+    cluster.advance(2)
+    assert cluster.pods() == []
+
+
 def test_a_finalizer_keeps_an_ended_pod_and_its_release_lets_it_go() -> None:
     cluster = SimulatedCluster()
     held = pod()

@@ -8,7 +8,7 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from tests.builders import PodBuilder, fleet, pod
-from tests.plugins.asking import make, reasons
+from tests.plugins.asking import make, reasons, whys
 
 ABSENT = "node(s) were in a cluster without the pod's namespace"
 CLOSED = "node(s) were in a cluster where the pod's namespace is closed to pods of other clusters"
@@ -52,6 +52,15 @@ def test_a_pod_goes_to_others_only_where_its_namespace_is_there_and_open(
     state: FleetState, namespace: str, want: dict[str, str]
 ) -> None:
     assert reasons(make("NamespaceOpen"), pod().namespace(namespace), state) == want
+
+
+def test_why_a_namespace_is_closed_is_told_with_the_mark_that_closes_it() -> None:
+    state = with_namespaces(b=(Namespace("shop", {ACCEPT: "false"}),))
+    mark = (
+        'its Namespace there has global-dispatcher.io/accept with another value than "true", as label or as annotation'
+    )
+    (refused,) = whys(make("NamespaceOpen"), pod().namespace("shop"), state).values()
+    assert [why.detail for why in refused] == [f"{CLOSED} ({mark})"]
 
 
 def test_only_the_pods_own_namespace_is_worth_a_new_try() -> None:

@@ -59,6 +59,29 @@ def test_deleting_a_remote_pod_ends_its_delegate_and_its_controller_makes_anothe
     scale_to_zero_and_wait(system, "api")
 
 
+def test_a_second_deletion_with_less_time_ends_the_delegate_as_soon(system: System) -> None:
+    stubborn = {"embedded.global-dispatcher.io/stop-seconds": "1000"}
+    submit(system, "slow", 6, **{WEB: "cluster=1"}, **stubborn)
+    system.wait_running(6, 60)
+    source_uid, (cluster, delegate) = next(iter(delegates(system).items()))
+    name = next(pod["metadata"]["name"] for pod in system.home.pods() if pod["metadata"]["uid"] == source_uid)
+
+    def seconds_to_end() -> dict[str, int]:
+        return {
+            pod["metadata"]["uid"]: pod["metadata"].get("deletionGracePeriodSeconds", -1)
+            for pod in system.apis[cluster].pods()
+        }
+
+    there = delegate["metadata"]["uid"]
+    assert system.home.delete(f"{PODS}/{name}", gracePeriodSeconds="300") == 200
+    eventually(lambda: seconds_to_end()[there] == 300, 30)
+    assert system.home.delete(f"{PODS}/{name}", gracePeriodSeconds="2") == 200
+    eventually(lambda: there not in seconds_to_end(), 30, lambda: system.log)
+    eventually(lambda: source_uid not in [pod["metadata"]["uid"] for pod in system.home.pods()], 30)
+    system.wait_running(6, 60)
+    scale_to_zero_and_wait(system, "slow")
+
+
 def test_deleting_a_delegate_where_it_runs_makes_the_controller_replace_its_source(system: System) -> None:
     submit(system, "cart", 9, **{WEB: "cluster=1"})
     system.wait_running(9, 60)

@@ -4,7 +4,7 @@ import asyncio
 import random
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Protocol
@@ -45,7 +45,11 @@ Failure = (aiohttp.ClientError, ProtocolError, OSError, TimeoutError, ValueError
 
 
 class Lease(Protocol):
-    """By which one executor of a cluster acts (`agents.runtime.executor_lease.ExecutorLease`)."""
+    """By which one executor of a cluster acts (`agents.runtime.executor_lease.ExecutorLease`). `reached`: whether a
+    gateway lets it in.
+    """
+
+    reached: Callable[[], bool]
 
     def keeps_away(self, *, replaced: bool) -> str:
         """Why not to connect now."""
@@ -72,6 +76,8 @@ class Dialler:
         self._path, self._lease = path_of(cluster, role), lease
         self._relaying: dict[str, Answering] = {}  # by gateway, those that know relayed streams
         self.problems = dict.fromkeys(settings.urls, _NOT_TRIED)
+        if lease is not None:
+            lease.reached = lambda: self.connected
 
     @property
     def connected(self) -> bool:

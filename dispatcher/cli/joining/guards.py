@@ -23,27 +23,35 @@ _ENDS = {  # by value of the chart: (how a policy's name ends, the feature witho
     ),
     "reserveKeys": (("reserve-pods", ""), ("reserve-gone", ""), ("reserve-nodes", ""), ("reserve-bindings", "")),
 }
+UNDONE = "what is changed on a pod that runs in another cluster is not done there, in silence"
+_OF_INSTALL = "global-dispatcher-reserve-gone"  # for clusters whose agent `run` starts
 _LOST = {
     "guardPolicy": "who gets hold of its token may do all that its roles name, with objects of others, too",
     "reserveKeys": "others may write the marks of agents, which count for nothing on pods, without a signature, but do "
-    "on nodes; and what is changed on a pod that runs in another cluster is not done there, in silence",
+    f"on nodes; and {UNDONE}",
 }
 
 
-async def unguarded(member: Member) -> list[Finding]:
-    """Which policies are not there, or deny nothing: a note for each agent of the chart that writes, and value."""
+async def unguarded(member: Member, *, run_starts_agents: bool = False) -> list[Finding]:
+    """Which policies are not there, or deny nothing: a note for each agent of the chart that writes, and value; without
+    any, where `run` starts the cluster's agent, for the one policy that `install` makes.
+    """
     try:
         writing = [one for one in await agents(member) if one.component != "observer"]
-        known = {one["metadata"]["name"] for one in await member.items(POLICIES)} if writing else set()
+        asks = bool(writing) or run_starts_agents
+        known = {one["metadata"]["name"] for one in await member.items(POLICIES)} if asks else set()
         acting = {
             one["spec"].get("policyName")
-            for one in (await member.items(BINDINGS) if writing else ())
+            for one in (await member.items(BINDINGS) if asks else ())
             if "Deny" in (one["spec"].get("validationActions") or ())
         }
     except MemberError as error:
         if error.status in (0, 404):
             return []  # told by others; an API server without such policies
         return [not_known(member.name, ABOUT, error, _ASKING)]
+    if asks and not writing and _OF_INSTALL not in known & acting:
+        fix = "run `global-dispatcher install --context CONTEXT`"
+        return [Finding(member.name, ABOUT, NOTE, f"nothing is refused by {_OF_INSTALL}: {UNDONE}", fix)]
     return [found for one in writing for found in _missing(member.name, one, known & acting)]
 
 

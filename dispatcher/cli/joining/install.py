@@ -11,6 +11,7 @@ import yaml
 
 from agents.runtime import admission
 from dispatcher.cli.joining import opt_in
+from dispatcher.cli.joining.guards import UNDONE
 from dispatcher.cli.joining.target import Place, Target, reached
 from dispatcher.cli.operate.members import MemberError
 from dispatcher.cli.output import Output, print_value
@@ -18,7 +19,9 @@ from dispatcher.service.errors import CommandError, ExitCode
 
 Object = dict[str, Any]
 POLICIES = [Path(admission.__file__).with_name(name) for name in ("opt_in.yaml", "proxy_nodes.yaml")]
+GUARD = Path(admission.__file__).with_name("gone_pods.yaml")
 ROLES = Path(__file__).with_name("roles.yaml")
+_VALIDATING = "validatingadmissionpolicies"
 _WAIT_S, _POLL_S = 30.0, 0.2
 _SERVICE_ACCOUNT = "system:serviceaccount:"
 _BETA = (
@@ -48,11 +51,13 @@ async def _install(wish: Installing) -> ExitCode:
         text = f"--user {wish.user!r}: a service account is {_SERVICE_ACCOUNT}NAMESPACE:NAME"
         raise CommandError(text, ExitCode.USAGE)
     async with reached(wish.place, wish.dry_run) as target:
-        version = await _policy_version(target)
+        version, guards = await _policy_version(target), await _policy_version(target, _VALIDATING)
         user = wish.user or await _user(target)
-        objects = [*roles(user), *(policies(version) if version else ())]
+        objects = [*roles(user), *(policies(version) if version else ()), *(guard() if guards else ())]
         for one in reversed(objects) if wish.uninstall else objects:
             await (target.delete(one) if wish.uninstall else target.apply(one))
+        if not guards:
+            target.steps.append(f"ValidatingAdmissionPolicy: it is not served, so that {UNDONE}")
         row: Object = {"user": user, "steps": target.steps}
         problem = ""
         if not wish.uninstall:  # what a server was told to forget it does for some seconds more
@@ -81,6 +86,11 @@ def policies(version: str) -> list[Object]:
         for file in POLICIES
         for one in yaml.safe_load_all(file.read_text())
     ]
+
+
+def guard() -> list[Object]:
+    """The validating admission policy of the agent's chart that asks for no account: changes that would not be made."""
+    return list(yaml.safe_load_all(GUARD.read_text()))
 
 
 def roles(user: str) -> list[Object]:
@@ -115,9 +125,9 @@ def _binding(role: Object, subject: Object) -> Object:
     }
 
 
-async def _policy_version(target: Target) -> str:
+async def _policy_version(target: Target, policies: str = opt_in.POLICIES) -> str:
     try:
-        return await opt_in.served(target.member)
+        return await opt_in.served(target.member, policies)
     except MemberError as error:
         raise CommandError(f"{target.where}: admissionregistration.k8s.io cannot be asked: {error}") from None
 

@@ -169,8 +169,8 @@ async def _listed(member: Member, path: str) -> list[dict[str, Any]]:
         return []
 
 
-async def served(member: Member) -> str:
-    """The version of MutatingAdmissionPolicy that an API server has; '' for none. MemberError."""
+async def served(member: Member, policies: str = POLICIES) -> str:
+    """The version of a kind of admission policy, by its plural, that an API server has; '' for none. MemberError."""
     for version in VERSIONS:
         try:
             found = await member.call("GET", f"{REGISTRATION}/{version}")
@@ -178,7 +178,7 @@ async def served(member: Member) -> str:
             if error.status == 404:
                 continue
             raise
-        if any(one["name"] == POLICIES for one in found.get("resources", ())):
+        if any(one["name"] == policies for one in found.get("resources", ())):
             return version
     return ""
 

@@ -37,7 +37,7 @@ async def _of(cluster: ClusterSection, member: Member, moving: bool) -> list[Fin
     try:
         if await uncertain(cluster, member):
             return []
-        return [*await lacking(member, moving), *await unguarded(member)]
+        return [*await lacking(member, moving), *await unguarded(member, run_starts_agents=cluster.via == "ray")]
     except (LookupError, TypeError, AttributeError, ValueError, msgspec.MsgspecError) as error:
         text = f"not known: its API server answers in another form than Kubernetes' ({error!r:.200})"
         return [Finding(member.name, ABOUT, NOTE, text, AGAIN)]

@@ -26,6 +26,8 @@ _KINDS = {
     "RoleBinding": ("rolebindings", True),
     "MutatingAdmissionPolicy": ("mutatingadmissionpolicies", False),
     "MutatingAdmissionPolicyBinding": ("mutatingadmissionpolicybindings", False),
+    "ValidatingAdmissionPolicy": ("validatingadmissionpolicies", False),
+    "ValidatingAdmissionPolicyBinding": ("validatingadmissionpolicybindings", False),
 }
 _REVIEWS = "authorization.k8s.io/v1"
 _OF_THE_SERVER = ("managedFields", "resourceVersion", "generation")

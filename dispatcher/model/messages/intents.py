@@ -137,13 +137,15 @@ class MirrorStatus(Intent, frozen=True):
 
 
 class DeleteSource(Intent, frozen=True):
-    """The delegate is being deleted where it runs: begin to delete the source pod, too, with its own grace period.
+    """The delegate is being deleted where it runs: begin to delete the source pod, too.
 
     Our finalizer keeps it until the delegate is gone, but its controller may replace it now, as for any evicted pod.
     `status`: the delegate's, as it was last seen (raw JSON); who disrupted it is shown on the source before that goes.
+    `grace_s`: seconds that the delegate has to end; -1, as older dispatchers send: the source's own grace period.
     """
 
     status: bytes = b""
+    grace_s: Int32 = -1
 
 
 class FinishSource(Intent, frozen=True):

@@ -8,7 +8,7 @@ import enum
 
 import msgspec
 
-from dispatcher.model.messages import BOUND, CLAIMED, DONE, REFUSED, STALE, UNKNOWN, AnyIntent
+from dispatcher.model.messages import BOUND, CLAIMED, DONE, REFUSED, STALE, UNKNOWN, AnyIntent, DeleteDelegate
 from dispatcher.model.pod import Pod
 
 
@@ -163,8 +163,8 @@ def settled(in_flight: InFlightIntent, source: Pod | None, delegate: Pod | None)
         return source is None or not (source.claim or source.has_finalizer)
     if in_flight.kind is IntentKind.RESTORE:
         return source is None or source.claim is not None
-    if in_flight.kind is IntentKind.DELETE:
-        return delegate is None or delegate.terminating
+    if isinstance(in_flight.intent, DeleteDelegate):
+        return delegate is None or delegate.ends_within(in_flight.intent.grace_s)
     if in_flight.kind is IntentKind.DELETE_SOURCE:
         return source is None or source.terminating
     return source is None or not source.has_finalizer

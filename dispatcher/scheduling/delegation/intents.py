@@ -148,9 +148,10 @@ def delete_delegate(cluster: str, delegate: Pod, grace_s: int, epoch: int, now: 
     return InFlightIntent(IntentKind.DELETE, intent, cluster, cluster, delegate.node, epoch, now)
 
 
-def delete_source(home: str, source: Pod, status: bytes, epoch: int, now: float) -> InFlightIntent:
-    """Begin to delete the source, as its delegate, which has this status, is being deleted."""
-    intent = DeleteSource(_id(epoch, IntentKind.DELETE_SOURCE), ref(source), epoch, status)
+def delete_source(home: str, source: Pod, delegate: Pod | None, epoch: int, now: float) -> InFlightIntent:
+    """Begin to delete the source, as its delegate is being deleted, None where that is not seen any more."""
+    status, grace_s = (delegate.status, delegate.ends_in_s) if delegate is not None else (b"", -1)
+    intent = DeleteSource(_id(epoch, IntentKind.DELETE_SOURCE), ref(source), epoch, status, grace_s)
     return InFlightIntent(IntentKind.DELETE_SOURCE, intent, home, home, source.node, epoch, now)
 
 

@@ -8,7 +8,8 @@ order of the code.
 1. Delegates of a source that is gone are collected, once its own API server has said so.
 2. A delegate elsewhere than where its source is bound is collected: the replacement was seen. While the source is
    bound nowhere, the delegate that runs is the pod: the source's claim is restored to it.
-3. A source that ends takes its delegate with it, and is let go when the delegate is gone.
+3. A source that ends takes its delegate with it, also sooner where it is deleted again with less time, and is let go
+   when the delegate is gone.
 4. A claimed, unbound source whose delegate is bound goes on with it. Without one, a claim that this dispatcher has made
    goes on from where it stopped; any other is no decision of ours (it may be an old one that somebody has put back):
    once its target is proved to have no delegate it is taken off, and the pod is queued like any other. If the target
@@ -235,8 +236,9 @@ def _adopt(seen: ObservedState, target: str, alive: str) -> NextStep:
 
 
 def _collect(seen: ObservedState, delegates: Mapping[str, Pod]) -> NextStep:
+    given_s = seen.source.ends_in_s if seen.source is not None else -1
     for cluster in sorted(delegates):
-        if cluster in seen.reachable and not delegates[cluster].terminating:
+        if cluster in seen.reachable and not delegates[cluster].ends_within(given_s):
             return NextStep(Step.DELETE_DELEGATE, cluster)
     return NOTHING
 
@@ -245,8 +247,10 @@ def _ended_source(seen: ObservedState, source: Pod, target: str, delegate: Pod |
     """What is due for a source that is being deleted, or has ended before its delegate."""
     if delegate is not None:
         return _collect(seen, {target: delegate})
-    # A terminal source that nobody deletes keeps its place in the list; only its finalizer goes.
-    if not (source.terminating or source.has_finalizer) or target in seen.restored:
+    # A terminal source that nobody deletes keeps its place in the list; only its finalizer goes. One that ends at once
+    # is held by others.
+    finished = source.terminal and (not source.terminating or source.ends_in_s == 0)
+    if (finished and not source.has_finalizer) or target in seen.restored:
         return NOTHING
     if target in seen.absent:
         return NextStep(Step.FINISH)

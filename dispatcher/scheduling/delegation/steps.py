@@ -91,8 +91,7 @@ def _delete_delegate(at: Attempt) -> InFlightIntent:
 
 def _delete_source(at: Attempt) -> InFlightIntent:
     delegate = at.tracked.delegates.get(target_of(at.tracked.home, at.source))
-    status = delegate.status if delegate is not None else b""
-    return intents.delete_source(at.tracked.home, at.source, status, at.epoch, at.now)
+    return intents.delete_source(at.tracked.home, at.source, delegate, at.epoch, at.now)
 
 
 def _finish(at: Attempt) -> InFlightIntent:

@@ -45,7 +45,8 @@ def after(row: Resource, obj: Object, options: Options, now: float) -> Object:
     grace = _grace(row, obj, options)
     if meta.get("deletionTimestamp"):
         left = meta.get("deletionGracePeriodSeconds", 0)
-        if grace < left:  # a shorter grace counts from when termination began
+        # A shorter grace counts from when termination began; one that nobody names changes nothing.
+        if options.grace_seconds is not None and grace < left:
             began = seconds(meta["deletionTimestamp"]) - left
             meta["deletionTimestamp"] = timestamp(max(began + grace, now) if grace else now)
             meta["deletionGracePeriodSeconds"] = left = grace

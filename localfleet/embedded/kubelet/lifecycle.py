@@ -79,6 +79,8 @@ class PodRun:
             deadline = seconds(pod["metadata"]["deletionTimestamp"])
             wait = self.behaviour.stop_s if self.stage is Stage.RUNNING else 0.0
             self.due = min(max(deadline, now), now + wait)
+        elif self.stopping and self.stage is not Stage.ENDED:  # deleted again, maybe with less time
+            self.due = min(self.due, max(seconds(pod["metadata"]["deletionTimestamp"]), now))
         elif is_finished(pod) and self.stage is not Stage.ENDED:
             self.stage, self.due = Stage.ENDED, inf
         elif self.stage is Stage.RUNNING and not self.stopping and not is_ready(pod):

@@ -437,6 +437,22 @@ def test_a_delegate_has_as_long_to_end_as_its_source_was_given(told: int, has: i
     assert the_delegate(world)["metadata"]["deletionGracePeriodSeconds"] == has
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "asked", "has"), [(300, 5, 2, 5), (300, 0, 2, 1), (5, 300, 1, 5), (5, -1, 1, 5), (5, 5, 1, 5)]
+)
+def test_a_delegate_that_ends_is_deleted_again_where_its_source_was_given_less_time(
+    first: int, second: int, asked: int, has: int
+) -> None:
+    world = target()
+    world.do(delegate())
+    ref = PodRef("default", delegate_of(SOURCE), the_delegate(world)["metadata"]["uid"])
+    for grace_s in (first, second):
+        world.do(DeleteDelegate("d", ref, 1, grace_s=grace_s))
+        world.sync()
+    assert world.api.count("delete") == asked
+    assert the_delegate(world)["metadata"]["deletionGracePeriodSeconds"] == has
+
+
 def test_a_pod_that_is_no_delegate_is_never_deleted() -> None:
     world = target()
     ref = world.submit()

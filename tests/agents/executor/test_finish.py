@@ -203,6 +203,56 @@ def test_a_pod_that_we_do_not_hold_is_never_deleted() -> None:
     assert world.api.done == []
 
 
+class Killed(Exception):  # noqa: N818 - reads as what happened
+    """The executor's process has ended."""
+
+
+def finish_until(world: World, ref: PodRef, writes: int) -> bool:
+    """Finish by an executor that is killed after so many writes; whether it was done before."""
+    left = writes
+
+    def answer(request: Request) -> Response:
+        nonlocal left
+        if request.method != "GET":
+            if not left:
+                raise Killed
+            left -= 1
+        return world.api.answer(request)
+
+    try:
+        return run(carry_out(finish(ref), 1, world.local, NOW), answer).verdict == DONE
+    except Killed:
+        return False
+
+
+@pytest.mark.parametrize("others", [(), ("batch.kubernetes.io/job-tracking",)], ids=["held by us", "by others, too"])
+@pytest.mark.parametrize("deleted", [True, False], ids=["a user deletes it", "nobody does"])
+def test_what_an_executor_left_half_done_shows_and_is_finished_by_the_next(
+    others: tuple[str, ...], deleted: bool
+) -> None:
+    for writes in range(10):
+        world = World(peers=("b",))
+        ref = source(world, finalizers=(*others, names.FINALIZER))
+        pod = world.api.pod("web") or {}
+        if deleted:
+            pod["metadata"] |= {"deletionTimestamp": DELETED, "deletionGracePeriodSeconds": 30}
+        done = finish_until(world, ref, writes)
+        left = (world.api.pod("web") or {}).get("metadata", {})
+        # By either the dispatcher sees that it is to end; one that ended by itself would stay.
+        assert done or not left or "deletionTimestamp" in left or pod["status"]["phase"] == "Running"
+        assert done or not left or "deletionTimestamp" in left or names.FINALIZER in left["finalizers"]
+        assert world.do(finish(ref)).verdict == DONE
+        end = world.api.pod("web")
+        assert (end is not None) == bool(others)
+        if end is not None:
+            assert end["status"]["phase"] == "Failed"
+            assert end["metadata"]["finalizers"] == list(others)
+            assert end["metadata"]["deletionGracePeriodSeconds"] == 0
+        if done:
+            return
+    pytest.fail("it is never done")
+
+
 @pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
 def test_a_lost_reply_at_any_step_ends_done(method: str) -> None:
     world = World(peers=("b",))
@@ -244,6 +294,15 @@ def test_a_source_whose_delegate_is_being_deleted_begins_to_go_and_keeps_our_fin
     assert pod is not None
     assert pod["metadata"]["deletionTimestamp"]
     assert pod["metadata"]["finalizers"] == [names.FINALIZER]
+
+
+@pytest.mark.parametrize(("told", "has"), [(-1, 30), (0, 1), (600, 600)])
+def test_a_source_has_as_long_to_end_as_its_delegate(told: int, has: int) -> None:
+    world = World(peers=("b",))
+    assert world.do(DeleteSource("i", source(world), 1, grace_s=told)).verdict == DONE
+    pod = world.api.pod("web")
+    assert pod is not None
+    assert pod["metadata"]["deletionGracePeriodSeconds"] == has
 
 
 def test_a_pod_that_is_not_on_a_proxy_node_is_not_deleted() -> None:

@@ -62,9 +62,15 @@ def seen_of(kind: str, metadata: dict[str, Any] | None = None, **fields: Any) ->
         ),
         pytest.param(
             "Namespace",
-            {"metadata": {"labels": {names.ACCEPT: "false"}, "annotations": {names.ACCEPT: "true"}}},
-            Namespace("x", {names.ACCEPT: "false"}),
-            id="namespace closed by its label, whatever an annotation says",
+            {"metadata": {"labels": {names.ACCEPT: "true"}, "annotations": {names.ACCEPT: "true"}}},
+            Namespace("x", {names.ACCEPT: "true"}),
+            id="namespace opened twice",
+        ),
+        pytest.param(
+            "Namespace",
+            {"metadata": {"annotations": {names.ACCEPT: ""}}},
+            Namespace("x", {names.ACCEPT: ""}),
+            id="namespace closed by an annotation without a value",
         ),
         pytest.param(
             "PersistentVolume",
@@ -273,6 +279,22 @@ def seen_of(kind: str, metadata: dict[str, Any] | None = None, **fields: Any) ->
 def test_of_every_kind_what_placement_needs_is_kept(kind: str, thing: dict[str, Any], want: AnyWatched) -> None:
     seen = seen_of(kind, **thing)
     assert (seen.record, seen.problems) == (want, ())
+
+
+@pytest.mark.parametrize(
+    ("label", "annotation", "counts"),
+    [("true", "false", "false"), ("true", "", ""), ("false", "true", "false"), ("", "true", ""), ("no", "false", "no")],
+)
+def test_of_a_namespace_that_says_two_things_the_one_that_closes_it_counts(
+    label: str, annotation: str, counts: str
+) -> None:
+    said = {"labels": {names.ACCEPT: label}, "annotations": {names.ACCEPT: annotation}}
+    seen = seen_of("Namespace", said)
+    assert seen.record == Namespace("x", {names.ACCEPT: counts})
+    assert seen.record.closed
+    assert seen.problems == (
+        f'label and annotation {names.ACCEPT} differ: the one that is not "true" counts; remove the other',
+    )
 
 
 @pytest.mark.parametrize(

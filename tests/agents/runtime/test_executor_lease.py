@@ -7,12 +7,20 @@ from typing import Any
 import pytest
 
 from agents.executor.http import Request, Response
-from agents.runtime.executor_lease import PLACE, RENEW_DEADLINE_S, RETRY_S, ExecutorLease
+from agents.runtime.executor_lease import (
+    ASKS_S,
+    PLACE,
+    RENEW_DEADLINE_S,
+    RETRY_S,
+    UNREACHED_S,
+    ExecutorLease,
+)
 from tests.service.leases import Server
 from tests.simulation.world.loop import live
 
 CALL_S = 10.0
 LONGEST_PAUSE_S = RETRY_S * 2.2  # between two attempts
+UNREADABLE = "the API server is too busy to tell what is stored"
 
 
 class Leader:
@@ -22,11 +30,18 @@ class Leader:
         self.problem = self.not_ours = self.becomes = ""
         self.read_anew = 0
         self.reads_for_s = 0.0
+        self.unreadable = 0  # so many times, when it is read anew
+        self.reads = 0
 
     async def recall(self, *, anew: bool = False) -> None:
+        self.reads += 1
+        self.problem = self.problem.replace(UNREADABLE, "")
         if anew:
             await asyncio.sleep(self.reads_for_s)
             self.not_ours = self.becomes
+            if self.unreadable:
+                self.unreadable -= 1
+                self.problem = UNREADABLE
         self.read_anew += anew
 
 
@@ -39,6 +54,8 @@ class Candidate:
         leader: Any = self.leader
         self.lease = ExecutorLease(self, leader, call_s)
         self.lease.on_held = self._count
+        self.let_in = True  # by a gateway
+        self.lease.reached = lambda: self.let_in
         self._task = asyncio.create_task(self.lease.run())
 
     def _count(self) -> None:
@@ -201,6 +218,38 @@ def test_one_that_has_the_lease_acts_when_it_has_read_what_another_has_stored() 
     told(story)
 
 
+def test_one_that_cannot_read_what_another_has_stored_keeps_the_lease_and_waits_until_it_can() -> None:
+    async def story(first: Candidate, second: Candidate) -> None:
+        second.leader.unreadable = 4
+        await first.leave()
+        said = set[str]()
+        while second.leader.unreadable or second.leader.problem:
+            assert not second.acts
+            said.add(second.lease.problem)
+            await asyncio.sleep(0.1)
+        assert f"lease {PLACE.namespace}/{PLACE.name} is held, but what another may have stored is not read yet: " in {
+            one.removesuffix(UNREADABLE) for one in said
+        }
+        assert await until_it_acts(second) <= RETRY_S
+        assert (second.held, second.leader.read_anew) == (1, 5)
+        assert second.lease._elector.transitions == 2
+
+    told(story)
+
+
+def test_one_that_cannot_read_what_is_stored_asks_no_more_than_once_a_pause() -> None:
+    async def story(first: Candidate, second: Candidate) -> None:
+        second.leader.unreadable = 1000
+        await first.leave()
+        await asyncio.sleep(LONGEST_PAUSE_S)
+        before = second.leader.reads
+        await asyncio.sleep(60.0)
+        assert not second.acts
+        assert second.leader.reads - before <= 2 * 60.0 / RETRY_S + 2
+
+    told(story)
+
+
 def test_one_whose_lease_was_deleted_or_lost_with_a_backup_reads_what_is_stored_and_acts_on() -> None:
     async def story(first: Candidate, second: Candidate) -> None:
         await second.die()
@@ -287,6 +336,68 @@ def test_before_the_lease_was_looked_at_nobody_is_replaced_at_a_gateway() -> Non
         await one.die()
 
     live(tell, 1)
+
+
+async def until_it_stops(acts: Candidate, most_s: float) -> None:
+    async with asyncio.timeout(most_s):
+        while acts.acts:  # noqa: ASYNC110 - what is asked has no event
+            await asyncio.sleep(0.1)
+
+
+def test_one_that_no_gateway_lets_in_gives_way_to_one_that_waits_as_if_it_had_died() -> None:
+    async def story(first: Candidate, second: Candidate) -> None:
+        first.let_in = False
+        began = asyncio.get_running_loop().time()
+        await until_it_stops(first, UNREACHED_S + ASKS_S + RENEW_DEADLINE_S)
+        assert asyncio.get_running_loop().time() - began >= UNREACHED_S
+        assert "no gateway lets this executor in" in first.lease.problem
+        assert await until_it_acts(second, first) >= CALL_S - 0.2
+        await asyncio.sleep(600.0)
+        assert (first.acts, second.acts) == (False, True)
+
+    told(story)
+
+
+@pytest.mark.parametrize("let_in", [True, False])
+def test_one_keeps_the_lease_for_as_long_as_nobody_waits_or_a_gateway_lets_it_in(let_in: bool) -> None:
+    async def story(first: Candidate, second: Candidate) -> None:
+        first.let_in = let_in
+        if not let_in:
+            await asyncio.sleep(1.2 * ASKS_S)
+            await second.die()  # its word is on the Lease
+        for _ in range(3600):
+            await asyncio.sleep(1.0)
+            assert first.acts
+
+    told(story)
+
+
+def test_two_that_no_gateway_lets_in_take_turns_ever_less_often_and_never_act_together() -> None:
+    async def story(first: Candidate, second: Candidate) -> None:
+        first.let_in = second.let_in = False
+        idle = 0
+        for _ in range(6 * 3600):
+            await asyncio.sleep(1.0)
+            assert not (first.acts and second.acts)
+            idle += not (first.acts or second.acts)
+        turns = second.lease._elector.transitions
+        assert 4 <= turns <= 20
+        assert idle <= turns * (CALL_S + 2 * LONGEST_PAUSE_S)
+
+    told(story)
+
+
+def test_one_that_was_let_in_again_has_its_whole_time_when_it_is_cut_off_the_next_time() -> None:
+    async def story(first: Candidate, second: Candidate) -> None:
+        for _ in range(20):
+            first.let_in = False
+            await asyncio.sleep(UNREACHED_S - 2 * RETRY_S)
+            assert first.acts
+            first.let_in = True
+            await asyncio.sleep(2 * RETRY_S)
+        assert first.acts
+
+    told(story)
 
 
 @pytest.mark.parametrize("call_s", [0.5, 2.5, 10.0])

@@ -104,6 +104,18 @@ class Fleet:
             self.take(self.core.handle(Tick(), self.now))
 
 
+class Deletions:
+    """Says done to all, and keeps how long each deletion of a delegate gives it."""
+
+    def __init__(self) -> None:
+        self.told: list[int] = []
+
+    def __call__(self, intent: AnyIntent) -> str:
+        if isinstance(intent, DeleteDelegate):
+            self.told.append(intent.grace_s)
+        return DONE
+
+
 def all_done(_: AnyIntent) -> str:
     return DONE
 
@@ -123,18 +135,91 @@ def test_a_status_that_is_refused_does_not_keep_a_deleted_pods_copy_running() ->
 
 @pytest.mark.parametrize("given", [-1, 0, 600])
 def test_a_copy_has_as_long_to_end_as_its_source_was_given(given: int) -> None:
+    deletions = Deletions()
+    fleet = Fleet(deletions)
+    fleet.tell("east", source())
+    fleet.tell("west", delegate())
+    fleet.tell("east", source(terminating=True, ends_in_s=given))
+    assert deletions.told == [given]
+
+
+@pytest.mark.parametrize("sooner", [5, 0])
+def test_a_source_that_is_deleted_again_with_less_time_hurries_its_copy_once(sooner: int) -> None:
+    deletions = Deletions()
+    fleet = Fleet(deletions)
+    fleet.tell("east", source())
+    fleet.tell("west", delegate())
+    fleet.tell("east", source(terminating=True, ends_in_s=300))
+    fleet.tell("west", delegate(terminating=True, ends_in_s=300))
+    fleet.tell("east", source(terminating=True, ends_in_s=sooner))
+    assert deletions.told == [300, sooner]
+    fleet.tell("west", delegate(terminating=True, ends_in_s=max(1, sooner)))
+    fleet.ticks(100)
+    assert deletions.told == [300, sooner]
+
+
+def test_a_source_that_is_deleted_again_before_its_first_deletion_shows_elsewhere_hurries_its_copy_too() -> None:
+    deletions = Deletions()
+    fleet = Fleet(deletions)
+    fleet.tell("east", source())
+    fleet.tell("west", delegate())
+    fleet.tell("east", source(terminating=True, ends_in_s=300))
+    fleet.tell("east", source(terminating=True, ends_in_s=5))
+    fleet.tell("west", delegate(terminating=True, ends_in_s=300))
+    assert deletions.told == [300, 5]
+
+
+@pytest.mark.parametrize(
+    ("source_s", "copy_s"),
+    [(300, 30), (30, 30), (0, 1), (-1, 300), (5, -1)],
+    ids=["sooner already", "the same", "as soon as can be", "an older agent at home", "an older agent there"],
+)
+def test_a_copy_that_ends_as_soon_as_its_source_may_is_not_deleted_again(source_s: int, copy_s: int) -> None:
+    deletions = Deletions()
+    fleet = Fleet(deletions)
+    fleet.tell("east", source())
+    fleet.tell("west", delegate(terminating=True, ends_in_s=copy_s))
+    fleet.tell("east", source(terminating=True, ends_in_s=source_s))
+    fleet.ticks(100)
+    assert deletions.told == []
+
+
+def test_a_source_that_was_finished_and_is_held_by_others_is_left_to_them() -> None:
+    fleet = Fleet(all_done)
+    fleet.tell("east", source())
+    fleet.tell("west", delegate())
+    fleet.tell("east", source(terminating=True, ends_in_s=30))
+    fleet.tell("west", pods_gone=("d-web",), pods_missing=("d-web",))
+    fleet.tell("east", source(terminating=True, ends_in_s=0, has_finalizer=False, claim=None, phase="Failed"))
+    fleet.ticks(60)
+    assert fleet.ordered[FinishSource] == 0
+
+
+@pytest.mark.parametrize("half_done", [{"ends_in_s": 30, "phase": "Failed"}, {"ends_in_s": 0}])
+def test_a_source_that_was_let_go_and_not_finished_is_finished(half_done: dict[str, Any]) -> None:
+    fleet = Fleet(all_done)
+    fleet.tell("east", source())
+    fleet.tell("west", delegate())
+    fleet.tell("east", source(terminating=True, has_finalizer=False, claim=None, **half_done))
+    fleet.tell("west", pods_gone=("d-web",), pods_missing=("d-web",))
+    fleet.ticks(10)
+    assert fleet.ordered[FinishSource] >= 1
+
+
+@pytest.mark.parametrize("copy_s", [-1, 0, 600])
+def test_a_source_has_as_long_to_end_as_its_copy_was_given_elsewhere(copy_s: int) -> None:
     told: list[int] = []
 
     def reply(intent: AnyIntent) -> str:
-        if isinstance(intent, DeleteDelegate):
+        if isinstance(intent, DeleteSource):
             told.append(intent.grace_s)
         return DONE
 
     fleet = Fleet(reply)
     fleet.tell("east", source())
     fleet.tell("west", delegate())
-    fleet.tell("east", source(terminating=True, ends_in_s=given))
-    assert told == [given]
+    fleet.tell("west", delegate(terminating=True, ends_in_s=copy_s))
+    assert told == [copy_s]
 
 
 def test_a_newer_status_is_shown_at_once_where_an_older_one_was_refused() -> None:

@@ -220,6 +220,7 @@ class _Waits:
 
     def __init__(self) -> None:
         self.held, self.asked_after_being_replaced = False, False
+        self.reached: Callable[[], bool] = lambda: True
 
     def keeps_away(self, *, replaced: bool) -> str:
         self.asked_after_being_replaced |= replaced
@@ -235,6 +236,7 @@ async def test_an_executor_that_waits_for_its_lease_does_not_take_the_place_of_t
         await connected(link)
         async with dialling(quick, "east", new, lease=lease) as second:
             await problem_of(second, "this executor waits")
+            assert (first.reached(), lease.reached()) == (True, False)
             await asyncio.sleep(0.5)
             assert (await link.hello(timeout_s=WAIT_S)).incarnation == "old"
             first.held, lease.held = False, True

@@ -71,6 +71,8 @@ class OneExecutor(Judge):
             return
         if write.place.path == PLACE.path:
             spec = (write.after or {}).get("spec", {})
+            if spec == (write.before or {}).get("spec", {}):
+                return  # one that waits has said so on it
             holder = process if spec.get("holderIdentity") else ""
             if holder != self._holders.get(write.cluster, ("", 0.0))[0]:
                 self._holders[write.cluster] = (holder, write.at)
