@@ -210,9 +210,21 @@ def test_a_secret_of_the_target_is_referred_to_only_where_its_policy_names_it(fi
     assert asked(target(policy=rows(secrets=("cloudy",))), pod_object(**spec)).verdict == REFUSED
 
 
-def test_a_projected_identity_of_the_source_never_crosses() -> None:
-    volumes = [{"name": "v", "projected": {"sources": [{"podCertificate": {"signerName": "x/y"}}]}}]
-    with pytest.raises(ManifestError, match=r"^spec\.volumes\[0\]\.projected\.sources\[0\]\.podCertificate "):
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ({"podCertificate": {"signerName": "x/y"}}, "is a certificate that its own cluster gives"),
+        ({"clusterTrustBundle": {"name": "x", "path": "p"}}, "names certificates that its own cluster trusts"),
+        (
+            {"clusterTrustBundle": {"signerName": "x/y", "path": "p", "optional": True}},
+            "names certificates that its own cluster trusts",
+        ),
+    ],
+)
+def test_a_projected_identity_or_trust_of_the_source_never_crosses(source: Object, why: str) -> None:
+    volumes = [{"name": "v", "projected": {"sources": [source]}}]
+    (field,) = source
+    with pytest.raises(ManifestError, match=rf"^spec\.volumes\[0\]\.projected\.sources\[0\]\.{field} {why};"):
         sanitise(msgspec.json.encode(pod_object(volumes=volumes)))
 
 
