@@ -89,6 +89,15 @@ def left_behind(local: Local, ref: PodRef, cluster: str, keys: Sequence[str], no
     _put(local, ref, (NORMAL, "LeftBehind", "Scheduling"), note, now)
 
 
+def optional_secrets(local: Local, ref: PodRef, cluster: str, secrets: Sequence[str], now: Moment) -> None:
+    """Secrets without which a pod runs in `cluster`, if that lacks them: of Secrets nobody looks."""
+    note = (
+        f"nobody looks whether cluster {cluster} has these Secrets, which are optional: without them the pod runs there "
+        f"all the same (make them there, too, or remove `optional`): {', '.join(secrets)}"
+    )
+    _put(local, ref, (NORMAL, "OptionalSecret", "Scheduling"), note, now)
+
+
 def altered(local: Local, ref: PodRef, fields: str, now: Moment) -> None:
     """Admission of this cluster has changed a delegate; its owner hears of it at home."""
     note = f"Not as at home: admission of cluster {local.cluster} (a webhook, policy or LimitRange) has set {fields}"
