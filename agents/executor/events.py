@@ -92,8 +92,8 @@ def left_behind(local: Local, ref: PodRef, cluster: str, keys: Sequence[str], no
 def optional_secrets(local: Local, ref: PodRef, cluster: str, secrets: Sequence[str], now: Moment) -> None:
     """Secrets without which a pod runs in `cluster`, if that lacks them: of Secrets nobody looks."""
     note = (
-        f"nobody looks whether cluster {cluster} has these Secrets, which are optional: without them the pod runs there "
-        f"all the same (make them there, too, or remove `optional`): {', '.join(secrets)}"
+        f"nobody looks whether cluster {cluster} has these Secrets, which are optional: without them the pod runs "
+        f"there all the same (make them there, too, or remove `optional`): {', '.join(secrets)}"
     )
     _put(local, ref, (NORMAL, "OptionalSecret", "Scheduling"), note, now)
 
