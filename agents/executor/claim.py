@@ -69,8 +69,9 @@ def claim(intent: Claim, local: Local, now: Moment) -> Procedure[Outcome]:
 
 def _tell(intent: Claim, pod: bytes, sanitised: bytes, local: Local, now: Moment) -> None:
     """Tell the pod's owner what of it does not go along, or may be lacking there."""
-    if keys := manifest.left_behind(pod):
-        events.left_behind(local, intent.pod, intent.cluster, keys, now)
+    keys, outlasts = manifest.left_behind(pod), manifest.outlasts_nodes(pod)
+    if keys or outlasts:
+        events.left_behind(local, intent.pod, intent.cluster, keys, now, outlasts=outlasts)
     if secrets := references.optional_secrets(sanitised):
         events.optional_secrets(local, intent.pod, intent.cluster, secrets, now)
 

@@ -39,7 +39,16 @@ from dispatcher.model.names import (
     steers,
 )
 
-__all__ = ("MAX_BYTES", "ManifestError", "files_of", "left_behind", "readable", "sanitise", "without_account")
+__all__ = (
+    "MAX_BYTES",
+    "ManifestError",
+    "files_of",
+    "left_behind",
+    "outlasts_nodes",
+    "readable",
+    "sanitise",
+    "without_account",
+)
 
 MAX_CONTAINERS = 64
 _LEFT_OUT_IF_EMPTY = frozenset(
@@ -227,6 +236,13 @@ def left_behind(pod: bytes) -> list[str]:
     return sorted(
         {key for key in (*annotations, *labels) if not matches((*CARRIED_ANNOTATIONS, *_HEEDED_AT_HOME), key)}
     )
+
+
+def outlasts_nodes(pod: bytes) -> bool:
+    """Whether a pod (JSON) stays on a node that has failed by a toleration that does not go along (`restrict`)."""
+    with readable():
+        tolerations = msgspec.json.decode(pod)["spec"].get("tolerations") or ()
+    return any(not one.get("key") and one.get("effect") in (None, "", "NoExecute") for one in tolerations)
 
 
 def _spec(spec: Object) -> Object:

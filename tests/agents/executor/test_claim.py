@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from agents.executor.fields import Object
 from agents.executor.http import Request, Response
 from agents.executor.procedures import carry_out
 from dispatcher.model import names
@@ -76,7 +77,7 @@ def test_the_owner_is_told_once_what_clusters_take_only_where_their_policy_lists
 
 
 OPTIONAL = {"name": "db", "optional": True}
-OPTIONAL_SECRETS: dict[str, dict[str, Any]] = {
+OPTIONAL_SECRETS: dict[str, Object] = {
     "spec.volumes[0].secret": {"volumes": [{"name": "v", "secret": {"secretName": "db", "optional": True}}]},
     "spec.volumes[0].projected.sources[1].secret": {
         "volumes": [{"name": "v", "projected": {"sources": [{"secret": {"name": "key"}}, {"secret": OPTIONAL}]}}]
@@ -91,7 +92,7 @@ OPTIONAL_SECRETS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize(("field", "spec"), OPTIONAL_SECRETS.items(), ids=OPTIONAL_SECRETS.keys())
-def test_a_secret_that_another_cluster_may_lack_in_silence_is_told(field: str, spec: dict[str, Any]) -> None:
+def test_a_secret_that_another_cluster_may_lack_in_silence_is_told(field: str, spec: Object) -> None:
     world = World()
     ref = world.submit(pod_object(**spec))
     for _ in range(2):
@@ -109,6 +110,30 @@ def test_of_secrets_that_must_be_there_nothing_is_told() -> None:
     volumes = [{"name": "v", "secret": {"secretName": "db"}}, {"name": "w", "configMap": OPTIONAL}]
     assert world.do(claim_for(world.submit(pod_object(volumes=volumes)))).verdict == CLAIMED
     assert not world.local.events
+
+
+TOLERATIONS = [
+    ({"operator": "Exists"}, True),
+    ({"operator": "Exists", "effect": "NoExecute"}, True),
+    ({"operator": "Exists", "effect": "NoSchedule"}, False),
+    ({"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}, False),
+    ({"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}, False),
+]
+
+
+@pytest.mark.parametrize(("toleration", "told"), TOLERATIONS)
+def test_a_toleration_that_keeps_a_pod_on_failed_nodes_at_home_alone_is_told(toleration: Object, told: bool) -> None:
+    world = World()
+    assert world.do(claim_for(world.submit(pod_object(tolerations=[toleration])))).verdict == CLAIMED
+    notes = [msgspec.json.decode(one.body)["note"] for one in world.local.events]
+    assert (
+        notes
+        == [
+            'cluster b takes a toleration without a key only if a row of its `executor.accept` has "*" in '
+            "`tolerations`: else the pod is evicted there when its node fails"
+        ]
+        * told
+    )
 
 
 def test_what_controllers_and_admission_write_for_use_at_home_is_not_told() -> None:
