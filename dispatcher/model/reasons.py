@@ -86,8 +86,8 @@ class Reason(enum.Enum):
     CLAIM_WITHOUT_CLASS = "PersistentVolumeClaim had no pv name and storageClass name"
     CLAIM_WITHOUT_VOLUME = "PersistentVolume had no name"
     DEVICES = (
-        "spec.resourceClaims ({}) are not supported: request an extended resource instead, or name the scheduler of the "
-        "pod's own cluster in spec.schedulerName"
+        "spec.resourceClaims ({}) are not supported: request an extended resource instead, or name the scheduler of "
+        "the pod's own cluster in spec.schedulerName"
     )
     NO_PROFILE = "spec.schedulerName names no profile of this dispatcher; known: {}"
     PERMIT = "rejected due to timeout after waiting at Permit plugin {}"
