@@ -168,8 +168,11 @@ def _kib(size: int) -> str:
 
 
 def without_account(spec: Object) -> Object:
-    """The spec of a manifest for a pod that runs without its ServiceAccount: no name of it, and no token."""
-    volumes, dropped = _without_tokens(spec.get("volumes") or (), _has_token)
+    """The spec of a manifest for a pod that runs without its ServiceAccount: no name of it, and no token. What else a
+    volume with a token holds stays.
+    """
+    kept, dropped = _without_tokens(spec.get("volumes") or (), _only_tokens)
+    volumes = [_tokenless(one) for one in kept]
     clean = {name: value for name, value in spec.items() if name not in ("serviceAccountName", "volumes")}
     clean["automountServiceAccountToken"] = False
     for kind in ("initContainers", "containers"):
@@ -273,6 +276,18 @@ def _tokens(volume: Object) -> list[Object]:
 
 def _has_token(volume: Object) -> bool:
     return bool(_tokens(volume))
+
+
+def _only_tokens(volume: Object) -> bool:
+    return _has_token(volume) and len(_tokens(volume)) == len(volume["projected"]["sources"])
+
+
+def _tokenless(volume: Object) -> Object:
+    if not _has_token(volume):
+        return volume
+    held = volume["projected"]
+    rest = [source for source in held["sources"] if "serviceAccountToken" not in source]
+    return {**volume, "projected": {**held, "sources": rest}}
 
 
 def _is_given(volume: Object) -> bool:

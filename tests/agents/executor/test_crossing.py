@@ -516,7 +516,7 @@ def test_any_order_is_carried_out_or_refused_with_words(spec: Object, holder: Ob
     assert (outcome.verdict == BOUND) or outcome.message
 
 
-OWN_TOKEN = {
+OWN_TOKEN: Object = {
     "name": "vault",
     "projected": {"sources": [{"serviceAccountToken": {"path": "token", "audience": "vault"}}]},
 }
@@ -569,6 +569,21 @@ def test_no_pod_runs_without_its_account_unless_it_or_a_row_says_that_it_needs_n
     assert asked(said, pod).verdict == BOUND
     assert {"serviceAccountName", "volumes"}.isdisjoint(made(said)["spec"])
     assert made(said)["spec"]["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize("said", [{}, {names.SERVICE_ACCOUNT: "none"}])
+def test_what_is_beside_a_token_in_a_volume_stays_when_the_token_is_left_behind(said: Object) -> None:
+    (token,) = OWN_TOKEN["projected"]["sources"]
+    rest = [{"configMap": {"name": "settings"}}, {"secret": {"name": "db"}}]
+    volume = {"name": "all", "projected": {"sources": [rest[0], token, rest[1]], "defaultMode": 256}}
+    mounts = [{"name": "all", "mountPath": "/all"}]
+    pod = pod_object(**container(volumeMounts=mounts), volumes=[volume])
+    pod["metadata"]["annotations"] = said
+    world = target(policy=rows(service_accounts=() if said else ("default",), secrets=("db",)))
+    world.api.put("/api/v1/namespaces/default/configmaps/settings", {"metadata": {"name": "settings"}})
+    assert asked(world, pod).verdict == BOUND
+    assert made(world)["spec"]["volumes"] == [{"name": "all", "projected": {"sources": rest, "defaultMode": 256}}]
+    assert made(world)["spec"]["containers"][0]["volumeMounts"] == mounts
 
 
 def test_mounts_of_a_token_that_is_left_behind_go_with_it() -> None:
