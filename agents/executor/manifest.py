@@ -63,6 +63,7 @@ _HEEDED_AT_HOME = (
     f"{PREFIX}*",
     "kubectl.kubernetes.io/last-applied-configuration",
     "kubernetes.io/limit-ranger",
+    "container.apparmor.security.beta.kubernetes.io/*",  # the API server writes the field of its name
     "batch.kubernetes.io/*",
     "controller.kubernetes.io/*",
     "topology.kubernetes.io/*",

@@ -145,6 +145,7 @@ def test_what_controllers_and_admission_write_for_use_at_home_is_not_told() -> N
         index: "0",
         "kubernetes.io/limit-ranger": "LimitRanger plugin set: cpu",
         "controller.kubernetes.io/pod-deletion-cost": "5",
+        "container.apparmor.security.beta.kubernetes.io/c": "runtime/default",
     }
     assert world.do(claim_for(world.submit(pod))).verdict == CLAIMED
     assert not world.local.events
