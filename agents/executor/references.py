@@ -1,9 +1,8 @@
 """ConfigMaps that a delegate names: looked for before it is made, since without one its containers never start.
 
 What the manifest calls optional is not asked for, nor is what this agent may not read, or what the server does not
-answer about: then the kubelet tells. Secrets are never read (SECURITY.md), and the owner is told of those that are
-optional. A ConfigMap that is optional and there at home is not optional elsewhere: without it the pod would run, and be
-another one (`as_at_home`).
+answer about: then the kubelet tells. Secrets are never read (SECURITY.md). What is optional and there at home is not
+optional elsewhere: without it the pod would run, and be another one (`as_at_home`).
 """
 
 import hashlib
@@ -104,7 +103,8 @@ def as_at_home(manifest: bytes, namespace: str, local: Local, now: Moment) -> Pr
 
 
 def optional_secrets(manifest: bytes) -> list[str]:
-    """Secrets that a manifest (JSON) calls optional, with their fields: without these it runs all the same.
+    """Secrets that a manifest (JSON) calls optional, with their fields: its pod runs without them, and nobody looks
+    whether a cluster has them, so its owner is told.
 
     ManifestError if its shape is none of a pod's.
     """
