@@ -57,14 +57,22 @@ def claim(intent: Claim, local: Local, now: Moment) -> Procedure[Outcome]:
         mark = local.keys.sign_claim(wanted)
         response = yield _marked(intent.pod, look.pod, mark, wanted)
         if response.ok:
-            if keys := manifest.left_behind(look.body):
-                events.left_behind(local, intent.pod, intent.cluster, keys, now)
+            _tell(intent, look.body, sanitised, local, now)
             return _claimed(intent, mark, sanitised, before)
         problem = error_text(response)
         if not is_ambiguous(response):
             verdict = STALE if response.status == NOT_FOUND else REFUSED
             return outcome(intent, verdict, problem, OF_POD, response.passing)
     return outcome(intent, UNKNOWN, problem)
+
+
+def _tell(intent: Claim, pod: bytes, sanitised: bytes, local: Local, now: Moment) -> None:
+    """Tell the pod's owner what of it does not go along, or may be lacking there."""
+    keys, outlasts = manifest.left_behind(pod), manifest.outlasts_nodes(pod)
+    if keys or outlasts:
+        events.left_behind(local, intent.pod, intent.cluster, keys, now, outlasts=outlasts)
+    if secrets := references.optional_secrets(sanitised):
+        events.optional_secrets(local, intent.pod, intent.cluster, secrets, now)
 
 
 def _claimed(intent: Claim, mark: str, sanitised: bytes, before: SignedClaim | None) -> Outcome:

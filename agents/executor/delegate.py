@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from agents.executor import downward, events, existing, manifest, mutations, pods, references
+from agents.executor import adoption, downward, events, existing, manifest, mutations, pods, references
 from agents.executor.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text, outcome
 from agents.executor.bind import booking
 from agents.executor.binding import annotations_of, bind_to, foreign_key
@@ -195,7 +195,10 @@ def crossing(intent: CreateDelegate, local: Local) -> tuple[Pod, bytes] | Answer
         posted = _delegate_object(intent, local)
     except manifest.ManifestError as error:
         return Answer(REFUSED, str(error), OF_CLUSTER)
-    return local.read_pod(_with_uid(posted, intent.source.uid)), msgspec.json.encode(posted)
+    pod = local.read_pod(_with_uid(posted, intent.source.uid))
+    if taker := adoption.adopter(pod, local):
+        return Answer(REFUSED, taker, OF_CLUSTER)
+    return pod, msgspec.json.encode(posted)
 
 
 def unfit_without_room(pod: Pod, body: bytes, intent: CreateDelegate, local: Local, now: Moment) -> Answer | None:

@@ -78,15 +78,32 @@ def home_only(local: Local, ref: PodRef, message: str, now: Moment) -> None:
     _put(local, ref, (NORMAL, "StaysHome", "Scheduling"), message, now)
 
 
-def left_behind(local: Local, ref: PodRef, cluster: str, keys: Sequence[str], now: Moment) -> None:
-    """Labels and annotations that do not go along to `cluster` by themselves; `keys` name them."""
+def left_behind(
+    local: Local, ref: PodRef, cluster: str, keys: Sequence[str], now: Moment, *, outlasts: bool = False
+) -> None:
+    """Labels and annotations that do not go along to `cluster` by themselves; `keys` name them. `outlasts`: nor does a
+    toleration by which the pod stays on a node that has failed.
+    """
     never = ", ".join(key for key in keys if names.is_reserved(key))
     if_listed = ", ".join(key for key in keys if not names.is_reserved(key))
     row = f"cluster {cluster} takes these labels and annotations only if a row of its `executor.accept` lists them in"
     told = f"{row} `annotations`: {if_listed}" if if_listed else ""
     reserved = f"no other cluster takes these, of Kubernetes' own domains: {never}" if never else ""
-    note = "; ".join(filter(None, (told, reserved)))
+    keyless = (
+        f'cluster {cluster} takes a toleration without a key only if a row of its `executor.accept` has "*" in '
+        "`tolerations`: else the pod is evicted there when its node fails"
+    )
+    note = "; ".join(filter(None, (told, reserved, keyless if outlasts else "")))
     _put(local, ref, (NORMAL, "LeftBehind", "Scheduling"), note, now)
+
+
+def optional_secrets(local: Local, ref: PodRef, cluster: str, secrets: Sequence[str], now: Moment) -> None:
+    """Secrets without which a pod runs in `cluster`, if that lacks them: of Secrets nobody looks."""
+    note = (
+        f"nobody looks whether cluster {cluster} has these Secrets, which are optional: without them the pod runs "
+        f"there all the same (make them there, too, or remove `optional`): {', '.join(secrets)}"
+    )
+    _put(local, ref, (NORMAL, "OptionalSecret", "Scheduling"), note, now)
 
 
 def altered(local: Local, ref: PodRef, fields: str, now: Moment) -> None:

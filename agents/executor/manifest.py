@@ -39,7 +39,16 @@ from dispatcher.model.names import (
     steers,
 )
 
-__all__ = ("MAX_BYTES", "ManifestError", "files_of", "left_behind", "readable", "sanitise", "without_account")
+__all__ = (
+    "MAX_BYTES",
+    "ManifestError",
+    "files_of",
+    "left_behind",
+    "outlasts_nodes",
+    "readable",
+    "sanitise",
+    "without_account",
+)
 
 MAX_CONTAINERS = 64
 _LEFT_OUT_IF_EMPTY = frozenset(
@@ -54,6 +63,7 @@ _HEEDED_AT_HOME = (
     f"{PREFIX}*",
     "kubectl.kubernetes.io/last-applied-configuration",
     "kubernetes.io/limit-ranger",
+    "container.apparmor.security.beta.kubernetes.io/*",  # the API server writes the field of its name
     "batch.kubernetes.io/*",
     "controller.kubernetes.io/*",
     "topology.kubernetes.io/*",
@@ -159,8 +169,11 @@ def _kib(size: int) -> str:
 
 
 def without_account(spec: Object) -> Object:
-    """The spec of a manifest for a pod that runs without its ServiceAccount: no name of it, and no token."""
-    volumes, dropped = _without_tokens(spec.get("volumes") or (), _has_token)
+    """The spec of a manifest for a pod that runs without its ServiceAccount: no name of it, and no token. What else a
+    volume with a token holds stays.
+    """
+    kept, dropped = _without_tokens(spec.get("volumes") or (), _only_tokens)
+    volumes = [_tokenless(one) for one in kept]
     clean = {name: value for name, value in spec.items() if name not in ("serviceAccountName", "volumes")}
     clean["automountServiceAccountToken"] = False
     for kind in ("initContainers", "containers"):
@@ -229,6 +242,13 @@ def left_behind(pod: bytes) -> list[str]:
     )
 
 
+def outlasts_nodes(pod: bytes) -> bool:
+    """Whether a pod (JSON) stays on a node that has failed by a toleration that does not go along (`restrict`)."""
+    with readable():
+        tolerations = msgspec.json.decode(pod)["spec"].get("tolerations") or ()
+    return any(not one.get("key") and one.get("effect") in (None, "", "NoExecute") for one in tolerations)
+
+
 def _spec(spec: Object) -> Object:
     for kind in ("initContainers", "containers"):
         if len(spec.get(kind) or ()) > MAX_CONTAINERS:
@@ -257,6 +277,18 @@ def _tokens(volume: Object) -> list[Object]:
 
 def _has_token(volume: Object) -> bool:
     return bool(_tokens(volume))
+
+
+def _only_tokens(volume: Object) -> bool:
+    return _has_token(volume) and len(_tokens(volume)) == len(volume["projected"]["sources"])
+
+
+def _tokenless(volume: Object) -> Object:
+    if not _has_token(volume):
+        return volume
+    held = volume["projected"]
+    rest = [source for source in held["sources"] if "serviceAccountToken" not in source]
+    return {**volume, "projected": {**held, "sources": rest}}
 
 
 def _is_given(volume: Object) -> bool:

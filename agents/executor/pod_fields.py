@@ -248,7 +248,6 @@ TYPES: dict[str, dict[str, Decision]] = {
     "VolumeProjection": {
         **_same(
             "",
-            clusterTrustBundle="ClusterTrustBundleProjection",
             configMap="ConfigMapProjection",
             downwardAPI="DownwardAPIProjection",
         ),
@@ -259,14 +258,12 @@ TYPES: dict[str, dict[str, Decision]] = {
             "ServiceAccountTokenProjection",
         ),
         "podCertificate": Decision(REFUSED, "is a certificate that its own cluster gives"),
+        "clusterTrustBundle": Decision(REFUSED, "names certificates that its own cluster trusts"),
     },
-    "ClusterTrustBundleProjection": _same("name optional path signerName user", labelSelector="LabelSelector"),
     "ConfigMapProjection": _same("name optional", items="KeyToPath"),
     "SecretProjection": _same("name optional", items="KeyToPath"),
     "ServiceAccountTokenProjection": _same("audience expirationSeconds path user"),
     "DownwardAPIProjection": _same("", items="DownwardAPIVolumeFile"),
-    "LabelSelector": _same("matchLabels", matchExpressions="LabelSelectorRequirement"),
-    "LabelSelectorRequirement": _same("key operator values"),
 }
 
 # What `fieldRef.fieldPath` may name, in environment and files; X is any key.

@@ -29,6 +29,15 @@ _PATHS = (
     *of_containers("env[*].valueFrom.configMapKeyRef", "envFrom[*].configMapRef"),
 )
 _TREE = Tree((path, path) for path in _PATHS)
+_SECRETS = Tree(
+    (path, path)
+    for path in (
+        "spec.volumes[*].secret",
+        "spec.volumes[*].projected.sources[*].secret",
+        *of_containers("env[*].valueFrom.secretKeyRef", "envFrom[*].secretRef"),
+    )
+)
+_OPTIONAL = b'"optional":true'  # in every manifest that calls something so
 
 
 class Reference(NamedTuple):
@@ -79,7 +88,7 @@ def _as_at_home(manifest: bytes, namespace: str, local: Local, now: Moment) -> P
     So must those of which that is not known (no right or no answer, or more than MOST): the reason of a refusal names
     them. Of keys that are named only those go along that are here.
     """
-    if _HINT not in manifest or b'"optional":true' not in manifest:
+    if _HINT not in manifest or _OPTIONAL not in manifest:
         return manifest
     pod = msgspec.json.decode(manifest)
     found: dict[str, frozenset[str] | str | None] = {}
@@ -96,6 +105,19 @@ def _as_at_home(manifest: bytes, namespace: str, local: Local, now: Moment) -> P
                 named["items"] = [item for item in named["items"] if item["key"] in keys]
         del named["optional"]
     return msgspec.json.encode(pod)
+
+
+def optional_secrets(manifest: bytes) -> list[str]:
+    """Secrets that a manifest (JSON) calls optional, with their fields: its pod runs without them, and nobody looks
+    whether a cluster has them, so its owner is told.
+
+    ManifestError if its shape is none of a pod's.
+    """
+    if _OPTIONAL not in manifest:
+        return []
+    with readable():
+        hits = [hit for hit in walk(msgspec.json.decode(manifest), _SECRETS) if hit.value.get("optional")]
+        return [f'"{hit.value.get("secretName") or hit.value["name"]}" ({hit.field})' for hit in hits]
 
 
 def _known(one: Reference, local: Local, now: Moment) -> bool:

@@ -8,7 +8,13 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from dispatcher.model.node import Node
-from dispatcher.model.objects import Namespace, PodDisruptionBudget, PriorityClass
+from dispatcher.model.objects import (
+    Namespace,
+    PodDisruptionBudget,
+    PriorityClass,
+    ReplicaSet,
+    ReplicationController,
+)
 from dispatcher.model.pod import HostPort, Pod, PodRef
 
 
@@ -29,6 +35,9 @@ class ClusterView(Protocol):
 
     def priority_classes(self) -> Sequence[PriorityClass]:
         """All PriorityClasses; none while that kind is not shown."""
+
+    def adopters(self, namespace: str) -> Iterable[ReplicaSet | ReplicationController]:
+        """Those of a namespace that may take a delegate for their own; none while these kinds are not shown."""
 
     def pod(self, uid: str) -> Pod | None:
         """The pod with this UID."""

@@ -132,7 +132,7 @@ def _pod_seen(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> PodSeen:
     version = version_of(meta.resource_version)
     delegate = labels.get(names.DELEGATE_LABEL) == "true" and spec.scheduler_name == names.DELEGATE_SCHEDULER
     if delegate and marks.source_of(meta.annotations or {}):
-        return PodSeen(meta.uid, version, _ours(pod, delegate=True))
+        return PodSeen(meta.uid, version, _ours(pod, delegate=True), None, _invalid(meta, user_marks.adopted(meta)))
     if names.is_ours(spec.scheduler_name):
         judged = user_marks.of_ours(meta, spec)
         unread: list[str] = []

@@ -20,6 +20,7 @@ from dispatcher.model.topology import meant_level
 NARROWING = (names.CLUSTERS, names.STAY, names.SPREAD, names.DOMAIN_SCOPE, names.FAILOVER, names.REQUIRE_DATA)
 OWN_KEYS = names.PREFIX + "x-"  # begins the keys of an operator's own plugins
 MISUNDERSTOOD, NO_GROUP = "AnnotationNotUnderstood", "PodGroupNotServed"
+ADOPTED = "Adopted"
 MAX_KEYS = 32
 MAX_CLUSTERS = 64
 _USERS = (
@@ -111,6 +112,19 @@ def of_foreign(meta: Meta, spec: PodSpec) -> tuple[Note, ...]:
         if wrong:
             found.append(Note(MISUNDERSTOOD, f"metadata.{where}[{key}]: {wrong}"))
     return tuple(found)
+
+
+def adopted(meta: Meta) -> tuple[Note, ...]:
+    """A delegate is made without a controller: one that takes it for its own was made since, or selects it since."""
+    return tuple(
+        Note(
+            ADOPTED,
+            f"{one.kind} {one.name[:_READ]} takes this pod of another cluster for its own, counts it and may delete it:"
+            " give it a spec.selector that means other pods",
+        )
+        for one in meta.owner_references or ()
+        if one.controller
+    )
 
 
 def _written(meta: Meta, problems: list[str]) -> Iterator[tuple[str, str, str]]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from agents.observer.adopters import Adopter, Adopters
 from agents.observer.changes import ChangeLog
 from agents.observer.occupancy import Occupancy
 from agents.observer.pod_groups import PodGroups
@@ -51,6 +52,7 @@ class ClusterCache:
         self._names: dict[tuple[str, str], str] = {}
         self._on = Occupancy()
         self._objects: dict[str, dict[str, AnyWatched]] = {kind: {} for kind in kinds}
+        self._adopters = Adopters()
         self._groups = PodGroups() if groups else None
         watched = (NODES, PODS, *self._objects, *((POD_GROUPS,) if groups else ()))
         self._versions: dict[str, dict[str, int]] = {kind: {} for kind in watched}
@@ -144,6 +146,7 @@ class ClusterCache:
         elif kind == POD_GROUPS:
             self._put_group(key, None)
         elif self._objects[kind].pop(key, None) is not None:
+            self._adopters.drop(kind, key)
             self.log.drop(kind, key, missing=missing)
 
     def take_warnings(self, cluster: str = "") -> list[WrongSchedulerName | InvalidAnnotation]:
@@ -196,6 +199,7 @@ class ClusterCache:
         objects = self._objects[seen.kind]
         if objects.get(seen.key) != seen.record:
             objects[seen.key] = seen.record
+            self._adopters.put(seen.record)
             self.log.touch(seen.kind, seen.key)
 
     def _put_group(self, key: str, holds: str | None) -> None:
@@ -301,6 +305,10 @@ class ClusterCache:
         """All PodDisruptionBudgets; none while that kind is not watched."""
         found = self._objects.get(PodDisruptionBudget.__name__, {}).values()
         return (one for one in found if isinstance(one, PodDisruptionBudget))
+
+    def adopters(self, namespace: str) -> Iterable[Adopter]:
+        """Those of a namespace that may take a delegate for their own; none while these kinds are not watched."""
+        return self._adopters.of(namespace)
 
     def node(self, name: str) -> Node | None:
         """The node of this name, proxy nodes included."""

@@ -89,7 +89,10 @@ class Reason(enum.Enum):
     CLAIM_UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
     CLAIM_WITHOUT_CLASS = "PersistentVolumeClaim had no pv name and storageClass name"
     CLAIM_WITHOUT_VOLUME = "PersistentVolume had no name"
-    DEVICES = "resource claims ({}) are not supported: request an extended resource instead"
+    DEVICES = (
+        "spec.resourceClaims ({}) are not supported: request an extended resource instead, or name the scheduler of "
+        "the pod's own cluster in spec.schedulerName"
+    )
     NO_PROFILE = "spec.schedulerName names no profile of this dispatcher; known: {}"
     PERMIT = "rejected due to timeout after waiting at Permit plugin {}"
     UNANSWERED = "cluster {} was lost before it said whether it runs the pod: another copy might run twice"

@@ -64,7 +64,7 @@ REMEDIES: dict[Reason, str] = {
     Reason.CLAIM_UNBOUND: "The claim's class binds at once and has not: `kubectl describe pvc`.",
     Reason.CLAIM_WITHOUT_CLASS: "Name a storage class or a volume in the claim.",
     Reason.CLAIM_WITHOUT_VOLUME: "The volume object is broken: `kubectl get pv -o yaml`.",
-    Reason.DEVICES: "Ask for an extended resource instead (`resources.limits`).",
+    Reason.DEVICES: "Ask for an extended resource instead (`resources.limits`), or leave the pod to kube-scheduler.",
     Reason.NO_PROFILE: "Use one of the schedulerNames that are listed, or configure a profile of that name.",
     Reason.PERMIT: "The other pods of its group did not come in time, or had no place. It is tried again.",
     Reason.UNANSWERED: "Wait until the cluster is back; or, if nothing runs there any more, `global-dispatcher cluster fence NAME`.",

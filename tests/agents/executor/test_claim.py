@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from agents.executor.fields import Object
 from agents.executor.http import Request, Response
 from agents.executor.procedures import carry_out
 from dispatcher.model import names
@@ -75,6 +76,66 @@ def test_the_owner_is_told_once_what_clusters_take_only_where_their_policy_lists
     )
 
 
+OPTIONAL = {"name": "db", "optional": True}
+OPTIONAL_SECRETS: dict[str, Object] = {
+    "spec.volumes[0].secret": {"volumes": [{"name": "v", "secret": {"secretName": "db", "optional": True}}]},
+    "spec.volumes[0].projected.sources[1].secret": {
+        "volumes": [{"name": "v", "projected": {"sources": [{"secret": {"name": "key"}}, {"secret": OPTIONAL}]}}]
+    },
+    "spec.containers[0].env[0].valueFrom.secretKeyRef": {
+        "containers": [{"name": "c", "env": [{"name": "E", "valueFrom": {"secretKeyRef": {**OPTIONAL, "key": "k"}}}]}]
+    },
+    "spec.initContainers[0].envFrom[0].secretRef": {
+        "initContainers": [{"name": "i", "envFrom": [{"secretRef": OPTIONAL}]}]
+    },
+}
+
+
+@pytest.mark.parametrize(("field", "spec"), OPTIONAL_SECRETS.items(), ids=OPTIONAL_SECRETS.keys())
+def test_a_secret_that_another_cluster_may_lack_in_silence_is_told(field: str, spec: Object) -> None:
+    world = World()
+    ref = world.submit(pod_object(**spec))
+    for _ in range(2):
+        assert world.do(claim_for(ref)).verdict == CLAIMED
+    (event,) = [msgspec.json.decode(one.body) for one in world.local.events]
+    assert (event["reason"], event["type"]) == ("OptionalSecret", "Normal")
+    assert event["note"] == (
+        "nobody looks whether cluster b has these Secrets, which are optional: without them the pod runs there all the "
+        f'same (make them there, too, or remove `optional`): "db" ({field})'
+    )
+
+
+def test_of_secrets_that_must_be_there_nothing_is_told() -> None:
+    world = World()
+    volumes = [{"name": "v", "secret": {"secretName": "db"}}, {"name": "w", "configMap": OPTIONAL}]
+    assert world.do(claim_for(world.submit(pod_object(volumes=volumes)))).verdict == CLAIMED
+    assert not world.local.events
+
+
+TOLERATIONS = [
+    ({"operator": "Exists"}, True),
+    ({"operator": "Exists", "effect": "NoExecute"}, True),
+    ({"operator": "Exists", "effect": "NoSchedule"}, False),
+    ({"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}, False),
+    ({"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}, False),
+]
+
+
+@pytest.mark.parametrize(("toleration", "told"), TOLERATIONS)
+def test_a_toleration_that_keeps_a_pod_on_failed_nodes_at_home_alone_is_told(toleration: Object, told: bool) -> None:
+    world = World()
+    assert world.do(claim_for(world.submit(pod_object(tolerations=[toleration])))).verdict == CLAIMED
+    notes = [msgspec.json.decode(one.body)["note"] for one in world.local.events]
+    assert (
+        notes
+        == [
+            'cluster b takes a toleration without a key only if a row of its `executor.accept` has "*" in '
+            "`tolerations`: else the pod is evicted there when its node fails"
+        ]
+        * told
+    )
+
+
 def test_what_controllers_and_admission_write_for_use_at_home_is_not_told() -> None:
     world = World()
     pod = pod_object()
@@ -84,6 +145,7 @@ def test_what_controllers_and_admission_write_for_use_at_home_is_not_told() -> N
         index: "0",
         "kubernetes.io/limit-ranger": "LimitRanger plugin set: cpu",
         "controller.kubernetes.io/pod-deletion-cost": "5",
+        "container.apparmor.security.beta.kubernetes.io/c": "runtime/default",
     }
     assert world.do(claim_for(world.submit(pod))).verdict == CLAIMED
     assert not world.local.events

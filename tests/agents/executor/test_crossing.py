@@ -210,9 +210,21 @@ def test_a_secret_of_the_target_is_referred_to_only_where_its_policy_names_it(fi
     assert asked(target(policy=rows(secrets=("cloudy",))), pod_object(**spec)).verdict == REFUSED
 
 
-def test_a_projected_identity_of_the_source_never_crosses() -> None:
-    volumes = [{"name": "v", "projected": {"sources": [{"podCertificate": {"signerName": "x/y"}}]}}]
-    with pytest.raises(ManifestError, match=r"^spec\.volumes\[0\]\.projected\.sources\[0\]\.podCertificate "):
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ({"podCertificate": {"signerName": "x/y"}}, "is a certificate that its own cluster gives"),
+        ({"clusterTrustBundle": {"name": "x", "path": "p"}}, "names certificates that its own cluster trusts"),
+        (
+            {"clusterTrustBundle": {"signerName": "x/y", "path": "p", "optional": True}},
+            "names certificates that its own cluster trusts",
+        ),
+    ],
+)
+def test_a_projected_identity_or_trust_of_the_source_never_crosses(source: Object, why: str) -> None:
+    volumes = [{"name": "v", "projected": {"sources": [source]}}]
+    (field,) = source
+    with pytest.raises(ManifestError, match=rf"^spec\.volumes\[0\]\.projected\.sources\[0\]\.{field} {why};"):
         sanitise(msgspec.json.encode(pod_object(volumes=volumes)))
 
 
@@ -504,7 +516,7 @@ def test_any_order_is_carried_out_or_refused_with_words(spec: Object, holder: Ob
     assert (outcome.verdict == BOUND) or outcome.message
 
 
-OWN_TOKEN = {
+OWN_TOKEN: Object = {
     "name": "vault",
     "projected": {"sources": [{"serviceAccountToken": {"path": "token", "audience": "vault"}}]},
 }
@@ -557,6 +569,21 @@ def test_no_pod_runs_without_its_account_unless_it_or_a_row_says_that_it_needs_n
     assert asked(said, pod).verdict == BOUND
     assert {"serviceAccountName", "volumes"}.isdisjoint(made(said)["spec"])
     assert made(said)["spec"]["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize("said", [{}, {names.SERVICE_ACCOUNT: "none"}])
+def test_what_is_beside_a_token_in_a_volume_stays_when_the_token_is_left_behind(said: Object) -> None:
+    (token,) = OWN_TOKEN["projected"]["sources"]
+    rest = [{"configMap": {"name": "settings"}}, {"secret": {"name": "db"}}]
+    volume = {"name": "all", "projected": {"sources": [rest[0], token, rest[1]], "defaultMode": 256}}
+    mounts = [{"name": "all", "mountPath": "/all"}]
+    pod = pod_object(**container(volumeMounts=mounts), volumes=[volume])
+    pod["metadata"]["annotations"] = said
+    world = target(policy=rows(service_accounts=() if said else ("default",), secrets=("db",)))
+    world.api.put("/api/v1/namespaces/default/configmaps/settings", {"metadata": {"name": "settings"}})
+    assert asked(world, pod).verdict == BOUND
+    assert made(world)["spec"]["volumes"] == [{"name": "all", "projected": {"sources": rest, "defaultMode": 256}}]
+    assert made(world)["spec"]["containers"][0]["volumeMounts"] == mounts
 
 
 def test_mounts_of_a_token_that_is_left_behind_go_with_it() -> None:

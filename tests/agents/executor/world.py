@@ -28,7 +28,13 @@ from agents.observer.seen import NODES, PODS, ObjectSeen, PodSeen
 from agents.runtime.executor_loop import read_pod
 from dispatcher.model import names
 from dispatcher.model.messages import AnyIntent, CreateDelegate, Outcome, Peer, PodRef
-from dispatcher.model.objects import Namespace, PodDisruptionBudget, PriorityClass
+from dispatcher.model.objects import (
+    Namespace,
+    PodDisruptionBudget,
+    PriorityClass,
+    ReplicaSet,
+    ReplicationController,
+)
 from dispatcher.model.pod import SourceRef
 from dispatcher.model.signatures import SignedClaim, digest_of
 from tests.simulation.world.objects import merge
@@ -38,6 +44,7 @@ T = TypeVar("T")
 NOW = Moment(mono=1000.0, wall=1_700_000_000.0)
 NAMESPACES, BUDGETS = Namespace.__name__, PodDisruptionBudget.__name__
 CLASSES = PriorityClass.__name__
+CONTROLLERS = (ReplicaSet.__name__, ReplicationController.__name__)
 
 
 def pod_object(name: str = "web", namespace: str = "default", *, cpu: str = "100m", **spec: Any) -> Object:
@@ -273,7 +280,7 @@ class World:
 
     def restart(self, *, listed: bool = True) -> None:
         """A new life of the executor: nothing remembered, everything listed (or nothing yet)."""
-        self.cache = ClusterCache(ChangeLog(), (NAMESPACES, BUDGETS, CLASSES))
+        self.cache = ClusterCache(ChangeLog(), (NAMESPACES, BUDGETS, CLASSES, *CONTROLLERS))
         cluster = self.api.cluster
         self.local = Local(self.cache, cluster, read_pod, keys_of(cluster), f"{cluster}-cluster-uid", self.policy)
         for other in ("a", "b", "c"):
@@ -315,7 +322,8 @@ def show(api: ApiModel, cache: ClusterCache, authenticity: MarkVerifier | None =
         cache.begin(NAMESPACES)
         cache.page(NAMESPACES, [ObjectSeen(_namespace(api, name), 0) for name in sorted(api.namespaces)])
         cache.end(NAMESPACES)
-    for kind, part in ((BUDGETS, "/poddisruptionbudgets/"), (CLASSES, "/priorityclasses/")):
+    shown = (BUDGETS, CLASSES, *CONTROLLERS)
+    for kind, part in ((kind, f"/{kind.lower()}{'es' if kind == CLASSES else 's'}/") for kind in shown):
         if kind in cache.kinds:
             cache.begin(kind)
             raws = [msgspec.json.encode(obj) for path, obj in api.objects.items() if part in path]

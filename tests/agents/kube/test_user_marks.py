@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agents.kube import user_marks
 from agents.kube.convert import MAX_NOTE, pod_seen
-from agents.kube.user_marks import MAX_KEYS, MISUNDERSTOOD, NO_GROUP
+from agents.kube.user_marks import ADOPTED, MAX_KEYS, MISUNDERSTOOD, NO_GROUP
 from agents.observer.seen import PodSeen
 from dispatcher.model import names
 from dispatcher.model.pod import Claim, SourceRef
@@ -320,3 +320,27 @@ def test_an_annotation_that_agents_write_is_known_to_them_and_reserved(key: str)
     ]
     policy = Path(__file__).parents[3] / "helm/agent/templates/reserve-policy.yaml"
     assert f'"{key.removeprefix(P)}"' in policy.read_text()
+
+
+@pytest.mark.parametrize("controller", [True, False])
+def test_a_delegate_that_a_controller_has_adopted_is_told_of(controller: bool) -> None:
+    claim = keys_of("a").sign_claim(SignedClaim(SourceRef("a", "ua", "shop", "web", "s1", 3), "b", "", "n7", b""))
+    owner = {"kind": "ReplicaSet", "name": "web", "uid": "u", "controller": controller}
+    delegate = annotated(
+        {names.CLAIM: claim, names.DELEGATE_PROOF: keys_of("b").sign_proof("d1", claim)},
+        metadata={"labels": {names.DELEGATE_LABEL: "true"}, "ownerReferences": [owner]},
+        schedulerName=names.DELEGATE_SCHEDULER,
+        nodeName="n7",
+    )
+    told = [(one.reason, one.text) for one in seen_of(delegate).invalid_annotation]
+    assert (
+        told
+        == [
+            (
+                ADOPTED,
+                "ReplicaSet web takes this pod of another cluster for its own, counts it and may delete it: "
+                "give it a spec.selector that means other pods",
+            )
+        ]
+        * controller
+    )

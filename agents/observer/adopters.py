@@ -1,0 +1,37 @@
+"""Controllers that take pods without a controller for their own, by namespace: few, so that each pod can ask.
+
+A ReplicaSet of a Deployment is none of them for a delegate: its selector names a label that stays at home.
+"""
+
+from collections.abc import Collection
+
+from dispatcher.model.names import GENERATED_LABELS
+from dispatcher.model.objects import AnyWatched, ReplicaSet, ReplicationController
+
+Adopter = ReplicaSet | ReplicationController
+
+
+class Adopters:
+    """The ReplicaSets and ReplicationControllers whose selectors may mean a delegate."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, dict[tuple[str, str], Adopter]] = {}
+
+    def put(self, record: AnyWatched) -> None:
+        """An object as it is now."""
+        if not isinstance(record, Adopter):
+            return
+        self.drop(type(record).__name__, record.key)
+        if record.selector is not None and GENERATED_LABELS.isdisjoint(record.selector.match_labels):
+            self._of.setdefault(record.namespace, {})[type(record).__name__, record.key] = record
+
+    def drop(self, kind: str, key: str) -> None:
+        """The object is gone, or another one."""
+        namespace, _, _ = key.partition("/")
+        of = self._of.get(namespace, {})
+        if of.pop((kind, key), None) is not None and not of:
+            del self._of[namespace]
+
+    def of(self, namespace: str) -> Collection[Adopter]:
+        """Those of a namespace."""
+        return self._of.get(namespace, {}).values()
