@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from agents.observer.changes import ChangeLog
+from agents.observer.namespace_shares import NamespaceShares
 from agents.observer.occupancy import Occupancy
 from agents.observer.pod_groups import PodGroups
 from agents.observer.seen import (
@@ -52,6 +53,7 @@ class ClusterCache:
         self._on = Occupancy()
         self._objects: dict[str, dict[str, AnyWatched]] = {kind: {} for kind in kinds}
         self._groups = PodGroups() if groups else None
+        self._shares = NamespaceShares()
         watched = (NODES, PODS, *self._objects, *((POD_GROUPS,) if groups else ()))
         self._versions: dict[str, dict[str, int]] = {kind: {} for kind in watched}
         self._listed: dict[str, set[str]] = {}
@@ -220,7 +222,8 @@ class ClusterCache:
             # A delegate that is none any more was not deleted: somebody has taken its marks off.
             self._drop_pod(seen.uid, missing=known is not None and known.source is not None)
             return
-        self._keep(self._placed(pod, known))
+        for told in self._shares.put(pod, seen.memory):
+            self._keep(self._placed(told, self._pods.get(told.uid)))
 
     def _keep(self, pod: Pod) -> None:
         known = self._pods.get(pod.uid)
@@ -253,6 +256,8 @@ class ClusterCache:
     def _drop_pod(self, uid: str, *, missing: bool = False) -> None:
         if self._groups is not None:
             self._groups.forget_pod(uid)
+        for told in self._shares.drop(uid):
+            self._keep(self._placed(told, self._pods.get(told.uid)))
         pod = self._pods.pop(uid, None)
         if pod is None:
             return

@@ -176,6 +176,7 @@ class Pod(Record, frozen=True):
     delegate, what they do; "" where there are none.
     `features`: what its node has to declare (`Node.features`).
     `ends_in_s`: the grace period that it was deleted with; -1: it was not, or an agent of an older version did not say.
+    `labels_cut`: it has more labels than `labels`, which are too large to be told.
     `expected` is (milli-CPU, bytes) with kube-scheduler's defaults for each container without a request; None: unknown.
     """
 
@@ -224,6 +225,7 @@ class Pod(Record, frozen=True):
     at_home: bool = False
     features: tuple[Word, ...] = ()
     ends_in_s: Int32 = -1
+    labels_cut: bool = False
 
     @property
     def key(self) -> str:

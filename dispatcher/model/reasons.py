@@ -73,6 +73,10 @@ class Reason(enum.Enum):
         "pods of its namespace would have more than {} distinct (anti-)affinity terms about pods of other namespaces: "
         "let its pods share terms, or have the administrator raise most_terms_about_others of plugin InterPodAffinity"
     )
+    LABELS_CUT = (
+        "whom its required affinity and topologySpreadConstraints count is not known: labels of pod {} are too large "
+        "to be told, remove some of its metadata.labels"
+    )
     QUOTA = "tenant quota exceeded: {}"
     QUOTA_UNKNOWN = "what the tenant uses of its quota is unknown: {}"
     GATED = "Scheduling is blocked due to non-empty scheduling gates: {}"
@@ -141,6 +145,7 @@ UNRESOLVABLE: frozenset[Reason] = frozenset(
         Reason.GATED,
         Reason.INVALID,
         Reason.TOO_MANY_TERMS,
+        Reason.LABELS_CUT,
         Reason.NOT_FOUND,
         Reason.CLAIM_AWAITED,
         Reason.CLAIM_LOST,
