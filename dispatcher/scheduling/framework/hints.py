@@ -135,7 +135,8 @@ HELPED_BY: dict[Reason, WakeEvent] = {
     Reason.POD_AFFINITY: NODES | WakeEvent.POD_PLACED | WakeEvent.POD_REMOVED | WakeEvent.NAMESPACE,
     Reason.POD_ANTI_AFFINITY: NODES | WakeEvent.POD_REMOVED | WakeEvent.NAMESPACE,
     Reason.EXISTING_ANTI_AFFINITY: NODES | WakeEvent.POD_REMOVED | WakeEvent.NAMESPACE,
-    Reason.TOO_MANY_TERMS: WakeEvent.POD_REMOVED,
+    # One that comes may hold the very terms, which then are none more.
+    Reason.TOO_MANY_TERMS: WakeEvent.POD_REMOVED | WakeEvent.POD_PLACED,
     Reason.LABELS_CUT: WakeEvent.POD_REMOVED,
     Reason.NOT_READY: NODES,
     Reason.CLUSTER_NOT_READY: NODES,
