@@ -107,6 +107,7 @@ class Reason(enum.Enum):
 
 
 # No pod that leaves a node makes it fit a pod refused for one of these (kube-scheduler's UnschedulableAndUnresolvable).
+# CSI_DRIVER is not among them, as kube-scheduler answers Unschedulable: it tries evictions, in vain.
 UNRESOLVABLE: frozenset[Reason] = frozenset(
     (
         Reason.NOT_NAMED,
