@@ -117,10 +117,13 @@ def _pod_seen(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> PodSeen:
 
 
 def _needs(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> Needs | None:
-    """What the pod would need elsewhere, while it may go there; of one that runs elsewhere, what the next one would."""
+    """What the pod would need elsewhere, while it may go there; of one that runs elsewhere, what the next one would.
+
+    Of one that is placed at home the cache tells what was told of it before.
+    """
     stays = (pod.metadata.annotations or {}).get(names.STAY) == "true"
     if not pod.spec.node_name:
-        return None if stays else _one_of(needs_of(bytes(raw)))
+        return None if stays else _one_of(needs_of(bytes(raw)) or _NEEDS_NOTHING)
     if not pod.spec.node_name.startswith(names.PROXY_NODE_PREFIX):
         return None
     return _NEEDS_NOTHING if stays else _needs_once(bytes(raw))

@@ -186,7 +186,11 @@ class ClusterCache:
                     self._keep(self._placed(pod, pod))
 
     def _placed(self, pod: Pod, known: Pod | None) -> Pod:
-        """The same, as its node tells whether it runs here; where the node is not seen, as was `known` of the pod."""
+        """The same, as its node tells whether it runs here; where the node is not seen, as was `known` of the pod. What
+        it would need elsewhere is told on: it is derived of pods that wait.
+        """
+        if pod.needs is None and pod.node and known is not None and known.needs is not None:
+            pod = msgspec.structs.replace(pod, needs=known.needs)
         if not pod.node.startswith(PROXY_NODE_PREFIX):
             return pod
         node = self._nodes.get(pod.node)

@@ -82,7 +82,7 @@ def test_it_is_told_of_pods_that_may_go_somewhere_once_for_all_replicas() -> Non
         return seen.pod.needs
 
     assert told("one") is told("two") is not None
-    assert told("bound", nodeName="n1") is None
+    assert told("bound", nodeName="n1") is None  # the cache tells what it was told of before
     assert told("stays") is None
     assert told("one", nodeName=PROXY) is told("one")
     assert told("stays", nodeName=PROXY) == Needs()
