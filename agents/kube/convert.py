@@ -15,7 +15,7 @@ from agents.executor import downward, manifest, status_size
 from agents.executor.needs import needs_of
 from agents.kube import effective, groups, marks, user_marks, wire, wire_pods, wire_status
 from agents.kube.features import needed as features_needed
-from agents.kube.pool import Pool
+from agents.kube.pool import Latest, Pool
 from agents.kube.resized import is_resized
 from agents.kube.specs import SpecRead, read_spec
 from agents.observer.record_bounds import MAX_LABELS, MAX_PROBLEMS, memory_of_labels, within_bounds
@@ -44,8 +44,7 @@ class _Parts(msgspec.Struct, gc=False):
 
 _PARTS = msgspec.json.Decoder(_Parts)
 _OF_A_VERSION = frozenset(("resourceVersion", "managedFields"))
-MAX_NEEDS_KEPT = 8192
-_NEEDS: dict[bytes, Needs] = {}
+_NEEDS: Latest[bytes, Needs] = Latest()  # of 100,000 pods, about
 _NEEDS_NOTHING = Needs()
 
 
@@ -142,9 +141,8 @@ def _needs_once(raw: bytes) -> Needs:
     key = sha256(msgspec.msgpack.encode(told)).digest()
     known = _NEEDS.get(key)
     if known is None:
-        if len(_NEEDS) >= MAX_NEEDS_KEPT:
-            _NEEDS.clear()
-        known = _NEEDS[key] = _one_of(needs_of(raw) or _NEEDS_NOTHING)
+        known = _one_of(needs_of(raw) or _NEEDS_NOTHING)
+        _NEEDS.put(key, known, len(msgspec.msgpack.encode(known)))
     return known
 
 

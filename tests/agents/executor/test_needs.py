@@ -9,6 +9,7 @@ from agents.executor.needs import needs_of
 from agents.executor.policy import Accept, ExecutorPolicy
 from agents.kube import convert
 from agents.kube.convert import pod_seen
+from agents.kube.pool import Latest
 from dispatcher.model import names
 from dispatcher.model.bounds import MAX_NEEDS, MAX_WORD
 from dispatcher.model.crossing import rows_for, unmet
@@ -97,7 +98,7 @@ def test_what_the_next_pod_needs_is_told_of_one_that_runs_elsewhere_and_derived_
         derived.append(raw)
         return needs_of(raw)
 
-    monkeypatch.setattr(convert, "_NEEDS", {})
+    monkeypatch.setattr(convert, "_NEEDS", Latest())
     monkeypatch.setattr(convert, "needs_of", counted)
 
     def told(version: int, phase: str, annotations: dict[str, str], **spec: Any) -> Needs | None:
@@ -115,3 +116,20 @@ def test_what_the_next_pod_needs_is_told_of_one_that_runs_elsewhere_and_derived_
     assert told(3, "Running", {names.PRIORITY: names.NONE}, **alone) == Needs()
     assert told(4, "Running", {}) == Needs()
     assert len(derived) == 3
+
+
+def test_what_pods_need_is_derived_once_however_many_run_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    derived: list[bytes] = []
+
+    def counted(raw: bytes) -> Needs | None:
+        derived.append(raw)
+        return None
+
+    monkeypatch.setattr(convert, "_NEEDS", Latest())
+    monkeypatch.setattr(convert, "needs_of", counted)
+    pods = [pod_object(f"p{at}", nodeName=PROXY) for at in range(10_000)]
+    for _ in range(2):
+        for at, pod in enumerate(pods):
+            pod["metadata"]["uid"] = f"u{at}"
+            pod_seen(msgspec.json.encode(pod))
+    assert len(derived) == len(pods)

@@ -148,7 +148,8 @@ def test_the_order_to_evict_tells_what_of_the_preemptor_would_cross() -> None:
 
 def test_a_cluster_that_would_refuse_the_preemptor_is_passed_over_for_all_pods_of_its_template() -> None:
     world = World(nodes=3)
-    world.no = {"message": "it would not take the pod: exceeded quota", "scope": OF_CLUSTER}
+    quota = "exceeded quota: small, requested: pods=1, used: pods=5, limited: pods=5"
+    world.no = {"message": f"it would not take the pod: {quota}", "scope": OF_CLUSTER}
     world.submit(3)
     world.run(20.0)
     assert (world.evicted, world.promised()) == ({}, 0)
@@ -156,7 +157,7 @@ def test_a_cluster_that_would_refuse_the_preemptor_is_passed_over_for_all_pods_o
     assert world.warned == []
     row = explain(world.core, "default", "high0")
     assert row is not None
-    assert "exceeded quota" in str(row)
+    assert quota in str(row)
     world.no = {}
     world.run(1000.0)
     assert len(world.evicted) == 3, "it is asked again after a while"
