@@ -131,5 +131,5 @@ def test_what_pods_need_is_derived_once_however_many_run_elsewhere(monkeypatch: 
     for _ in range(2):
         for at, pod in enumerate(pods):
             pod["metadata"]["uid"] = f"u{at}"
-            pod_seen(msgspec.json.encode(pod))
+            convert._needs_once(msgspec.json.encode(pod))
     assert len(derived) == len(pods)
