@@ -66,7 +66,7 @@ def unanswered(intent: ConfirmNoSource, world: "World") -> None:
 
 
 class World:
-    """East and south have no node; each node of west is full with one pod of west. East is asked and answers as told."""
+    """East and south have no node; each of west is full with one of its pods. East is asked and answers as told."""
 
     def __init__(self, nodes: int = 1, answer: Answer = lambda intent, world: signed(intent), per_s: float = 0.5):
         self.core = make_core(("east", "south", "west"), timing=CoreTiming(evictions_abroad_per_s=per_s))
