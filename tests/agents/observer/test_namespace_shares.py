@@ -12,7 +12,7 @@ from agents.observer.cache import ClusterCache
 from agents.observer.changes import ChangeLog
 from agents.observer.namespace_shares import MOST, SMALL, NamespaceShares
 from agents.observer.record_bounds import MAX_LABELS
-from agents.observer.seen import PODS
+from agents.observer.seen import PODS, PodSeen
 from dispatcher.model.messages.memory import memory_of_record
 from dispatcher.model.pod import Pod
 from tests.agents.kube.objects import pod_object, raw
@@ -87,6 +87,16 @@ def test_small_pods_and_those_of_other_namespaces_are_told_whatever_one_namespac
     told.put(large("small"), memory=SMALL)
     told.put(large("other", namespace="other"))
     assert {"small", "other"} <= told.in_full()
+
+
+def test_who_is_gone_from_its_cluster_leaves_its_share_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agents.observer.cache.NamespaceShares", lambda: NamespaceShares(SHARE))
+    cache = ClusterCache(ChangeLog())
+    for at in range(4):
+        one = large(f"p{at}", created=at)
+        cache.apply(PodSeen(one.uid, 1, one, memory=LARGE))
+    cache.forget(PODS, "uid-p0")
+    assert {one.name for one in cache.pods() if not one.problems} == {"p1", "p2"}
 
 
 STEPS = st.lists(
