@@ -16,7 +16,7 @@ from dispatcher.model.messages.values import A_VALUE, most_memory_of
 from dispatcher.model.pod import Pod, PodAffinity, PodAffinityTerm
 
 MAX_RECORD = 32 * 1024  # bytes of what is told of a pod, without its status
-MAX_MEMORY = 128 * 1024  # bytes of memory that it may take: short labels take 20 times as much there as here
+MAX_MEMORY = 512 * 1024  # bytes of memory that it may take: 1,000 host ports take half of it
 MAX_LABELS = 16 * 1024  # bytes of memory of labels: 100 labels of 50 characters
 MAX_PROBLEMS = 8
 _LARGEST = 3  # fields that are named of a pod of which more would have to be told

@@ -124,14 +124,20 @@ def test_what_is_told_follows_from_the_pods_that_are_there_alone(steps: list[tup
     assert full <= SHARE
 
 
+LABELS = {"metadata": {"labels": {f"k{at:03}": "" for at in range(MAX_LABELS // 116)}}}
+CLAUSE = {"key": "a", "operator": "In", "values": ["a"] * 8000}
+TERM = {"topologyKey": "zone", "labelSelector": {"matchExpressions": [CLAUSE]}}
+TERMS = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}}
+
+
 @pytest.mark.parametrize(
-    "fields", [{}, {"nodeName": "n1", "schedulerName": "default-scheduler"}], ids=["ours", "others"]
+    "place", [{}, {"nodeName": "n1", "schedulerName": "default-scheduler"}], ids=["ours", "others"]
 )
-def test_5000_pods_of_one_namespace_with_all_the_labels_that_they_may_have_leave_most_of_a_report_to_others(
-    fields: dict[str, Any],
+@pytest.mark.parametrize("large", [LABELS, TERMS], ids=["labels", "anti-affinity"])
+def test_5000_pods_of_one_namespace_as_large_as_they_may_be_leave_most_of_a_report_to_others(
+    large: dict[str, Any], place: dict[str, Any]
 ) -> None:
-    labels = {f"k{at:03}": "" for at in range(MAX_LABELS // 116)}
-    seen = pod_seen(raw(pod_object(metadata={"labels": labels}, **fields)))
+    seen = pod_seen(raw(pod_object(**large, **place)))
     assert seen is not None
     assert seen.pod is not None
     cache = ClusterCache(ChangeLog())
@@ -140,5 +146,5 @@ def test_5000_pods_of_one_namespace_with_all_the_labels_that_they_may_have_leave
         one = msgspec.structs.replace(seen.pod, uid=f"u{at}", name=f"p{at}")
         cache.page(PODS, [msgspec.structs.replace(seen, uid=one.uid, pod=one)])
     cache.end(PODS)
-    told = sum(map(memory_of_record, cache.pods()))
-    assert told < MOST + 5000 * SMALL < 2**31 / 8
+    assert memory_of_record(seen.pod) > SMALL
+    assert sum(map(memory_of_record, cache.pods())) < MOST + 5000 * SMALL < 2**31 / 8
