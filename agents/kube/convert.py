@@ -15,36 +15,15 @@ from agents.executor import downward, manifest, status_size
 from agents.executor.needs import needs_of
 from agents.kube import effective, groups, marks, user_marks, wire, wire_pods, wire_status
 from agents.kube.features import needed as features_needed
-from agents.kube.pool import Pool
+from agents.kube.pool import Latest, Pool
 from agents.kube.resized import is_resized
-from agents.kube.selectors import labels_size
 from agents.kube.specs import SpecRead, read_spec
+from agents.observer.record_bounds import MAX_LABELS, MAX_PROBLEMS, memory_of_labels, within_bounds
 from agents.observer.seen import InvalidAnnotation, PodSeen, WrongSchedulerName
 from dispatcher.model import names
 from dispatcher.model.pod import FAILED, PENDING, RUNNING, SUCCEEDED, TERMINAL, Needs, Pod, PodRef
 from dispatcher.model.resources import Resources
 
-MAX_LABEL_BYTES = 64 * 1024
-MAX_RECORD = 32 * 1024  # bytes of what is told of a pod, without its status
-MAX_PROBLEMS = 8
-_LARGEST = 3  # fields that are named of a pod of which more would have to be told
-_CUT = {  # what may be large of a pod and is told as nothing then, and what it is in the manifest
-    "labels": "metadata.labels",
-    "annotations": "metadata.annotations",
-    "node_selector": "spec.nodeSelector",
-    "affinity": "spec.affinity.nodeAffinity",
-    "tolerations": "spec.tolerations",
-    "ports": "ports of spec.containers",
-    "spread": "spec.topologySpreadConstraints",
-    "images": "image of spec.containers",
-    "volume_images": "image of spec.volumes",
-    "pod_affinity": "spec.affinity.podAffinity",
-    "pod_anti_affinity": "spec.affinity.podAntiAffinity",
-    "volumes": "spec.volumes",
-    "resource_claims": "spec.resourceClaims",
-    "gates": "spec.schedulingGates",
-    "owner": "metadata.ownerReferences",
-}
 MAX_NOTE = 512  # characters
 MAX_TIMESTAMP = 64  # characters
 _PHASES = {phase: phase for phase in (PENDING, RUNNING, SUCCEEDED, FAILED)}
@@ -53,10 +32,6 @@ _ONES: Pool[bytes, Any] = Pool()
 _NEVER = "Never"
 _GRACE_S, _MOST_GRACE_S = 30, 2**31  # the default, and what counts as for ever
 _NO_STATUS = wire_status.PodStatus()
-_NOTHING = Pod(uid="", namespace="", name="")
-_KEPT_LABELS = (names.DELEGATE_LABEL, names.BUDGET)
-# What a pod on a node means to others there and beside: told in any case, within the bounds of its own.
-_HELD = ("labels", "ports", "pod_affinity", "pod_anti_affinity", "volumes")
 T = TypeVar("T")
 
 
@@ -69,8 +44,7 @@ class _Parts(msgspec.Struct, gc=False):
 
 _PARTS = msgspec.json.Decoder(_Parts)
 _OF_A_VERSION = frozenset(("resourceVersion", "managedFields"))
-MAX_NEEDS_KEPT = 8192
-_NEEDS: dict[bytes, Needs] = {}
+_NEEDS: Latest[bytes, Needs] = Latest()  # of 100,000 pods, about
 _NEEDS_NOTHING = Needs()
 
 
@@ -86,8 +60,8 @@ def pod_seen(raw: bytes | msgspec.Raw) -> PodSeen | None:
     size = memoryview(raw).nbytes
     if seen.pod is None:
         return seen
-    told = seen.pod if size <= MAX_RECORD else _within_record(seen.pod)
-    return msgspec.structs.replace(seen, pod=told, size=size if told.source is not None else 0)
+    told, memory = within_bounds(seen.pod)
+    return msgspec.structs.replace(seen, pod=told, memory=memory, size=size if told.source is not None else 0)
 
 
 def pod_in_full(raw: bytes | msgspec.Raw) -> Pod | None:
@@ -99,25 +73,7 @@ def pod_in_full(raw: bytes | msgspec.Raw) -> Pod | None:
         return bare.pod if bare is not None else None
     if not pod.metadata.uid:
         return None
-    read = _ours(pod, delegate=False)
-    return read if memoryview(raw).nbytes <= MAX_RECORD else _within_record(read)
-
-
-def _within_record(pod: Pod) -> Pod:
-    """The same, or where too much would have to be told of it, what it is and takes, with a problem that says so."""
-    sizes = {name: len(msgspec.msgpack.encode(getattr(pod, name))) for name in _CUT}
-    whole = len(msgspec.msgpack.encode(pod)) - len(pod.status)
-    if whole <= MAX_RECORD:
-        return pod
-    largest = sorted(sizes, key=lambda name: sizes[name], reverse=True)[:_LARGEST]
-    said = ", ".join(f"{_CUT[name]} {-(-sizes[name] // 1024)} KiB" for name in largest)
-    problem = f"more than {MAX_RECORD // 1024} KiB decide about this pod, make them smaller: {said}"
-    kept = {name: getattr(pod if pod.node and name in _HELD else _NOTHING, name) for name in _CUT}
-    if not pod.node:
-        kept["labels"] = {key: pod.labels[key] for key in _KEPT_LABELS if key in pod.labels}
-    if sizes["annotations"] < MAX_RECORD // 2:
-        kept["annotations"] = pod.annotations
-    return msgspec.structs.replace(pod, **kept, problems=(*pod.problems[: MAX_PROBLEMS - 1], problem))
+    return within_bounds(_ours(pod, delegate=False))[0]
 
 
 def version_of(text: str) -> int:
@@ -160,10 +116,13 @@ def _pod_seen(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> PodSeen:
 
 
 def _needs(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> Needs | None:
-    """What the pod would need elsewhere, while it may go there; of one that runs elsewhere, what the next one would."""
+    """What the pod would need elsewhere, while it may go there; of one that runs elsewhere, what the next one would.
+
+    Of one that is placed at home the cache tells what was told of it before.
+    """
     stays = (pod.metadata.annotations or {}).get(names.STAY) == "true"
     if not pod.spec.node_name:
-        return None if stays else _one_of(needs_of(bytes(raw)))
+        return None if stays else _one_of(needs_of(bytes(raw)) or _NEEDS_NOTHING)
     if not pod.spec.node_name.startswith(names.PROXY_NODE_PREFIX):
         return None
     return _NEEDS_NOTHING if stays else _needs_once(bytes(raw))
@@ -182,9 +141,8 @@ def _needs_once(raw: bytes) -> Needs:
     key = sha256(msgspec.msgpack.encode(told)).digest()
     known = _NEEDS.get(key)
     if known is None:
-        if len(_NEEDS) >= MAX_NEEDS_KEPT:
-            _NEEDS.clear()
-        known = _NEEDS[key] = _one_of(needs_of(raw) or _NEEDS_NOTHING)
+        known = _one_of(needs_of(raw) or _NEEDS_NOTHING)
+        _NEEDS.put(key, known, len(msgspec.msgpack.encode(known)))
     return known
 
 
@@ -211,7 +169,7 @@ def _invalid(meta: wire.Meta, notes: tuple[user_marks.Note, ...]) -> tuple[Inval
 def _foreign(pod: wire_pods.PodObject, status: wire_status.PodStatus) -> Pod:
     """A pod that others placed: what it takes of its node, and what it means to pods beside it."""
     meta, spec = pod.metadata, pod.spec
-    labels = _labels(meta, [])
+    labels = meta.labels or {}
     said = read_spec(pod, labels)
     ties = said.placement.ties
     requests, expected = _amounts(spec, said, status)
@@ -240,7 +198,7 @@ def _foreign(pod: wire_pods.PodObject, status: wire_status.PodStatus) -> Pod:
 def _ours(pod: wire_pods.PodObject, *, delegate: bool, judged: user_marks.Judged = user_marks.NOTHING) -> Pod:
     meta, spec = pod.metadata, pod.spec
     problems = list(judged.problems)
-    labels = _labels(meta, problems)
+    labels = meta.labels or {}
     own = marks.own_annotations(meta.annotations or {}, problems)
     status = _status(pod.status, problems)
     said = read_spec(pod, labels)
@@ -331,14 +289,6 @@ def _owner(meta: wire.Meta) -> str:
     return f"{owner.kind}/{owner.name}/{owner.uid}" if owner is not None else ""
 
 
-def _labels(meta: wire.Meta, problems: list[str]) -> dict[str, str]:
-    labels = meta.labels or {}
-    if labels_size(labels) > MAX_LABEL_BYTES:
-        problems.append(f"metadata.labels: more than {MAX_LABEL_BYTES // 1024} KiB")
-        return {key: labels[key] for key in (names.DELEGATE_LABEL,) if key in labels}
-    return labels
-
-
 def _status(raw: msgspec.Raw, problems: list[str]) -> wire_status.PodStatus:
     try:
         return wire_status.read_pod_status(raw)
@@ -396,8 +346,8 @@ def _parsed(timestamp: str) -> float:
 
 def _shared(items: dict[str, str]) -> dict[str, str]:
     """One dict for all equal ones: replicas have the same labels. Records are never changed."""
-    key = frozenset(items.items())
-    return _POOL.one(key, items, labels_size(items))
+    size = memory_of_labels(items)
+    return _POOL.one(frozenset(items.items()), items, size) if size <= MAX_LABELS else items
 
 
 def _one_of(found: T) -> T:

@@ -11,6 +11,7 @@ import msgspec
 
 from agents.observer.adopters import Adopter, Adopters
 from agents.observer.changes import ChangeLog
+from agents.observer.namespace_shares import NamespaceShares
 from agents.observer.occupancy import Occupancy
 from agents.observer.pod_groups import PodGroups
 from agents.observer.seen import (
@@ -54,6 +55,7 @@ class ClusterCache:
         self._objects: dict[str, dict[str, AnyWatched]] = {kind: {} for kind in kinds}
         self._adopters = Adopters()
         self._groups = PodGroups() if groups else None
+        self._shares = NamespaceShares()
         watched = (NODES, PODS, *self._objects, *((POD_GROUPS,) if groups else ()))
         self._versions: dict[str, dict[str, int]] = {kind: {} for kind in watched}
         self._listed: dict[str, set[str]] = {}
@@ -187,7 +189,11 @@ class ClusterCache:
                     self._keep(self._placed(pod, pod))
 
     def _placed(self, pod: Pod, known: Pod | None) -> Pod:
-        """The same, as its node tells whether it runs here; where the node is not seen, as was `known` of the pod."""
+        """The same, as its node tells whether it runs here; where the node is not seen, as was `known` of the pod. What
+        it would need elsewhere is told on: it is derived of pods that wait.
+        """
+        if pod.needs is None and pod.node and known is not None and known.needs is not None:
+            pod = msgspec.structs.replace(pod, needs=known.needs)
         if not pod.node.startswith(PROXY_NODE_PREFIX):
             return pod
         node = self._nodes.get(pod.node)
@@ -224,7 +230,8 @@ class ClusterCache:
             # A delegate that is none any more was not deleted: somebody has taken its marks off.
             self._drop_pod(seen.uid, missing=known is not None and known.source is not None)
             return
-        self._keep(self._placed(pod, known))
+        for told in self._shares.put(pod, seen.memory):
+            self._keep(self._placed(told, self._pods.get(told.uid)))
 
     def _keep(self, pod: Pod) -> None:
         known = self._pods.get(pod.uid)
@@ -257,6 +264,8 @@ class ClusterCache:
     def _drop_pod(self, uid: str, *, missing: bool = False) -> None:
         if self._groups is not None:
             self._groups.forget_pod(uid)
+        for told in self._shares.drop(uid):
+            self._keep(self._placed(told, self._pods.get(told.uid)))
         pod = self._pods.pop(uid, None)
         if pod is None:
             return

@@ -71,7 +71,8 @@ class PodSeen(msgspec.Struct, frozen=True, gc=False):
     """A pod at one resourceVersion. `pod` is None when nobody needs it: foreign, and holding no room on any node.
 
     `unfinished`: by its scheduler's name it is a delegate, but on no node, and nobody has signed for it.
-    `size`: bytes of JSON of a delegate. `group`: the PodGroup that a pod of ours names while it has no place.
+    `size`: bytes of JSON of a delegate. `memory`: bytes that `pod` takes in the dispatcher.
+    `group`: the PodGroup that a pod of ours names while it has no place.
     """
 
     uid: str
@@ -82,6 +83,7 @@ class PodSeen(msgspec.Struct, frozen=True, gc=False):
     unfinished: PodRef | None = None
     size: int = 0
     group: str = ""
+    memory: int = 0
 
     @property
     def key(self) -> str:

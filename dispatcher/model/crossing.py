@@ -10,13 +10,17 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from dispatcher.model.bounds import NO_PRIORITY, Int32, Names, Word
-from dispatcher.model.names import NONE, PRIORITY
+from dispatcher.model.names import NONE, PRIORITY, STAY
 from dispatcher.model.objects import PriorityClass
 from dispatcher.model.pod import Need, Needs, Pod, Record, Toleration
 
 _ROLES = "node-role.kubernetes.io/"
 NEEDED = ("allow", "secrets", "service_accounts")  # lists of a row that a `Need` may name
 MAX_PRIORITY = "max_priority"  # the key of a `Need` that is about a PriorityClass
+_UNTOLD = (
+    "its agent does not tell what it would need in another cluster: it is of an older version, cannot read the pod, or "
+    "began after the pod was placed at home"
+)
 _DOES_WITHOUT = f"(annotation {PRIORITY}: {NONE}, if the pod does without)"
 
 
@@ -107,6 +111,11 @@ def barred_class(name: str, most: int | None, classes: Sequence[PriorityClass]) 
 def class_of(name: str, classes: Iterable[PriorityClass]) -> PriorityClass | None:
     """The class of this name."""
     return next((one for one in classes if one.name == name), None)
+
+
+def untold(pod: Pod) -> str:
+    """Why nobody knows where the next pod of the controller of this one may run; '' if it is known."""
+    return _UNTOLD if pod.needs is None and pod.annotations.get(STAY) != "true" else ""
 
 
 def class_named(needs: Needs | None) -> Need | None:

@@ -170,12 +170,14 @@ class Pod(Record, frozen=True):
     `preempted`: it terminates because a scheduler preferred another pod. `failover`: as names.FAILOVER, "" the default;
     LEASE only where a signed claim says so. `grace_s`: terminationGracePeriodSeconds.
     `needs`: of a pod of this cluster that has no place yet; None: nothing, or an agent of an older version did not say.
-    Of one that runs elsewhere: what the next pod of its controller needs; None: it was not said.
+    Of one that has a place: what the next pod of its controller needs; None: it was not said. Of one that is placed at
+    home it is said where its agent has seen it wait.
     `at_home`: its node is one of this cluster itself although it is named as proxy nodes are.
     `files`: a digest of what files of the downward API show: of a source on a proxy node, what they ought to; of a
     delegate, what they do; "" where there are none.
     `features`: what its node has to declare (`Node.features`).
     `ends_in_s`: the grace period that it was deleted with; -1: it was not, or an agent of an older version did not say.
+    `labels_cut`: it has more labels than `labels`, which are too large to be told.
     `expected` is (milli-CPU, bytes) with kube-scheduler's defaults for each container without a request; None: unknown.
     """
 
@@ -224,6 +226,7 @@ class Pod(Record, frozen=True):
     at_home: bool = False
     features: tuple[Word, ...] = ()
     ends_in_s: Int32 = -1
+    labels_cut: bool = False
 
     @property
     def key(self) -> str:

@@ -77,6 +77,10 @@ class Reason(enum.Enum):
         "pods of its namespace would have more than {} distinct (anti-)affinity terms about pods of other namespaces: "
         "let its pods share terms, or have the administrator raise most_terms_about_others of plugin InterPodAffinity"
     )
+    LABELS_CUT = (
+        "whom its required affinity and topologySpreadConstraints count is not known: labels of pod {} are too large "
+        "to be told, remove some of its metadata.labels"
+    )
     QUOTA = "tenant quota exceeded: {}"
     QUOTA_UNKNOWN = "what the tenant uses of its quota is unknown: {}"
     GATED = "Scheduling is blocked due to non-empty scheduling gates: {}"
@@ -110,6 +114,7 @@ class Reason(enum.Enum):
 
 
 # No pod that leaves a node makes it fit a pod refused for one of these (kube-scheduler's UnschedulableAndUnresolvable).
+# CSI_DRIVER is not among them, as kube-scheduler answers Unschedulable: it tries evictions, in vain.
 UNRESOLVABLE: frozenset[Reason] = frozenset(
     (
         Reason.NOT_NAMED,
@@ -149,6 +154,7 @@ UNRESOLVABLE: frozenset[Reason] = frozenset(
         Reason.GATED,
         Reason.INVALID,
         Reason.TOO_MANY_TERMS,
+        Reason.LABELS_CUT,
         Reason.NOT_FOUND,
         Reason.CLAIM_AWAITED,
         Reason.CLAIM_LOST,

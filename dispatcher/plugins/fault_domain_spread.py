@@ -145,6 +145,7 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         self._defaults, self._defaulting = APP_DEFAULTS if defaulting == APP else defaults, defaulting
         self._system = defaulting == SYSTEM
         self._by_app = bool(self._defaults) and all(one.selector is None for one in self._defaults)
+        self.spreads_all = any(rule.hard for rule in self._defaults)
         self._masks, self._taints, self._known = LabelMasks(), TaintMasks(), KnownAreas()
         self._cluster_filters: Sequence[Filter] = ()
         self._entries: dict[Hashable, Any] = {}  # which clusters are open, by what is asked of them

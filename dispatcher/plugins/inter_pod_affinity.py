@@ -147,9 +147,10 @@ class InterPodAffinity(DomainPlugin[_State]):
         return any(one.namespace in key for one in pods) or _has_grudge(gone)
 
     def hint(self, event: ClusterEvent, placed: Placed) -> bool:
-        """A pod that came is worth a try if all required affinity means it; one that went if it bore a grudge, or any
-        required term means it, or its terms made room for those of this pod. Pods of one class may differ in labels,
-        so whom others mean is not asked."""
+        """A pod that came is worth a try if all required affinity means it, or if it holds terms of this pod about
+        others, which then are none more; one that went if it bore a grudge, or any required term means it, or its terms
+        made room for those of this pod. Pods of one class may differ in labels, so whom others mean is not asked.
+        """
         came, gone = event.after, event.before
         if not isinstance(came, Pod) and not isinstance(gone, Pod):
             return True
@@ -157,12 +158,18 @@ class InterPodAffinity(DomainPlugin[_State]):
         near = () if rules.together is None else (rules.together,)
         if isinstance(came, Pod) and any(_may_mean(pods, came, event.cluster) for pods in near):
             return True
+        if isinstance(came, Pod) and rules.reaches_beyond and self._shares_terms(rules, Placed(came, event.cluster)):
+            return True
         if not isinstance(gone, Pod):
             return False
         if rules.reaches_beyond and gone.namespace == placed.pod.namespace and _has_terms(gone):
             return True
         away = tuple(rule.pods for rule in rules.repelling)
         return _has_grudge(gone) or any(_may_mean(pods, gone, event.cluster) for pods in (*near, *away))
+
+    def _shares_terms(self, rules: AffinityRules, came: Placed) -> bool:
+        of_came = self._book.rules_of(came)
+        return of_came is not None and not rules.names_about_others.isdisjoint(of_came.names_about_others)
 
     # --- asking ------------------------------------------------------------------------------------------------------
 

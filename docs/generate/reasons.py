@@ -71,7 +71,9 @@ REMEDIES: dict[Reason, str] = {
     Reason.STILL_ELSEWHERE: "An earlier copy ends there; the pod goes on by itself when it is gone.",
     Reason.TOO_SLOW: "A pod of the namespace took more than 50 ms to decide, again and again. It is tried again within a minute.",
     Reason.TOO_MANY_TERMS: "Let the pods of a namespace share their terms (one template, selectors without the name of "
-    "a pod), or raise `most_terms_about_others` of InterPodAffinity. It is tried again when a pod of it goes.",
+    "a pod), or raise `most_terms_about_others` of InterPodAffinity. It is tried again when a pod of it goes, or one comes that holds its terms already.",
+    Reason.LABELS_CUT: "Remove labels of the pod that is named, or the pod (its labels take more than 16 KiB of memory, or "
+    "large pods of its namespace take more than 64 MiB together). It is tried again when that changes.",
     Reason.PREEMPTED: "It is tried again by itself.",
     Reason.PRE_BIND: "Volumes could not be prepared; the text says why. It is tried again.",
 }

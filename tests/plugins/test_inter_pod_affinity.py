@@ -438,6 +438,15 @@ HINTS: dict[str, tuple[PodBuilder, PodBuilder | None, PodBuilder | None, bool]] 
     "the last of its kind went": (one(**SCAN).near("zone", SCANS), None, one(**SCAN), True),
     "one of its namespace went, with terms": (PREFERS, None, one().near("x", SCANS), True),
     "one of its namespace went, without terms": (PREFERS, None, one(), False),
+    "one with its terms about others came": (PREFERS, PREFERS.uid("u"), None, True),
+    "one with other terms about others came": (PREFERS, one("g").near("x", SCANS, weight=5, **EVERYWHERE), None, False),
+    "one of another namespace came with its terms": (
+        PREFERS,
+        one("g").namespace("other").near("zone", SCANS, weight=5, **EVERYWHERE),
+        None,
+        False,
+    ),
+    "one with its terms about its namespace came": (one().near("zone", SCANS, weight=5), PREFERS, None, False),
     "one of its kind by new labels": (one().near("zone", SCANS), one(**SCAN), one(**SECURE), True),
 }
 

@@ -1,9 +1,11 @@
 """Pods that may not preempt, or that evictions do not help, and the message each gets."""
 
+from dispatcher.model.objects import CSIDriver
 from dispatcher.scheduling.fleet.nominations import Nominee
 from tests.builders import fleet, node, pod, put
 from tests.plugins.asking import make
 from tests.plugins.preempting import Low, full, names, needing, refused, scheduler, urgent
+from tests.plugins.storage import bound, keep, volume
 
 
 def test_where_leaving_does_not_help_it_is_said_why() -> None:
@@ -45,6 +47,16 @@ def test_a_pod_that_prefilter_refuses_is_told_that_evictions_do_not_help() -> No
         '0/2 nodes are available: persistentvolumeclaim "missing" not found. '
         "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
     )
+
+
+def test_a_node_that_lacks_a_csi_driver_is_searched_for_victims_in_vain_as_by_kube_scheduler() -> None:
+    """Its plugin (nodevolumelimits/csi.go) answers Unschedulable, and not UnschedulableAndUnresolvable."""
+    driver = "ebs.csi.aws.com"
+    state = keep(full(n1=[Low("l")]), bound("c", "pv"), volume("pv", driver=driver, handle="h"))
+    found = refused(scheduler(keep(state, CSIDriver(driver, required=True)), make("NodeVolumeLimits")), needing("c"))
+    assert found.victims == ()
+    lacking = f"0/1 nodes are available: 1 {driver} CSI driver is not installed on the node."
+    assert found.message == f"{lacking} preemption: {lacking}"
 
 
 def test_a_pod_that_prefilter_refuses_and_that_never_preempts_is_told_that() -> None:

@@ -13,13 +13,11 @@ from typing import Final
 import numpy as np
 
 from dispatcher.model.messages.codec import encode
+from dispatcher.model.messages.values import A_VALUE, NO_OBJECT, most_values
 from dispatcher.model.pod import Record
 
-_A_VALUE: Final = 56  # a text's header is 49 bytes, and the place where it is named takes 8
 _PIECE: Final = 2**20
-# Texts and small numbers; an empty list, None, False and True, of which there is one for all; small negative numbers.
-_NO_OBJECT: Final = bytes((*range(0x80), 0x90, 0xC0, 0xC2, 0xC3, *range(0xE0, 0x100)))
-_MARKS: Final = ~np.isin(np.arange(256), list(_NO_OBJECT))
+_MARKS: Final = ~np.isin(np.arange(256), list(NO_OBJECT))
 _FEW: Final = 256  # marks, as a usual pod has: not worth a look at how many of them are of texts
 _FIRST: Final = {2: (0xC2, 0xDF), 3: (0xE0, 0xEF), 4: (0xF0, 0xF4)}  # of a character, by how many bytes it has
 _NO_FIRST: Final = 0xC0  # bytes from 0x80 to here go on with one
@@ -27,7 +25,7 @@ _NO_FIRST: Final = 0xC0  # bytes from 0x80 to here go on with one
 
 def memory_of(data: bytes) -> int:
     """Bytes that a message takes once it is read, about."""
-    return len(data) + _A_VALUE * sum(_values(data[at : at + _PIECE]) for at in range(0, len(data), _PIECE))
+    return len(data) + A_VALUE * sum(_values(data[at : at + _PIECE]) for at in range(0, len(data), _PIECE))
 
 
 def memory_of_record(record: Record | None) -> int:
@@ -37,7 +35,7 @@ def memory_of_record(record: Record | None) -> int:
 
 def _values(piece: bytes) -> int:
     """How many bytes mark a value."""
-    most = len(piece.translate(None, _NO_OBJECT))
+    most = most_values(piece)
     if most <= _FEW:
         return most
     whole = np.frombuffer(piece, dtype=np.uint8)

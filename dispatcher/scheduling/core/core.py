@@ -174,6 +174,7 @@ class SchedulerCore:
         state.due.update([one.pod_id for one in late if one is not None and one.in_flight is not None])
         for tracked, in_flight in state.outbox.doubted(state.tracked.unsettled, now):
             state.report_waiting(tracked, in_flight.doubt)
+            self._outcomes.doubted(tracked, in_flight, now)
         state.outbox.resend(state.clusters, now)
         state.side_intents.resend(state.clusters, now)
         self._reconciler.reconcile_due(now)

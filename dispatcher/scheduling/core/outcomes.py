@@ -4,7 +4,7 @@ What a verdict leads to is the table in `delegation.in_flight`; here it is carri
 
 from collections.abc import Callable
 
-from dispatcher.model.messages import BOUND, CLAIMED, DONE, REFUSED, STALE, Outcome
+from dispatcher.model.messages import BOUND, CLAIMED, DONE, OF_CLUSTER, REFUSED, STALE, Outcome
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.core.state import CoreState
@@ -82,6 +82,23 @@ class Outcomes:
                 self._state.outbox.unanswered((in_flight.intent.id,), now)
                 continue
             self._unclaim(tracked, in_flight, now)
+
+    def doubted(self, tracked: Tracked, in_flight: InFlightIntent, now: float) -> None:
+        """It is not known for long whether a delegate was created: go on as with a claim that somebody else has made.
+        The API server there is asked; where it has none, and its executor will make none, the claim is taken back, and
+        the cluster passed over for a while. Where it does not say, the pod waits: it might run twice.
+        """
+        claim = tracked.source.claim if tracked.source is not None else None
+        if in_flight.kind is not IntentKind.CREATE or claim is None or claim.epoch != in_flight.epoch:
+            return  # a claim that does not show is not asked about: the pod would seem to be claimed by nobody
+        why = f"it is not known for {self._state.timing.unknown_s:g} s whether the pod was created there"
+        words = f"{why}: {in_flight.words or 'its agent did not answer'}"
+        intent = in_flight.intent
+        unsaid = Outcome(intent.id, intent.pod.uid, in_flight.epoch, REFUSED, words, scope=OF_CLUSTER)
+        self._deciding.retries.note_refused(tracked, in_flight, unsaid, now)
+        self._state.outbox.drop(tracked)
+        tracked.decided = 0
+        self._state.due.add(tracked.pod_id)
 
     def _bind_proxy(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
         why, place, epoch = self._state.why(tracked), (in_flight.cluster, in_flight.node), in_flight.epoch

@@ -48,7 +48,14 @@ class _Confirmed(NamedTuple):
 
 
 class Preemptors:
-    """Has victims in other clusters evicted once it may be; `evict` orders it."""
+    """Has victims in other clusters evicted once it may be; `evict` orders it.
+
+    That a pod was not confirmed is kept twice for a minute, as each keeps something else away. `_refused_at`, by pod:
+    its home is asked about it no more, whichever cluster the pod would preempt in next. What is not so about a pod is
+    so nowhere, and one that is not there would else be asked about for one cluster after the other.
+    `Refusals.note_unconfirmed`, by template and cluster: no victims are looked for in that cluster, for this pod or
+    another replica, so that they may preempt at home meanwhile.
+    """
 
     def __init__(self, state: CoreState, evict: Evict) -> None:
         self._state, self._evict = state, evict

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from dispatcher.model.backoff import Backoff
+from dispatcher.model.crossing import untold
 from dispatcher.model.messages import DONE, NO_PRIORITY, UNKNOWN, Evict, Outcome
 from dispatcher.model.names import REBALANCE
 from dispatcher.model.pod import PodId
@@ -66,7 +67,7 @@ class Rebalancing:
 
     def __init__(self, state: CoreState, evictions: Evictions, rules: RebalancingRules, mode: Mode) -> None:
         self._state, self._evictions, self.mode = state, evictions, mode
-        self._rebalancer = Rebalancer(state.fleet, rules, self.would_go, self._may_go)
+        self._rebalancer = Rebalancer(state.fleet, rules, self._would_move, self._may_go)
         self._moves: deque[_MoveResult] = deque(maxlen=_KEPT)
         self._looked_at = float("-inf")
         self.last = Look(float("-inf"))
@@ -100,6 +101,16 @@ class Rebalancing:
         refused = state.refusals.remembered(occupant.pod_id, tracked.source, state.fleet.now)
         placed = state.fleet.with_use(Placed(tracked.source, tracked.home, refused))  # as its replacement will be
         return state.profiles.of(placed).would_go(occupant.pod_id, placed)
+
+    def _would_move(self, occupant: Occupant) -> Decision | str | None:
+        """The same, or why nowhere: not to a cluster of which nobody knows whether it would take the replacement."""
+        decision = self.would_go(occupant)
+        tracked = self._state.tracked.peek(occupant.pod_id)
+        source = tracked.source if tracked is not None else None
+        if decision is None or source is None or decision.cluster in (occupant.placed.home, occupant.cluster):
+            return decision
+        why = untold(source)
+        return f"it would go to cluster {decision.cluster}, and {why}" if why else decision
 
     def would_go_if_closed(self, occupant: Occupant, clusters: Iterable[str]) -> Decision | None:
         """The same if `clusters` were cordoned for pods of its home; decided as the replacement will be."""

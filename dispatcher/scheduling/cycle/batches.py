@@ -181,7 +181,7 @@ class Batches:
 
         It is asked of the first pod alone: SKIP holds for a whole class.
         """
-        if any(placed.pod.problems or placed.pod.gated for placed in kinds.pods):
+        if any(unfit(placed, self._books) is not None for placed in kinds.pods):
             return False
         first, fleet = kinds.pods[0], self._books.view
         try:
@@ -268,12 +268,15 @@ class Batches:
         return results
 
 
-def unfit(placed: Placed) -> Why | None:
-    """What is wrong with the pod itself, before any node is looked at."""
+def unfit(placed: Placed, books: Booking) -> Why | None:
+    """What is wrong with the pod itself, or with those that it counts, before any node is looked at."""
     pod = placed.pod
     if pod.problems:
         return Why(Reason.INVALID, "; ".join(pod.problems))
-    return Why(Reason.GATED, ", ".join(pod.gates)) if pod.gated else None
+    if pod.gated:
+        return Why(Reason.GATED, ", ".join(pod.gates))
+    uncertain = books.fleet.cut_labels.meant_by(placed, spreads=books.plan.spreads)
+    return Why(Reason.LABELS_CUT, uncertain) if uncertain else None
 
 
 def never() -> bool:

@@ -173,7 +173,11 @@ class Scheduler(Booking):
             let_pass = self.fitting(items) if len(self.bulk) == len(self.plan.pod_plugins) else 0
             for at, (pod_id, placed) in enumerate(items):
                 pod = placed.pod
-                if _ranks(placed) != _ranks(first) or unfit(placed) is not None or placed.refused != first.refused:
+                if (
+                    _ranks(placed) != _ranks(first)
+                    or unfit(placed, self) is not None
+                    or placed.refused != first.refused
+                ):
                     break
                 if at >= let_pass and self._pre_filter(placed, {}) is not None:
                     break
@@ -236,7 +240,7 @@ class Scheduler(Booking):
         deferred: list[int] | None = None,
     ) -> Result | None:
         """Decide one pod by the first selector that has an answer, and book it, or note its row in `deferred`."""
-        refused = unfit(placed)
+        refused = unfit(placed, self)
         if refused is not None:
             return self._refuse_and_clear_nomination(pod_id, placed, refused)
         states: dict[str, object] = {}

@@ -33,6 +33,10 @@ MAX_UNCOUNTED = 128  # of whose owners are to be warned
 _PODS_PER_S, _CLAUSES_PER_S = 20_000, 1_000_000
 _MOST_CLAUSES = 256  # of selectors, that a pod is asked: what users may write without end must not cost so much
 _MOST_BUDGETS = 8  # of one pod that are counted; from two on the Eviction API evicts it nowhere
+_LABELS_CUT = (
+    "the labels of this pod are too large to be told, so which PodDisruptionBudgets select it is not known: none of "
+    "them is kept in the cluster where it runs; remove some of metadata.labels"
+)
 _DIGEST = 16  # hex characters
 _TOO_MANY_BUDGETS = (
     f"more than {_MOST_BUDGETS} PodDisruptionBudgets select this pod: in the cluster where it runs no more than "
@@ -96,9 +100,11 @@ class _Budgets:
         label = next(iter(selector.match_labels.items()), None)
         (self._others if label is None else self._by_label.setdefault(label, [])).append(account)
 
-    def selecting(self, labels: Mapping[str, str]) -> _Selection:
-        """Those that select a pod with these labels, of as many as may be asked."""
-        selection, asked = self._selecting(labels)
+    def selecting(self, pod: Pod) -> _Selection:
+        """Those that select a pod, of as many as may be asked."""
+        if pod.labels_cut:
+            return _Selection((), _LABELS_CUT if self else "")
+        selection, asked = self._selecting(pod.labels)
         self.asked += asked
         return selection
 
@@ -241,7 +247,7 @@ def _shadows(
 
 def why_uncounted(pod: Pod, index: BudgetIndex) -> str:
     """Why not all of its own cluster's budgets that may select a remote pod are kept where it runs; '' if all are."""
-    return index.of(pod.namespace).selecting(pod.labels).beyond
+    return index.of(pod.namespace).selecting(pod).beyond
 
 
 def _in_turns(by_namespace: Mapping[str, Iterable[T]], limit: int) -> tuple[T, ...]:
@@ -269,7 +275,7 @@ def _selected(
     for pod in view.pods.values() if with_budgets else ():
         if pod.namespace not in with_budgets:
             continue
-        selection = native.of(pod.namespace).selecting(pod.labels)
+        selection = native.of(pod.namespace).selecting(pod)
         if selection.accounts or selection.beyond:
             known = tracked.peek((view.name, pod.uid))
             healthy = _healthy(pod, known)
@@ -302,7 +308,7 @@ def _join(
     native: Mapping[str, BudgetIndex],
 ) -> str:
     """Put a delegate under its shadow; the name of that, '' where a budget of the target's own selects it."""
-    if native[place.target].of(delegate.namespace).selecting(delegate.labels).accounts:
+    if native[place.target].of(delegate.namespace).selecting(delegate).accounts:
         return ""
     contents = tuple(sorted([one.content for one in accounts]))
     key = _Key(*place[:3], shadow_name(home_uid, place.namespace, contents))

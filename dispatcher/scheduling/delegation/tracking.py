@@ -372,6 +372,7 @@ def _as_submitted(source: Pod | None, delegate: Pod) -> Pod:
     return msgspec.structs.replace(
         delegate,
         labels=source.labels,
+        labels_cut=source.labels_cut,
         pod_affinity=source.pod_affinity,
         pod_anti_affinity=source.pod_anti_affinity,
     )

@@ -20,6 +20,7 @@ from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.model.topology import HOST_LEVEL, level_of
 from dispatcher.scheduling.fleet.columns import RowList, add_pods, highest
 from dispatcher.scheduling.fleet.counts import DomainCount, MatchCounts
+from dispatcher.scheduling.fleet.cut_labels import CutLabels
 from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.fleet.occupants import (
     Apps,
@@ -56,6 +57,7 @@ class FleetState(ReadingTable):
         self.starts = Journal()  # rows with a pod of which only the time of its start, or its priority, changed
         self._counts = MatchCounts(self._namespace_labels)
         self.terms = TermCounts(self._namespace_labels, has_domains=lambda key: self._domain_size(key) > 0)
+        self.cut_labels = CutLabels(self._namespace_labels)
         self._ports = Ports()
         self._dicts = SharedDicts()
         self.volumes = VolumesInUse()
@@ -182,6 +184,7 @@ class FleetState(ReadingTable):
             self.remove(pod_id)
         self._occupants[pod_id] = new
         self._apps.put(new)
+        self.cut_labels.put(pod_id, placed)
         self._on_nodes.put(new, row)
         if row is not None:
             self._attach(new, row)
@@ -216,6 +219,7 @@ class FleetState(ReadingTable):
         if occupant is None:
             return False
         self._apps.drop(occupant)
+        self.cut_labels.drop(pod_id, occupant.placed)
         self._detach(occupant)
         self._on_nodes.drop(occupant, self.row_of(occupant.cluster, occupant.node))
         return True

@@ -49,8 +49,9 @@ class Occupant(msgspec.Struct, eq=False, gc=False):
 
 _pod_id_of = attrgetter("pod_id")
 _footprint_of = attrgetter(
-    "requests", "expected", "ports", "volumes", "namespace", "terminating", "pod_affinity", "pod_anti_affinity"
-)
+    "requests", "expected", "ports", "volumes", "namespace", "terminating", "pod_affinity", "pod_anti_affinity",
+    "labels_cut",
+)  # fmt: skip
 
 
 def same_footprint(one: Pod, other: Pod) -> bool:

@@ -136,8 +136,9 @@ class TermCounts:
         rules = self._book.rules_of(placed)
         if rules is None or not rules.reaches_beyond:
             return 0
-        names = {(kind, rule.key, rule.pods.name) for kind, rule in rules.counted() if rule.pods.owner is not None}
-        fresh = sum(1 for name in names if (held := self._held.get(name)) is None or not held.holders)
+        fresh = sum(
+            1 for name in rules.names_about_others if (held := self._held.get(name)) is None or not held.holders
+        )
         return fresh and fresh + self._owned[placed.home, placed.pod.namespace]
 
     def about(self, placed: Placed, namespaces_at: int = 0) -> tuple[StandingTerm, ...]:

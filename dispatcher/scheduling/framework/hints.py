@@ -62,7 +62,7 @@ OBJECT_EVENTS: dict[str, WakeEvent] = {
 
 # What of a pod that has a node others may wait for to change: whom affinity and spread mean, room, quota.
 _CHANGED = (
-    (attrgetter("labels"), WakeEvent.POD_PLACED | WakeEvent.POD_REMOVED),
+    (attrgetter("labels", "labels_cut"), WakeEvent.POD_PLACED | WakeEvent.POD_REMOVED),
     (attrgetter("terminating"), WakeEvent.POD_REMOVED),
     (attrgetter("requests"), WakeEvent.POD_REMOVED | WakeEvent.QUOTA_FREED),
 )
@@ -136,7 +136,9 @@ HELPED_BY: dict[Reason, WakeEvent] = {
     Reason.POD_AFFINITY: NODES | WakeEvent.POD_PLACED | WakeEvent.POD_REMOVED | WakeEvent.NAMESPACE,
     Reason.POD_ANTI_AFFINITY: NODES | WakeEvent.POD_REMOVED | WakeEvent.NAMESPACE,
     Reason.EXISTING_ANTI_AFFINITY: NODES | WakeEvent.POD_REMOVED | WakeEvent.NAMESPACE,
-    Reason.TOO_MANY_TERMS: WakeEvent.POD_REMOVED,
+    # One that comes may hold the very terms, which then are none more.
+    Reason.TOO_MANY_TERMS: WakeEvent.POD_REMOVED | WakeEvent.POD_PLACED,
+    Reason.LABELS_CUT: WakeEvent.POD_REMOVED,
     Reason.NOT_READY: NODES,
     Reason.CLUSTER_NOT_READY: NODES,
     Reason.CLUSTER_NOT_ALLOWED: WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,

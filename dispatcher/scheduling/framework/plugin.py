@@ -82,6 +82,7 @@ class Plugin(ABC, Generic[S]):
     # for pods without volumes, as long as nothing in the fleet moves.
     keyed_by_template: bool = False
     by_cluster: bool = False  # of a STATIC Filter or Score: all nodes of a cluster get the same answer
+    spreads_all: bool = False  # whether it has hard constraints that count other pods for pods without any of their own
     forecasts: bool = False  # whether it reads `fleet.signals.forecast`
     # Which events may help a pod that this plugin refused, by reason; `hints.HELPED_BY` for reasons that are not here.
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {}

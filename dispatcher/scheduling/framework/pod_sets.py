@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 from dispatcher.model.labels import IN, LabelSelector
 from dispatcher.model.names import AFFINITY_FROM_OTHERS
 from dispatcher.model.pod import Pod, PodAffinityTerm
+from dispatcher.scheduling.framework.placed import Placed
 
 T = TypeVar("T", bound=Hashable)
 
@@ -165,6 +166,13 @@ def pods_of_terms(terms: Sequence[PodAffinityTerm], owner: Owner | None = None) 
     )
 
 
+def is_among(term: PodAffinityTerm, placed: Placed, home: str, namespace: str, labels_of: LabelsOf) -> bool:
+    """Whether a term of a pod may mean pods of a namespace of cluster `home`, by their labels."""
+    if term.selector is None:
+        return False
+    return _Target.of(term, (placed.home, placed.pod.namespace)).reaches(namespace, home, labels_of)
+
+
 def _looks(targets: "Sequence[_Target]") -> Looks:
     return Looks(
         frozenset(one for target in targets for one in _named(target.selector)),
@@ -220,15 +228,14 @@ class _Target:
     def matches(self, pod: Pod, home: str, labels_of: LabelsOf) -> bool:
         if self.selector is None or not self.selector.matches(pod.labels):
             return False
-        wanted = self.namespace_selector
-        meant = pod.namespace in self.namespaces or (
-            wanted is not None and wanted.matches(labels_of(home, pod.namespace))
-        )
-        return meant and self._reaches(pod, home, labels_of)
+        return self.reaches(pod.namespace, home, labels_of)
 
-    def _reaches(self, pod: Pod, home: str, labels_of: LabelsOf) -> bool:
-        owner = self.owner
-        return owner is None or home == owner[0] or pod.namespace == owner[1] or is_open(labels_of(home, pod.namespace))
+    def reaches(self, namespace: str, home: str, labels_of: LabelsOf) -> bool:
+        """Whether it may mean pods of this namespace and cluster."""
+        wanted, owner = self.namespace_selector, self.owner
+        if namespace not in self.namespaces and not (wanted is not None and wanted.matches(labels_of(home, namespace))):
+            return False
+        return owner is None or home == owner[0] or namespace == owner[1] or is_open(labels_of(home, namespace))
 
 
 def is_open(namespace_labels: Mapping[str, str]) -> bool:

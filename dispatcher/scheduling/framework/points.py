@@ -255,6 +255,11 @@ class Plan:
         return any(one.plugin.forecasts for one in self.scores)
 
     @property
+    def spreads(self) -> bool:
+        """Whether pods without constraints of their own are spread by hard ones."""
+        return any(one.spreads_all for one in self.plugins)
+
+    @property
     def late(self) -> tuple[Plugin, ...]:
         """The plugins of the points after the decision."""
         return (*self.permits, *self.pre_binds, *self.binds, *self.post_binds)

@@ -42,7 +42,7 @@ BURNT_S = 3600.0  # a node that moves do not relieve is left alone for so long, 
 _ROSE = 0.1  # of a node: by so much more than when it was evaluated, so load rises, and it is evaluated anew
 MOST_TOLD = 2000  # pods that stay, of one look
 _LEAST_USE = 0.01  # of a node: less is not worth a restart
-WouldGo = Callable[[Occupant], Decision | None]
+WouldGo = Callable[[Occupant], Decision | str | None]  # a text: why it goes nowhere
 MayGo = Callable[[Occupant], str]  # why a pod must stay wherever it might go (`movable.stays`); "" if it need not
 
 
@@ -209,11 +209,11 @@ class _Attempt:
 
         return sorted([one for one in pods if one[1][worst] >= _LEAST_USE], key=order)
 
-    def move_or_reason(self, occupant: Occupant, use: Floats, decision: Decision | None) -> Move | str:
+    def move_or_reason(self, occupant: Occupant, use: Floats, decision: Decision | str | None) -> Move | str:
         """The move, or why it is not made."""
         fleet, rules, spot = self._fleet, self._rules, self.spot
-        if decision is None:
-            return "no node would take it"
+        if decision is None or isinstance(decision, str):
+            return decision or "no node would take it"
         if decision.row == spot.row:
             return "its own node would be chosen again"
         before = np.where(self._known, self._expected[:, decision.row], 0.0)

@@ -17,6 +17,7 @@ _OURS = frozenset(
         Reason.PRE_BIND,
         Reason.TOO_SLOW,
         Reason.TOO_MANY_TERMS,
+        Reason.LABELS_CUT,
     )
 )
 _NO_NODES = "no nodes available to schedule pods"

@@ -70,6 +70,12 @@ class AffinityRules:
         """Whether any may mean pods of another namespace."""
         return any(pods.owner is not None for pods in self.sets)
 
+    @cached_property
+    def names_about_others(self) -> frozenset[Hashable]:
+        """The names of its distinct terms about pods of other namespaces."""
+        wide = ((kind, rule) for kind, rule in self.counted() if rule.pods.owner is not None)
+        return frozenset((kind, rule.key, rule.pods.name) for kind, rule in wide)
+
     def counted(self) -> Iterator[tuple[TermKind, AffinityRule]]:
         """Each term, as what it counts for once the pod is placed."""
         for kind, rules in (

@@ -41,7 +41,9 @@ class Budgets:
             guard = self._in(cluster, pod.namespace)
             if guard is None:
                 continue
-            covering = guard.index.matching(pod.labels) & ~guard.allowance.disrupted.get(pod.name, 0)
+            # Any may cover a pod whose labels are not told.
+            selecting = guard.all if pod.labels_cut else guard.index.matching(pod.labels)
+            covering = selecting & ~guard.allowance.disrupted.get(pod.name, 0)
             if not covering:
                 continue
             spent, rest = left.get((cluster, pod.namespace), (0, guard.allowance.allowed))
@@ -90,3 +92,4 @@ class _Guard:
 
     def __init__(self, index: SelectorIndex, allowance: _Allowance) -> None:
         self.index, self.allowance = index, allowance
+        self.all = (1 << len(allowance.keys)) - 1

@@ -263,7 +263,15 @@ def allowed_clusters(placed: Placed, fleet: FleetView) -> Bools | None:
 
 # They refuse a pod as a whole, whatever nodes there are.
 _OF_THE_POD = frozenset(
-    (Reason.QUOTA, Reason.QUOTA_UNKNOWN, Reason.INVALID, Reason.GATED, Reason.DEVICES, Reason.TOO_MANY_TERMS)
+    (
+        Reason.QUOTA,
+        Reason.QUOTA_UNKNOWN,
+        Reason.INVALID,
+        Reason.GATED,
+        Reason.DEVICES,
+        Reason.TOO_MANY_TERMS,
+        Reason.LABELS_CUT,
+    )
 )
 
 

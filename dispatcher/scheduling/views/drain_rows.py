@@ -1,15 +1,12 @@
 """Where the pods would go that a drain evicts, once its cordon stands: what `drain` and `leave` say in a dry run."""
 
-from dispatcher.model.names import STAY
-from dispatcher.model.pod import Pod, PodId
+from dispatcher.model.crossing import untold
+from dispatcher.model.pod import PodId
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.delegation.protocol import target_of
 from dispatcher.scheduling.views.pieces import Pieces, Row
 
 _Controller = tuple[str, str, str]  # home, namespace, owner; of a pod without one, its name
-_NOT_TOLD = (
-    "its agent does not tell what it would need in another cluster: it is of an older version, or cannot read the pod"
-)
 
 
 def drain_view(core: SchedulerCore, cluster: str, *, leave: bool = False) -> Pieces:
@@ -38,7 +35,7 @@ def _row(core: SchedulerCore, cluster: str, pod_ids: list[PodId]) -> Row | None:
     if tracked is None or tracked.source is None or occupant is None:
         return None  # it has gone since
     source, home = tracked.source, tracked.home
-    unknown = _unknown(source)
+    unknown = untold(source)
     closed = list(core.clusters) if home == cluster else [cluster]
     place = core.rebalancing.would_go_if_closed(occupant, closed) if not unknown else None
     return {
@@ -49,8 +46,3 @@ def _row(core: SchedulerCore, cluster: str, pod_ids: list[PodId]) -> Row | None:
         "to": f"{place.cluster}/{place.node}" if place is not None else None,
         "unknown": unknown,
     }
-
-
-def _unknown(source: Pod) -> str:
-    """Why nobody knows where the next pod of its controller may run; '' if it is known."""
-    return _NOT_TOLD if source.needs is None and source.annotations.get(STAY) != "true" else ""

@@ -9,6 +9,7 @@ from agents.executor.needs import needs_of
 from agents.executor.policy import Accept, ExecutorPolicy
 from agents.kube import convert
 from agents.kube.convert import pod_seen
+from agents.kube.pool import Latest
 from dispatcher.model import names
 from dispatcher.model.bounds import MAX_NEEDS, MAX_WORD
 from dispatcher.model.crossing import rows_for, unmet
@@ -82,7 +83,7 @@ def test_it_is_told_of_pods_that_may_go_somewhere_once_for_all_replicas() -> Non
         return seen.pod.needs
 
     assert told("one") is told("two") is not None
-    assert told("bound", nodeName="n1") is None
+    assert told("bound", nodeName="n1") is None  # the cache tells what it was told of before
     assert told("stays") is None
     assert told("one", nodeName=PROXY) is told("one")
     assert told("stays", nodeName=PROXY) == Needs()
@@ -97,7 +98,7 @@ def test_what_the_next_pod_needs_is_told_of_one_that_runs_elsewhere_and_derived_
         derived.append(raw)
         return needs_of(raw)
 
-    monkeypatch.setattr(convert, "_NEEDS", {})
+    monkeypatch.setattr(convert, "_NEEDS", Latest())
     monkeypatch.setattr(convert, "needs_of", counted)
 
     def told(version: int, phase: str, annotations: dict[str, str], **spec: Any) -> Needs | None:
@@ -115,3 +116,20 @@ def test_what_the_next_pod_needs_is_told_of_one_that_runs_elsewhere_and_derived_
     assert told(3, "Running", {names.PRIORITY: names.NONE}, **alone) == Needs()
     assert told(4, "Running", {}) == Needs()
     assert len(derived) == 3
+
+
+def test_what_pods_need_is_derived_once_however_many_run_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    derived: list[bytes] = []
+
+    def counted(raw: bytes) -> Needs | None:
+        derived.append(raw)
+        return None
+
+    monkeypatch.setattr(convert, "_NEEDS", Latest())
+    monkeypatch.setattr(convert, "needs_of", counted)
+    pods = [pod_object(f"p{at}", nodeName=PROXY) for at in range(10_000)]
+    for _ in range(2):
+        for at, pod in enumerate(pods):
+            pod["metadata"]["uid"] = f"u{at}"
+            convert._needs_once(msgspec.json.encode(pod))
+    assert len(derived) == len(pods)

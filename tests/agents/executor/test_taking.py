@@ -82,7 +82,7 @@ REFUSALS: dict[str, tuple[Callable[[], Target], bytes, str]] = {
     "it lacks a ConfigMap": (Target, made(**CONFIG_MAP), "settings"),
     "a ConfigMap has no name that is one": (Target, made(**ODD_CONFIG_MAP), "is not readable as a pod"),
     "it lacks the namespace": (lambda: Target(posting(error(404, "namespaces not found"))), made(), "namespace"),
-    "a quota is full": (lambda: Target(posting(error(403, QUOTA))), made(), "exceeded quota"),
+    "a quota is full": (lambda: Target(posting(error(403, QUOTA))), made(), QUOTA),
     "a webhook denies it": (
         lambda: Target(posting(error(400, 'admission webhook "w" denied the request: no'))),
         made(),

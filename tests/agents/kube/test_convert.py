@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.kube.convert import MAX_RECORD, pod_seen
+from agents.kube.convert import pod_seen
 from agents.kube.rules import MAX_CLAUSES, MAX_CONTAINERS
+from agents.observer.record_bounds import MAX_LABELS, MAX_MEMORY, MAX_RECORD, memory_of_labels
 from dispatcher.model import names
 from dispatcher.model.labels import LabelSelector, NodeSelectorTerm, Requirement
 from dispatcher.model.messages import Changes, decode, encode
+from dispatcher.model.messages.memory import memory_of_record
 from dispatcher.model.pod import (
     Claim,
     HostPort,
@@ -341,7 +343,11 @@ def test_equal_terms_of_many_pods_are_one_object() -> None:
         pytest.param({"containers": [{"resources": {"requests": {"cpu": [1]}}}]}, "not a number", id="a list"),
         pytest.param({"nodeSelector": {"a": "x" * 200 * 1024}}, "characters of selectors", id="200 KiB selector"),
         pytest.param({"containers": [{}] * (MAX_CONTAINERS + 1)}, "65 containers", id="too many containers"),
-        pytest.param({"metadata": {"labels": {"a": "x" * 70_000}}}, "metadata.labels: more than 64 KiB", id="labels"),
+        pytest.param(
+            {"metadata": {"labels": {f"k{at}": "x" for at in range(150)}}},
+            "metadata.labels: they take more than 16 KiB of memory (112 bytes each beside their text), remove some",
+            id="labels",
+        ),
         pytest.param({"containers": "none"}, "the object cannot be read", id="wrong type"),
         pytest.param({"priority": 10**30}, "the object cannot be read", id="priority beyond all integers"),
         pytest.param({"status": {"phase": 7}}, "status: ", id="status of a wrong type"),
@@ -594,11 +600,10 @@ def told_bytes(pod: Pod) -> int:
         ({"volumes": [{"name": "v", "rbd": {"monitors": ["x" * 900] * 50}}]}, "spec.volumes"),
         ({"tolerations": [{"key": f"k{at}-" + "x" * 400, "operator": "Exists"} for at in range(100)]}, "spec.toler"),
         ({"resourceClaims": [{"name": "x" * 50_000}]}, "spec.resourceClaims"),
-        ({"metadata": {"labels": {f"k{at}": "x" * 60 for at in range(600)}}}, "metadata.labels"),
         ({"metadata": {"annotations": {f"{names.PREFIX}tenant": "x" * 50_000}}}, ""),
         ({"metadata": {"ownerReferences": [{"kind": "x" * 50_000, "controller": True}]}}, "metadata.ownerReferences"),
     ],
-    ids=["images", "image of a volume", "volumes", "tolerations", "claims", "labels", "annotations", "owner"],
+    ids=["images", "image of a volume", "volumes", "tolerations", "claims", "annotations", "owner"],
 )
 def test_what_is_told_of_a_pod_is_bounded_in_bytes_and_more_is_a_problem_that_names_the_field(
     spec: dict[str, Any], field: str
@@ -610,6 +615,51 @@ def test_what_is_told_of_a_pod_is_bounded_in_bytes_and_more_is_a_problem_that_na
     if field:
         assert "more than 32 KiB decide about this pod" in pod.problems[-1]
         assert field in pod.problems[-1]
+
+
+SHORT_LABELS = {"metadata": {"labels": {f"{at:x}": "" for at in range(16_000)}}}
+SHORT_VALUES = {"key": "a", "operator": "In", "values": ["a"] * 10_000}
+SHORT_TERMS: dict[str, Any] = {
+    "affinity": {
+        "podAntiAffinity": {REQUIRED: [{"topologyKey": "z", "labelSelector": {"matchExpressions": [SHORT_VALUES]}}]}
+    }
+}
+ELSEWHERE = {"nodeName": "n1", "schedulerName": "default-scheduler"}
+
+
+@pytest.mark.parametrize(
+    "place", [{}, {"nodeName": "n1"}, ELSEWHERE], ids=["waiting", "on a node", "of another scheduler"]
+)
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [(SHORT_LABELS, "metadata.labels"), (SHORT_TERMS, "spec.affinity.podAntiAffinity")],
+    ids=["labels", "anti-affinity"],
+)
+def test_short_texts_of_a_pod_take_no_more_memory_than_its_share_and_more_is_a_problem_that_names_the_field(
+    spec: dict[str, Any], field: str, place: dict[str, Any]
+) -> None:
+    pod = read_pod(pod_object(**spec, **place))
+    assert memory_of_record(pod) <= MAX_MEMORY
+    assert field in pod.problems[-1]
+
+
+@pytest.mark.parametrize(
+    "place", [{}, {"nodeName": "n1"}, ELSEWHERE], ids=["waiting", "on a node", "of another scheduler"]
+)
+def test_labels_that_are_too_large_are_all_left_out_but_our_own_and_the_pod_says_so(place: dict[str, Any]) -> None:
+    labels = {f"k{at:03}": "" for at in range(MAX_LABELS // 116)}
+    fits, more = ({"labels": {**labels, **some}} for some in ({}, {names.BUDGET: "b", "one": "more"}))
+    assert memory_of_labels(labels) <= MAX_LABELS
+    whole, cut = (read_pod(pod_object(metadata=metadata, **place)) for metadata in (fits, more))
+    assert (whole.labels, whole.labels_cut, whole.problems) == (labels, False, ())
+    assert (cut.labels, cut.labels_cut) == ({names.BUDGET: "b"}, True)
+    assert "metadata.labels: they take more than 16 KiB" in cut.problems[-1]
+
+
+def test_large_anti_affinity_of_a_pod_on_a_node_is_told_as_keeping_all_pods_of_its_namespaces_away() -> None:
+    pod = read_pod(pod_object(**SHORT_TERMS, **ELSEWHERE))
+    everybody = PodAffinityTerm("z", LabelSelector(), namespaces=(pod.namespace,))
+    assert pod.pod_anti_affinity == PodAffinity(required=(everybody,))
 
 
 def test_what_a_large_pod_on_a_node_means_to_others_is_told_in_full() -> None:

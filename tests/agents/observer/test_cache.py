@@ -12,7 +12,7 @@ from agents.observer.changes import ChangeLog
 from agents.observer.seen import NODES, PODS, InvalidAnnotation, NodeSeen, PodSeen, WrongSchedulerName
 from dispatcher.model import names
 from dispatcher.model.node import Node
-from dispatcher.model.pod import PENDING, RUNNING, SUCCEEDED, Claim, HostPort, Pod, SourceRef
+from dispatcher.model.pod import PENDING, RUNNING, SUCCEEDED, Claim, HostPort, Needs, Pod, SourceRef
 
 
 def a_node(name: str = "n1", cpu: int = 4000) -> NodeSeen:
@@ -44,6 +44,18 @@ def test_free_is_allocatable_minus_what_has_not_ended() -> None:
     cache = cache_of(a_node(), a_pod("a", cpu=1500), a_pod("b", cpu=500), a_pod("c", cpu=700, phase=SUCCEEDED))
     assert cache.free("n1") == {"cpu": 2000, "pods": 8}
     assert cache.free("unknown") == {}
+
+
+@pytest.mark.parametrize("before", [Needs(), Needs("spec.hostNetwork"), None])
+def test_what_a_pod_would_need_elsewhere_is_told_on_of_one_that_was_seen_to_wait(before: Needs | None) -> None:
+    waiting = later(a_pod("a", node="", phase=PENDING), needs=before)
+    cache = cache_of(a_node(), waiting)
+    for fields in ({"node": "n1"}, {"node": "n1", "phase": RUNNING}):
+        waiting = later(waiting, needs=None, **fields)
+        cache.apply(waiting)
+    shown = cache.pod("a")
+    assert shown is not None
+    assert (shown.needs, shown.phase) == (before, RUNNING)
 
 
 def test_a_pod_that_ends_gives_its_room_and_ports_back_but_stays_known() -> None:

@@ -66,15 +66,16 @@ def unanswered(intent: ConfirmNoSource, world: "World") -> None:
 
 
 class World:
-    """Cluster east has no node; each node of west is full with one pod of west. East is asked and answers as told."""
+    """East and south have no node; each of west is full with one of its pods. East is asked and answers as told."""
 
     def __init__(self, nodes: int = 1, answer: Answer = lambda intent, world: signed(intent), per_s: float = 0.5):
-        self.core = make_core(("east", "west"), timing=CoreTiming(evictions_abroad_per_s=per_s))
-        self.answer, self.now, self.revision = answer, 1.0, {"east": 0, "west": 0}
+        self.core = make_core(("east", "south", "west"), timing=CoreTiming(evictions_abroad_per_s=per_s))
+        self.answer, self.now, self.revision = answer, 1.0, dict.fromkeys(("east", "south", "west"), 0)
         self.asked, self.evicted = list[ConfirmNoSource](), dict[str, float]()
         self.orders, self.no = list[Evict](), dict[str, Any]()  # `no`: what west answers to orders to evict
         self.told, self.warned, self.evicted_for = list[str](), list[str](), list[str]()
         self.report("east", nodes=(PROXY,))
+        self.report("south")
         lows = tuple(a_pod(f"low{at}", node=f"w{at}", phase="Running") for at in range(nodes))
         self.report("west", nodes=tuple(Node(f"w{at}", ready=True, allocatable=SIZE) for at in range(nodes)), pods=lows)
 
@@ -148,7 +149,8 @@ def test_the_order_to_evict_tells_what_of_the_preemptor_would_cross() -> None:
 
 def test_a_cluster_that_would_refuse_the_preemptor_is_passed_over_for_all_pods_of_its_template() -> None:
     world = World(nodes=3)
-    world.no = {"message": "it would not take the pod: exceeded quota", "scope": OF_CLUSTER}
+    quota = "exceeded quota: small, requested: pods=1, used: pods=5, limited: pods=5"
+    world.no = {"message": f"it would not take the pod: {quota}", "scope": OF_CLUSTER}
     world.submit(3)
     world.run(20.0)
     assert (world.evicted, world.promised()) == ({}, 0)
@@ -156,7 +158,7 @@ def test_a_cluster_that_would_refuse_the_preemptor_is_passed_over_for_all_pods_o
     assert world.warned == []
     row = explain(world.core, "default", "high0")
     assert row is not None
-    assert "exceeded quota" in str(row)
+    assert quota in str(row)
     world.no = {}
     world.run(1000.0)
     assert len(world.evicted) == 3, "it is asked again after a while"
@@ -211,6 +213,19 @@ def test_who_is_not_confirmed_for_what_it_requests_is_told_how_much_that_is() ->
     world.submit()
     world.run(5.0)
     assert "requests cpu 100m, not 4" in world.told[0]
+
+
+def test_a_pod_that_is_not_confirmed_is_asked_about_once_a_minute_however_many_clusters_it_might_preempt_in() -> None:
+    world = World(answer=lambda intent, world: outcome(intent, STALE))
+    south = Node("s0", ready=True, allocatable=SIZE)
+    world.report("south", nodes=(south,), pods=(a_pod("other", node="s0", phase="Running"),))
+    proxy = Node(proxy_node_name("south"), labels={PROXY_LABEL: "south"}, ready=True, proxy_for="south")
+    world.report("east", nodes=(proxy,))
+    world.submit()
+    world.run(59.0)
+    assert len(world.asked) == 1
+    world.run(10.0)
+    assert (len(world.asked), world.evicted) == (2, {})
 
 
 def test_a_pod_that_is_not_confirmed_evicts_at_home_instead() -> None:

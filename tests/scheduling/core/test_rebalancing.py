@@ -9,7 +9,7 @@ import pytest
 from dispatcher.model.messages import DONE, NO_PRIORITY, REFUSED, Bind, Changes, Evict, Outcome
 from dispatcher.model.names import REBALANCE, SCHEDULER_NAME
 from dispatcher.model.node import Node
-from dispatcher.model.pod import Claim, Pod, SourceRef
+from dispatcher.model.pod import Claim, Needs, Pod, SourceRef
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.core.rebalancing import COUNTER, Mode, Result
 from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, OperatorNotice, SendIntents, Tick
@@ -69,6 +69,36 @@ def orders(effects: Sequence[Effect]) -> list[Evict]:
 
 def notices(effects: Sequence[Effect]) -> list[str]:
     return [one.text for one in effects if isinstance(one, OperatorNotice)]
+
+
+@pytest.mark.parametrize(
+    ("needs", "why"),
+    [
+        (Needs(), ""),
+        (Needs("spec.hostNetwork reaches into the node"), "its own node would be chosen again"),
+        (None, "it would go to cluster west, and its agent does not tell what it would need in another cluster"),
+    ],
+    ids=["nothing", "it cannot cross", "not told"],
+)
+def test_a_pod_that_is_placed_at_home_is_moved_abroad_only_where_it_is_known_that_it_may_go(
+    needs: Needs | None, why: str
+) -> None:
+    core: SchedulerCore = make_core(("east", "west"), rebalancing=(RULES, Mode.ON))
+    pods = tuple(web(name, "n1", needs=needs) for name in "abc")
+    ordered: list[Evict] = []
+    for minute in range(RESTED + 4):
+        now = 1000.0 + 60.0 * minute
+        for cluster, node, shown, cpu in (("east", "n1", pods, 0.9), ("west", "w1", (), 0.1)):
+            first = {"full": True, "pods": shown, "nodes": (Node(node, ready=True, allocatable=ROOM),)}
+            more: dict[str, Any] = {} if minute else first
+            told = Changes(
+                cluster, f"{cluster}-uid", "l", minute, minute + 1, readings=(reading(node, cpu=cpu),), **more
+            )
+            core.handle(ClusterChanged(told), now)
+        ordered += orders(core.handle(Tick(), now))
+    assert bool(ordered) == (not why)
+    staying = {row["why"] for row in core.rebalancing.rows() if row["result"] == "stays"}
+    assert all(one.startswith(why) for one in staying) or not why
 
 
 def test_off_nothing_is_looked_at() -> None:

@@ -14,10 +14,12 @@ from dispatcher.model.messages import (
     OF_NODE,
     OF_POD,
     REFUSED,
+    STALE,
     UNKNOWN,
     Bind,
     Changes,
     Claim,
+    ConfirmNoDelegate,
     ConfirmNoSource,
     CreateDelegate,
     Intent,
@@ -371,6 +373,62 @@ def test_an_order_of_which_nobody_knows_what_came_is_told_after_a_minute_and_exp
     assert [at for at, _ in reports] == [61.0, 121.0]
     text = 'order "create" to cluster west is not known, and it is sent again: the server is still too busy'
     assert all(text in message for _, message in reports)
+
+
+class Busy:
+    """The pod is claimed for west, which says to each order to create it that it is too busy."""
+
+    def __init__(self, *, shown: bool = True) -> None:
+        self.told = told = Told()
+        cluster, claim = told.take(Claim)
+        told.sent = [(cluster, claim)]
+        told.answer(Claim, CLAIMED)
+        if shown:
+            told.report("home", pods=(a_pod(claim=Claimed("west", "west-1", claim.epoch), has_finalizer=True),))
+        self.tried = 0
+
+    def seconds(self, count: int) -> None:
+        """Let them pass; what west is ordered to create is postponed."""
+        for _ in range(count):
+            self.told.tick(1.0)
+            for one in [one for one in self.told.sent if isinstance(one[1], CreateDelegate)]:
+                self.told.sent.remove(one)
+                self.tried += 1
+                busy = Outcome(one[1].id, one[1].pod.uid, one[1].epoch, UNKNOWN, "too busy (HTTP 429)")
+                self.told.handle(Answered("west", (busy,)))
+
+
+def test_a_cluster_too_busy_for_a_minute_is_asked_whether_it_made_the_pod_and_if_not_another_one_is_tried() -> None:
+    busy = Busy()
+    told = busy.told
+    busy.seconds(63)
+    told.answer(ConfirmNoDelegate, DONE)
+    told.answer(Unclaim, DONE)
+    told.report("home", pods=(a_pod(),))
+    told.tick()
+    assert told.take(Claim)[1].cluster == "east"  # type: ignore[attr-defined]
+    (refusal,) = told.core._state.refusals.known(("home", "uid-web"), a_pod(), told.now)
+    assert (refusal.cluster, refusal.until - refusal.at) == ("west", 30.0)
+    assert refusal.words == "it is not known for 60 s whether the pod was created there: too busy (HTTP 429)"
+    assert busy.tried > 5
+
+
+@pytest.mark.parametrize("verdict", [UNKNOWN, STALE])
+def test_a_pod_that_may_have_been_made_goes_nowhere_else_and_is_told(verdict: str) -> None:
+    busy = Busy()
+    told = busy.told
+    busy.seconds(63)
+    told.answer(ConfirmNoDelegate, verdict, "too busy to be read")
+    busy.seconds(200)
+    kinds = {type(one) for _, one in told.sent}
+    assert kinds <= {ConfirmNoDelegate, ReportUnschedulable}
+    assert told.core.fleet.occupant(("home", "uid-web")).cluster == "west"  # type: ignore[union-attr]
+
+
+def test_nothing_is_taken_back_while_the_claim_does_not_show_at_home() -> None:
+    busy = Busy(shown=False)
+    busy.seconds(200)
+    assert {type(one) for _, one in busy.told.sent} <= {CreateDelegate, ReportUnschedulable}
 
 
 def test_an_order_that_is_answered_in_time_is_not_told() -> None:

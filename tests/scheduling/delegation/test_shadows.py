@@ -94,6 +94,13 @@ def three(*budgets: PodDisruptionBudget) -> Fleet:
     return fleet
 
 
+def test_a_pod_whose_labels_are_not_told_is_said_to_be_under_no_budget_abroad() -> None:
+    index = BudgetIndex({"default": (budget(),)}.__getitem__)
+    assert why_uncounted(source(1), index) == ""
+    assert "which PodDisruptionBudgets select it is not known" in why_uncounted(source(1, labels_cut=True), index)
+    assert why_uncounted(source(1, labels_cut=True), BudgetIndex(lambda namespace: ())) == ""
+
+
 def test_a_shadow_keeps_what_its_budget_does_not_let_go() -> None:
     assert three(budget()).told() == Shadows(
         ("east",), (Shadow("east", "default", NAME, keep=2, always=True, budgets="web"),)

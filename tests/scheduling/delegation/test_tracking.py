@@ -65,6 +65,15 @@ def test_once_the_delegate_shows_that_counts_alone() -> None:
     assert tracked.forgotten
 
 
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_delegate_counts_by_the_labels_of_its_source_as_far_as_these_are_told(cut: bool) -> None:
+    source = msgspec.structs.replace(REMOTE, labels={"app": "web"}, labels_cut=cut)
+    tracked = Tracked(("east", "u1"), source=source, delegates={"west": Pod("d1", "default", "web-1-d", node="w1")})
+    place = place_of(tracked)
+    assert place is not None
+    assert (place[0].labels, place[0].labels_cut) == ({"app": "web"}, cut)
+
+
 def test_it_is_given_up_when_a_target_that_answers_had_the_time_to_notice_a_silent_watch() -> None:
     tracked, clusters = vanished(), west()
     for now in (1000.0, 999.0 + TIMING.absence_grace_s):

@@ -19,6 +19,7 @@ from tests.builders import pod
         ("", {Reason.INVALID}, False),
         ("", {Reason.DEVICES}, False),
         ("", {Reason.TOO_MANY_TERMS}, False),
+        ("", {Reason.LABELS_CUT}, False),
     ],
 )
 def test_new_nodes_at_home_help_a_pod_that_may_go_there_and_is_not_refused_as_a_whole(
