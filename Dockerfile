@@ -11,6 +11,7 @@ COPY requirements-image.lock requirements-build.lock ./
 RUN /opt/global-dispatcher/bin/python -m pip install --require-hashes --only-binary=:all: -r requirements-image.lock
 COPY dispatcher ./dispatcher
 COPY agents ./agents
+COPY shared ./shared
 COPY configs ./configs
 COPY pyproject.toml LICENSE README.md ./
 # The build tool stays out of the image, in a virtual environment that is left behind.

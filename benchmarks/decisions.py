@@ -13,10 +13,10 @@ import msgspec
 from benchmarks.fleets import different_pods, fleet_of, placed, same_pods, scheduler_of
 from benchmarks.naive import naive_rate
 from benchmarks.report.rows import Row
-from dispatcher.model.pod import RUNNING
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Placed
+from shared.model.pod import RUNNING
 
 BATCH, ODD, LONE = 1000, 500, 140  # LONE: half of it so that classes use memory again
 SIZES = ((250, 2**28), (1000, 2**31), (2000, 2**32), (4000, 2**33))  # milli-CPU, bytes

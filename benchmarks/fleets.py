@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from dispatcher.model.names import HOSTNAME, REGION, SCHEDULER_NAME, ZONE
-from dispatcher.model.node import Node, Reading
-from dispatcher.model.pod import Pod
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from shared.model.names import HOSTNAME, REGION, SCHEDULER_NAME, ZONE
+from shared.model.node import Node, Reading
+from shared.model.pod import Pod
 
 NODE = {"cpu": 32_000, "memory": 128 * 2**30, "ephemeral-storage": 2**40, "pods": 250}
 ZONES = "abc"

@@ -19,14 +19,14 @@ from time import perf_counter
 from typing import Any
 
 from benchmarks.report.rows import Row
-from dispatcher.model.labels import NodeSelectorTerm, Requirement
-from dispatcher.model.names import GPU_MILLI, SCHEDULER_NAME
-from dispatcher.model.node import Node
-from dispatcher.model.pod import Affinity, Pod
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Placed, PluginUse, Profile
+from shared.model.labels import NodeSelectorTerm, Requirement
+from shared.model.names import GPU_MILLI, SCHEDULER_NAME
+from shared.model.node import Node
+from shared.model.pod import Affinity, Pod
 
 TRACES = os.environ.get("GLOBAL_DISPATCHER_TRACES") or Path(__file__).parents[2] / "shared" / "traces"
 TRACE = Path(TRACES) / "openb"

@@ -138,12 +138,12 @@ async def _timed(where: str, pods: int, work: Callable[[str, int], Awaitable[Non
 
 
 async def _list(config: str, pods: int) -> None:
-    from agents.kube.client import KubeClient
     from agents.kube.convert import pod_seen
     from agents.kube.listwatch import ListWatch, Pace
-    from agents.kube.session import Access
     from agents.observer.cache import ClusterCache
     from agents.observer.changes import ChangeLog
+    from shared.kube.client import KubeClient
+    from shared.kube.session import Access
 
     listed = asyncio.Event()
 

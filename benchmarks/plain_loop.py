@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
-from dispatcher.model.node import NO_SCHEDULE, Node
-from dispatcher.model.pod import Pod, PodAffinity, PodAffinityTerm
-from dispatcher.model.topology import label_key
+from shared.model.node import NO_SCHEDULE, Node
+from shared.model.pod import Pod, PodAffinity, PodAffinityTerm
+from shared.model.topology import label_key
 
 _LONGEST_S = 2.0
 _MOST = 20  # pods

@@ -22,14 +22,14 @@ from benchmarks.report.rows import Row
 from benchmarks.workloads.cases import CASES as WORKLOADS
 from benchmarks.workloads.cases import Case, Pods
 from benchmarks.workloads.volumes import csi_node, volume_objects
-from dispatcher.model.names import SCHEDULER_NAME
-from dispatcher.model.node import Node
-from dispatcher.model.pod import CLAIM, Pod, Volume
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Result, Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from shared.model.names import SCHEDULER_NAME
+from shared.model.node import Node
+from shared.model.pod import CLAIM, Pod, Volume
 
 CLUSTER = "perf"
 BATCH = 1000

@@ -14,11 +14,11 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from benchmarks.fleets import fleet_of, same_pods, scheduler_of
 from benchmarks.report.rows import Row
-from dispatcher.model.messages import BOUND, Bind, Changes, Outcome, PodRef
 from dispatcher.scheduling.cycle.cycle import Decision
 from dispatcher.scheduling.events import Answered, ClusterChanged
 from dispatcher.service.traces.otel import teller
 from dispatcher.service.traces.ways import Ways
+from shared.messages import BOUND, Bind, Changes, Outcome, PodRef
 
 BATCH = 1000
 _COUNTS = "CPU of the process, a decision: bookkeeping, spans, and OTLP/HTTP to another process, which throws them away"

@@ -9,10 +9,12 @@ from typing import Any, Self
 
 import msgspec
 
-from dispatcher.model import names
-from dispatcher.model.labels import LabelSelector, NodeSelectorTerm, PreferredTerm, Requirement
-from dispatcher.model.node import NO_SCHEDULE, Node, Reading, Taint
-from dispatcher.model.pod import (
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.framework import Placed
+from shared.model import names
+from shared.model.labels import LabelSelector, NodeSelectorTerm, PreferredTerm, Requirement
+from shared.model.node import NO_SCHEDULE, Node, Reading, Taint
+from shared.model.pod import (
     Affinity,
     HostPort,
     Pod,
@@ -23,10 +25,8 @@ from dispatcher.model.pod import (
     Toleration,
     WeightedPodAffinityTerm,
 )
-from dispatcher.model.resources import parse_resources
-from dispatcher.model.topology import LEVELS
-from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Placed
+from shared.model.resources import parse_resources
+from shared.model.topology import LEVELS
 
 
 def _label_key(name: str) -> str:

@@ -7,16 +7,16 @@ runs is taken for gone until the server that has the last word says so.
 import msgspec
 
 from agents.executor import manifest, pods, references
-from agents.executor.answer import Answer, outcome
 from agents.executor.claim import objection
 from agents.executor.delegate import delegate_name
 from agents.executor.deletion import delete_exactly
 from agents.executor.existing import Ownership, ownership, unbound_version
-from agents.executor.http import Procedure
 from agents.executor.local import Local, Moment
 from agents.executor.pods import Lookup
 from agents.executor.restrict import class_needed
-from dispatcher.model.messages import (
+from shared.kube.answer import Answer, outcome
+from shared.kube.http import Procedure
+from shared.messages import (
     DONE,
     STALE,
     UNKNOWN,
@@ -26,8 +26,8 @@ from dispatcher.model.messages import (
     Outcome,
     PodRef,
 )
-from dispatcher.model.pod import SourceRef
-from dispatcher.model.signatures import MAX_MARK, Preemptor
+from shared.model.pod import SourceRef
+from shared.security.signatures import MAX_MARK, Preemptor
 
 
 def confirm_no_delegate(intent: ConfirmNoDelegate, local: Local, now: Moment) -> Procedure[Outcome]:

@@ -5,8 +5,8 @@ none here: it would be counted, and what is too many deleted, of either cluster'
 """
 
 from agents.executor.local import Local
-from dispatcher.model.names import STAY
-from dispatcher.model.pod import Pod
+from shared.model.names import STAY
+from shared.model.pod import Pod
 
 
 def adopter(pod: Pod, local: Local) -> str:

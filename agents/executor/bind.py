@@ -1,16 +1,16 @@
 """Bind: a pod of this cluster to a node of it, or a claimed source pod to the proxy node of its new cluster."""
 
 from agents.executor import events, pods
-from agents.executor.answer import Answer, outcome
 from agents.executor.binding import annotations_of, bind_to, bind_unclaimed, foreign_key
-from agents.executor.http import Procedure
 from agents.executor.ledger import HOLD_S, Booking
 from agents.executor.local import Local, Moment
 from agents.executor.recheck import refusal
-from dispatcher.model import names
-from dispatcher.model.messages import BOUND, OF_NODE, REFUSED, STALE, UNKNOWN, Bind, Outcome, PodRef
-from dispatcher.model.names import CLAIM_NODE, SCHEDULER_NAME, is_ours
-from dispatcher.model.pod import Pod
+from shared.kube.answer import Answer, outcome
+from shared.kube.http import Procedure
+from shared.messages import BOUND, OF_NODE, REFUSED, STALE, UNKNOWN, Bind, Outcome, PodRef
+from shared.model import names
+from shared.model.names import CLAIM_NODE, SCHEDULER_NAME, is_ours
+from shared.model.pod import Pod
 
 
 def bind(intent: Bind, local: Local, now: Moment) -> Procedure[Outcome]:

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from agents.executor import pods
-from agents.executor.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text
-from agents.executor.http import Procedure, Request
 from agents.executor.pods import LivePod, Lookup
-from dispatcher.model.messages import BOUND, OF_CLUSTER, REFUSED, STALE, UNKNOWN, PodRef
-from dispatcher.model.names import EPOCH, PREFIX
+from shared.kube.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text
+from shared.kube.http import Procedure, Request
+from shared.messages import BOUND, OF_CLUSTER, REFUSED, STALE, UNKNOWN, PodRef
+from shared.model.names import EPOCH, PREFIX
 
 
 def annotations_of(epoch: int, extra: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ namespaces keep no others out.
 from typing import NamedTuple
 
 from agents.executor.recent import Recent
-from dispatcher.model.token_buckets import Allowance
+from shared.model.token_buckets import Allowance
 
 KEPT = 1 / 4  # of what is a cluster's
 LITTLE = 1 / 32  # of it; a namespace with no more than that may use the part that is kept

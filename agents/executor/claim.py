@@ -7,14 +7,12 @@ merge patch guarded by UID and resourceVersion: of two who write at the same tim
 import msgspec
 
 from agents.executor import events, manifest, pods, references
-from agents.executor.answer import NOT_FOUND, TRIES, Answer, error_text, is_ambiguous, outcome
-from agents.executor.http import Procedure, Request
 from agents.executor.local import Local, Moment
 from agents.executor.peers import closed_to_new, name_taken
 from agents.executor.pods import LivePod, guarded_patch, without_ours
-from dispatcher.model import names, signatures
-from dispatcher.model.leases import LEASE
-from dispatcher.model.messages import (
+from shared.kube.answer import NOT_FOUND, TRIES, Answer, error_text, is_ambiguous, outcome
+from shared.kube.http import Procedure, Request
+from shared.messages import (
     CLAIMED,
     DONE,
     OF_CLUSTER,
@@ -28,8 +26,11 @@ from dispatcher.model.messages import (
     RestoreClaim,
     Unclaim,
 )
-from dispatcher.model.pod import SourceRef
-from dispatcher.model.signatures import SignedClaim
+from shared.model import names
+from shared.model.leases import LEASE
+from shared.model.pod import SourceRef
+from shared.security import signatures
+from shared.security.signatures import SignedClaim
 
 
 def claim(intent: Claim, local: Local, now: Moment) -> Procedure[Outcome]:

@@ -10,21 +10,19 @@ from typing import NamedTuple
 import msgspec
 
 from agents.executor import adoption, downward, events, existing, manifest, mutations, pods, references
-from agents.executor.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text, outcome
 from agents.executor.bind import booking
 from agents.executor.binding import annotations_of, bind_to, foreign_key
 from agents.executor.deletion import delete_exactly
 from agents.executor.fields import Object
-from agents.executor.http import Procedure, Request
 from agents.executor.local import Local, Moment
 from agents.executor.pods import LivePod
 from agents.executor.policy import absent
 from agents.executor.recheck import refusal, reserved
 from agents.executor.references import Reference
 from agents.executor.restrict import restrict
-from dispatcher.model import names, signatures
-from dispatcher.model.leases import LEASE
-from dispatcher.model.messages import (
+from shared.kube.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text, outcome
+from shared.kube.http import Procedure, Request
+from shared.messages import (
     BOUND,
     DONE,
     OF_CLUSTER,
@@ -38,7 +36,10 @@ from dispatcher.model.messages import (
     PodRef,
     UpdateDelegate,
 )
-from dispatcher.model.pod import Pod, SourceRef, least_grace
+from shared.model import names
+from shared.model.leases import LEASE
+from shared.model.pod import Pod, SourceRef, least_grace
+from shared.security import signatures
 
 _DIGEST = 10  # hex characters: 40 bits; a collision is refused, never adopted
 _MAX_NAME = 63  # so that it is a valid hostname too

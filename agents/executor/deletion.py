@@ -1,9 +1,9 @@
 """DELETE a pod with its UID as precondition, and a GET where the response does not tell what happened."""
 
 from agents.executor import pods
-from agents.executor.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text
-from agents.executor.http import Procedure
-from dispatcher.model.messages import DONE, REFUSED, UNKNOWN, PodRef
+from shared.kube.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text
+from shared.kube.http import Procedure
+from shared.messages import DONE, REFUSED, UNKNOWN, PodRef
 
 _DONE = Answer(DONE)
 

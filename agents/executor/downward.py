@@ -15,8 +15,8 @@ import msgspec
 
 from agents.executor.fields import Object
 from agents.executor.pod_fields import FIELD_PATHS, RESOLVED, ManifestError
-from dispatcher.model.bounds import MAX_MANIFEST
-from dispatcher.model.names import CLAIM, CLAIM_CLUSTER, CLAIM_NODE, DECISION, DOWNWARD, EPOCH, TOPOLOGY_LABELS
+from shared.model.bounds import MAX_MANIFEST
+from shared.model.names import CLAIM, CLAIM_CLUSTER, CLAIM_NODE, DECISION, DOWNWARD, EPOCH, TOPOLOGY_LABELS
 
 _BY_KEY = re.compile(r"metadata\.(labels|annotations)\['(.*)'\]", re.DOTALL)
 _OURS = re.compile(rf"metadata\.annotations\['({re.escape(DOWNWARD)}[0-9a-f]{{10}})'\]")

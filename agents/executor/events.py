@@ -10,14 +10,14 @@ from urllib.parse import quote
 
 import msgspec
 
-from agents.executor.answer import cut
-from agents.executor.http import Request
 from agents.executor.local import Local, Moment
-from agents.executor.times import rfc3339_micro
-from dispatcher.model import names
-from dispatcher.model.delegate_events import DelegateEvent
-from dispatcher.model.messages import PodRef
-from dispatcher.model.pod import Pod
+from shared.kube.answer import cut
+from shared.kube.http import Request
+from shared.kube.times import rfc3339_micro
+from shared.messages import PodRef
+from shared.model import names
+from shared.model.delegate_events import DelegateEvent
+from shared.model.pod import Pod
 
 NORMAL, WARNING = "Normal", "Warning"
 ON_PROXY_NODE = "OnProxyNode"

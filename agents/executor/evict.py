@@ -12,7 +12,10 @@ the API server; only one of ours, and none with local data or an annotation that
 import msgspec
 
 from agents.executor import events, pods, taking
-from agents.executor.answer import (
+from agents.executor.deletion import delete_exactly
+from agents.executor.local import Local, Moment
+from agents.executor.pods import LivePod
+from shared.kube.answer import (
     CONFLICT,
     NOT_FOUND,
     POSTPONED,
@@ -22,14 +25,11 @@ from agents.executor.answer import (
     is_ambiguous,
     outcome,
 )
-from agents.executor.deletion import delete_exactly
-from agents.executor.http import STRATEGIC_PATCH, TOO_BUSY, Procedure, Request, Response
-from agents.executor.local import Local, Moment
-from agents.executor.pods import LivePod
-from agents.executor.times import rfc3339
-from dispatcher.model import names
-from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, Evict, Outcome
-from dispatcher.model.starting import not_started
+from shared.kube.http import STRATEGIC_PATCH, TOO_BUSY, Procedure, Request, Response
+from shared.kube.times import rfc3339
+from shared.messages import DONE, REFUSED, STALE, UNKNOWN, Evict, Outcome
+from shared.model import names
+from shared.model.starting import not_started
 
 _GONE = Answer(DONE, "the pod is gone")
 

@@ -8,14 +8,15 @@ gone, and till then its source may go nowhere else. Any other pod of that name i
 import enum
 
 from agents.executor import mutations, pods
-from agents.executor.answer import TRIES, Answer
 from agents.executor.deletion import delete_exactly
-from agents.executor.http import Procedure
 from agents.executor.local import GivenUp, Local
 from agents.executor.pods import LivePod
-from dispatcher.model import names, signatures
-from dispatcher.model.messages import BOUND, DONE, OF_CLUSTER, REFUSED, STALE, UNKNOWN, CreateDelegate, PodRef
-from dispatcher.model.pod import SourceRef
+from shared.kube.answer import TRIES, Answer
+from shared.kube.http import Procedure
+from shared.messages import BOUND, DONE, OF_CLUSTER, REFUSED, STALE, UNKNOWN, CreateDelegate, PodRef
+from shared.model import names
+from shared.model.pod import SourceRef
+from shared.security import signatures
 
 
 class Ownership(enum.Enum):

@@ -17,9 +17,9 @@ Seen on a real control plane (Kubernetes 1.36: kube-apiserver, kube-controller-m
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dispatcher.model.leases import LEASE
-from dispatcher.model.node import NO_EXECUTE, Taint
-from dispatcher.model.pod import Toleration
+from shared.model.leases import LEASE
+from shared.model.node import NO_EXECUTE, Taint
+from shared.model.pod import Toleration
 
 STRICT, ASAP = "strict", "asap"  # when a copy in a lost cluster may be replaced
 Object = Mapping[str, Any]  # core/v1 Toleration as JSON

@@ -3,16 +3,16 @@
 import msgspec
 
 from agents.executor import events, pods
-from agents.executor.answer import NOT_FOUND, TRIES, Answer, cut, error_text, is_ambiguous, outcome
 from agents.executor.deletion import delete_exactly
-from agents.executor.http import STRATEGIC_PATCH, Procedure, Request
 from agents.executor.local import Local, Moment
 from agents.executor.pods import LivePod, guarded_patch, without_ours
-from agents.executor.times import rfc3339
-from dispatcher.model.delegate_events import MAX_MESSAGE, MAX_REASON, DelegateEvent
-from dispatcher.model.messages import DONE, REFUSED, UNKNOWN, DeleteSource, FinishSource, Outcome, PodRef
-from dispatcher.model.names import FINALIZER, PROXY_NODE_PREFIX, marks_lost
-from dispatcher.model.pod import least_grace
+from shared.kube.answer import NOT_FOUND, TRIES, Answer, cut, error_text, is_ambiguous, outcome
+from shared.kube.http import STRATEGIC_PATCH, Procedure, Request
+from shared.kube.times import rfc3339
+from shared.messages import DONE, REFUSED, UNKNOWN, DeleteSource, FinishSource, Outcome, PodRef
+from shared.model.delegate_events import MAX_MESSAGE, MAX_REASON, DelegateEvent
+from shared.model.names import FINALIZER, PROXY_NODE_PREFIX, marks_lost
+from shared.model.pod import least_grace
 
 DISRUPTION_TARGET = "DisruptionTarget"
 

@@ -11,7 +11,7 @@ others, each still has its first 16 MiB, until all is full.
 from agents.executor.byte_budget import ALL_BUT_KEPT, KEPT, LITTLE, OF_NAMESPACE, ByteRate, SharedBudget
 from agents.executor.policy import ForeignBytes
 from agents.executor.view import ClusterView
-from dispatcher.model.pod import SourceRef
+from shared.model.pod import SourceRef
 
 _MIB = 2**20
 _MINUTE_S = 60.0

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 from agents.executor import events
 from agents.executor.deletion import delete_exactly
-from agents.executor.http import Procedure
 from agents.executor.local import Local, Moment
 from agents.executor.proxy import ReconcileTask
-from dispatcher.model.leases import LEASE
-from dispatcher.model.messages import DONE, PodRef
-from dispatcher.model.pod import Pod
+from shared.kube.http import Procedure
+from shared.messages import DONE, PodRef
+from shared.model.leases import LEASE
+from shared.model.pod import Pod
 
 
 def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:

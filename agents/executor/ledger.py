@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from agents.executor.view import ClusterView
-from dispatcher.model.pod import HostPort
+from shared.model.pod import HostPort
 
 HOLD_S = 120.0  # longer than any bind with its retries; then the view is believed
 

@@ -11,12 +11,13 @@ from agents.executor import pods
 from agents.executor.delegate import delegate_name
 from agents.executor.deletion import delete_exactly
 from agents.executor.existing import unbound_version
-from agents.executor.http import Procedure
 from agents.executor.local import Local, Moment
 from agents.executor.pods import LivePod
 from agents.executor.proxy import ReconcileTask
-from dispatcher.model import names, signatures
-from dispatcher.model.pod import PodRef
+from shared.kube.http import Procedure
+from shared.model import names
+from shared.model.pod import PodRef
+from shared.security import signatures
 
 LEFT_S = 30.0  # longer than an order takes from POST to binding where the API server answers
 NOT_OURS_S = 600.0  # until a pod is looked at again that names our scheduler and bears no claim

@@ -8,8 +8,6 @@ from typing import NamedTuple
 from agents.executor.byte_budget import ByteBudget, ByteRate, SharedBudget
 from agents.executor.epoch_guard import EpochGuard
 from agents.executor.foreign_bytes import ForeignBudget
-from agents.executor.http import Request
-from agents.executor.keys import OwnKeys, TrustedKeys
 from agents.executor.ledger import Ledger
 from agents.executor.peers import PeerTable
 from agents.executor.policy import ExecutorPolicy
@@ -18,9 +16,11 @@ from agents.executor.renewals import Renewals
 from agents.executor.state import ExecutorState
 from agents.executor.told_events import ToldEvents
 from agents.executor.view import ClusterView
-from dispatcher.model.messages import Shadows
-from dispatcher.model.names import FENCED
-from dispatcher.model.pod import Pod
+from shared.kube.http import Request
+from shared.messages import Shadows
+from shared.model.names import FENCED
+from shared.model.pod import Pod
+from shared.security.keys import OwnKeys, TrustedKeys
 
 PodReader = Callable[[bytes], Pod]
 # Bytes of pods that statuses from other clusters rewrite: of one pod, and of all in one other cluster. 10,000 pods of

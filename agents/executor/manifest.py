@@ -24,9 +24,9 @@ from agents.executor.addresses import resolved
 from agents.executor.baseline import HANDLER_HOSTS
 from agents.executor.fields import Object, Tree, walk
 from agents.executor.pod_fields import TYPES, UNKNOWN, ManifestError, copied
-from dispatcher.model.bounds import MAX_MANIFEST
-from dispatcher.model.crossing import matches
-from dispatcher.model.names import (
+from shared.model.bounds import MAX_MANIFEST
+from shared.model.crossing import matches
+from shared.model.names import (
     CARRIED_ANNOTATIONS,
     GENERATED_LABELS,
     NONE,

@@ -12,11 +12,11 @@ import msgspec
 
 from agents.executor.pod_fields import TYPES
 from agents.executor.pods import LivePod
-from dispatcher.model.crossing import barred_class
-from dispatcher.model.names import DELEGATE_SCHEDULER, PREFIX
-from dispatcher.model.objects import PriorityClass
-from dispatcher.model.pod import Pod
-from dispatcher.model.resources import format_quantity
+from shared.model.crossing import barred_class
+from shared.model.names import DELEGATE_SCHEDULER, PREFIX
+from shared.model.objects import PriorityClass
+from shared.model.pod import Pod
+from shared.model.resources import format_quantity
 
 _SHOWN = 8  # resources, containers and fields that a message names
 # What is told where admission has added it. API servers add other fields by themselves, each version its own.

@@ -4,8 +4,8 @@ import msgspec
 
 from agents.executor.manifest import ManifestError, readable, sanitise
 from agents.executor.restrict import class_needed, needed
-from dispatcher.model.bounds import MAX_NEEDS, MAX_WORD
-from dispatcher.model.pod import Need, Needs
+from shared.model.bounds import MAX_NEEDS, MAX_WORD
+from shared.model.pod import Need, Needs
 
 
 def needs_of(pod: bytes) -> Needs | None:

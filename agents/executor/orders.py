@@ -10,7 +10,7 @@ from collections.abc import Callable
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from agents.executor.recent import Recent
-from dispatcher.model.seals import LIFE_S, PEERS, Audience, Header, Seal, read_header, read_seal
+from shared.security.seals import LIFE_S, PEERS, Audience, Header, Seal, read_header, read_seal
 
 UNSIGNED, UNREADABLE, CERTIFICATE, SIGNATURE = "unsigned", "unreadable", "certificate", "signature"
 AUDIENCE, EXPIRED, EARLY, OVERTAKEN, REPEATED = "audience", "expired", "early", "overtaken", "repeated"

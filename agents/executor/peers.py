@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dispatcher.model import names
-from dispatcher.model.leases import stopped_after_s
-from dispatcher.model.messages import Peer
-from dispatcher.model.names import proxy_node_name
-from dispatcher.model.node import PREFER_NO_SCHEDULE, Node
-from dispatcher.model.pod import Pod
+from shared.messages import Peer
+from shared.model import names
+from shared.model.leases import stopped_after_s
+from shared.model.names import proxy_node_name
+from shared.model.node import PREFER_NO_SCHEDULE, Node
+from shared.model.pod import Pod
 
 PEER_TTL_S = 60.0
 

@@ -7,7 +7,7 @@ that has it stays where it is. `manifest` copies by this table, and docs/referen
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from dispatcher.model.names import PREFIX, TOPOLOGY_LABELS
+from shared.model.names import PREFIX, TOPOLOGY_LABELS
 
 SAME, RESOLVED, MAPPED, LEFT, REFUSED = "same", "resolved at home", "mapped", "left behind", "refused"
 RUNNING_SIDE = "of the running side"

@@ -7,12 +7,13 @@ from urllib.parse import quote
 
 import msgspec
 
-from agents.executor.answer import LOOKS, NOT_FOUND, POSTPONED, error_text
-from agents.executor.http import MERGE_PATCH, Procedure, Request
-from dispatcher.model import names, signatures
-from dispatcher.model.messages import DELETING, PodRef
-from dispatcher.model.pod import TERMINAL
-from dispatcher.model.signatures import SignedClaim
+from shared.kube.answer import LOOKS, NOT_FOUND, POSTPONED, error_text
+from shared.kube.http import MERGE_PATCH, Procedure, Request
+from shared.messages import DELETING, PodRef
+from shared.model import names
+from shared.model.pod import TERMINAL
+from shared.security import signatures
+from shared.security.signatures import SignedClaim
 
 
 class _Metadata(msgspec.Struct, rename="camel"):

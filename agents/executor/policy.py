@@ -10,11 +10,11 @@ from typing import Literal, get_args
 
 import msgspec
 
-from dispatcher.model.bounds import NO_PRIORITY
-from dispatcher.model.crossing import Opening, matches
-from dispatcher.model.names import ACCEPT, CARRIED_ANNOTATIONS, NONE, STAY
-from dispatcher.model.objects import Namespace
-from dispatcher.model.pod import SourceRef
+from shared.model.bounds import NO_PRIORITY
+from shared.model.crossing import Opening, matches
+from shared.model.names import ACCEPT, CARRIED_ANNOTATIONS, NONE, STAY
+from shared.model.objects import Namespace
+from shared.model.pod import SourceRef
 
 # What a row may let in beyond Pod Security's baseline; controlPlane: onto control-plane nodes.
 Allowance = Literal[

@@ -16,13 +16,13 @@ from urllib.parse import quote
 import msgspec
 
 from agents.executor import proxy_objects
-from agents.executor.answer import CONFLICT, NOT_FOUND, error_text
-from agents.executor.http import MERGE_PATCH, STRATEGIC_PATCH, Procedure, Request
 from agents.executor.local import KubeletEndpoint, Local, Moment
 from agents.executor.peers import is_heard_of, is_proxy, name_taken
-from dispatcher.model import names
-from dispatcher.model.messages import Peer
-from dispatcher.model.node import Node
+from shared.kube.answer import CONFLICT, NOT_FOUND, error_text
+from shared.kube.http import MERGE_PATCH, STRATEGIC_PATCH, Procedure, Request
+from shared.messages import Peer
+from shared.model import names
+from shared.model.node import Node
 
 LEASE_S = 10.0  # renewals; a Lease lasts 40 s
 HEARTBEAT_S = 30.0  # status writes when nothing changed

@@ -3,12 +3,12 @@
 from typing import Any
 
 from agents.executor.local import KubeletEndpoint
-from agents.executor.times import rfc3339, rfc3339_micro
-from dispatcher.model import names
-from dispatcher.model.messages import Peer
-from dispatcher.model.names import proxy_node_name
-from dispatcher.model.node import NO_SCHEDULE, Node, Taint
-from dispatcher.model.resources import format_quantity
+from shared.kube.times import rfc3339, rfc3339_micro
+from shared.messages import Peer
+from shared.model import names
+from shared.model.names import proxy_node_name
+from shared.model.node import NO_SCHEDULE, Node, Taint
+from shared.model.resources import format_quantity
 
 Object = dict[str, Any]
 

@@ -15,18 +15,18 @@ from collections.abc import Iterator
 import msgspec
 
 from agents.executor import events, failover_mode, pods
-from agents.executor.answer import CONFLICT, NOT_FOUND, error_text, is_ambiguous
 from agents.executor.deletion import delete_exactly
-from agents.executor.http import MERGE_PATCH, STRATEGIC_PATCH, Procedure, Request
 from agents.executor.local import Local, Moment
 from agents.executor.peers import is_proxy
 from agents.executor.pods import LivePod
 from agents.executor.proxy import ReconcileTask
-from agents.executor.times import rfc3339
-from dispatcher.model import leases, names
-from dispatcher.model.leases import LEASE
-from dispatcher.model.messages import PodRef
-from dispatcher.model.pod import PENDING, Pod
+from shared.kube.answer import CONFLICT, NOT_FOUND, error_text, is_ambiguous
+from shared.kube.http import MERGE_PATCH, STRATEGIC_PATCH, Procedure, Request
+from shared.kube.times import rfc3339
+from shared.messages import PodRef
+from shared.model import leases, names
+from shared.model.leases import LEASE
+from shared.model.pod import PENDING, Pod
 
 FREED_AT_ONCE = 20  # pods that may be replaced from now on, at each look: once a second
 TOLD_AT_ONCE = 5  # events about pods of others, at each look

@@ -7,11 +7,11 @@ kubelet would answer with a terminal rejection (OutOfcpu, NodeAffinity, NodePort
 from collections.abc import Callable, Iterable
 
 from agents.executor.local import Local, Moment
-from dispatcher.model.names import CONTROL_PLANE
-from dispatcher.model.node import NO_EXECUTE, NO_SCHEDULE, Node, Taint
-from dispatcher.model.pod import HostPort, Pod
-from dispatcher.model.reasons import Reason, Why
-from dispatcher.model.resources import PODS
+from shared.model.names import CONTROL_PLANE
+from shared.model.node import NO_EXECUTE, NO_SCHEDULE, Node, Taint
+from shared.model.pod import HostPort, Pod
+from shared.model.reasons import Reason, Why
+from shared.model.resources import PODS
 
 _ANY_IP = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 - compared, never bound
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)

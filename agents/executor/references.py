@@ -12,13 +12,13 @@ from urllib.parse import quote
 
 import msgspec
 
-from agents.executor.answer import LOOKS, NOT_FOUND
 from agents.executor.baseline import of_containers
 from agents.executor.fields import Tree, walk
-from agents.executor.http import FORBIDDEN, Procedure, Request
 from agents.executor.local import Local, Moment
 from agents.executor.manifest import readable, sanitise
-from dispatcher.model.names import STAY
+from shared.kube.answer import LOOKS, NOT_FOUND
+from shared.kube.http import FORBIDDEN, Procedure, Request
+from shared.model.names import STAY
 
 MOST = 16  # ConfigMaps of one pod that are looked for
 KNOWN_S = 10.0  # so long what was found is not asked for again: the replicas of one controller come together

@@ -13,10 +13,9 @@ import msgspec
 
 from agents.executor import pods
 from agents.executor.delegate import delegate_name
-from agents.executor.http import Procedure
 from agents.executor.local import Local
-from dispatcher.model import signatures
-from dispatcher.model.messages.relay import (
+from shared.kube.http import Procedure
+from shared.messages.relay import (
     ATTACH,
     EXEC,
     LOG,
@@ -28,7 +27,8 @@ from dispatcher.model.messages.relay import (
     decode_signed,
     encode_relay,
 )
-from dispatcher.model.pod import Pod, SourceRef
+from shared.model.pod import Pod, SourceRef
+from shared.security import signatures
 
 Relayed = Literal["all", "logs", "none"]
 CHALLENGE = 16  # bytes, at least

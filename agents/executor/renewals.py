@@ -7,7 +7,7 @@ nothing.
 """
 
 from agents.executor.recent import Recent
-from dispatcher.model.leases import RESTART_S
+from shared.model.leases import RESTART_S
 
 _TOKENS = 16  # that may still come back; one is issued every few seconds
 

@@ -3,12 +3,12 @@
 import msgspec
 
 from agents.executor import events, pods
-from agents.executor.answer import NOT_FOUND, TRIES, error_text, is_ambiguous, outcome
 from agents.executor.bind import unfit
-from agents.executor.http import STRATEGIC_PATCH, Procedure, Request
 from agents.executor.local import Local, Moment, Reported
-from agents.executor.times import rfc3339
-from dispatcher.model.messages import (
+from shared.kube.answer import NOT_FOUND, TRIES, error_text, is_ambiguous, outcome
+from shared.kube.http import STRATEGIC_PATCH, Procedure, Request
+from shared.kube.times import rfc3339
+from shared.messages import (
     DONE,
     HOME_ONLY,
     NODES_DO_NOT_HELP,

@@ -13,10 +13,10 @@ from agents.executor.baseline import of_containers, violations
 from agents.executor.fields import Object, Tree, walk
 from agents.executor.manifest import ManifestError, readable, without_account
 from agents.executor.policy import Grants
-from dispatcher.model.crossing import MAX_PRIORITY, barred_class, crosses, matches
-from dispatcher.model.names import DOWNWARD, SERVICE_ACCOUNT, steers
-from dispatcher.model.objects import PriorityClass
-from dispatcher.model.pod import Need
+from shared.model.crossing import MAX_PRIORITY, barred_class, crosses, matches
+from shared.model.names import DOWNWARD, SERVICE_ACCOUNT, steers
+from shared.model.objects import PriorityClass
+from shared.model.pod import Need
 
 SECRETS = (
     "spec.volumes[*].secret.secretName",

@@ -14,14 +14,14 @@ from urllib.parse import quote
 import msgspec
 
 from agents.executor import events, pods
-from agents.executor.answer import CONFLICT, NOT_FOUND, error_text
-from agents.executor.http import MERGE_PATCH, Procedure, Request
 from agents.executor.local import Local, Moment
 from agents.executor.proxy import ReconcileTask
-from dispatcher.model import names
-from dispatcher.model.messages import Cover, Shadow
-from dispatcher.model.objects import PodDisruptionBudget
-from dispatcher.model.pod import Pod
+from shared.kube.answer import CONFLICT, NOT_FOUND, error_text
+from shared.kube.http import MERGE_PATCH, Procedure, Request
+from shared.messages import Cover, Shadow
+from shared.model import names
+from shared.model.objects import PodDisruptionBudget
+from shared.model.pod import Pod
 
 
 class _Metadata(msgspec.Struct, rename="camel"):

@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from agents.executor.answer import NOT_FOUND, TRIES, error_text, is_ambiguous
-from agents.executor.http import MERGE_PATCH, Procedure, Request, Response
-from dispatcher.model import names
+from shared.kube.answer import NOT_FOUND, TRIES, error_text, is_ambiguous
+from shared.kube.http import MERGE_PATCH, Procedure, Request, Response
+from shared.model import names
 
 NAMESPACE, NAME = "kube-node-lease", "global-dispatcher-agent.state"
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from agents.executor.answer import cut
+from shared.kube.answer import cut
 
 Object = dict[str, Any]
 

@@ -3,8 +3,8 @@
 import hashlib
 from collections.abc import Iterable
 
-from dispatcher.model.delegate_events import DelegateEvent, goes_on
-from dispatcher.model.token_buckets import TokenBuckets
+from shared.model.delegate_events import DelegateEvent, goes_on
+from shared.model.token_buckets import TokenBuckets
 
 BURST, EVERY_S = 25, 300.0  # at once, then one in so many seconds: client-go's EventSourceObjectSpamFilter
 OLD_S = 600.0  # since an event happened: after a restart none that is old, as it was told then

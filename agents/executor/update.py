@@ -7,13 +7,12 @@ the annotations of ours that files are read from, and of these only those that t
 import msgspec
 
 from agents.executor import downward, events, manifest, pods
-from agents.executor.answer import NOT_FOUND, TRIES, Answer, error_text, is_ambiguous, outcome
 from agents.executor.delegate import delegate_name, unsigned
-from agents.executor.http import Procedure
 from agents.executor.local import Local, Moment
 from agents.executor.pods import LivePod, Lookup, guarded_patch
-from dispatcher.model import signatures
-from dispatcher.model.messages import (
+from shared.kube.answer import NOT_FOUND, TRIES, Answer, error_text, is_ambiguous, outcome
+from shared.kube.http import Procedure
+from shared.messages import (
     DONE,
     REFUSED,
     STALE,
@@ -23,8 +22,9 @@ from dispatcher.model.messages import (
     SignManifest,
     UpdateDelegate,
 )
-from dispatcher.model.pod import SourceRef
-from dispatcher.model.signatures import SignedClaim
+from shared.model.pod import SourceRef
+from shared.security import signatures
+from shared.security.signatures import SignedClaim
 
 
 def sign_manifest(intent: SignManifest, local: Local, now: Moment) -> Procedure[Outcome]:

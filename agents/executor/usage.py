@@ -10,9 +10,9 @@ from math import isfinite
 from agents.executor.local import Local
 from agents.executor.proxy_objects import METRICS_PAGE, METRICS_PATH
 from agents.executor.relay import NOT_FOUND, Refusal, Wanted
-from dispatcher.model.messages.relay import METRICS
-from dispatcher.model.messages.usage import CONTAINER_NAME, ContainerUse, PodUsage, Usage, Use
-from dispatcher.model.pod import RUNNING, Pod, SourceRef
+from shared.messages.relay import METRICS
+from shared.messages.usage import CONTAINER_NAME, ContainerUse, PodUsage, Usage, Use
+from shared.model.pod import RUNNING, Pod, SourceRef
 
 _FAMILIES = (
     ("container_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the container in core-seconds"),

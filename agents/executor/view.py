@@ -7,15 +7,15 @@ that is done by the UID and version preconditions of the write itself.
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from dispatcher.model.node import Node
-from dispatcher.model.objects import (
+from shared.model.node import Node
+from shared.model.objects import (
     Namespace,
     PodDisruptionBudget,
     PriorityClass,
     ReplicaSet,
     ReplicationController,
 )
-from dispatcher.model.pod import HostPort, Pod, PodRef
+from shared.model.pod import HostPort, Pod, PodRef
 
 
 class ClusterView(Protocol):

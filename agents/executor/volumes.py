@@ -10,10 +10,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from agents.executor.answer import LOOKS, NOT_FOUND, POSTPONED, TRIES, Answer, error_text, is_ambiguous, outcome
-from agents.executor.http import MERGE_PATCH, Procedure, Request
 from agents.executor.local import Local, Moment
-from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, BindVolume, Outcome, SelectNode
+from shared.kube.answer import LOOKS, NOT_FOUND, POSTPONED, TRIES, Answer, error_text, is_ambiguous, outcome
+from shared.kube.http import MERGE_PATCH, Procedure, Request
+from shared.messages import DONE, REFUSED, STALE, UNKNOWN, BindVolume, Outcome, SelectNode
 
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"

@@ -20,9 +20,9 @@ from agents.kube.resized import is_resized
 from agents.kube.specs import SpecRead, read_spec
 from agents.observer.record_bounds import MAX_LABELS, MAX_PROBLEMS, memory_of_labels, within_bounds
 from agents.observer.seen import InvalidAnnotation, PodSeen, WrongSchedulerName
-from dispatcher.model import names
-from dispatcher.model.pod import FAILED, PENDING, RUNNING, SUCCEEDED, TERMINAL, Needs, Pod, PodRef
-from dispatcher.model.resources import Resources
+from shared.model import names
+from shared.model.pod import FAILED, PENDING, RUNNING, SUCCEEDED, TERMINAL, Needs, Pod, PodRef
+from shared.model.resources import Resources
 
 MAX_NOTE = 512  # characters
 MAX_TIMESTAMP = 64  # characters

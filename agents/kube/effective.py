@@ -13,9 +13,9 @@ from typing import NamedTuple
 from agents.kube.resized import given, gives_sums, is_infeasible
 from agents.kube.wire_pods import PodSpec, Port, ResourceList
 from agents.kube.wire_status import PodStatus
-from dispatcher.model.bounds import MAX_WORD
-from dispatcher.model.pod import HostPort
-from dispatcher.model.resources import (
+from shared.model.bounds import MAX_WORD
+from shared.model.pod import HostPort
+from shared.model.resources import (
     CPU,
     MAX_QUANTITY,
     MEMORY,

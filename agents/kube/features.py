@@ -10,7 +10,7 @@ import msgspec
 from msgspec.json import Decoder
 
 from agents.kube.wire import BROKEN, Text, Wire
-from dispatcher.model.node import BIND_MOUNT_OPTIONS, FEATURES, RESTART_ALL, USER_NAMESPACES
+from shared.model.node import BIND_MOUNT_OPTIONS, FEATURES, RESTART_ALL, USER_NAMESPACES
 
 _ACTION = "RestartAllContainers"
 _TELLING = (b'"RestartAllContainers"', b'"bindMountOptions"', b'"hostUsers"')  # one of which any such pod has

@@ -24,15 +24,15 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from agents.executor.http import Request, Response
 from agents.kube import wire
-from agents.kube.client import FAILURES, KubeClient, describe
 from agents.kube.convert import version_of
 from agents.kube.lines import CutLine, Lines
 from agents.kube.relists import Relists
 from agents.observer.seen import Seen
 from agents.observer.watch_count import ServerCount, WatchCount
-from dispatcher.model.backoff import Backoff
+from shared.kube.client import FAILURES, KubeClient, describe
+from shared.kube.http import Request, Response
+from shared.model.backoff import Backoff
 
 LOG = structlog.get_logger("agent.watch")
 RESTORED_AFTER = 3  # lists in a row that are older than what was seen: then the server really went back

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Mapping
 
-from dispatcher.model import names, signatures
-from dispatcher.model.leases import LEASE
-from dispatcher.model.pod import Claim, SourceRef, SpreadConstraint
-from dispatcher.model.topology import level_of
+from shared.model import names
+from shared.model.leases import LEASE
+from shared.model.pod import Claim, SourceRef, SpreadConstraint
+from shared.model.topology import level_of
+from shared.security import signatures
 
 MAX_VALUE = 4096
 MAX_SPREADS = 16

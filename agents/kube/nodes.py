@@ -10,10 +10,10 @@ from agents.kube.effective import read_quantities
 from agents.kube.features import declared
 from agents.kube.selectors import labels_size
 from agents.observer.seen import NodeSeen, NodeTarget
-from dispatcher.model import names
-from dispatcher.model.bounds import MAX_WORD
-from dispatcher.model.node import Node, Taint, cluster_behind
-from dispatcher.model.resources import CPU, MEMORY, QuantityError, parse_quantity
+from shared.model import names
+from shared.model.bounds import MAX_WORD
+from shared.model.node import Node, Taint, cluster_behind
+from shared.model.resources import CPU, MEMORY, QuantityError, parse_quantity
 
 MAX_LABEL_CHARS = 64 * 1024
 MAX_IMAGES = 100

@@ -19,11 +19,11 @@ from agents.kube.rules import node_terms
 from agents.kube.selectors import expressions_size, label_selector, labels_size, selector_size
 from agents.kube.volume_sources import csi_name
 from agents.observer.seen import ObjectSeen
-from dispatcher.model import objects as model
-from dispatcher.model.bounds import HIGHEST_PRIORITY
-from dispatcher.model.labels import IN, LabelSelector, NodeSelectorTerm, Requirement
-from dispatcher.model.names import ACCEPT, BUDGET_OF, OPEN
-from dispatcher.model.resources import QuantityError, parse_quantity
+from shared.model import objects as model
+from shared.model.bounds import HIGHEST_PRIORITY
+from shared.model.labels import IN, LabelSelector, NodeSelectorTerm, Requirement
+from shared.model.names import ACCEPT, BUDGET_OF, OPEN
+from shared.model.resources import QuantityError, parse_quantity
 
 MAX_CHARS = 64 * 1024  # of labels or selectors of one object
 MAX_ENTRIES = 256  # of any list or map of one object

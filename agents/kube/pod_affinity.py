@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from agents.kube import wire, wire_terms
 from agents.kube.selectors import label_selector, labels_size, selector_size, with_own_labels
-from dispatcher.model.pod import PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
-from dispatcher.model.topology import label_key
+from shared.model.pod import PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
+from shared.model.topology import label_key
 
 
 def pod_affinity(

@@ -6,7 +6,7 @@ from msgspec.json import Decoder
 from agents.kube import wire
 from agents.kube.convert import unix_seconds, version_of
 from agents.observer.seen import EventSeen
-from dispatcher.model.delegate_events import event
+from shared.model.delegate_events import event
 
 PATH = "/api/v1/events"
 WARNINGS_OF_PODS = "involvedObject.kind=Pod,type=Warning"  # what the API server sends of all events

@@ -1,6 +1,6 @@
 """When the next list may begin: one that follows another closely waits, and the more so the longer that goes on."""
 
-from dispatcher.model.backoff import Backoff
+from shared.model.backoff import Backoff
 
 STORM_S = 60.0  # lists that are closer together belong together
 

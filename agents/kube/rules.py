@@ -16,9 +16,9 @@ from agents.kube.selectors import (
     with_own_labels,
 )
 from agents.kube.volumes import volumes_of
-from dispatcher.model.labels import NodeSelectorTerm, PreferredTerm
-from dispatcher.model.pod import Affinity, HostPort, PodAffinity, SpreadConstraint, Toleration, Volume
-from dispatcher.model.topology import label_key
+from shared.model.labels import NodeSelectorTerm, PreferredTerm
+from shared.model.pod import Affinity, HostPort, PodAffinity, SpreadConstraint, Toleration, Volume
+from shared.model.topology import label_key
 
 MAX_SELECTOR_BYTES = 64 * 1024
 MAX_RULES = 256

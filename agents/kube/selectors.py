@@ -1,7 +1,7 @@
 """Label selectors of the API -> model selectors, and how much text they hold."""
 
 from agents.kube import wire_terms
-from dispatcher.model.labels import IN, NOT_IN, OPERATORS, LabelSelector, Requirement
+from shared.model.labels import IN, NOT_IN, OPERATORS, LabelSelector, Requirement
 
 NOTHING = LabelSelector(match_expressions=(Requirement("", IN, ()),))  # a null labelSelector selects no pod
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import msgspec
 
 from agents.kube import effective, groups, rules, wire, wire_pods
-from dispatcher.model.pod import HostPort
-from dispatcher.model.resources import Resources
+from shared.model.pod import HostPort
+from shared.model.resources import Resources
 
 MAX_KEY = 4096  # bytes; a longer spec is read anew each time
 MAX_KEPT = 8192

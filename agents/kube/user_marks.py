@@ -13,9 +13,9 @@ from typing import NamedTuple
 from agents.kube import groups, marks
 from agents.kube.wire import Meta
 from agents.kube.wire_pods import PodSpec
-from dispatcher.model import names
-from dispatcher.model.nearness import read_dataset, read_near
-from dispatcher.model.topology import meant_level
+from shared.model import names
+from shared.model.nearness import read_dataset, read_near
+from shared.model.topology import meant_level
 
 NARROWING = (names.CLUSTERS, names.STAY, names.SPREAD, names.DOMAIN_SCOPE, names.FAILOVER, names.REQUIRE_DATA)
 OWN_KEYS = names.PREFIX + "x-"  # begins the keys of an operator's own plugins

@@ -4,7 +4,7 @@ Source: k8s.io/csi-translation-lib. Only the kinds that kube-scheduler counts as
 """
 
 from agents.kube import wire_objects as api
-from dispatcher.model import names
+from shared.model import names
 
 _UNSPECIFIED = "UNSPECIFIED"
 _BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from agents.kube import wire_pods
-from dispatcher.model.pod import AZURE_DISK, CLAIM, EBS_VOLUME, GCE_DISK, ISCSI, RBD, Volume
+from shared.model.pod import AZURE_DISK, CLAIM, EBS_VOLUME, GCE_DISK, ISCSI, RBD, Volume
 
 MAX_MONITORS = 64
 _DISKS: tuple[tuple[str, Callable[[wire_pods.Volume], wire_pods.Disk | None], Callable[[wire_pods.Disk], str]], ...] = (

@@ -5,8 +5,8 @@ A ReplicaSet of a Deployment is none of them for a delegate: its selector names 
 
 from collections.abc import Collection
 
-from dispatcher.model.names import GENERATED_LABELS
-from dispatcher.model.objects import AnyWatched, ReplicaSet, ReplicationController
+from shared.model.names import GENERATED_LABELS
+from shared.model.objects import AnyWatched, ReplicaSet, ReplicationController
 
 Adopter = ReplicaSet | ReplicationController
 

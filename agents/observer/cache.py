@@ -28,11 +28,11 @@ from agents.observer.seen import (
     WrongSchedulerName,
 )
 from agents.observer.target_clusters import names_clusters, unknown_clusters
-from dispatcher.model.names import EPOCH, PROXY_NODE_PREFIX
-from dispatcher.model.node import Node
-from dispatcher.model.objects import AnyObject, AnyWatched, Namespace, PodDisruptionBudget, PriorityClass
-from dispatcher.model.pod import HostPort, Pod, PodRef, SourceRef
-from dispatcher.model.resources import PODS as PLACES
+from shared.model.names import EPOCH, PROXY_NODE_PREFIX
+from shared.model.node import Node
+from shared.model.objects import AnyObject, AnyWatched, Namespace, PodDisruptionBudget, PriorityClass
+from shared.model.pod import HostPort, Pod, PodRef, SourceRef
+from shared.model.resources import PODS as PLACES
 
 MAX_WARNED = 10_000  # pods
 MAX_WARNINGS = 16  # of one pod, as long as it is there

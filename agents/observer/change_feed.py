@@ -8,13 +8,13 @@ from agents.observer.cache import ClusterCache
 from agents.observer.loads import READINGS, Loads
 from agents.observer.owner_uses import USES, OwnerUses
 from agents.observer.seen import NODES, PODS
-from dispatcher.model.bounds import MAX_NAMES
-from dispatcher.model.crossing import Opening
-from dispatcher.model.messages import Changes
-from dispatcher.model.node import Node, Reading
-from dispatcher.model.objects import ObjectRef, PriorityClass
-from dispatcher.model.owner_use import OwnerUse
-from dispatcher.model.pod import Pod
+from shared.messages import Changes
+from shared.model.bounds import MAX_NAMES
+from shared.model.crossing import Opening
+from shared.model.node import Node, Reading
+from shared.model.objects import ObjectRef, PriorityClass
+from shared.model.owner_use import OwnerUse
+from shared.model.pod import Pod
 
 
 @dataclass(frozen=True, slots=True)

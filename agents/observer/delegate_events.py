@@ -1,6 +1,6 @@
 """Warning events about delegates, told with their status: `kubectl describe` shows them where a pod was submitted.
 
-They go with the status (dispatcher/model/delegate_events.py), so they are numbered, resumed and repeated like any
+They go with the status (shared/model/delegate_events.py), so they are numbered, resumed and repeated like any
 other change of the pod. Of each delegate the last MAX_EVENTS of different reason and message are kept.
 """
 
@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from agents.observer.seen import EventSeen, Seen
-from dispatcher.model.delegate_events import MAX_EVENTS, DelegateEvent, goes_on, with_events, without_events
-from dispatcher.model.pod import Pod
+from shared.model.delegate_events import MAX_EVENTS, DelegateEvent, goes_on, with_events, without_events
+from shared.model.pod import Pod
 
 MAX_PODS = 10_000  # that have events; those of whom something was told longest ago are forgotten
 

@@ -9,8 +9,8 @@ from agents.observer.owner_uses import PodUse
 from agents.observer.rates import Track
 from agents.observer.seen import NodeTarget
 from agents.observer.signals import BASE, LINK_SPEED, OF_BANDWIDTH, RECEIVE, TRANSMIT, Signal
-from dispatcher.model.node import Reading
-from dispatcher.model.signals import NETWORK_SIGNAL
+from shared.model.node import Reading
+from shared.model.signals import NETWORK_SIGNAL
 
 READINGS = "readings"
 OVER = 4.0  # a share above this many times the capacity is a fault of the source, not a load

@@ -8,8 +8,9 @@ after it has verified the claim that another cluster signed.
 import msgspec
 
 from agents.observer.seen import PodSeen
-from dispatcher.model import names, signatures
-from dispatcher.model.pod import Pod, SourceRef, without_claim
+from shared.model import names
+from shared.model.pod import Pod, SourceRef, without_claim
+from shared.security import signatures
 
 _CLAIM = (
     f"annotation {names.CLAIM} is not signed by this cluster for this pod, or finalizer {names.FINALIZER} is gone: "

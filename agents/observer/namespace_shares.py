@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from agents.observer.record_bounds import beyond_share
-from dispatcher.model.messages.values import A_VALUE
-from dispatcher.model.pod import Pod
+from shared.messages.values import A_VALUE
+from shared.model.pod import Pod
 
 SMALL = 8 * 1024  # bytes of memory: four times as much as a usual pod takes
 MOST = 64 * 2**20  # of the larger pods of one namespace

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from dispatcher.model.pod import Pod
-from dispatcher.model.resources import PODS
+from shared.model.pod import Pod
+from shared.model.resources import PODS
 
 
 class Occupancy:

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from agents.observer.changes import ChangeLog
-from dispatcher.model.owner_use import OwnerName, OwnerUse, owner_of
-from dispatcher.model.pod import RUNNING, Pod
+from shared.model.owner_use import OwnerName, OwnerUse, owner_of
+from shared.model.pod import RUNNING, Pod
 
 USES = "uses"
 START_S = 120.0

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median
 
-from dispatcher.model.messages import LinkReading
+from shared.messages import LinkReading
 
 KEPT = 18  # probes
 CONNECT_AGAIN_S = 0.9

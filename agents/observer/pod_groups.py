@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from agents.observer.seen import PodSeen
-from dispatcher.model.pod import Pod
+from shared.model.pod import Pod
 
 MAX_SHOWN = 63
 MAX_PROBLEM = 300  # characters, as of other problems

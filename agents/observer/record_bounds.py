@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.model import names
-from dispatcher.model.labels import LabelSelector
-from dispatcher.model.messages.values import A_VALUE, most_memory_of
-from dispatcher.model.pod import Pod, PodAffinity, PodAffinityTerm
+from shared.messages.values import A_VALUE, most_memory_of
+from shared.model import names
+from shared.model.labels import LabelSelector
+from shared.model.pod import Pod, PodAffinity, PodAffinityTerm
 
 MAX_RECORD = 32 * 1024  # bytes of what is told of a pod, without its status
 MAX_MEMORY = 512 * 1024  # bytes of memory that it may take: 1,000 host ports take half of it

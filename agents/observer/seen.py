@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dispatcher.model.delegate_events import DelegateEvent
-from dispatcher.model.node import Node
-from dispatcher.model.objects import AnyWatched
-from dispatcher.model.pod import Pod, PodRef
+from shared.model.delegate_events import DelegateEvent
+from shared.model.node import Node
+from shared.model.objects import AnyWatched
+from shared.model.pod import Pod, PodRef
 
 NODES, PODS = "nodes", "pods"
 POD_GROUPS = "PodGroup"

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agents.observer.seen import NodeTarget
-from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL, NETWORK_SIGNAL
+from shared.model.signals import CPU_SIGNAL, MEMORY_SIGNAL, NETWORK_SIGNAL
 
 CPU, MEMORY, RECEIVE, TRANSMIT = "cpu", "memory", "network_receive", "network_transmit"  # measures
 DISK, PRESSURE_CPU, PRESSURE_MEMORY, PRESSURE_IO = "disk", "pressure_cpu", "pressure_memory", "pressure_io"

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterator
 from difflib import get_close_matches
 
 from agents.observer.seen import InvalidAnnotation
-from dispatcher.model import names
-from dispatcher.model.nearness import CLUSTER, read_near
-from dispatcher.model.pod import Pod
+from shared.model import names
+from shared.model.nearness import CLUSTER, read_near
+from shared.model.pod import Pod
 
 UNKNOWN_CLUSTER = "UnknownCluster"
 MAX_NAMED = 8

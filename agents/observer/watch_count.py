@@ -6,7 +6,7 @@ it passes that version; or when it has brought nothing at all for `patience_s`, 
 
 from dataclasses import dataclass
 
-from dispatcher.model.backoff import Backoff
+from shared.model.backoff import Backoff
 
 RELIST_AFTER = 2  # comparisons in a row that differ
 FIRST_REST_S, LONGEST_REST_S = 30.0, 900.0  # between two lists for this reason, if lists do not help

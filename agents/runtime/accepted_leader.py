@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable, Collection
 
 import structlog
 
-from agents.executor.http import Procedure
-from agents.executor.keys import FORGET
 from agents.executor.local import Local, Moment
 from agents.executor.state import ASKS, CLUSTER, CONFIRMED, KEYS, OWN_KEYS, other_name
-from dispatcher.model.names import CONFIRM_RESTORED, FORGET_KEYS
+from shared.kube.http import Procedure
+from shared.model.names import CONFIRM_RESTORED, FORGET_KEYS
+from shared.security.keys import FORGET
 
 LOG = structlog.get_logger("agent.accepted_leader")
 BELIEVED_S = 5.0

@@ -8,13 +8,13 @@ import ray
 
 from agents.runtime.agent import Agent
 from agents.runtime.executor_identity import lasting_identity
-from agents.runtime.limits import allow_open_files, collect_less_often, keep_freed_memory
-from agents.runtime.logs import configure_logging
 from agents.runtime.outbound.answering import hear_of_peers, obey
-from agents.runtime.outbound.relayed import Stream
 from agents.runtime.relay.settings import RelaySettings
 from agents.runtime.settings import AgentSettings
-from dispatcher.model.messages import encode
+from shared.messages import encode
+from shared.process.limits import allow_open_files, collect_less_often, keep_freed_memory
+from shared.process.logs import configure_logging
+from shared.streams.relayed import Stream
 
 NAMESPACE = "global-dispatcher"
 MAX_CONCURRENCY = 64  # long polls and batches under way at once

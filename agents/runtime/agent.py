@@ -13,15 +13,12 @@ import msgspec
 import structlog
 
 from agents.executor.policy import Accept, ExecutorPolicy, ForeignBytes
-from agents.kube.client import KubeClient, Patience
-from agents.kube.session import Access
 from agents.observer.change_feed import Health, Identity
 from agents.observer.mark_verifier import MarkVerifier
 from agents.observer.seen import NODES, PODS, WrongSchedulerName
 from agents.runtime.executor_lease import ExecutorLease
 from agents.runtime.executor_loop import ExecutorLoop, ExecutorSettings
 from agents.runtime.executor_record import ExecutorRecord
-from agents.runtime.keyfile import load_keys
 from agents.runtime.metrics import AgentStatus, MetricsServer
 from agents.runtime.observing import Observing
 from agents.runtime.order_gate import OrderGate
@@ -30,12 +27,16 @@ from agents.runtime.readings import ClusterKubelets
 from agents.runtime.relay.near_end import OpenStreams
 from agents.runtime.relay.relaying import far_end, serve_endpoint
 from agents.runtime.relay.settings import RelaySettings
-from agents.runtime.settings import EXECUTOR, OBSERVER, AgentSettings
+from agents.runtime.settings import AgentSettings
 from agents.runtime.watching import Watching
 from agents.telemetry.source import Status
-from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, PodRef, Telemetry
-from dispatcher.model.seals import Audience
-from dispatcher.version import version
+from shared.kube.client import KubeClient, Patience
+from shared.kube.session import Access
+from shared.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, PodRef, Telemetry
+from shared.process.keyfile import load_keys
+from shared.security.seals import Audience
+from shared.streams.calls import EXECUTOR, OBSERVER
+from shared.version import version
 
 LOG = structlog.get_logger("agent")
 CANCEL_AGAIN_S = 0.5

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from agents.executor.answer import POSTPONED
-from agents.executor.http import TOO_BUSY, Procedure, Request, Response
 from agents.runtime.slot_queue import Sleep, SlotQueue
+from shared.kube.answer import POSTPONED
+from shared.kube.http import TOO_BUSY, Procedure, Request, Response
 
 T = TypeVar("T")
 Objection = Callable[[], str]  # why something may not go on, '' while it may

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from agents.kube.elector import new_identity
-from agents.runtime.logs import state_folder
+from shared.kube.elector import new_identity
+from shared.process.logs import state_folder
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _locked: list[IO[str]] = []  # for as long as this process lives

@@ -14,11 +14,11 @@ from contextlib import suppress
 
 import structlog
 
-from agents.executor.answer import NOT_FOUND
-from agents.executor.http import FORBIDDEN
-from agents.kube.elector import Elector, ElectorEnvironment, LeaderTiming, awake, new_identity
-from agents.kube.leader_lease import Client, LeaseRef, LeaseStore
 from agents.runtime.accepted_leader import AcceptedLeader
+from shared.kube.answer import NOT_FOUND
+from shared.kube.elector import Elector, ElectorEnvironment, LeaderTiming, awake, new_identity
+from shared.kube.http import FORBIDDEN
+from shared.kube.leader_lease import Client, LeaseRef, LeaseStore
 
 LOG = structlog.get_logger("agent.executor_lease")
 # Not in the release's namespace: two releases may have two.

@@ -16,9 +16,6 @@ import msgspec
 import structlog
 
 from agents.executor import events, shadows
-from agents.executor.answer import outcome, within
-from agents.executor.http import Procedure
-from agents.executor.keys import OwnKeys
 from agents.executor.local import Local, Moment
 from agents.executor.peers import PEER_TTL_S, PeerTable
 from agents.executor.policy import ExecutorPolicy
@@ -28,11 +25,12 @@ from agents.kube.convert import pod_in_full
 from agents.runtime.accepted_leader import AcceptedLeader
 from agents.runtime.driver import ApiClient, BarredError, Driver, Execution, GivenUpError, Objection, Pauses
 from agents.runtime.executor_lease import ExecutorLease, NoRivals
-from agents.runtime.keyfile import ephemeral_keys
 from agents.runtime.reconciler import Events, Reconciler
 from agents.runtime.refused_orders import RefusedOrders
 from agents.runtime.slot_queue import SlotQueue
-from dispatcher.model.messages import (
+from shared.kube.answer import outcome, within
+from shared.kube.http import Procedure
+from shared.messages import (
     STALE,
     UNKNOWN,
     AnyIntent,
@@ -46,7 +44,9 @@ from dispatcher.model.messages import (
     PeersAck,
     PodRef,
 )
-from dispatcher.model.pod import Pod
+from shared.model.pod import Pod
+from shared.process.keyfile import ephemeral_keys
+from shared.security.keys import OwnKeys
 
 _log = structlog.get_logger()
 _LOOKS = 4  # at a batch within `answer_s`

@@ -7,9 +7,9 @@ can mislead the observer, and nobody else: all others believe keys that the exec
 import time
 from collections.abc import Callable
 
-from agents.executor.http import Procedure
 from agents.executor.state import CLUSTER, CONFIRMED, OWN_KEYS, ExecutorState, other_name
-from agents.kube.client import KubeClient
+from shared.kube.client import KubeClient
+from shared.kube.http import Procedure
 
 NO_KEYS = "the cluster's executor has not stored its public keys yet: it does with the first word of a dispatcher"
 

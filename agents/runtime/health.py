@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 import structlog
 
-from agents.executor.http import Request, Response
-from agents.kube.client import KubeClient
 from agents.kube.listwatch import ListWatch
 from agents.kube.wire import BROKEN, read_bare, read_status
 from agents.observer.change_feed import Health
 from agents.observer.server_restore import ServerRestore, higher
 from agents.runtime.settings import ApiSettings
+from shared.kube.client import KubeClient
+from shared.kube.http import Request, Response
 
 LOG = structlog.get_logger("agent.health")
 VERSION = Request("GET", "/version")

@@ -5,7 +5,7 @@ import ipaddress
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from agents.telemetry.web import METADATA, Network
-from dispatcher.model.probe_address import ProbeAddress, read_address
+from shared.model.probe_address import ProbeAddress, read_address
 
 USUAL_PORT = 7490
 

@@ -17,7 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from agents.runtime.settings import MetricsSettings
-from dispatcher.model.messages.telemetry import SourceReport, Telemetry
+from shared.messages.telemetry import SourceReport, Telemetry
 
 LOG = structlog.get_logger("agent.metrics")
 AGAIN_S = 5.0  # until an address that cannot be had is tried again: an actor that died may still hold it

@@ -6,7 +6,6 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from agents.kube.client import KubeClient
 from agents.observer.change_feed import ChangeFeed, Health, Identity
 from agents.observer.loads import Loads
 from agents.observer.owner_uses import OwnerUses
@@ -16,7 +15,8 @@ from agents.runtime.settings import AgentSettings
 from agents.runtime.telemetry_report import report
 from agents.runtime.watching import Watching
 from agents.telemetry.source import Status
-from dispatcher.model.messages import Changes, Telemetry
+from shared.kube.client import KubeClient
+from shared.messages import Changes, Telemetry
 
 MAX_WAIT_S = 60.0
 

@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from agents.executor.orders import EPOCH, REASONS, OrderCheck, Refused
 from agents.runtime.settings import OrderSettings
-from dispatcher.model.leader_certificate import Authorities, Leader, leader_of, objection
-from dispatcher.model.seals import Audience, Header
-from dispatcher.model.token_buckets import TokenBuckets
+from shared.model.token_buckets import TokenBuckets
+from shared.security.leader_certificate import Authorities, Leader, leader_of, objection
+from shared.security.seals import Audience, Header
 
 LOG = structlog.get_logger("audit")
 LOOK_S = 5.0  # between two looks whether the file has changed

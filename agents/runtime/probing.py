@@ -15,8 +15,8 @@ import structlog
 from agents.observer.peer_links import PeerLink
 from agents.runtime.link_settings import LinkSettings
 from agents.telemetry.probes import Answering, probe
-from dispatcher.model.messages import LinkReading, Peer
-from dispatcher.model.probe_address import ProbeAddress, read_address
+from shared.messages import LinkReading, Peer
+from shared.model.probe_address import ProbeAddress, read_address
 
 LOG = structlog.get_logger("agent.links")
 _MOST_PEERS = 512

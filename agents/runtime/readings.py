@@ -12,10 +12,6 @@ from typing import Protocol
 
 import structlog
 
-from agents.executor.http import Request
-from agents.kube.client import KubeClient, describe
-from agents.kube.session import AccessError
-from agents.kube.trust import Trust
 from agents.observer.loads import DEFAULT_SOURCE, Loads, Sample
 from agents.observer.seen import NodeTarget
 from agents.observer.signals import LINK_SPEED
@@ -32,6 +28,10 @@ from agents.telemetry.rounds import Cadence, Rounds
 from agents.telemetry.source import Answer, FleetSource, NodeSource, SourceError, Status
 from agents.telemetry.static_file import StaticFile
 from agents.telemetry.web import Pool, Web
+from shared.kube.client import KubeClient, describe
+from shared.kube.http import Request
+from shared.kube.session import AccessError
+from shared.kube.trust import Trust
 
 LOG = structlog.get_logger("agent.telemetry")
 RETRY_S = 5.0

@@ -7,13 +7,13 @@ from itertools import chain
 import structlog
 
 from agents.executor import lease_expiry, leftovers, proxy_pods, shadows
-from agents.executor.http import TOO_BUSY, Request, Response
 from agents.executor.local import Local, Moment
 from agents.executor.proxy import ProxyNodes, ReconcileTask
 from agents.runtime.driver import ApiClient, Driver, Execution
 from agents.runtime.slot_queue import SlotQueue
 from agents.runtime.task_places import TaskPlaces
-from dispatcher.model.backoff import Backoff
+from shared.kube.http import TOO_BUSY, Request, Response
+from shared.model.backoff import Backoff
 
 _log = structlog.get_logger()
 _MAX_PODS = 512  # tasks about pods and budgets at once; the rest waits for a later tick

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import structlog
 
-from dispatcher.model.messages import REFUSED, STALE, AnyIntent, CreateDelegate, IntentBatch, Outcome
-from dispatcher.model.token_buckets import TokenBuckets
+from shared.messages import REFUSED, STALE, AnyIntent, CreateDelegate, IntentBatch, Outcome
+from shared.model.token_buckets import TokenBuckets
 
 LOG = structlog.get_logger("audit")
 AT_ONCE, EVERY_S = 20, 3.0

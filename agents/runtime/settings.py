@@ -9,11 +9,9 @@ from agents.observer.rates import MAX_VALUE
 from agents.observer.signals import Signal, with_base
 from agents.runtime.link_settings import LinkSettings
 from agents.runtime.telemetry_settings import TelemetrySettings
-from dispatcher.model.bounds import HIGHEST_PRIORITY
-from dispatcher.model.names import CARRIED_ANNOTATIONS, KUBELET_ACCOUNT
-from dispatcher.model.signals import MAX_SIGNALS, NAME_PATTERN
-
-BOTH, OBSERVER, EXECUTOR = "both", "observer", "executor"
+from shared.model.bounds import HIGHEST_PRIORITY
+from shared.model.names import CARRIED_ANNOTATIONS, KUBELET_ACCOUNT
+from shared.model.signals import MAX_SIGNALS, NAME_PATTERN
 
 
 class KubeletSettings(BaseModel):

@@ -10,18 +10,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from agents.executor.http import Request
 from agents.kube import wire
-from agents.kube.client import KubeClient, Patience
 from agents.kube.nodes import node_seen
-from agents.kube.session import Access
 from agents.observer.changes import ChangeLog
 from agents.observer.loads import DEFAULT_SOURCE, Loads, Measure, Preference, Sample
 from agents.observer.seen import NodeTarget
 from agents.runtime.readings import ClusterKubelets, fleet_sources, node_exporters, wanted_measures, with_bandwidth
 from agents.runtime.settings import AgentSettings
 from agents.telemetry.source import Answer, FleetSource, NodeSource, SourceError
-from dispatcher.model.node import Reading
+from shared.kube.client import KubeClient, Patience
+from shared.kube.http import Request
+from shared.kube.session import Access
+from shared.model.node import Reading
 
 NODES_PATH = "/api/v1/nodes"
 PAGE = "500"

@@ -7,7 +7,7 @@ from statistics import median
 from agents.observer.loads import Loads, Preference
 from agents.runtime.settings import AgentSettings
 from agents.telemetry.source import MAX_NAMED, Status
-from dispatcher.model.messages.telemetry import SourceReport, Telemetry, UnreadSignal
+from shared.messages.telemetry import SourceReport, Telemetry, UnreadSignal
 
 CHUNK = 250  # nodes at once
 

@@ -14,7 +14,7 @@ from agents.telemetry.matching import LABELS
 from agents.telemetry.queries import Filling, Query
 from agents.telemetry.source import Range
 from agents.telemetry.web import Credentials, Limits, Network, Tls
-from dispatcher.model.signals import NAME_PATTERN
+from shared.model.signals import NAME_PATTERN
 
 METRICS_API = "metrics.k8s.io"
 SOURCE_PATTERN = r"^[a-z][a-z0-9._-]{0,39}$"

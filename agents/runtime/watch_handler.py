@@ -14,8 +14,8 @@ from agents.observer.delegate_events import DelegateEvents
 from agents.observer.mark_verifier import MarkVerifier
 from agents.observer.seen import NodeSeen, ObjectSeen, PodSeen, Seen
 from agents.runtime.readings import with_bandwidth
-from dispatcher.model.messages import PodRef
-from dispatcher.model.pod import Pod
+from shared.messages import PodRef
+from shared.model.pod import Pod
 
 LOG = structlog.get_logger("agent.watch_handler")
 MAX_LOGGED = 10_000

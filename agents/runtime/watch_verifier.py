@@ -18,13 +18,13 @@ from functools import partial
 
 import structlog
 
-from agents.executor.http import Request
 from agents.kube import wire
-from agents.kube.client import KubeClient
 from agents.kube.convert import version_of
 from agents.kube.listwatch import RESTORED_AFTER, ListWatch
 from agents.observer.watch_count import ServerCount
 from agents.runtime.settings import ApiSettings
+from shared.kube.client import KubeClient
+from shared.kube.http import Request
 
 LOG = structlog.get_logger("agent.truth")
 

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from agents.kube.client import KubeClient
 from agents.kube.convert import pod_seen
 from agents.kube.listwatch import ListWatch, Pace
 from agents.kube.nodes import node_seen
@@ -17,9 +16,11 @@ from agents.observer.changes import ChangeLog
 from agents.observer.mark_verifier import MarkVerifier
 from agents.observer.seen import NODES, POD_GROUPS, PODS
 from agents.runtime.health import HealthMonitor
-from agents.runtime.settings import EXECUTOR, AgentSettings, ApiSettings
+from agents.runtime.settings import AgentSettings, ApiSettings
 from agents.runtime.watch_handler import WatchHandler
 from agents.runtime.watch_verifier import WatchVerifier
+from shared.kube.client import KubeClient
+from shared.streams.calls import EXECUTOR
 
 # What orders are checked against, beside nodes and pods.
 EXECUTOR_KINDS = frozenset({"Namespace", "PodDisruptionBudget", "PriorityClass"})

@@ -11,7 +11,7 @@ from agents.observer.loads import Measure, Sample
 from agents.observer.owner_uses import PodUse
 from agents.telemetry.kubelet import seconds
 from agents.telemetry.source import SourceError
-from dispatcher.model.resources import CPU, MEMORY, QuantityError, parse_quantity
+from shared.model.resources import CPU, MEMORY, QuantityError, parse_quantity
 
 SOURCE = "metrics.k8s.io"
 NODES, PODS = "nodes", "pods"

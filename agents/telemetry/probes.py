@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from agents.observer.peer_links import Trip
-from dispatcher.model.probe_address import ProbeAddress
+from shared.model.probe_address import ProbeAddress
 
 ASKED, ANSWERED = 16, 32  # bytes
 PATIENCE_S = 5.0

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from math import isfinite
 
 from agents.telemetry.source import SourceError
-from dispatcher.model.messages.usage import CONTAINER_NAME, MAX_CONTAINERS, ContainerUse, Use
+from shared.messages.usage import CONTAINER_NAME, MAX_CONTAINERS, ContainerUse, Use
 
 PATH = "/metrics/resource"
 Pods = dict[tuple[str, str], tuple[Use, tuple[ContainerUse, ...]]]  # by (namespace, name)

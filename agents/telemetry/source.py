@@ -14,7 +14,7 @@ from typing import Protocol
 
 from agents.observer.loads import Measure, Sample
 from agents.observer.seen import NodeTarget
-from dispatcher.model.backoff import Backoff
+from shared.model.backoff import Backoff
 
 MAX_AHEAD_S = 5.0  # a sample that is later than the source's own clock by more than this is a lie
 MAX_SKIPS = 8  # intervals until a source that fails is asked again, at most

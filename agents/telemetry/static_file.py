@@ -27,7 +27,7 @@ from agents.telemetry.kubelet import seconds
 from agents.telemetry.matching import take_by_name
 from agents.telemetry.queries import Query
 from agents.telemetry.source import Answer, SourceError, age_of
-from dispatcher.model.signals import is_signal_name
+from shared.model.signals import is_signal_name
 
 MAX_FILE = 16 * 1024 * 1024
 MAX_YAML = 1024 * 1024

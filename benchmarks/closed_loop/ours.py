@@ -11,9 +11,6 @@ from benchmarks.closed_loop.pod_readings import PodReadings
 from benchmarks.closed_loop.policy import Setting
 from benchmarks.closed_loop.readings import Batch
 from dispatcher.config.profile_files import read_profile_file
-from dispatcher.model.names import HOSTNAME, REGION, SCHEDULER_NAME, ZONE
-from dispatcher.model.node import Node, Reading
-from dispatcher.model.pod import RUNNING, Pod, PodId
 from dispatcher.plugins.registry import REGISTRY, PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -22,6 +19,9 @@ from dispatcher.scheduling.framework import Placed, Profile
 from dispatcher.scheduling.rebalancing.moves import Move
 from dispatcher.scheduling.rebalancing.rebalancer import Rebalancer
 from dispatcher.scheduling.rebalancing.rules import RebalancingRules
+from shared.model.names import HOSTNAME, REGION, SCHEDULER_NAME, ZONE
+from shared.model.node import Node, Reading
+from shared.model.pod import RUNNING, Pod, PodId
 
 _SCORE = "ExpectedLoad"
 DEFAULT = Path(__file__).parents[2] / "configs" / "profiles" / "default.yaml"

@@ -12,8 +12,8 @@ from agents.observer.changes import ChangeLog
 from agents.observer.owner_uses import LOOK_S, USES, OwnerUses, PodUse
 from benchmarks.closed_loop.readings import Batch
 from benchmarks.closed_loop.workload import CPU, MEMORY, Workload
-from dispatcher.model.owner_use import OwnerUse
-from dispatcher.model.pod import Pod
+from shared.model.owner_use import OwnerUse
+from shared.model.pod import Pod
 
 _NOISE = 0.02  # deviation of all pods of a node together, as a share of it
 

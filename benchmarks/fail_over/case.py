@@ -27,8 +27,8 @@ from benchmarks.fleet.phases import TooSlow
 from benchmarks.fleet.processes import cpu_s, resident
 from benchmarks.fleet.wire import CHANGES, EXECUTE, HELLO, decode, encode, poll_asked, serve
 from benchmarks.report.rows import Row
-from dispatcher.model.messages import IntentBatch, Peers
 from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet
+from shared.messages import IntentBatch, Peers
 
 _PROBE_S = 0.02
 _PATIENCE_S = 120.0

@@ -9,7 +9,7 @@ import msgspec
 
 from benchmarks.fleet.cluster import FakeCluster
 from benchmarks.fleet.load import Load, node_of
-from dispatcher.model.messages import Changes, IntentBatch, OutcomeBatch
+from shared.messages import Changes, IntentBatch, OutcomeBatch
 
 
 class SharedCluster(FakeCluster):

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import structlog
 
-from agents.runtime import event_loop
 from benchmarks.fleet.wire import SocketLink
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import LeaderElectionSection, TimingSection
@@ -15,6 +14,7 @@ from dispatcher.service.leader_client import candidate
 from dispatcher.service.leadership import Leadership
 from dispatcher.service.term_runner import TermRunner
 from dispatcher.service.warm_up import collect_less_often
+from shared.process import event_loop
 
 QUICK = LeaderElectionSection(lease_s=3.0, renew_deadline_s=2.0, retry_s=0.4)
 

@@ -9,12 +9,12 @@ from benchmarks.fleet.load import Load
 from benchmarks.fleet.wire import SocketLink
 from benchmarks.report.rows import Row
 from dispatcher.config import DispatcherConfig
-from dispatcher.model.messages import Changes, decode, encode
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.events import ClusterChanged, FoldOn
 from dispatcher.service.assembly import assemble
 from dispatcher.service.term import NOBODY, Term
 from dispatcher.service.warm_up import collect_less_often
+from shared.messages import Changes, decode, encode
 
 _ROUNDS = 3
 

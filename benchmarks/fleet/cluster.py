@@ -9,7 +9,7 @@ from time import perf_counter
 import msgspec
 
 from benchmarks.fleet.load import Load, node_of, pod_of, reading_of
-from dispatcher.model.messages import (
+from shared.messages import (
     BOUND,
     CLAIMED,
     DONE,
@@ -26,9 +26,9 @@ from dispatcher.model.messages import (
     Peers,
     PeersAck,
 )
-from dispatcher.model.node import Reading
-from dispatcher.model.pod import RUNNING, Pod
-from dispatcher.model.pod import Claim as Claimed
+from shared.model.node import Reading
+from shared.model.pod import RUNNING, Pod
+from shared.model.pod import Claim as Claimed
 
 STATUS = b'{"phase":"Running"}'
 _change = msgspec.structs.replace

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
-from agents.runtime.outbound.calls import CHANGES, EXECUTE, HELLO, SET_PEERS, TELEMETRY, Call
 from agents.runtime.outbound.dialling import Dialler
 from agents.runtime.outbound.settings import GatewaySettings
 from benchmarks.fleet import wire
@@ -12,9 +11,10 @@ from benchmarks.fleet.dispatcher import Way
 from benchmarks.fleet.load import Load
 from benchmarks.fleet.phases import Fleet
 from dispatcher.config.sections import GatewaySection
-from dispatcher.model.messages import Telemetry
 from dispatcher.service.gateway.authority import ensure, name_of
 from localfleet.controlplane.ports import Port, reserve
+from shared.messages import Telemetry
+from shared.streams.calls import CHANGES, EXECUTE, HELLO, SET_PEERS, TELEMETRY, Call
 
 _HOST = "127.0.0.1"
 _PLAIN = {HELLO: wire.HELLO, EXECUTE: wire.EXECUTE, SET_PEERS: wire.PEERS}

@@ -14,7 +14,6 @@ from typing import Any
 
 import structlog
 
-from agents.runtime import event_loop
 from benchmarks.fleet.load import Load
 from benchmarks.fleet.wire import SocketLink
 from dispatcher.api.http_api import OnlyOne
@@ -30,6 +29,7 @@ from dispatcher.service.link import AgentLink
 from dispatcher.service.ray_runtime import RayOptions, RayRuntime
 from dispatcher.service.service import Service
 from dispatcher.service.warm_up import collect_less_often
+from shared.process import event_loop
 
 Way = str | GatewaySection  # the socket at which agents answer, or the gateway to which they dial
 _TOP = 35

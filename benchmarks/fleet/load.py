@@ -3,11 +3,11 @@
 from dataclasses import dataclass, replace
 from random import Random
 
-from dispatcher.model.names import HOSTNAME, REGION, SCHEDULER_NAME, ZONE
-from dispatcher.model.node import Node, Reading
-from dispatcher.model.pod import RUNNING, Pod
-from dispatcher.model.resources import PODS
-from dispatcher.model.tenant import Share, Tenant
+from shared.model.names import HOSTNAME, REGION, SCHEDULER_NAME, ZONE
+from shared.model.node import Node, Reading
+from shared.model.pod import RUNNING, Pod
+from shared.model.resources import PODS
+from shared.model.tenant import Share, Tenant
 
 NODE = {"cpu": 32_000, "memory": 128 * 2**30, "ephemeral-storage": 2**40, "pods": 250}
 

@@ -22,7 +22,7 @@ from benchmarks.fleet.dispatcher import Way
 from benchmarks.fleet.load import Load
 from benchmarks.fleet.processes import cpu_s
 from benchmarks.fleet.wire import CHANGES, EXECUTE, HELLO, decode, encode, poll_asked, serve
-from dispatcher.model.messages import Changes, IntentBatch, Peers
+from shared.messages import Changes, IntentBatch, Peers
 
 _PROBE_S = 0.05
 LATE_S = 3.0  # so long all others wait for the cluster that cannot be listed

@@ -8,7 +8,8 @@ from typing import TypeVar
 
 import msgspec
 
-from dispatcher.model.messages import (
+from dispatcher.service.link import AgentDied, Arrived, at_once, read, within
+from shared.messages import (
     Changes,
     Hello,
     IntentBatch,
@@ -19,8 +20,7 @@ from dispatcher.model.messages import (
     decode,
     encode,
 )
-from dispatcher.model.pod import Record
-from dispatcher.service.link import AgentDied, Arrived, at_once, read, within
+from shared.model.pod import Record
 
 _HEAD = struct.Struct("<IIB")
 _LIMIT, _BACKLOG = 2**22, 4096  # bytes; all clusters connect at once

@@ -11,10 +11,10 @@ import msgspec
 
 from benchmarks.mixed.stage import Stage
 from benchmarks.workloads.mixed import Mix
-from dispatcher.model.labels import LabelSelector
-from dispatcher.model.objects import PodDisruptionBudget
-from dispatcher.model.pod import RUNNING, Pod
 from dispatcher.service.journal import Journal
+from shared.model.labels import LabelSelector
+from shared.model.objects import PodDisruptionBudget
+from shared.model.pod import RUNNING, Pod
 
 
 class TooSmallError(RuntimeError):

@@ -9,9 +9,6 @@ import msgspec
 
 from benchmarks.workloads.mixed import Mix
 from benchmarks.workloads.volumes import provided_for, waiting_claim, waiting_class
-from dispatcher.model.messages import BOUND, DONE, AnyIntent, Bind, Changes, Outcome, SelectNode
-from dispatcher.model.objects import AnyObject, PersistentVolumeClaim
-from dispatcher.model.pod import RUNNING, Pod
 from dispatcher.plugins.registry import PluginContext, build, queue_sort
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core import SchedulerCore
@@ -25,6 +22,9 @@ from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.records.decision import tables_of
 from dispatcher.service.journal import Journal
 from dispatcher.service.warm_up import collect_less_often
+from shared.messages import BOUND, DONE, AnyIntent, Bind, Changes, Outcome, SelectNode
+from shared.model.objects import AnyObject, PersistentVolumeClaim
+from shared.model.pod import RUNNING, Pod
 
 HOME, BATCH = "c000", 1000
 

@@ -25,11 +25,11 @@ from benchmarks.fleet.wire import SocketLink
 from benchmarks.prometheus.server import ANSWER, HANG, Server, serving
 from benchmarks.report.rows import Row
 from dispatcher.config import DispatcherConfig
-from dispatcher.model.messages import Changes, decode, encode
-from dispatcher.model.node import Reading
 from dispatcher.scheduling.events import ClusterChanged
 from dispatcher.service.assembly import assemble
 from dispatcher.service.service import Core
+from shared.messages import Changes, decode, encode
+from shared.model.node import Reading
 
 NODES, ROUNDS, TURNS = 5_000, 30, 3
 INTERVAL_S = 1.0  # between two questions: fifteen times as often as by default

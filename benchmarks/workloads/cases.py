@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.workloads.templates import TEMPLATES, Template
-from dispatcher.model.names import HOSTNAME, ZONE
+from shared.model.names import HOSTNAME, ZONE
 
 ROOM: Mapping[str, str] = {"cpu": "4", "memory": "32Gi", "pods": "110"}  # of node-default
 NAMED = "scheduler-perf-node"

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from dispatcher.model.labels import LabelSelector
-from dispatcher.model.names import HOSTNAME, SCHEDULER_NAME, ZONE
-from dispatcher.model.node import Node, Reading
-from dispatcher.model.pod import CLAIM, Pod, PodAffinity, PodAffinityTerm, SpreadConstraint, Volume
-from dispatcher.model.tenant import Share, Tenant
+from shared.model.labels import LabelSelector
+from shared.model.names import HOSTNAME, SCHEDULER_NAME, ZONE
+from shared.model.node import Node, Reading
+from shared.model.pod import CLAIM, Pod, PodAffinity, PodAffinityTerm, SpreadConstraint, Volume
+from shared.model.tenant import Share, Tenant
 
 _MI = 2**20
 _MANY = 10**15  # bytes or milli-CPU; 1,000 times as much is still below 2^63

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dispatcher.model.names import HOSTNAME, ZONE
+from shared.model.names import HOSTNAME, ZONE
 
 Object = Mapping[str, Any]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.model.objects import AnyObject, CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from shared.model.objects import AnyObject, CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 
 EBS = "ebs.csi.aws.com"
 _EBS_LIMIT = 39  # volumes that a node of the CSI cases can attach

@@ -15,14 +15,14 @@ from dispatcher.api.login import Login
 from dispatcher.api.page import MOST_PODS, render_page
 from dispatcher.api.rows import ENCODER, ONE_AT_A_TIME, in_turns, send_rows
 from dispatcher.api.shared import Shared
-from dispatcher.model import names
 from dispatcher.scheduling.views import Pieces, Row
 from dispatcher.service.fleet_views import FleetViews
 from dispatcher.service.gateway.sparing_log import SparingLog, http_logger
 from dispatcher.service.leadership import LeaderStatus
 from dispatcher.service.service import Service
 from dispatcher.service.telemetry import ask_all
-from dispatcher.version import version
+from shared.model import names
+from shared.version import version
 
 log = structlog.get_logger("http")
 

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dispatcher.cli.remedies import about_ambiguous, about_silent, about_unmatched, remedy
-from dispatcher.model.names import NONE, SERVICES, marks_lost, proxy_node_name
-from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
+from shared.model.names import NONE, SERVICES, marks_lost, proxy_node_name
+from shared.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
 
 Row = Mapping[str, Any]
 PROBLEM, NOTE = "problem", "note"

@@ -120,9 +120,9 @@ def run(
 
     Their agents run beside the dispatcher, with the kubeconfig contexts that it lists.
     """
-    from agents.runtime.limits import collect_less_often
     from dispatcher.api.listen import listen
     from dispatcher.service.run import run_dispatcher
+    from shared.process.limits import collect_less_often
 
     collect_less_often()
     raise typer.Exit(run_dispatcher(config, level.value if level else None, listen))
@@ -159,7 +159,7 @@ def admit(
     For API servers without MutatingAdmissionPolicy; the agent's chart sets both up. POST /admit, GET /livez.
     """
     from agents.runtime.admission.server import serve
-    from agents.runtime.logs import configure_logging
+    from shared.process.logs import configure_logging
 
     configure_logging("info")
     try:
@@ -241,7 +241,7 @@ app.command("support-bundle")(support_bundle)
 def version(output: Out = Output.TABLE) -> None:
     """Show the version."""
     from dispatcher.cli.output import print_value
-    from dispatcher.version import version as installed
+    from shared.version import version as installed
 
     if output is Output.TABLE:
         typer.echo(f"global-dispatcher {installed()}")

@@ -72,7 +72,7 @@ def _for_us_alone(file: str, flags: int) -> int:
 
 def _notes(server: str, errors: dict[str, CommandError]) -> Iterator[tuple[str, bytes]]:
     from dispatcher.cli.api_client import without_password
-    from dispatcher.version import version
+    from shared.version import version
 
     made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     about = {"made": made, "server": without_password(server), "command": version()}

@@ -7,11 +7,9 @@ from pathlib import Path as FilePath
 
 from pydantic import ValidationError
 
-from agents.runtime.file_paths import beside, with_whole_paths
 from agents.runtime.join.settings import JoinSettings
-from agents.runtime.keyfile import KeyFileError, default_path, read_keys
 from agents.runtime.outbound.settings import GatewaySettings, undialable
-from agents.runtime.settings import OBSERVER, OrderSettings
+from agents.runtime.settings import OrderSettings
 from dispatcher.config.access import AccessError, check_context
 from dispatcher.config.certificates import (
     CLIENT,
@@ -26,8 +24,11 @@ from dispatcher.config.document import Document
 from dispatcher.config.listeners import agent_listener_problems
 from dispatcher.config.problems import Problem
 from dispatcher.config.validation import findings
-from dispatcher.model.leader_certificate import Authorities
 from dispatcher.scheduling.framework.plugin_args import shown
+from shared.process.file_paths import beside, with_whole_paths
+from shared.process.keyfile import KeyFileError, default_path, read_keys
+from shared.security.leader_certificate import Authorities
+from shared.streams.calls import OBSERVER
 
 
 def is_agent_file(document: Document) -> bool:

@@ -9,14 +9,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from agents.runtime.keyfile import KeyFileError, default_path, read_keys
-from agents.runtime.settings import BOTH, AgentSettings
+from agents.runtime.settings import AgentSettings
 from dispatcher.config.access import usual_kubeconfig
 from dispatcher.config.document import Document
 from dispatcher.config.problems import Path, Problem
 from dispatcher.config.sections import ClusterSection
 from dispatcher.config.validation import findings
 from dispatcher.scheduling.framework.plugin_args import did_you_mean, shown
+from shared.process.keyfile import KeyFileError, default_path, read_keys
+from shared.streams.calls import BOTH
 
 # Set by keys of the cluster itself.
 _BESIDE = {"cluster": "name", "kubeconfig": "kubeconfig", "context": "context", "role": "via"}

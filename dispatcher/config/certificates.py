@@ -10,8 +10,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from dispatcher.model.leader_certificate import is_for
-from dispatcher.model.revocation_lists import lists_of, revocation_lists
+from shared.security.leader_certificate import is_for
+from shared.security.revocation_lists import lists_of, revocation_lists
 
 URI = "spiffe://global-dispatcher.io/cluster/"  # https://spiffe.io/docs, "SPIFFE ID"
 ROLES = ("observer", "executor")  # whose processes may have a certificate of their own

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from agents.runtime.join.settings import JoinSettings
-from agents.runtime.settings import OBSERVER
 from dispatcher.config.document import Document
 from dispatcher.config.gateway import here
 from dispatcher.config.problems import Path, Problem, dotted
 from dispatcher.config.sections import ConfigFile
+from shared.streams.calls import OBSERVER
 
 _EVERY = ("", "0.0.0.0", "::")  # noqa: S104 - to compare with
 _LOOPBACK = {"localhost": "127.0.0.1"}

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import TypeVar
 
-from agents.runtime.file_paths import with_whole_paths
 from dispatcher.config.access import access_problems, lease_problems
 from dispatcher.config.agents import agent_file_problems, cluster_problems, peer_word_problems
 from dispatcher.config.document import Document, read_document
@@ -44,11 +43,12 @@ from dispatcher.config.signing import signing_notes, signing_placed, signing_pro
 from dispatcher.config.tenants import read_tenants
 from dispatcher.config.validation import keys_at, validated
 from dispatcher.config.written import written_notes
-from dispatcher.model.tenant import Tenant
 from dispatcher.plugins.registry import REGISTRY, PluginSpec
 from dispatcher.scheduling.framework import Profile
 from dispatcher.scheduling.framework.plugin_args import did_you_mean
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from shared.model.tenant import Tenant
+from shared.process.file_paths import with_whole_paths
 
 T = TypeVar("T")
 _AS_GIVEN = ("tracing", "cluster_profiles", "rebalancing", "links", "log")

@@ -13,11 +13,11 @@ from dispatcher.config.document import Document, read_document
 from dispatcher.config.problems import UNKNOWN_PLUGIN, ConfigError, Path, Problem
 from dispatcher.config.sections import Section
 from dispatcher.config.validation import validated
-from dispatcher.model.names import SCHEDULER_NAME, is_ours
 from dispatcher.plugins.registry import PluginContext, PluginSpec, canonical
 from dispatcher.scheduling.framework import Canary, PluginUse, Profile
 from dispatcher.scheduling.framework.plugin_args import check_args, did_you_mean, is_finite_number, shown
 from dispatcher.scheduling.profile import BUILT_IN
+from shared.model.names import SCHEDULER_NAME, is_ours
 
 MAX_WEIGHT = 1000.0
 

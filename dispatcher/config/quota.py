@@ -7,10 +7,10 @@ from dispatcher.config.document import Document
 from dispatcher.config.problems import Problem
 from dispatcher.config.profile_files import ProfilesRead
 from dispatcher.config.sections import QuotaSection
-from dispatcher.model.tenant import Tenant
 from dispatcher.plugins.registry import PluginSpec
 from dispatcher.plugins.tenant_quota import TenantQuota
 from dispatcher.scheduling.framework.plugin_args import did_you_mean, shown
+from shared.model.tenant import Tenant
 
 _ADD = "add TenantQuota to its plugins, or take it out of `disabled`"
 

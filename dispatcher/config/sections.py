@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from dispatcher.model import names
-from dispatcher.model.bounds import REPORT_MIB
-from dispatcher.model.signals import NAME_PATTERN
 from dispatcher.scheduling.rebalancing.rules import RebalancingRules
+from shared.model import names
+from shared.model.bounds import REPORT_MIB
+from shared.model.signals import NAME_PATTERN
 
 ENV_PREFIX = "GLOBAL_DISPATCHER_"
 ENV_NESTING = "__"

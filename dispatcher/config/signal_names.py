@@ -7,8 +7,8 @@ from agents.observer import signals
 from dispatcher.config.document import Document
 from dispatcher.config.problems import Path, Problem
 from dispatcher.config.sections import ClusterSection
-from dispatcher.model.signals import BASE_SIGNALS
 from dispatcher.scheduling.framework.plugin_args import did_you_mean, shown
+from shared.model.signals import BASE_SIGNALS
 
 _BUILT_IN = (
     *BASE_SIGNALS,

@@ -12,8 +12,8 @@ from dispatcher.config.document import Document
 from dispatcher.config.gateway import here
 from dispatcher.config.problems import Problem
 from dispatcher.config.sections import ClusterSection, SigningSection
-from dispatcher.model.leader_certificate import LEADER_URI
 from dispatcher.scheduling.framework.plugin_args import shown
+from shared.security.leader_certificate import LEADER_URI
 
 SIGNING = "signing"
 _CERT_MANAGER = "privateKey: {algorithm: Ed25519}"

@@ -11,9 +11,9 @@ from dispatcher.config.document import Document, read_document
 from dispatcher.config.problems import ConfigError, Path, Problem
 from dispatcher.config.sections import TENANT_NAME, Section
 from dispatcher.config.validation import validated
-from dispatcher.model.resources import BASE_RESOURCES, QuantityError, is_scalar, parse_quantity, unit_scale
-from dispatcher.model.tenant import Share, Tenant
 from dispatcher.scheduling.framework.plugin_args import did_you_mean, shown
+from shared.model.resources import BASE_RESOURCES, QuantityError, is_scalar, parse_quantity, unit_scale
+from shared.model.tenant import Share, Tenant
 
 DEFAULT_TENANT = "default"
 _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%")

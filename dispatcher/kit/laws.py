@@ -31,7 +31,6 @@ from dispatcher.kit.odd import Asked, another_of_its_template, odd_fleet, odd_po
 from dispatcher.kit.room import Room
 from dispatcher.kit.stale import stale_law
 from dispatcher.kit.standing import standing_law
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import (
@@ -53,6 +52,7 @@ from dispatcher.scheduling.framework.derived import Derived
 from dispatcher.scheduling.framework.lifecycle import PreBind, PreEnqueue
 from dispatcher.scheduling.framework.points import ExplainingPlugin, ExplainsRows
 from dispatcher.scheduling.framework.value_columns import column_of
+from shared.model.reasons import Reason
 
 _SLACK = 1e-6
 
@@ -152,7 +152,7 @@ def _filter_laws(plugin: Filter, state: object, fleet: FleetView) -> Iterator[st
         for code in {int(code) for code in codes} - {0}:
             reason: object = fleet.reasons.why(code).reason
             if not isinstance(reason, Reason):
-                yield f"filter refuses for {reason!r:.80}, which is no dispatcher.model.reasons.Reason"
+                yield f"filter refuses for {reason!r:.80}, which is no shared.model.reasons.Reason"
     except KeyError as unknown:
         yield f"filter answers code {unknown}, which is none of fleet.reasons"
     rows = [plugin.filter(state, fleet, np.asarray([row]))[0] for row in range(fleet.n)]

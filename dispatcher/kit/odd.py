@@ -6,10 +6,12 @@ from typing import Any
 import msgspec
 
 from dispatcher.kit.samples import a_fleet, a_node, a_pod, seat
-from dispatcher.model.labels import NodeSelectorTerm, PreferredTerm, Requirement
-from dispatcher.model.names import REGION, ZONE
-from dispatcher.model.node import FEATURES, NO_SCHEDULE, PREFER_NO_SCHEDULE, Reading, Taint
-from dispatcher.model.pod import (
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.framework import Floats, Placed, SmallInts
+from shared.model.labels import NodeSelectorTerm, PreferredTerm, Requirement
+from shared.model.names import REGION, ZONE
+from shared.model.node import FEATURES, NO_SCHEDULE, PREFER_NO_SCHEDULE, Reading, Taint
+from shared.model.pod import (
     CLAIM,
     GCE_DISK,
     RUNNING,
@@ -21,8 +23,6 @@ from dispatcher.model.pod import (
     Toleration,
     Volume,
 )
-from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Floats, Placed, SmallInts
 
 _METRICS = (-3.5, 0.0, 1e12)
 NO_NODES = "void"  # a cluster of the odd fleet

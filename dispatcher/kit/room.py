@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from dispatcher.kit.samples import a_fleet, a_node
-from dispatcher.model.pod import PodId
-from dispatcher.model.reasons import Why
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import CycleState, Permit, Placed, Plugin, Refuse
+from shared.model.pod import PodId
+from shared.model.reasons import Why
 
 
 class Room:

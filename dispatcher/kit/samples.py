@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dispatcher.model.names import HOSTNAME, SCHEDULER_NAME
-from dispatcher.model.node import Node, Reading
-from dispatcher.model.pod import Pod
-from dispatcher.model.resources import parse_resources
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Placed
+from shared.model.names import HOSTNAME, SCHEDULER_NAME
+from shared.model.node import Node, Reading
+from shared.model.pod import Pod
+from shared.model.resources import parse_resources
 
 _ROOM = {"cpu": "4", "memory": "8Gi", "pods": "110"}
 
@@ -16,7 +16,7 @@ _ROOM = {"cpu": "4", "memory": "8Gi", "pods": "110"}
 def a_node(
     name: str, *, room: Mapping[str, object] = _ROOM, labels: Mapping[str, str] | None = None, **more: Any
 ) -> Node:
-    """A Ready node; `room` in Kubernetes' quantities, `more` any field of dispatcher.model.node.Node."""
+    """A Ready node; `room` in Kubernetes' quantities, `more` any field of shared.model.node.Node."""
     allocatable = parse_resources({**_ROOM, **room}, where=f"node {name}", round_up=False)
     all_labels = {HOSTNAME: name, **(labels or {})}
     return Node(name, f"uid-{name}", all_labels, allocatable=allocatable, **{"ready": True, **more})

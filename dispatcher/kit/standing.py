@@ -6,11 +6,11 @@ import msgspec
 
 from dispatcher.kit.asking import answer_in_words
 from dispatcher.kit.odd import NO_NODES, odd_pods
-from dispatcher.model.crossing import Opening
-from dispatcher.model.node import Taint
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Filter, FleetView, Placed, Plugin, Score
+from shared.model.crossing import Opening
+from shared.model.node import Taint
 
 _Answers = tuple[Hashable, Hashable, str]  # class key, standing key, answer
 _ALL = ("*",)

@@ -16,7 +16,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import (
     SKIP,
     ClusterFilter,
@@ -35,6 +34,7 @@ from dispatcher.scheduling.rules.eligibility import (
     tolerations_key,
     untolerated,
 )
+from shared.model.reasons import Reason
 
 
 class ClusterAllowed(ClusterFilter):

@@ -11,9 +11,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.model.reasons import Reason
-from dispatcher.model.refusal import Refusal
 from dispatcher.scheduling.framework import SKIP, ClusterFilter, Codes, FleetView, Placed, Refuse, Skip
+from shared.model.reasons import Reason
+from shared.model.refusal import Refusal
 
 
 class ClusterRefused(ClusterFilter):

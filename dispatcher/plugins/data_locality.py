@@ -17,8 +17,6 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.model import names
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import (
     SKIP,
     Bools,
@@ -36,6 +34,8 @@ from dispatcher.scheduling.framework.plugin_args import Args, did_you_mean, show
 from dispatcher.scheduling.rules.datasets import DATASETS, Datasets
 from dispatcher.scheduling.rules.named_places import CLUSTER_KEY
 from dispatcher.scheduling.rules.nearness import HALF_MS, nearest_of, to_nearest, way_between
+from shared.model import names
+from shared.model.reasons import Reason
 
 _NAMED = 20  # sets of data told of to users
 

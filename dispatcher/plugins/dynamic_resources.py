@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, Placed, Refuse, Rows, Skip, refuse
+from shared.model.reasons import Reason
 
 
 class DynamicResources(Filter[None]):

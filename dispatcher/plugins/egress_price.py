@@ -20,7 +20,6 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.model import names, nearness
 from dispatcher.scheduling.framework import (
     MAX_SCORE,
     SKIP,
@@ -37,6 +36,7 @@ from dispatcher.scheduling.framework.plugin_args import Args, read_by
 from dispatcher.scheduling.rules.datasets import DATASETS, Datasets
 from dispatcher.scheduling.rules.named_places import CLUSTER_KEY, clusters_with, near_key, near_of
 from dispatcher.scheduling.rules.nearness import filled, least_known
+from shared.model import names, nearness
 
 _ANY = "*"
 _MOST_PRICE = 1e6

@@ -30,8 +30,6 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.model.resources import CPU, MEMORY
-from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
 from dispatcher.scheduling.framework import Depends, FleetView, Floats, Ints, Placed, Readings, Refuse, Rows, Skip
 from dispatcher.scheduling.framework.bounds import BoundedScore, Fall, UpperBound, fall_together
 from dispatcher.scheduling.framework.kernels import (
@@ -48,6 +46,8 @@ from dispatcher.scheduling.framework.plugin_args import Args, read_by
 from dispatcher.scheduling.framework.value_columns import Column, Same, fields, numbers, picked, where
 from dispatcher.scheduling.rules.requests import expected_request, nonzero_request
 from dispatcher.scheduling.rules.signal_weights import USUAL_WEIGHTS, Weights, WrittenWeights, signal_weights
+from shared.model.resources import CPU, MEMORY
+from shared.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
 
 _RESOURCES = (CPU, MEMORY)  # rows of fleet.nodes.nonzero and fleet.nodes.settling
 _OF = {CPU_SIGNAL: (0, 0), MEMORY_SIGNAL: (1, 1)}  # signal -> the rows whose larger share it goes by

@@ -24,9 +24,6 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.model.pod import Pod, SpreadConstraint
-from dispatcher.model.reasons import Reason
-from dispatcher.model.topology import CLUSTER_LEVEL, HOST_LEVEL
 from dispatcher.scheduling.framework import (
     MAX_SCORE,
     SKIP,
@@ -67,6 +64,9 @@ from dispatcher.scheduling.rules.spread_args import (
     system_defaults,
 )
 from dispatcher.scheduling.rules.spread_domains import with_domains
+from shared.model.pod import Pod, SpreadConstraint
+from shared.model.reasons import Reason
+from shared.model.topology import CLUSTER_LEVEL, HOST_LEVEL
 
 _LACKS_KEY = -1e12  # raw score of a node without a soft key: below any cost
 _HEARD = 1.0  # taken from every raw score, so that 0 is that of pods without soft constraints

@@ -18,9 +18,6 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from dispatcher.model.names import GPU_MILLI
-from dispatcher.model.reasons import Reason
-from dispatcher.model.resources import CPU
 from dispatcher.scheduling.framework import (
     MAX_SCORE,
     SKIP,
@@ -39,6 +36,9 @@ from dispatcher.scheduling.framework import (
     refuse,
 )
 from dispatcher.scheduling.framework.plugin_args import Args, number, read_by, shown
+from shared.model.names import GPU_MILLI
+from shared.model.reasons import Reason
+from shared.model.resources import CPU
 
 MOST_GPUS = 8
 WHOLE = 1000

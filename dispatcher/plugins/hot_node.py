@@ -19,12 +19,12 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.model.reasons import Reason
-from dispatcher.model.signals import CPU_SIGNAL, NAME_PATTERN, is_signal_name
 from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, Placed, Rows
 from dispatcher.scheduling.framework.derived import Derived, HotRule
 from dispatcher.scheduling.framework.hints import NODES, WakeEvent
 from dispatcher.scheduling.framework.plugin_args import Args, read_by, shown, texts
+from shared.model.reasons import Reason
+from shared.model.signals import CPU_SIGNAL, NAME_PATTERN, is_signal_name
 
 _MOST_SIGNALS = 8
 

@@ -20,8 +20,6 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.model.pod import Pod
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import (
     MAX_SCORE,
     SKIP,
@@ -43,6 +41,8 @@ from dispatcher.scheduling.framework.plugin_args import Args
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, TermKind
 from dispatcher.scheduling.rules.affinity import AffinityBook, AffinityRule, AffinityRules
 from dispatcher.scheduling.rules.affinity_counts import AffinityCounts, is_one_of
+from shared.model.pod import Pod
+from shared.model.reasons import Reason
 
 _NO_RULES = AffinityRules((), (), (), None)
 

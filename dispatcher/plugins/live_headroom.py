@@ -23,8 +23,6 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.model.resources import CPU, MEMORY
-from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL, NAME_PATTERN, NETWORK_SIGNAL, is_signal_name
 from dispatcher.scheduling.framework import Depends, FleetView, Floats, Ints, Placed, Refuse, Rows, Skip
 from dispatcher.scheduling.framework.bounds import BoundedScore, UpperBound
 from dispatcher.scheduling.framework.kernels import (
@@ -40,6 +38,8 @@ from dispatcher.scheduling.framework.kernels import (
 )
 from dispatcher.scheduling.framework.plugin_args import Args, read_by, shown, texts
 from dispatcher.scheduling.rules.requests import nonzero_request
+from shared.model.resources import CPU, MEMORY
+from shared.model.signals import CPU_SIGNAL, MEMORY_SIGNAL, NAME_PATTERN, NETWORK_SIGNAL, is_signal_name
 
 _RESOURCES = (CPU, MEMORY)  # rows of fleet.nodes.nonzero and fleet.nodes.recent
 _ADDS_TO = {CPU_SIGNAL: 0, MEMORY_SIGNAL: 1}  # signal -> the row of what pods are expected to add to it

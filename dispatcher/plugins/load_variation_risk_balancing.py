@@ -20,11 +20,11 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
 from dispatcher.scheduling.framework import Depends, FleetView, Floats, Placed, Refuse, Rows, Score, Skip
 from dispatcher.scheduling.framework.derived import Derived
 from dispatcher.scheduling.rules.expected_use import Amounts, Expected, Fade, FadeArgs, expected_use, told
 from dispatcher.scheduling.rules.requests import nonzero_request
+from shared.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
 
 _SIGNALS = (CPU_SIGNAL, MEMORY_SIGNAL)
 

@@ -16,14 +16,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.model.crossing import rows_for, unmet, unmet_class
-from dispatcher.model.names import ACCEPT, NONE, SERVICES
-from dispatcher.model.objects import Namespace, Service
-from dispatcher.model.pod import Need
-from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.framework import SKIP, ClusterFilter, Codes, FleetView, Placed, Refuse, Skip
 from dispatcher.scheduling.framework.fleet_view import ClusterInfo
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
+from shared.model.crossing import rows_for, unmet, unmet_class
+from shared.model.names import ACCEPT, NONE, SERVICES
+from shared.model.objects import Namespace, Service
+from shared.model.pod import Need
+from shared.model.reasons import Reason, Why
 
 _MARKED = f'its Namespace there has {ACCEPT} with another value than "true", as label or as annotation'
 _NAMED = 3  # Services, or needs, in one message

@@ -23,9 +23,6 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.model import names, nearness
-from dispatcher.model.nearness import Near
-from dispatcher.model.pod import Pod
 from dispatcher.scheduling.framework import SKIP, DomainPlugin, FleetView, Floats, Ints, Part, Placed, Refuse, Skip
 from dispatcher.scheduling.framework.plugin_args import Args
 from dispatcher.scheduling.rules.named_places import (
@@ -38,6 +35,9 @@ from dispatcher.scheduling.rules.named_places import (
     near_of,
 )
 from dispatcher.scheduling.rules.nearness import HALF_MS, nearest_of, to_many, to_nearest, way_between
+from shared.model import names, nearness
+from shared.model.nearness import Near
+from shared.model.pod import Pod
 
 _IN_ZONE = 25.0  # points of a zone's own nodes, the rest goes by cluster
 

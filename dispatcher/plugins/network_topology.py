@@ -20,12 +20,12 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.model import nearness
-from dispatcher.model.nearness import Near
-from dispatcher.model.topology import CLUSTER_LEVEL, LEVELS, level_of
 from dispatcher.scheduling.framework import SKIP, DomainPlugin, FleetView, Floats, Part, Placed, Refuse, Skip
 from dispatcher.scheduling.framework.plugin_args import Args, label_key, number, read_by, shown
 from dispatcher.scheduling.rules.named_places import OWN_APP, near_key, near_of, pods_meant
+from shared.model import nearness
+from shared.model.nearness import Near
+from shared.model.topology import CLUSTER_LEVEL, LEVELS, level_of
 
 Weights = tuple[tuple[str, float], ...]
 _WEIGHTS: Weights = (("rack", 1.0), ("zone", 1.0), ("region", 1.0), (CLUSTER_LEVEL, 1.0))

@@ -11,12 +11,6 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.model.labels import IN, NodeSelectorTerm
-from dispatcher.model.names import HOSTNAME, PROXY_LABEL, proxy_node_name
-from dispatcher.model.node import Node
-from dispatcher.model.pod import Affinity, Pod
-from dispatcher.model.reasons import Reason
-from dispatcher.model.topology import HOST_LEVEL
 from dispatcher.scheduling.framework import (
     MAX_SCORE,
     SKIP,
@@ -39,6 +33,12 @@ from dispatcher.scheduling.framework.plugin_args import Args, read_by
 from dispatcher.scheduling.rules.affinity_args import WrittenClause
 from dispatcher.scheduling.rules.affinity_args import added_affinity as read_affinity
 from dispatcher.scheduling.rules.eligibility import NAME_FIELD, LabelMasks, selection_key
+from shared.model.labels import IN, NodeSelectorTerm
+from shared.model.names import HOSTNAME, PROXY_LABEL, proxy_node_name
+from shared.model.node import Node
+from shared.model.pod import Affinity, Pod
+from shared.model.reasons import Reason
+from shared.model.topology import HOST_LEVEL
 
 _MOST_KNOWN = 4096  # selectors
 

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.model.node import Node
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, Placed, Refuse, Rows, Skip
 from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
+from shared.model.node import Node
+from shared.model.reasons import Reason
 
 
 class NodeDeclaredFeatures(Filter[tuple[str, ...]]):

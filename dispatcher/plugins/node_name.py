@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, Placed, Refuse, Rows, Skip
+from shared.model.reasons import Reason
 
 
 class NodeName(Filter[str]):

@@ -9,9 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.model.pod import HostPort
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, Placed, Refuse, Rows, Skip
+from shared.model.pod import HostPort
+from shared.model.reasons import Reason
 
 _EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - a value to compare, never a bind address
 Taken = Mapping[tuple[str, int], Sequence[str]]

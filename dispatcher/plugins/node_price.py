@@ -16,7 +16,6 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.model.resources import CPU, MEMORY
 from dispatcher.scheduling.framework import (
     MAX_SCORE,
     SKIP,
@@ -32,6 +31,7 @@ from dispatcher.scheduling.framework import (
 from dispatcher.scheduling.framework.coded_values import ByCode
 from dispatcher.scheduling.framework.plugin_args import LABEL_KEY, Args, number, read_by, shown
 from dispatcher.scheduling.rules.requests import nonzero_request
+from shared.model.resources import CPU, MEMORY
 
 Table = tuple[tuple[str, float], ...]
 _UNPRICED = 1.0  # raw score of a node without a price; those with one have minus their cost

@@ -10,9 +10,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.model.node import NO_SCHEDULE, Taint
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, Placed, Rows
+from shared.model.node import NO_SCHEDULE, Taint
+from shared.model.reasons import Reason
 
 TAINTS = tuple(Taint(f"node.kubernetes.io/{name}", "", NO_SCHEDULE) for name in ("not-ready", "unreachable"))
 

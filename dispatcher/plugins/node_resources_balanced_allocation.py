@@ -12,8 +12,6 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.model.pod import Pod
-from dispatcher.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar
 from dispatcher.scheduling.framework import (
     MAX_SCORE,
     SKIP,
@@ -30,6 +28,8 @@ from dispatcher.scheduling.framework.bounds import BoundedScore, UpperBound
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.plugin_args import RESOURCE_NAMES, Args
 from dispatcher.scheduling.rules.whole import EXACT, plus
+from shared.model.pod import Pod
+from shared.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar
 
 _ALWAYS = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _HALF = MAX_SCORE / 2

@@ -20,10 +20,6 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.model.node import Node
-from dispatcher.model.pod import Pod
-from dispatcher.model.reasons import Reason
-from dispatcher.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended, is_scalar
 from dispatcher.scheduling.framework import Codes, Depends, FleetView, Floats, Ints, Placed, Refuse, Rows, Skip
 from dispatcher.scheduling.framework.bounds import BoundedScore, RoomFilter, UpperBound
 from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent, node_change_helps
@@ -32,6 +28,10 @@ from dispatcher.scheduling.framework.plugin_args import RESOURCE_WEIGHTS, Args, 
 from dispatcher.scheduling.rules.requests import nonzero_request
 from dispatcher.scheduling.rules.room import MOST_TOLD, lacking_codes
 from dispatcher.scheduling.rules.whole import EXACT, percent, plus
+from shared.model.node import Node
+from shared.model.pod import Pod
+from shared.model.reasons import Reason
+from shared.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended, is_scalar
 
 LEAST: Final = "LeastAllocated"
 MOST: Final = "MostAllocated"

@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.model.node import NO_SCHEDULE, Node, Taint
-from dispatcher.model.pod import Toleration
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import SKIP, Bools, Codes, Depends, Filter, FleetView, Placed, Refuse, Rows, Skip
 from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
 from dispatcher.scheduling.rules.eligibility import Tolerance, tolerations_key
+from shared.model.node import NO_SCHEDULE, Node, Taint
+from shared.model.pod import Toleration
+from shared.model.reasons import Reason
 
 CORDON = Taint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)
 

@@ -13,9 +13,6 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from dispatcher.model.objects import CSIDriver, CSINode
-from dispatcher.model.pod import CLAIM
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import (
     SKIP,
     Bools,
@@ -31,6 +28,9 @@ from dispatcher.scheduling.framework import (
 )
 from dispatcher.scheduling.rules.csi_volumes import Attached, CsiVolumes, Wanted, attachments_of, wanted_of
 from dispatcher.scheduling.rules.volumes import CsiVolume
+from shared.model.objects import CSIDriver, CSINode
+from shared.model.pod import CLAIM
+from shared.model.reasons import Reason
 
 _NO_LIMIT = 2**31  # volumes
 

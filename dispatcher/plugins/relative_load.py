@@ -15,10 +15,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dispatcher.model.signals import CPU_SIGNAL, NETWORK_SIGNAL
 from dispatcher.scheduling.framework import MAX_SCORE, Depends, FleetView, Floats, Placed, Refuse, Rows, Score, Skip
 from dispatcher.scheduling.rules.expected_use import Amounts, Expected, Fade, expected_use, told
 from dispatcher.scheduling.rules.requests import nonzero_request
+from shared.model.signals import CPU_SIGNAL, NETWORK_SIGNAL
 
 
 class _RelativeLoad(Score[Amounts]):

@@ -6,10 +6,10 @@ Source: kube-scheduler's SchedulingGates.
 from collections.abc import Hashable, Mapping
 from typing import ClassVar
 
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import Depends, Placed, Refuse, refuse
 from dispatcher.scheduling.framework.hints import NEVER, WakeEvent
 from dispatcher.scheduling.framework.lifecycle import PreEnqueue
+from shared.model.reasons import Reason
 
 
 class SchedulingGates(PreEnqueue[None]):

@@ -2,7 +2,7 @@
 
 raw = -(number of PreferNoSchedule taints not tolerated); score = 100 - 100 * count / largest count, the quotient a
 whole number, rounded down; 100 everywhere if no node has such a taint. Source: kube-scheduler's TaintToleration.
-In another cluster the tolerations count that the pod keeps there (`dispatcher.model.crossing`).
+In another cluster the tolerations count that the pod keeps there (`shared.model.crossing`).
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -11,9 +11,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.model.node import PREFER_NO_SCHEDULE, Node, Taint
-from dispatcher.model.pod import Toleration
-from dispatcher.model.reasons import Reason, ReasonTable
 from dispatcher.scheduling.framework import (
     MAX_SCORE,
     Codes,
@@ -30,6 +27,9 @@ from dispatcher.scheduling.framework import (
 from dispatcher.scheduling.framework.coded_values import ByCode
 from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent, node_change_helps
 from dispatcher.scheduling.rules.eligibility import Tolerance, tolerations_key, untolerated
+from shared.model.node import PREFER_NO_SCHEDULE, Node, Taint
+from shared.model.pod import Toleration
+from shared.model.reasons import Reason, ReasonTable
 
 Taints = tuple[Taint, ...]
 _MOST_JUDGES = 1024

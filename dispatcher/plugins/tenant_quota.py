@@ -14,15 +14,15 @@ from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-from dispatcher.model.node import Node
-from dispatcher.model.pod import Pod, PodId
-from dispatcher.model.reasons import Reason
-from dispatcher.model.resources import format_quantity
 from dispatcher.scheduling.framework import SKIP, CycleState, Depends, FleetView, Placed, Refuse, Reserve, Skip, refuse
 from dispatcher.scheduling.framework.domain_counts import ExplainPods
 from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.value_columns import Column, each, fields, picked
 from dispatcher.scheduling.quota import QuotaLedger, charge_of
+from shared.model.node import Node
+from shared.model.pod import Pod, PodId
+from shared.model.reasons import Reason
+from shared.model.resources import format_quantity
 
 
 def _pod_id(placed: Placed) -> PodId:

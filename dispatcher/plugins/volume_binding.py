@@ -14,10 +14,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.model.messages import BindVolume, PodRef, SelectNode
-from dispatcher.model.objects import PersistentVolume, PersistentVolumeClaim
-from dispatcher.model.pod import CLAIM
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import (
     SKIP,
     Bools,
@@ -39,6 +35,10 @@ from dispatcher.scheduling.framework.lifecycle import Order, PreBind
 from dispatcher.scheduling.rules.volume_plan import BITS, Rulings, VolumePlan, delayed_claims, plan_key, plan_of
 from dispatcher.scheduling.rules.volume_scores import scores_of
 from dispatcher.scheduling.rules.volumes import claim_key, claims_of
+from shared.messages import BindVolume, PodRef, SelectNode
+from shared.model.objects import PersistentVolume, PersistentVolumeClaim
+from shared.model.pod import CLAIM
+from shared.model.reasons import Reason
 
 
 @dataclass

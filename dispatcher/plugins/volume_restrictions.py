@@ -11,11 +11,11 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from dispatcher.model.objects import PersistentVolumeClaim
-from dispatcher.model.pod import EBS_VOLUME, GCE_DISK, ISCSI, RBD, Pod, Volume
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, Placed, Refuse, Rows, Skip
 from dispatcher.scheduling.rules.volumes import READ_WRITE_ONCE_POD, claim_key, claims_of, not_found
+from shared.model.objects import PersistentVolumeClaim
+from shared.model.pod import EBS_VOLUME, GCE_DISK, ISCSI, RBD, Pod, Volume
+from shared.model.reasons import Reason
 
 _RESTRICTED = (EBS_VOLUME, GCE_DISK, ISCSI, RBD)
 

@@ -10,10 +10,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.model.labels import IN, Requirement
-from dispatcher.model.names import REGION, ZONE
-from dispatcher.model.objects import PersistentVolume, PersistentVolumeClaim, StorageClass
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import (
     SKIP,
     Bools,
@@ -29,6 +25,10 @@ from dispatcher.scheduling.framework import (
 )
 from dispatcher.scheduling.rules.eligibility import LabelMasks
 from dispatcher.scheduling.rules.volumes import claim_key, claims_of, not_found
+from shared.model.labels import IN, Requirement
+from shared.model.names import REGION, ZONE
+from shared.model.objects import PersistentVolume, PersistentVolumeClaim, StorageClass
+from shared.model.reasons import Reason
 
 _OLD = {"failure-domain.beta.kubernetes.io/zone": ZONE, "failure-domain.beta.kubernetes.io/region": REGION}
 _LABELS = (*_OLD, ZONE, REGION)

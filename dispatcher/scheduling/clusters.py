@@ -10,17 +10,17 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from dispatcher.model import names
-from dispatcher.model.bounds import REPORT_MIB
-from dispatcher.model.crossing import Opening
-from dispatcher.model.labels import is_label_value
-from dispatcher.model.messages import Changes
-from dispatcher.model.messages.memory import memory_of_record
-from dispatcher.model.node import Node
-from dispatcher.model.objects import AnyObject, PriorityClass
-from dispatcher.model.pod import Pod
-from dispatcher.model.signatures import MAX_KEYS, from_pinned, plain_keys
 from dispatcher.scheduling.fleet.objects import ClusterObjects
+from shared.messages import Changes
+from shared.messages.memory import memory_of_record
+from shared.model import names
+from shared.model.bounds import REPORT_MIB
+from shared.model.crossing import Opening
+from shared.model.labels import is_label_value
+from shared.model.node import Node
+from shared.model.objects import AnyObject, PriorityClass
+from shared.model.pod import Pod
+from shared.security.signatures import MAX_KEYS, from_pinned, plain_keys
 
 MOST_MEMORY = REPORT_MIB * 2**20  # of one cluster
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dispatcher.model.messages import NO_SHADOWS, AnyIntent, Changes, LinkReading, Outcome, Peer, Shadows
 from dispatcher.scheduling.records.decision import Decision
+from shared.messages import NO_SHADOWS, AnyIntent, Changes, LinkReading, Outcome, Peer, Shadows
 
 
 @dataclass(frozen=True)

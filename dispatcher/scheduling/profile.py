@@ -7,9 +7,9 @@ they pull against readings (docs/closed-loop.md). Profile files extend them (`BU
 
 from collections.abc import Iterable
 
-from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.scheduling.framework import PluginUse, Profile
 from dispatcher.scheduling.rules.spread_args import APP, SYSTEM
+from shared.model.names import SCHEDULER_NAME
 
 _Table = tuple[tuple[str, float], ...]  # name, weight (of scores)
 

@@ -20,9 +20,6 @@ import itertools
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 
-from dispatcher.model.backoff import Backoff
-from dispatcher.model.pod import PodId
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import Placed, QueueSort
 from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.framework.hints import HELPED_BY, ClusterEvent, WakeEvent
@@ -42,6 +39,9 @@ from dispatcher.scheduling.queued import (
 )
 from dispatcher.scheduling.retried import RefusedPods, RetriedPods
 from dispatcher.scheduling.waking import Waking, Woken
+from shared.model.backoff import Backoff
+from shared.model.pod import PodId
+from shared.model.reasons import Reason
 
 __all__ = ["HELPED_BY", "QueuedPod", "SchedulingQueue", "WakeEvent"]
 

@@ -12,12 +12,12 @@ from typing import Any, Protocol
 
 import msgspec
 
-from dispatcher.model.backoff import Backoff
-from dispatcher.model.pod import PodId
-from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.framework import Placed, QueueSort
 from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.framework.hints import HELPED_BY, NEVER, NODES, ClusterEvent, WakeEvent
+from shared.model.backoff import Backoff
+from shared.model.pod import PodId
+from shared.model.reasons import Reason, Why
 
 AT_A_TIME = 64  # pods of a line
 QUOTA = frozenset((Reason.QUOTA,))

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 
-from dispatcher.model.pod import Pod, PodId
-from dispatcher.model.resources import PODS, Resources, format_quantity
-from dispatcher.model.tenant import Share, Tenant
 from dispatcher.scheduling.framework import ClusterInfo
 from dispatcher.scheduling.unsynced_usage import UnsyncedUsage
+from shared.model.pod import Pod, PodId
+from shared.model.resources import PODS, Resources, format_quantity
+from shared.model.tenant import Share, Tenant
 
 _MEMO_LIMIT = 65_536
 _NOTHING: Mapping[str, int] = {}

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from dispatcher.model.pod import PodId
-from dispatcher.model.reasons import Why
 from dispatcher.scheduling.framework import Codes, Placed
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers
+from shared.model.pod import PodId
+from shared.model.reasons import Why
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ remembered the tenant waits. Amounts are internal units.
 
 from collections.abc import Mapping, Sequence
 
-from dispatcher.model.resources import Resources
 from dispatcher.scheduling.framework import ClusterInfo
+from shared.model.resources import Resources
 
 PersistedUsage = Mapping[str, Mapping[str, Mapping[str, int]]]  # cluster of submission -> tenant -> resource -> amount
 _NOTHING: Mapping[str, int] = {}

@@ -10,9 +10,9 @@ from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from dispatcher.model.messages import BOUND
-from dispatcher.model.pod import PodId
 from dispatcher.scheduling.events import Answered
+from shared.messages import BOUND
+from shared.model.pod import PodId
 
 # kube-scheduler's, which begin at 1 ms, and before them finer ones: most decisions here take less.
 _ATTEMPT_BUCKETS = (*(0.00001 * 4**step for step in range(4)), *(0.001 * 2**step for step in range(15)))

@@ -12,15 +12,15 @@ from typing import Any
 import msgspec
 import structlog
 
-from agents.executor.answer import CONFLICT, NOT_FOUND, error_text
-from agents.executor.http import MERGE_PATCH, Request
-from agents.executor.times import rfc3339
-from agents.kube.client import KubeClient
-from agents.kube.leader_lease import Client
-from agents.kube.session import Access
 from dispatcher.config.sections import ClusterProfilesSection
 from dispatcher.service.beside import beside
 from dispatcher.service.load_metrics import LoadCollector
+from shared.kube.answer import CONFLICT, NOT_FOUND, error_text
+from shared.kube.client import KubeClient
+from shared.kube.http import MERGE_PATCH, Request
+from shared.kube.leader_lease import Client
+from shared.kube.session import Access
+from shared.kube.times import rfc3339
 
 log = structlog.get_logger("cluster_profiles")
 

@@ -6,7 +6,6 @@ from typing import Protocol
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.scheduling.core.preemptors import HELD, UNCONFIRMED
 from dispatcher.scheduling.core.rebalancing import COUNTER, Result
 from dispatcher.scheduling.core.starts import COUNTER as NOT_STARTED
@@ -14,6 +13,7 @@ from dispatcher.service.metrics import RESULTS
 from dispatcher.service.queue_metrics import queue_metrics
 from dispatcher.service.reload import Reloader
 from dispatcher.service.service import Service
+from shared.model.names import SCHEDULER_NAME
 
 
 class LeaderCollector(Collector):

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from dispatcher.model.resources import format_quantity
 from dispatcher.scheduling import views
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.core.rebalancing import Mode
@@ -12,6 +11,7 @@ from dispatcher.scheduling.views import Pieces, Row
 from dispatcher.service.greeting import Greeting
 from dispatcher.service.intent_sender import IntentSender
 from dispatcher.service.poller import Poller
+from shared.model.resources import format_quantity
 
 
 class FleetViews(Protocol):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from dispatcher.model.messages import Hello
+from shared.messages import Hello
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,20 +10,6 @@ from typing import cast
 import msgspec
 import structlog
 
-from dispatcher.model.bounds import MAX_CALL
-from dispatcher.model.messages import (
-    AnyIntent,
-    ConfirmNoDelegate,
-    CreateDelegate,
-    Evict,
-    IntentBatch,
-    MirrorStatus,
-    Outcome,
-    OutcomeBatch,
-    Peer,
-    Peers,
-    UpdateDelegate,
-)
 from dispatcher.scheduling.events import Answered, Event, PeersAcknowledged, PeersRefused, SendPeers, Unanswered, Unsent
 from dispatcher.service.link import (
     AgentDied,
@@ -36,6 +22,20 @@ from dispatcher.service.link import (
 )
 from dispatcher.service.term import Deposed, Term
 from dispatcher.service.timing import ServiceTiming
+from shared.messages import (
+    AnyIntent,
+    ConfirmNoDelegate,
+    CreateDelegate,
+    Evict,
+    IntentBatch,
+    MirrorStatus,
+    Outcome,
+    OutcomeBatch,
+    Peer,
+    Peers,
+    UpdateDelegate,
+)
+from shared.model.bounds import MAX_CALL
 
 log = structlog.get_logger("sender")
 

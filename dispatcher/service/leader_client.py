@@ -3,14 +3,14 @@
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 
-from agents.kube.client import KubeClient
-from agents.kube.elector import Elector, LeaderTiming, new_identity
-from agents.kube.leader_lease import LeaseRef, LeaseStore
-from agents.kube.session import Access
 from dispatcher.config import agent_settings
 from dispatcher.config.sections import IN_CLUSTER, ClusterSection, LeaderElectionSection
 from dispatcher.service.leadership import NoElection
 from dispatcher.service.lease_thread import LeaseThread, loop_thread
+from shared.kube.client import KubeClient
+from shared.kube.elector import Elector, LeaderTiming, new_identity
+from shared.kube.leader_lease import LeaseRef, LeaseStore
+from shared.kube.session import Access
 
 
 @contextlib.asynccontextmanager

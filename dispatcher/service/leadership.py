@@ -7,13 +7,13 @@ from typing import Any
 
 import structlog
 
-from agents.kube.elector import Elector
-from dispatcher.model.backoff import Backoff
 from dispatcher.service.beside import beside
 from dispatcher.service.lease_thread import LeaseThread
 from dispatcher.service.link import AgentLink, LinkError
 from dispatcher.service.obeyed_epochs import ObeyedEpochs
 from dispatcher.service.term import MOST_EPOCHS, Deposed, Term
+from shared.kube.elector import Elector
+from shared.model.backoff import Backoff
 
 log = structlog.get_logger("leader")
 

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from agents.kube.elector import Elector, awake
 from dispatcher.service.beside import beside
+from shared.kube.elector import Elector, awake
 
 MOST_STILL_S = 60.0
 _BEAT_S = 1.0

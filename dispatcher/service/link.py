@@ -1,14 +1,13 @@
 """How the dispatcher reaches one agent: five calls, each with its own time limit and typed errors.
 
-Only bytes cross (`dispatcher.model.messages`). `LocalLink` joins an agent in this process; `ray_link.RayLink` an actor.
+Only bytes cross (`shared.messages`). `LocalLink` joins an agent in this process; `ray_link.RayLink` an actor.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
-from agents.runtime.outbound.answering import Called
-from dispatcher.model.messages import (
+from shared.messages import (
     Changes,
     Hello,
     IntentBatch,
@@ -20,7 +19,8 @@ from dispatcher.model.messages import (
     decode,
     encode,
 )
-from dispatcher.model.pod import Record
+from shared.model.pod import Record
+from shared.streams.calls import Called
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Record)

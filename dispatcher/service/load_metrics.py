@@ -6,10 +6,10 @@ import numpy as np
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from dispatcher.model.resources import CPU, MEMORY, PODS, unit_scale
 from dispatcher.scheduling.fleet.columns import RowList, exact_sums
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Readings
+from shared.model.resources import CPU, MEMORY, PODS, unit_scale
 
 _QUANTILES = (0.5, 0.9, 1.0)
 

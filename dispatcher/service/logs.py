@@ -5,7 +5,7 @@ import sys
 
 import structlog
 
-from agents.runtime.logs import Stderr
+from shared.process.logs import Stderr
 
 LEVELS = ("debug", "info", "warning", "error")
 

@@ -12,11 +12,11 @@ from prometheus_client import Counter as PromCounter
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from dispatcher.model.messages import AnyIntent
-from dispatcher.model.pod import PodId
 from dispatcher.scheduling.events import Answered, Event, FoldOn, Unanswered
 from dispatcher.service.attempt_times import AttemptTimes, Outcome
 from dispatcher.service.plugin_times import PluginTimes
+from shared.messages import AnyIntent
+from shared.model.pod import PodId
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # twice the series, for a start time nobody asks for
 RESULTS = ("scheduled", "unschedulable")  # of an attempt; each is counted by profile

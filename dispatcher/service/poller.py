@@ -8,10 +8,6 @@ from contextlib import AsyncExitStack
 
 import structlog
 
-from dispatcher.model.backoff import Backoff
-from dispatcher.model.messages import Changes
-from dispatcher.model.messages.memory import memory_of
-from dispatcher.model.token_buckets import Allowance, TokenBuckets
 from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, Event
 from dispatcher.service.clock import Clock
 from dispatcher.service.greeting import Greeting
@@ -25,6 +21,10 @@ from dispatcher.service.link import (
 )
 from dispatcher.service.term import Deposed, Term
 from dispatcher.service.timing import ServiceTiming
+from shared.messages import Changes
+from shared.messages.memory import memory_of
+from shared.model.backoff import Backoff
+from shared.model.token_buckets import Allowance, TokenBuckets
 
 Deliver = Callable[[Event], Awaitable[bool]]  # False: the core could not take it
 _LATE_FACTOR, LONGEST_REPORT_S = 4.0, 600.0

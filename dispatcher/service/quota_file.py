@@ -15,10 +15,10 @@ from zlib import crc32
 import msgspec
 import structlog
 
-from dispatcher.model.tenant import Tenant
 from dispatcher.scheduling.framework import ClusterInfo
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.unsynced_usage import PersistedUsage
+from shared.model.tenant import Tenant
 
 log = structlog.get_logger("quota")
 

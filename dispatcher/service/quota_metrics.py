@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from dispatcher.model.resources import unit_scale
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.quota import QuotaLedger
+from shared.model.resources import unit_scale
 
 
 class QuotaCollector(Collector):

@@ -2,10 +2,10 @@
 
 from typing import Protocol
 
-from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, Telemetry, encode
-from dispatcher.model.seals import ORDERS, PEERS, Audience
 from dispatcher.service.link import Arrived, Word, at_once, read
 from dispatcher.service.signing import NO_SIGNER, Sealer
+from shared.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, Telemetry, encode
+from shared.security.seals import ORDERS, PEERS, Audience
 
 
 class Caller(Protocol):

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from agents.runtime.ray_security import insecure, insecure_nodes
 from agents.runtime.settings import AgentSettings
 from dispatcher.service.descendants import Process, descendants, end, lives, program
 from dispatcher.service.errors import CommandError
 from dispatcher.service.ray_link import RayLink
+from shared.process.ray_security import insecure, insecure_nodes
 
 if TYPE_CHECKING:
     from dispatcher.service.signing import Sealer

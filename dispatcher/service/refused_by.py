@@ -1,6 +1,6 @@
 """Which plugin refuses for which reason, for the metric that kube-scheduler keeps by plugin."""
 
-from dispatcher.model.reasons import Reason
+from shared.model.reasons import Reason
 
 _REASONS: dict[str, tuple[Reason, ...]] = {
     "ClusterAllowed": (Reason.CLUSTER_NOT_ALLOWED, Reason.CLUSTER_CORDONED, Reason.PROXY_TAINT),

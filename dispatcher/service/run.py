@@ -10,8 +10,6 @@ from pathlib import Path
 import structlog
 from aiohttp import web
 
-from agents.runtime.event_loop import run
-from agents.runtime.logs import log_path
 from agents.runtime.settings import AgentSettings
 from dispatcher.config import ConfigError, DispatcherConfig, agent_settings, load_config, plugin_registry
 from dispatcher.config.gateway import here
@@ -36,6 +34,8 @@ from dispatcher.service.reload import Reloader
 from dispatcher.service.signing import Sealer, Signer, sealer_of
 from dispatcher.service.term_runner import TermRunner
 from dispatcher.service.warm_up import collect_less_often, compile_when_large
+from shared.process.event_loop import run
+from shared.process.logs import log_path
 
 log = structlog.get_logger("run")
 

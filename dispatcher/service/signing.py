@@ -16,14 +16,14 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dispatcher.config.sections import SigningSection
-from dispatcher.model.seals import LIFE_S, Audience, Header, SigningKey, seal
+from shared.security.seals import LIFE_S, Audience, Header, SigningKey, seal
 
 log = structlog.get_logger("signing")
 _LOOK_S = 5.0  # between two looks whether the files have changed
 
 
 class Sealer(Protocol):
-    """Makes the seal of a message: see dispatcher.model.seals."""
+    """Makes the seal of a message: see shared.security.seals."""
 
     def seal(self, kind: str, body: bytes, epoch: int, audience: Audience) -> bytes:
         """Of these bytes."""

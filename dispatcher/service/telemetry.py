@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.model.messages import SourceReport, Telemetry
 from dispatcher.service.link import AgentLink, LinkError
+from shared.messages import SourceReport, Telemetry
 
 TIMEOUT_S = 5.0
 
@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 
 async def ask_all(links: Iterable[AgentLink]) -> list[Row]:
-    """One row a cluster, by name: what its agent tells (model/messages/telemetry.py), or `problem` why it does not."""
+    """One row a cluster, by name: what its agent tells (shared/messages/telemetry.py), or `problem` why it does not."""
     rows = await asyncio.gather(*map(_ask, links))
     return sorted(rows, key=lambda row: str(row["cluster"]))
 

@@ -2,12 +2,12 @@
 
 from typing import NamedTuple
 
-from dispatcher.model import names
 from docs.generate.markdown import code, page, table
+from shared.model import names
 
 
 class Key(NamedTuple):
-    """One row. `name` is the constant of `dispatcher/model/names.py`."""
+    """One row. `name` is the constant of `shared/model/names.py`."""
 
     name: str
     on: str

@@ -1,7 +1,7 @@
 """The page of reasons why a pod waits, with what to do about each; its texts are those that pods are told."""
 
-from dispatcher.model.reasons import Reason
 from docs.generate.markdown import code, page, table
+from shared.model.reasons import Reason
 
 REMEDIES: dict[Reason, str] = {
     Reason.INSUFFICIENT: "No such node has enough free of that resource. `explain` counts the nodes; ask for less, or add nodes.",

@@ -7,9 +7,9 @@ from typing import Any
 import yaml
 
 from agents.runtime import admission
-from dispatcher.model import names
 from localfleet.controlplane.api import Api
 from localfleet.controlplane.binaries import release
+from shared.model import names
 
 MANIFEST = Path(admission.__file__).with_name("opt_in.yaml")
 _PATH = "/apis/admissionregistration.k8s.io/v1"

@@ -19,7 +19,6 @@ from rich.text import Text
 from dispatcher.cli.explain_view import in_short
 from dispatcher.cli.output import Output, harmless, make_console, print_table, print_trimmed, print_value
 from dispatcher.cli.tables import PODS
-from dispatcher.model.signals import BASE_SIGNALS
 from dispatcher.scheduling.views import whole
 from dispatcher.service.assembly import Dispatcher
 from dispatcher.service.errors import ExitCode
@@ -27,6 +26,7 @@ from dispatcher.service.fleet_views import FleetViews
 from localfleet.demo import view as demo_view
 from localfleet.demo.clusters import Running
 from localfleet.demo.view import Picture
+from shared.model.signals import BASE_SIGNALS
 
 _LOOK_S = 0.25
 _SAY_S = 1.0

@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import yaml
 
-from agents.kube.memory import memory_file
 from dispatcher.service.errors import CommandError
 from localfleet.demo.workloads import Submission
+from shared.kube.memory import memory_file
 
 _IN_FLIGHT = 8
 _ATTEMPTS = 5

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from dispatcher.model import names
+from shared.model import names
 
 Manifest = dict[str, Any]
 NAMESPACE = "default"

@@ -16,7 +16,6 @@ from pathlib import Path
 import aiohttp
 from aiohttp import web
 
-from dispatcher.model.names import KUBELET_ACCOUNT
 from localfleet.embedded import kubeconfig
 from localfleet.embedded.api import Api, ApiError
 from localfleet.embedded.controllers.roster import control_loop
@@ -33,6 +32,7 @@ from localfleet.embedded.state import State, StateError
 from localfleet.embedded.storage import Storage
 from localfleet.embedded.tls import Authority
 from localfleet.embedded.usage import Usage
+from shared.model.names import KUBELET_ACCOUNT
 
 _SHUTDOWN_S = 0.3
 _PARENT_POLL_S = 0.5

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from dispatcher.model.labels import LabelSelector, Requirement
+from shared.model.labels import LabelSelector, Requirement
 
 Object = dict[str, Any]
 

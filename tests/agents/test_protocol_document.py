@@ -7,9 +7,9 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from agents.executor.delegate import delegate_name
-from dispatcher.model import signatures
-from dispatcher.model.pod import SourceRef
-from dispatcher.model.signatures import SignedClaim
+from shared.model.pod import SourceRef
+from shared.security import signatures
+from shared.security.signatures import SignedClaim
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
 EAST, WEST = (Ed25519PrivateKey.from_private_bytes(bytes(range(at, at + 32))) for at in (0, 32))

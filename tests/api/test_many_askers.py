@@ -13,9 +13,9 @@ from dispatcher.api.http_api import OnlyOne, make_app, serve
 from dispatcher.api.login import Login
 from dispatcher.api.shared import Shared
 from dispatcher.config.sections import LoginSection
-from dispatcher.model.messages import Telemetry
 from dispatcher.service.link import LocalLink
 from dispatcher.service.metrics import Metrics
+from shared.messages import Telemetry
 from tests.service.fakes import FakeAgent, FakeCore, FakeViews, service
 
 

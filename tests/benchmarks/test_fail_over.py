@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.fail_over.cluster import SharedCluster
 from benchmarks.fleet.load import Load
-from dispatcher.model.pod import Pod
+from shared.model.pod import Pod
 
 
 class Follower:

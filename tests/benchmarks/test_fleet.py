@@ -20,7 +20,7 @@ from benchmarks.fleet.load import Load, node_of, pod_of
 from benchmarks.fleet.many_templates import fleet_of_many_templates
 from benchmarks.fleet.memory import fleet_memory
 from benchmarks.report.meanings import OF_BENCHMARKS
-from dispatcher.model.messages import BOUND, Bind, IntentBatch, PodRef, encode
+from shared.messages import BOUND, Bind, IntentBatch, PodRef, encode
 
 SMALL = Load(clusters=3, nodes=20, pods=12, templates=5, namespaces=2)
 ARGUMENTS = (

@@ -5,9 +5,9 @@ import msgspec
 from benchmarks.plain_loop import Place, _place, plain_rate
 from benchmarks.scheduler_perf import _read
 from benchmarks.workloads.cases import Pods
-from dispatcher.model.names import HOSTNAME, ZONE
-from dispatcher.model.node import Node
-from dispatcher.model.pod import Pod
+from shared.model.names import HOSTNAME, ZONE
+from shared.model.node import Node
+from shared.model.pod import Pod
 
 
 def nodes(count: int, zones: int = 1, cpu: int = 4000) -> list[Place]:

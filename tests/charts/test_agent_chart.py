@@ -10,15 +10,15 @@ import yaml
 from cryptography import x509
 
 from agents.runtime.join import settings as join
-from agents.runtime.keyfile import load_keys
 from agents.runtime.outbound.settings import GatewaySettings
 from agents.runtime.relay.settings import RelaySettings
 from agents.runtime.settings import AcceptSettings, AgentSettings, KubeletSettings, MetricsSettings
 from dispatcher.cli.joining import install
 from dispatcher.cli.joining import objects as given_by_join
-from dispatcher.model import names
-from dispatcher.model.pod import TERMINAL
 from localfleet.controlplane import opt_in
+from shared.model import names
+from shared.model.pod import TERMINAL
+from shared.process.keyfile import load_keys
 from tests.charts.rendering import (
     ADMISSION,
     CHARTS,

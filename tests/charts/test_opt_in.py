@@ -17,10 +17,10 @@ import trustme
 
 from dispatcher.cli.joining.opt_in import OptIn, in_force
 from dispatcher.cli.joining.target import Place, reached
-from dispatcher.model import names
 from localfleet.controlplane import opt_in
 from localfleet.controlplane.binaries import selected_minor
 from localfleet.controlplane.plane import ControlPlane
+from shared.model import names
 from tests.agents.runtime.admission import proxy_node_cases
 from tests.agents.runtime.admission.cases import ASKS, CASES, pod
 from tests.agents.runtime.admission.proxy_node_cases import ALL, NOT_PLACED_BY_OTHERS, UNTOUCHED, daemon_set

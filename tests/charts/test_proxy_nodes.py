@@ -9,10 +9,10 @@ import pytest
 from dispatcher.cli.diagnosis import Finding
 from dispatcher.cli.joining.daemon_sets import on_proxy_nodes
 from dispatcher.cli.joining.target import Place, reached
-from dispatcher.model import names
 from localfleet.controlplane import opt_in
 from localfleet.controlplane.binaries import selected_minor
 from localfleet.controlplane.plane import ControlPlane
+from shared.model import names
 from tests.agents.runtime.admission.proxy_node_cases import ALL, LINUX, affinity_of, daemon_set
 from tests.charts.rendering import CHARTS, NAMESPACE, Helm, Object
 from tests.controlplane.fixtures import ControlPlanes

@@ -9,11 +9,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from dispatcher.model.names import CLUSTER_READY, proxy_node_name
 from dispatcher.service.gateway.authority import ensure
 from localfleet.controlplane.binaries import selected_minor
 from localfleet.controlplane.components import PlaneSpec
 from localfleet.controlplane.plane import ControlPlane
+from shared.model.names import CLUSTER_READY, proxy_node_name
 from tests.charts.rendering import Helm, Object
 from tests.charts.split_install import ACCOUNTS, installed, start, write_private_key
 from tests.charts.test_install import DEPLOYMENTS, PODS, deployment, pod, policies

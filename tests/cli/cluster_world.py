@@ -12,8 +12,8 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from dispatcher.cli.main import app
-from dispatcher.model import names
 from localfleet.embedded.fleet import EmbeddedFleet
+from shared.model import names
 from tests.system.cluster_api import ClusterApi, Object
 
 PODS, NODES = "/api/v1/namespaces/default/pods", "/api/v1/nodes"

@@ -15,9 +15,9 @@ from dispatcher.cli.api_client import ApiClient
 from dispatcher.cli.operate import drain, words
 from dispatcher.cli.operate.members import Member
 from dispatcher.cli.operate.words import Standing
-from dispatcher.model import names
 from dispatcher.service.errors import ExitCode
 from localfleet.embedded.fleet import EmbeddedFleet
+from shared.model import names
 from tests.cli.cluster_world import MARKED, NODES, PODS, World, delegate, ending, names_of, pod
 from tests.system.cluster_api import ClusterApi
 

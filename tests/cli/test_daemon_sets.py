@@ -9,7 +9,7 @@ from dispatcher.cli.joining import daemon_sets
 from dispatcher.cli.joining.daemon_sets import on_proxy_nodes
 from dispatcher.cli.operate.census import census
 from dispatcher.cli.operate.members import Member, Object
-from dispatcher.model import names
+from shared.model import names
 from tests.agents.runtime.admission.proxy_node_cases import ALL, AWAY_ONLY, LINUX, affinity_of, daemon_set
 
 WEST = names.proxy_node_name("west")

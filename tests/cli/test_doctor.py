@@ -11,7 +11,6 @@ from cryptography import x509
 from prometheus_client import CollectorRegistry, generate_latest
 from typer.testing import CliRunner, Result
 
-from agents.kube.client import KubeClient
 from dispatcher.cli.api_client import ApiClient
 from dispatcher.cli.diagnosis import NOTE, PROBLEM, diagnose
 from dispatcher.cli.expiry import SOON_S, about_expiry
@@ -19,8 +18,6 @@ from dispatcher.cli.main import app
 from dispatcher.cli.operate import members
 from dispatcher.cli.own_files import about_own_files
 from dispatcher.config.certificates import SOON
-from dispatcher.model import names
-from dispatcher.model.messages import SourceReport, UnreadSignal
 from dispatcher.service.collectors import ReloadCollector, WrittenCollector
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.gateway.authority import ensure, revoke
@@ -31,6 +28,9 @@ from dispatcher.service.link import AgentMissing
 from dispatcher.service.ray_runtime import require_resource
 from dispatcher.service.reload import Reloader
 from localfleet.embedded.fleet import EmbeddedFleet
+from shared.kube.client import KubeClient
+from shared.messages import SourceReport, UnreadSignal
+from shared.model import names
 from tests.service.gateway.test_gateway import section
 
 FRESH = {"cpu": (10, 3.0, 9.0), "memory": (10, 3.0, 9.0)}

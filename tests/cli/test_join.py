@@ -24,9 +24,9 @@ from dispatcher.cli.joining.gateway_secret import LOOKED
 from dispatcher.cli.joining.opt_in import WEBHOOK
 from dispatcher.cli.main import app
 from dispatcher.config import check_config
-from dispatcher.model.signatures import public_key
 from dispatcher.service.errors import ExitCode
 from localfleet.embedded.fleet import EmbeddedFleet
+from shared.security.signatures import public_key
 from tests.charts.rendering import WORKLOADS, Helm
 from tests.system.cluster_api import ClusterApi
 

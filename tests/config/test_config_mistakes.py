@@ -7,10 +7,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from agents.runtime.keyfile import load_keys
 from dispatcher.cli.main import app
 from dispatcher.config import access, check_config, load_config
 from dispatcher.service.errors import ExitCode
+from shared.process.keyfile import load_keys
 
 KUBECONFIG = {
     "current-context": "west",

@@ -7,9 +7,9 @@ from dispatcher.config.document import parse_document
 from dispatcher.config.kube_scheduler import KubeScheduler, is_kube_scheduler, read_kube_scheduler
 from dispatcher.config.kube_scheduler.merge import DEFAULTS, Use, at_point, merged
 from dispatcher.config.kube_scheduler.sections import PluginSet
-from dispatcher.model.topology import label_key
 from dispatcher.plugins.registry import REGISTRY
 from dispatcher.scheduling.framework import PluginUse
+from shared.model.topology import label_key
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 FLEET = ["TenantQuota", "ClusterAllowed", "ClusterRefused", "NamespaceOpen", "NodeReady"]

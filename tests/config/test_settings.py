@@ -11,10 +11,10 @@ from dispatcher.config import ConfigError, agent_settings, check_config, load_co
 from dispatcher.config.document import MAX_BYTES, parse_document
 from dispatcher.config.sections import ClusterSection, ConfigFile
 from dispatcher.config.tenants import parse_share
-from dispatcher.model.tenant import Share, Tenant
 from dispatcher.plugins.registry import REGISTRY
 from dispatcher.scheduling.framework.plugin_args import check_args
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from shared.model.tenant import Share, Tenant
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 MISSING = "there is no file {}: correct it (paths are relative to the folder of this file), or leave it out"

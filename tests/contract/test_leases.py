@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from agents.executor.http import Request
-from agents.kube.client import KubeClient
-from agents.kube.leader_lease import Lease, LeaseStore, ReadFailure
-from agents.kube.session import Access
 from agents.runtime.executor_lease import PLACE, RETRY_S, ExecutorLease
+from shared.kube.client import KubeClient
+from shared.kube.http import Request
+from shared.kube.leader_lease import Lease, LeaseStore, ReadFailure
+from shared.kube.session import Access
 from tests.contract.servers import Server
 
 CALL_S = 10.0

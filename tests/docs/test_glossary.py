@@ -10,7 +10,7 @@ MOST_TERMS = 60
 _ROW = re.compile(r"^\| (?P<term>[^|]+) \| (?P<meaning>[^|]+) \| (?P<where>[^|]+) \|$", re.MULTILINE)
 _PLACES = {
     path.relative_to(ROOT).as_posix()
-    for folder in ("dispatcher", "agents")
+    for folder in ("dispatcher", "agents", "shared")
     for path in (ROOT / folder, *(ROOT / folder).rglob("*"))
     if path.is_dir() or path.suffix == ".py"
 }

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PRODUCT = ("dispatcher", "agents", "localfleet")
+PRODUCT = ("dispatcher", "agents", "shared", "localfleet")
 MOST_LINES_OF_A_FILE = 600
 MOST_LINES_OF_A_FUNCTION = 90
 _EXCEPTION = re.compile(r"# noqa: [A-Z0-9, ]*PLR0913\b(?P<reason>.*)")

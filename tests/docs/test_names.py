@@ -12,7 +12,7 @@ import pytest
 from tests.docs.python_words import WORD, said
 
 ROOT = Path(__file__).parents[2]
-CODE = ("dispatcher", "agents", "localfleet", "benchmarks", "tests", "docs/generate")
+CODE = ("dispatcher", "agents", "shared", "localfleet", "benchmarks", "tests", "docs/generate")
 DATA = ("configs", "helm", ".github", ".ci", "Makefile", "pyproject.toml", "Dockerfile", "mkdocs.yml")
 DOCUMENTS = sorted(
     path.relative_to(ROOT).as_posix()

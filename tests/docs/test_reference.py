@@ -8,11 +8,11 @@ from jsonschema import Draft7Validator  # type: ignore[import-untyped]
 
 from agents.runtime.join.settings import JoinSettings
 from agents.runtime.telemetry_settings import TelemetrySettings
-from dispatcher.model.reasons import Reason
 from dispatcher.plugins.registry import REGISTRY, canonical
 from dispatcher.scheduling.framework.plugin_args import check_args
 from docs.generate import chart, chart_readme, configuration, keys, plugins, reasons
 from docs.generate.__main__ import FOLDER, PAGES
+from shared.model.reasons import Reason
 
 
 @pytest.mark.parametrize("name", PAGES)

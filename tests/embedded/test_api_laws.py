@@ -8,10 +8,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from dispatcher.model.resources import parse_quantity
 from localfleet.embedded.apiserver import label_query, patching, quantity, tables
 from localfleet.embedded.apiserver.schema import object_type
 from localfleet.embedded.apiserver.status import ApiError
+from shared.model.resources import parse_quantity
 
 _NUMBERS = st.decimals(min_value=0, max_value=10**12, places=3).map(str)
 _SUFFIXES = st.sampled_from(["", "n", "u", "m", "k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti", "e3", "E-2"])

@@ -2,9 +2,9 @@
 
 import pytest
 
-from dispatcher.model.resources import QuantityError
 from localfleet.embedded.kubelet.admission import admit, effective_requests
 from localfleet.embedded.kubelet.shapes import ShapeError, parse_shape
+from shared.model.resources import QuantityError
 from tests.embedded.simulated import Object
 
 

@@ -12,11 +12,11 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from agents.kube.pipe import Pipe
 from localfleet.embedded.api import Api as OwnApi
 from localfleet.embedded.http import make_app
 from localfleet.embedded.rest.upgrade import to_kubelet
 from localfleet.embedded.storage import Storage
+from shared.kube.pipe import Pipe
 from tests.contract.client import Api
 from tests.contract.foreign_nodes import NO_ADDRESSES, running_at
 from tests.contract.stream_kubelet import SPDY, WEBSOCKET, ask, kubelet, switched

@@ -6,7 +6,6 @@ import pytest
 
 from dispatcher.kit import Room, a_fleet, a_node, a_pod, broken_laws, scores
 from dispatcher.kit.form import broken_form
-from dispatcher.model.reasons import Reason, Why
 from dispatcher.plugins.registry import REGISTRY, PluginContext
 from dispatcher.scheduling.framework import (
     SKIP,
@@ -28,6 +27,7 @@ from dispatcher.scheduling.framework import (
 from dispatcher.scheduling.framework.bounds import BoundedScore, RoomFilter, UpperBound
 from dispatcher.scheduling.framework.lifecycle import PreBind, PreEnqueue, PreScore, RowList
 from dispatcher.scheduling.framework.plugin import WaitingRoom
+from shared.model.reasons import Reason, Why
 
 
 class Harmless(Filter, Score, Reserve, Permit, PreEnqueue, PreBind):
@@ -163,7 +163,7 @@ BREAKS: dict[str, tuple[str, Callable[..., Any], str]] = {
     ),
     "a gate that says no": ("pre_enqueue", lambda placed: False, "pre_enqueue must answer None or a Refuse, not bool"),
     "a promise": ("pre_bind", lambda cycle, placed, row, fleet: True, "pre_bind must answer None, a Refuse or orders"),
-    "a reason in words": ("filter", in_words, "filter refuses for 'no way', which is no dispatcher.model"),
+    "a reason in words": ("filter", in_words, "filter refuses for 'no way', which is no shared.model"),
     "open rows by hearsay": (
         "open_rows",
         lambda state, fleet: (np.asarray([0]), 1),

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from dispatcher.kit import broken_laws
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, Placed, Refuse, Rows, Skip, refuse
+from shared.model.reasons import Reason
 
 PARTNER = "global-dispatcher.io/x-partner"
 LET_STANDING_KEY_SAY = (

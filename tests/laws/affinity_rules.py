@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from dispatcher.model import names
-from dispatcher.model.pod import Pod, PodAffinity, PodAffinityTerm
 from dispatcher.scheduling.framework import Placed
+from shared.model import names
+from shared.model.pod import Pod, PodAffinity, PodAffinityTerm
 from tests.laws.oracle import World
 from tests.laws.rules import Where, domain
 

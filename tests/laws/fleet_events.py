@@ -6,16 +6,16 @@ import msgspec
 import numpy as np
 from hypothesis import strategies as st
 
-from dispatcher.model.labels import LabelSelector
-from dispatcher.model.names import DOMAIN_SCOPE
-from dispatcher.model.objects import Namespace
-from dispatcher.model.pod import Pod, PodAffinityTerm
-from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.scheduling.fleet.columns import _TABLE as COLUMNS
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Ints, Placed
 from dispatcher.scheduling.framework.pod_sets import pods_of_terms
+from shared.model.labels import LabelSelector
+from shared.model.names import DOMAIN_SCOPE
+from shared.model.objects import Namespace
+from shared.model.pod import Pod, PodAffinityTerm
+from shared.model.resources import MAX_QUANTITY
 from tests.builders import PodBuilder, node, pod, selector
 
 LEVELS = ("zone", "cluster", "host", "rack")

@@ -11,9 +11,6 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from dispatcher.model.messages import LinkReading
-from dispatcher.model.node import Node, Reading
-from dispatcher.model.objects import Namespace, Service
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
@@ -30,6 +27,9 @@ from dispatcher.scheduling.framework import (
     Score,
     Skip,
 )
+from shared.messages import LinkReading
+from shared.model.node import Node, Reading
+from shared.model.objects import Namespace, Service
 
 
 @dataclass

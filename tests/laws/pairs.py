@@ -3,14 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dispatcher.model.messages import LinkReading
-from dispatcher.model.node import Node
-from dispatcher.model.objects import Namespace, Service
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Placed, Plugin, Profile, Reserve
 from dispatcher.scheduling.pruning.searches import LARGE
+from shared.messages import LinkReading
+from shared.model.node import Node
+from shared.model.objects import Namespace, Service
 from tests.builders import reading
 from tests.laws import oracle
 

@@ -1,9 +1,9 @@
 """Kubernetes' rules once more, in plain Python over plain data: may this pod go on this node of this world?"""
 
-from dispatcher.model.node import NO_EXECUTE, NO_SCHEDULE, Node
-from dispatcher.model.pod import Pod, SpreadConstraint
-from dispatcher.model.topology import CLUSTER_LEVEL, HOST_LEVEL, LEVELS, level_of
 from dispatcher.scheduling.framework import Placed
+from shared.model.node import NO_EXECUTE, NO_SCHEDULE, Node
+from shared.model.pod import Pod, SpreadConstraint
+from shared.model.topology import CLUSTER_LEVEL, HOST_LEVEL, LEVELS, level_of
 from tests.laws.oracle import World
 
 Where = tuple[str, str]

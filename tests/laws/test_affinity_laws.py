@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.labels import LabelSelector, Requirement
-from dispatcher.model.names import AFFINITY_FROM_OTHERS, DOMAIN_SCOPE
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Placed, Plugin, PluginUse, Profile, Skip
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from shared.model.labels import LabelSelector, Requirement
+from shared.model.names import AFFINITY_FROM_OTHERS, DOMAIN_SCOPE
 from tests.builders import PodBuilder, node, pod, selector
 from tests.laws import affinity_rules as rules
 from tests.laws import oracle

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from dispatcher.model.tenant import Share, Tenant
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.batch.lookahead import Lookahead, lookahead_of
 from dispatcher.scheduling.cycle.cycle import Scheduler
@@ -15,6 +14,7 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import CycleState, Depends, FleetView, Placed, Plugin, Reserve
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
+from shared.model.tenant import Share, Tenant
 from tests.builders import PodBuilder, pod
 from tests.laws.test_pruning_laws import some_fleet, told
 

@@ -7,11 +7,11 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.names import RACK, ZONE
-from dispatcher.model.node import Node, Reading, Taint
-from dispatcher.model.topology import within_cluster
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Placed
+from shared.model.names import RACK, ZONE
+from shared.model.node import Node, Reading, Taint
+from shared.model.topology import within_cluster
 from tests.builders import node, pod
 from tests.laws.examples import examples
 from tests.laws.fleet_events import columns_by_node, events, fleet_after, nodes, pods, rebuilt, snapshot, ties

@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.model.crossing import Opening
-from dispatcher.model.messages import Bind, Changes, Claim
-from dispatcher.model.names import CLUSTERS, PROXY_LABEL, SCHEDULER_NAME, proxy_node_name
-from dispatcher.model.node import Node
-from dispatcher.model.pod import Claim as Claimed
-from dispatcher.model.pod import Need, Needs, Pod, SourceRef, SpreadConstraint
 from dispatcher.scheduling.events import ClusterChanged, Effect, SendIntents, Tick
 from dispatcher.scheduling.views import whole
 from dispatcher.scheduling.views.drain_rows import drain_view
+from shared.messages import Bind, Changes, Claim
+from shared.model.crossing import Opening
+from shared.model.names import CLUSTERS, PROXY_LABEL, SCHEDULER_NAME, proxy_node_name
+from shared.model.node import Node
+from shared.model.pod import Claim as Claimed
+from shared.model.pod import Need, Needs, Pod, SourceRef, SpreadConstraint
 from tests.laws.cores import make_core
 
 DRAINED, OTHERS = "west", ("east", "north", "south")

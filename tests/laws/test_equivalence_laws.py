@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.reasons import Reason, Why
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
@@ -21,6 +20,7 @@ from dispatcher.scheduling.framework import FleetView, Part, Placed, kernels, re
 from dispatcher.scheduling.framework.points import Plan, PluginError
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.records.decision import Decision
+from shared.model.reasons import Reason, Why
 from tests.builders import fleet, node, pod, put, reading, selector
 from tests.laws.examples import examples
 from tests.laws.pairs import Pair

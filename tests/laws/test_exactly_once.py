@@ -8,11 +8,11 @@ import random
 
 import pytest
 
-from dispatcher.model.messages import Evict
-from dispatcher.model.node import Node
 from dispatcher.scheduling import events
 from dispatcher.scheduling.clusters import GapError
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
+from shared.messages import Evict
+from shared.model.node import Node
 from tests.laws.cores import make_core
 from tests.laws.examples import examples
 from tests.laws.world import Mail, ModelCluster, World

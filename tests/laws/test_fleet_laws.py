@@ -5,10 +5,10 @@ from typing import Any
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.objects import Namespace
-from dispatcher.model.pod import PodAffinityTerm
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.pod_sets import pods_of_terms
+from shared.model.objects import Namespace
+from shared.model.pod import PodAffinityTerm
 from tests.builders import pod, selector
 from tests.laws.examples import examples
 from tests.laws.fleet_events import apply_event, counts, events, fleet_after, pods, rebuilt, snapshot, ties

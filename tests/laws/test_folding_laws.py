@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.messages import Changes
-from dispatcher.model.node import Node
-from dispatcher.model.pod import Claim, Pod, PodId, SourceRef
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
 from dispatcher.scheduling.delegation.common_cases import is_at_rest
 from dispatcher.scheduling.delegation.tracking import Tracked
+from shared.messages import Changes
+from shared.model.node import Node
+from shared.model.pod import Claim, Pod, PodId, SourceRef
 from tests.laws.cores import make_core
 from tests.laws.examples import examples
 from tests.laws.test_exactly_once import CLUSTERS, GRACE_S, Simulation, run_and_check

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.node import Reading
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -22,6 +21,7 @@ from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.pruning.row_bounds import GroupPoints
 from dispatcher.scheduling.pruning.upper_bounds import UpperBounds
 from dispatcher.scheduling.rules.requests import nonzero_request
+from shared.model.node import Reading
 from tests.builders import fleet, node, pod, put
 from tests.laws.test_pruning_laws import some_fleet
 

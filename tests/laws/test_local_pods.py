@@ -10,10 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.model.messages import BOUND, Changes, Outcome
-from dispatcher.model.names import SCHEDULER_NAME
-from dispatcher.model.node import Node
-from dispatcher.model.pod import Claim, Pod
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.core.reconciler import Reconciler
 from dispatcher.scheduling.delegation import intents
@@ -23,6 +19,10 @@ from dispatcher.scheduling.delegation.protocol import ObservedState, next_step, 
 from dispatcher.scheduling.delegation.tracking import Reach, Tracked
 from dispatcher.scheduling.events import Answered, ClusterChanged, ClusterSilent, SendIntents, Tick
 from dispatcher.scheduling.framework import Placed
+from shared.messages import BOUND, Changes, Outcome
+from shared.model.names import SCHEDULER_NAME
+from shared.model.node import Node
+from shared.model.pod import Claim, Pod
 from tests.laws.cores import make_core
 
 SOURCES = st.builds(

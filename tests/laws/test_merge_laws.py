@@ -16,7 +16,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.node import PREFER_NO_SCHEDULE
 from dispatcher.plugins.fault_domain_spread import FaultDomainSpread
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.batch import bucket_sorting, count_merge
@@ -37,6 +36,7 @@ from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.records.decision import Decision, records_of, tables_of
 from dispatcher.service.journal import Journal, journal_lines
+from shared.model.node import PREFER_NO_SCHEDULE
 from tests.builders import PodBuilder, fleet, node, pod, put, selector
 from tests.laws import test_affinity_laws as affinity
 from tests.laws.examples import examples

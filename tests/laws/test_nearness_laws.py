@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.messages import LinkReading
-from dispatcher.model.names import DATA, NEAR, REQUIRE_DATA, ZONE
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.fleet.links import STALE_S
 from dispatcher.scheduling.framework import Placed, PluginUse, Profile
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.rules.nearness import to_many, to_nearest
+from shared.messages import LinkReading
+from shared.model.names import DATA, NEAR, REQUIRE_DATA, ZONE
 from tests.builders import PodBuilder, fleet, node, pod
 from tests.laws.examples import examples
 from tests.laws.pairs import CLUSTERS, Pair

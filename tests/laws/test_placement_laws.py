@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.labels import IN, NOT_IN
-from dispatcher.model.node import NO_SCHEDULE, PREFER_NO_SCHEDULE
-from dispatcher.model.tenant import Share, Tenant
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.framework import Placed, Plugin
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.pruning.searches import LARGE
 from dispatcher.scheduling.quota import QuotaLedger
+from shared.model.labels import IN, NOT_IN
+from shared.model.node import NO_SCHEDULE, PREFER_NO_SCHEDULE
+from shared.model.tenant import Share, Tenant
 from tests.builders import PodBuilder, node, pod
 from tests.laws import rules
 from tests.laws.examples import examples

@@ -9,14 +9,14 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.labels import EXISTS, IN, NOT_IN, LabelSelector, Requirement
-from dispatcher.model.objects import PodDisruptionBudget
-from dispatcher.model.pod import Pod, PodId
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from shared.model.labels import EXISTS, IN, NOT_IN, LabelSelector, Requirement
+from shared.model.objects import PodDisruptionBudget
+from shared.model.pod import Pod, PodId
 from tests.builders import node, pod
 from tests.laws import rules
 from tests.laws.examples import examples

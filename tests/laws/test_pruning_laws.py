@@ -10,10 +10,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.labels import LabelSelector
-from dispatcher.model.names import ACCEPT
-from dispatcher.model.node import NO_SCHEDULE
-from dispatcher.model.objects import Namespace
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Result, Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -27,6 +23,10 @@ from dispatcher.scheduling.pruning.pruned_search import PrunedSearch
 from dispatcher.scheduling.pruning.row_bounds import GroupPoints, RowBounds
 from dispatcher.scheduling.pruning.upper_bounds import UpperBounds
 from dispatcher.scheduling.rules.requests import least_expected
+from shared.model.labels import LabelSelector
+from shared.model.names import ACCEPT
+from shared.model.node import NO_SCHEDULE
+from shared.model.objects import Namespace
 from tests.builders import NodeBuilder, PodBuilder, fleet, node, pod, put, reading
 
 NODES = 400

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.reasons import Reason, Why
 from dispatcher.plugins.priority_sort import TURN_S, PrioritySort
 from dispatcher.scheduling import queue as module
 from dispatcher.scheduling import queued
@@ -13,6 +12,7 @@ from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.queue import QueuedPod, SchedulingQueue, WakeEvent
 from dispatcher.scheduling.queued import NoPlugins
+from shared.model.reasons import Reason, Why
 from tests.builders import pod
 from tests.laws.examples import examples
 from tests.laws.parts import ALL, SMALL, Sizes, parts

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.pod import PodId
 from dispatcher.scheduling.rebalancing.utilisation import cost
+from shared.model.pod import PodId
 from tests.laws.examples import examples
 from tests.scheduling.rebalancing.world import RULES, World, web
 

@@ -4,14 +4,14 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.pod import Pod, PodId
-from dispatcher.model.tenant import Share, Tenant
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
+from shared.model.pod import Pod, PodId
+from shared.model.tenant import Share, Tenant
 from tests.builders import fleet, node, pod, put
 from tests.laws.examples import examples
 

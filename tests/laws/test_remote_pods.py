@@ -9,10 +9,6 @@ from unittest.mock import Mock, patch
 import msgspec
 import pytest
 
-from dispatcher.model.messages import DONE, Changes, MirrorStatus, Outcome
-from dispatcher.model.names import CLAIM, SCHEDULER_NAME, proxy_node_name
-from dispatcher.model.node import Node
-from dispatcher.model.pod import Claim, Pod, SourceRef
 from dispatcher.scheduling.clusters import Change, ClusterView
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.delegation.common_cases import step_of_mirrored
@@ -20,6 +16,10 @@ from dispatcher.scheduling.delegation.protocol import NOTHING, Step, next_step
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.delegation.tracking import Reach, Tracked, observed_state
 from dispatcher.scheduling.events import Answered, ClusterChanged, ClusterSilent, SendIntents, Tick
+from shared.messages import DONE, Changes, MirrorStatus, Outcome
+from shared.model.names import CLAIM, SCHEDULER_NAME, proxy_node_name
+from shared.model.node import Node
+from shared.model.pod import Claim, Pod, SourceRef
 from tests.laws.cores import make_core
 
 SOURCE = Pod(

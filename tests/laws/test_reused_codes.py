@@ -6,16 +6,16 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.labels import GT, IN, NOT_IN, OPERATORS, Requirement
-from dispatcher.model.names import ZONE
-from dispatcher.model.node import NO_SCHEDULE, PREFER_NO_SCHEDULE
-from dispatcher.model.pod import SpreadConstraint
 from dispatcher.plugins.taint_toleration import TaintToleration, _Verdicts
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.rules.eligibility import LabelMasks, TaintMasks, untolerated
+from shared.model.labels import GT, IN, NOT_IN, OPERATORS, Requirement
+from shared.model.names import ZONE
+from shared.model.node import NO_SCHEDULE, PREFER_NO_SCHEDULE
+from shared.model.pod import SpreadConstraint
 from tests.builders import PodBuilder, fleet, node, pod, selector
 from tests.laws.examples import examples
 from tests.laws.pairs import CLUSTERS

@@ -9,8 +9,6 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.names import ACCEPT
-from dispatcher.model.tenant import Share, Tenant
 from dispatcher.plugins.home_cluster import HomeCluster
 from dispatcher.plugins.node_affinity import NodeAffinity
 from dispatcher.plugins.registry import PluginContext, build
@@ -20,6 +18,8 @@ from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.rules import eligibility
+from shared.model.names import ACCEPT
+from shared.model.tenant import Share, Tenant
 from tests.builders import node, pod
 from tests.laws.examples import examples
 from tests.laws.pairs import CLUSTERS

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from dispatcher.model.labels import LabelSelector
-from dispatcher.model.names import DELEGATE_LABEL, ZONE
-from dispatcher.model.node import Node
-from dispatcher.model.pod import SpreadConstraint
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core import SchedulerCore
+from shared.model.labels import LabelSelector
+from shared.model.names import DELEGATE_LABEL, ZONE
+from shared.model.node import Node
+from shared.model.pod import SpreadConstraint
 from tests.laws.cores import make_core
 from tests.laws.world import ModelCluster, World, replace
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.names import ACCEPT
 from dispatcher.scheduling.framework import Placed, kernels
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.pruning import searches
 from dispatcher.scheduling.pruning.pruned_search import PrunedSearch
+from shared.model.names import ACCEPT
 from tests.builders import NodeBuilder, PodBuilder, node, pod
 from tests.laws.examples import examples
 from tests.laws.pairs import CLUSTERS, Pair

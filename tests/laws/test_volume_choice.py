@@ -4,13 +4,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.labels import IN, NOT_IN, NodeSelectorTerm, Requirement
-from dispatcher.model.names import HOSTNAME, ZONE
-from dispatcher.model.objects import PersistentVolume
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.rules.eligibility import LabelMasks
 from dispatcher.scheduling.rules.volume_choice import NONE, Chooser
 from dispatcher.scheduling.rules.volume_match import Candidates
+from shared.model.labels import IN, NOT_IN, NodeSelectorTerm, Requirement
+from shared.model.names import HOSTNAME, ZONE
+from shared.model.objects import PersistentVolume
 from tests.builders import fleet, node
 from tests.laws.examples import examples
 from tests.plugins.storage import volume

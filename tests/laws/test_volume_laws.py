@@ -13,18 +13,6 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from dispatcher.model.names import HOSTNAME, ZONE
-from dispatcher.model.objects import (
-    AnyObject,
-    CSIDriver,
-    CSINode,
-    CSIStorageCapacity,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    VolumeAttachment,
-)
-from dispatcher.model.pod import CLAIM, EBS_VOLUME, GCE_DISK, Pod, PodId, Volume
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.batch.count_merge import CountMerge
 from dispatcher.scheduling.batch.lookahead import Lookahead
@@ -36,6 +24,18 @@ from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.rules.volume_plan import VolumePlan
 from dispatcher.scheduling.selector import BatchSelector
+from shared.model.names import HOSTNAME, ZONE
+from shared.model.objects import (
+    AnyObject,
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+from shared.model.pod import CLAIM, EBS_VOLUME, GCE_DISK, Pod, PodId, Volume
 from tests.builders import node, pod
 from tests.laws import oracle
 from tests.laws.examples import examples

@@ -7,12 +7,12 @@ import msgspec
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.messages import DONE, OF_CLUSTER, OF_NODE, REFUSED, AnyIntent, Bind, Evict
-from dispatcher.model.names import HOSTNAME
-from dispatcher.model.node import Node
-from dispatcher.model.tenant import Share, Tenant
 from dispatcher.scheduling.queue import QueuedPod
 from dispatcher.scheduling.quota import QuotaLedger, charge_of
+from shared.messages import DONE, OF_CLUSTER, OF_NODE, REFUSED, AnyIntent, Bind, Evict
+from shared.model.names import HOSTNAME
+from shared.model.node import Node
+from shared.model.tenant import Share, Tenant
 from tests.builders import PodBuilder, node, pod, selector
 from tests.laws.examples import examples
 from tests.laws.parts import SMALL, Sizes, parts

@@ -5,12 +5,12 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.reasons import Reason
 from dispatcher.plugins.priority_sort import PrioritySort
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from dispatcher.scheduling.queue import QueuedPod, SchedulingQueue
 from dispatcher.scheduling.queued import State
+from shared.model.reasons import Reason
 from tests.builders import pod
 from tests.laws.examples import examples
 from tests.laws.parts import ALL, SMALL, Sizes, parts

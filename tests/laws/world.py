@@ -1,6 +1,6 @@
 """A small honest world for the core: clusters that carry intents out, lose answers, restart and fall silent.
 
-Independent of the product's executor: it says what an agent promises (dispatcher.model.messages), nothing more. Every
+Independent of the product's executor: it says what an agent promises (shared.messages), nothing more. Every
 start of a container is counted, so a law can say "runs exactly once" without asking the dispatcher.
 """
 
@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dispatcher.model import messages as m
-from dispatcher.model.names import CLAIM, proxy_node_name
-from dispatcher.model.node import Node
-from dispatcher.model.pod import RUNNING, Claim, Pod
-from dispatcher.model.signatures import SignedClaim, read_claim, sign_claim
 from dispatcher.scheduling.events import Effect, SendIntents
+from shared import messages as m
+from shared.model.names import CLAIM, proxy_node_name
+from shared.model.node import Node
+from shared.model.pod import RUNNING, Claim, Pod
+from shared.security.signatures import SignedClaim, read_claim, sign_claim
 
 replace = msgspec.structs.replace
 _KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dispatcher.model import names
 from dispatcher.scheduling.views import whole
 from dispatcher.service.errors import CommandError
 from localfleet.demo import view as demo_view
@@ -18,6 +17,7 @@ from localfleet.demo.show import no_room, own_command
 from localfleet.demo.trace import deal_nodes, trace_pods
 from localfleet.demo.view import Picture
 from localfleet.demo.workloads import WORKLOADS, sample
+from shared.model import names
 from tests.service.fakes import FakeViews
 
 

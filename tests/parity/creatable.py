@@ -4,7 +4,7 @@ import copy
 from contextlib import suppress
 from typing import Any
 
-from dispatcher.model.names import SCHEDULER_NAME
+from shared.model.names import SCHEDULER_NAME
 from tests.parity.case import Object
 from tests.parity.oracle.affinity import pod_terms
 from tests.parity.profile import WEIGHTS

@@ -3,7 +3,7 @@
 import json
 
 from agents.kube.objects import KINDS
-from dispatcher.model.objects import AnyObject, PriorityClass
+from shared.model.objects import AnyObject, PriorityClass
 from tests.parity.case import Object
 
 _BY_NAME = {kind.name: kind for kind in KINDS}

@@ -11,7 +11,6 @@ import numpy as np
 
 from agents.kube.convert import pod_seen
 from agents.kube.nodes import node_seen
-from dispatcher.model.pod import Pod, PodId
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -21,6 +20,7 @@ from dispatcher.scheduling.framework import Bools, DomainPlugin, Placed, Refuse,
 from dispatcher.scheduling.framework.lifecycle import PreScore
 from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.records.decision import Decision
+from shared.model.pod import Pod, PodId
 from tests.parity.case import PLUGIN_SCORES, Case, Object, Verdict, key_of
 from tests.parity.objects import record_of
 from tests.parity.profile import ALIASES, DEFAULT, profiles

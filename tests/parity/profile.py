@@ -10,9 +10,9 @@ import yaml
 
 from dispatcher.config.document import parse_document
 from dispatcher.config.kube_scheduler.read import read_kube_scheduler
-from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.plugins.registry import REGISTRY
 from dispatcher.scheduling.framework import PluginUse, Profile
+from shared.model.names import SCHEDULER_NAME
 from tests.parity.case import Object
 
 DEFAULT = SCHEDULER_NAME

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from unittest import mock
 
-from dispatcher.model.pod import SpreadConstraint
 from dispatcher.scheduling.rules import spread_args
+from shared.model.pod import SpreadConstraint
 from tests.parity.case import Case, Object, Verdict
 from tests.parity.oracle.affinity import pod_terms
 from tests.parity.oracle.images import first_sizes, sizes_on

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.model.names import HOSTNAME
+from shared.model.names import HOSTNAME
 from tests.parity.case import Case, Object, Verdict
 from tests.parity.compare import differences
 from tests.parity.intended import row_of, unexplained

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.model.names import HOSTNAME
 from localfleet.controlplane import binaries
+from shared.model.names import HOSTNAME
 from tests.parity import __main__ as command
 from tests.parity import manifests
 from tests.parity.case import Case, Object

@@ -8,13 +8,13 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dispatcher.model.messages import BOUND, Outcome
 from dispatcher.scheduling.events import Answered
 from dispatcher.service.metrics import Metrics
 from docs.generate.metrics import families, labels_of
 from localfleet.controlplane import binaries
 from localfleet.controlplane.binaries import selected_minor
 from localfleet.controlplane.plane import ControlPlane, control_plane
+from shared.messages import BOUND, Outcome
 
 pytestmark = [pytest.mark.real, pytest.mark.parity, pytest.mark.timeout(300)]
 PODS = "/api/v1/namespaces/default/pods"

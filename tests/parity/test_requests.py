@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.model.resources import CPU, MEMORY
+from shared.model.resources import CPU, MEMORY
 from tests.parity.case import Case, Object
 from tests.parity.oracle.defaulting import defaulted
 from tests.parity.oracle.judge import Oracle

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.model import names
+from shared.model import names
 from tests.parity.case import Case, Object
 from tests.parity.oracle.defaulting import defaulted
 from tests.parity.oracle.judge import Oracle

@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from dispatcher.model.reasons import Why
 from dispatcher.plugins.registry import REGISTRY, PluginContext
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import SKIP, DomainPlugin, Placed, Refuse
+from shared.model.reasons import Why
 from tests.builders import PodBuilder
 
 

@@ -1,8 +1,8 @@
 """Pods with labels and terms on nodes with labels, in few words."""
 
-from dispatcher.model.labels import LabelSelector, Requirement
-from dispatcher.model.objects import Namespace
 from dispatcher.scheduling.fleet.fleet import FleetState
+from shared.model.labels import LabelSelector, Requirement
+from shared.model.objects import Namespace
 from tests.builders import PodBuilder, fleet, node, pod, put
 
 Seats = list[tuple[PodBuilder, str]]

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from dispatcher.model.objects import PodDisruptionBudget
-from dispatcher.model.pod import CLAIM, Volume
 from dispatcher.scheduling.cycle.cycle import Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Plugin
 from dispatcher.scheduling.framework.lifecycle import Victim
+from shared.model.objects import PodDisruptionBudget
+from shared.model.pod import CLAIM, Volume
 from tests.builders import PodBuilder, fleet, node, pod, put, selector
 from tests.plugins.asking import make
 from tests.scheduling.tiny_plugins import Fit, Ready, profile

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from dispatcher.model.labels import IN, NodeSelectorTerm, Requirement
-from dispatcher.model.names import ZONE
-from dispatcher.model.objects import AnyObject, PersistentVolume, PersistentVolumeClaim, StorageClass
-from dispatcher.model.pod import CLAIM, Volume
 from dispatcher.scheduling.fleet.fleet import FleetState
+from shared.model.labels import IN, NodeSelectorTerm, Requirement
+from shared.model.names import ZONE
+from shared.model.objects import AnyObject, PersistentVolume, PersistentVolumeClaim, StorageClass
+from shared.model.pod import CLAIM, Volume
 from tests.builders import NodeBuilder, PodBuilder, fleet, pod
 
 GIB = 2**30

@@ -1,9 +1,9 @@
 import pytest
 
-from dispatcher.model.names import CLUSTERS, DOMAIN_SCOPE, STAY
-from dispatcher.model.node import NO_EXECUTE, Taint
-from dispatcher.model.pod import Toleration, Volume
-from dispatcher.model.reasons import Reason, Why
+from shared.model.names import CLUSTERS, DOMAIN_SCOPE, STAY
+from shared.model.node import NO_EXECUTE, Taint
+from shared.model.pod import Toleration, Volume
+from shared.model.reasons import Reason, Why
 from tests.builders import PodBuilder, fleet, pod
 from tests.plugins.asking import make, reasons, refused
 

@@ -1,7 +1,7 @@
 import pytest
 
-from dispatcher.model.refusal import ALL_OTHERS, Refusal
 from dispatcher.scheduling.framework import Placed
+from shared.model.refusal import ALL_OTHERS, Refusal
 from tests.builders import fleet, pod
 from tests.plugins.asking import make, reasons
 

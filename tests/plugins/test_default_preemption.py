@@ -2,9 +2,9 @@
 
 import pytest
 
-from dispatcher.model.objects import PersistentVolumeClaim
-from dispatcher.model.pod import CLAIM, Volume
 from dispatcher.scheduling.fleet.fleet import FleetState
+from shared.model.objects import PersistentVolumeClaim
+from shared.model.pod import CLAIM, Volume
 from tests.builders import NodeBuilder, fleet, node, pod, put
 from tests.plugins.asking import make
 from tests.plugins.preempting import Low, by_room, full, names, needing, refused, scheduler, urgent

@@ -5,13 +5,13 @@ from itertools import count
 
 import pytest
 
-from dispatcher.model.reasons import Reason
-from dispatcher.model.tenant import Share, Tenant
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
+from shared.model.reasons import Reason
+from shared.model.tenant import Share, Tenant
 from tests.builders import PodBuilder, fleet, node, pod, reading
 
 CLUSTERS = "abc"

@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dispatcher.model.names import ACCEPT, CLUSTERS, DOMAIN_SCOPE
-from dispatcher.model.objects import AnyObject, Namespace, ReplicaSet, ReplicationController, Service, StatefulSet
-from dispatcher.model.pod import SpreadConstraint
-from dispatcher.model.refusal import ALL_OTHERS, Refusal
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import SKIP
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from shared.model.names import ACCEPT, CLUSTERS, DOMAIN_SCOPE
+from shared.model.objects import AnyObject, Namespace, ReplicaSet, ReplicationController, Service, StatefulSet
+from shared.model.pod import SpreadConstraint
+from shared.model.refusal import ALL_OTHERS, Refusal
 from tests.builders import PodBuilder, fleet, node, pod, put, selector
 from tests.plugins.asking import make, raw_scores, reasons, scores, state_of
 

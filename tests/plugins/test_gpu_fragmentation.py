@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.model.names import GPU_MILLI
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import CycleState, PluginUse, Profile
+from shared.model.names import GPU_MILLI
+from shared.model.reasons import Reason
 from tests.builders import NodeBuilder, PodBuilder, fleet, node, pod
 from tests.plugins.asking import make, reasons, refused, scores
 

@@ -2,12 +2,12 @@ from typing import Any
 
 import pytest
 
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import PluginUse, Profile
 from dispatcher.scheduling.framework.hints import NODES, WakeEvent
+from shared.model.reasons import Reason
 from tests.builders import fleet, pod, reading
 from tests.plugins.asking import make, reasons, state_of
 

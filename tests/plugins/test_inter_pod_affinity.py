@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dispatcher.model.labels import LabelSelector
-from dispatcher.model.names import AFFINITY_FROM_OTHERS, DOMAIN_SCOPE
-from dispatcher.model.objects import Namespace
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Skip
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
+from shared.model.labels import LabelSelector
+from shared.model.names import AFFINITY_FROM_OTHERS, DOMAIN_SCOPE
+from shared.model.objects import Namespace
 from tests.builders import PodBuilder, fleet, node, put, selector
 from tests.plugins.asking import make, reasons, refused
 from tests.plugins.placements import Seats, clause, clauses, having, into, one, placed_on

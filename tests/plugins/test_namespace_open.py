@@ -1,12 +1,12 @@
 import pytest
 
-from dispatcher.model.crossing import Opening
-from dispatcher.model.names import ACCEPT, SERVICES
-from dispatcher.model.objects import Namespace, PriorityClass, Service
-from dispatcher.model.pod import Need, Needs
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
+from shared.model.crossing import Opening
+from shared.model.names import ACCEPT, SERVICES
+from shared.model.objects import Namespace, PriorityClass, Service
+from shared.model.pod import Need, Needs
 from tests.builders import PodBuilder, fleet, pod
 from tests.plugins.asking import make, reasons, whys
 

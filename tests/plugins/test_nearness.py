@@ -2,11 +2,11 @@ from typing import Any
 
 import pytest
 
-from dispatcher.model.messages import LinkReading
-from dispatcher.model.names import DATA, NEAR, REQUIRE_DATA
-from dispatcher.model.objects import Service
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
+from shared.messages import LinkReading
+from shared.model.names import DATA, NEAR, REQUIRE_DATA
+from shared.model.objects import Service
 from tests.builders import fleet, node, pod, put
 from tests.plugins.asking import as_placed, make, reasons, refused, scores, state_of
 

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.model.names import NEAR
-from dispatcher.model.objects import Service
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
+from shared.model.names import NEAR
+from shared.model.objects import Service
 from tests.builders import fleet, node, pod, put
 from tests.plugins.asking import make, scores, state_of
 

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.model import labels as model_labels
-from dispatcher.model.labels import GT, IN, NOT_IN, OPERATORS, NodeSelectorTerm, PreferredTerm, Requirement
-from dispatcher.model.names import HOSTNAME, PROXY_LABEL
-from dispatcher.model.pod import Affinity
-from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework.coded_values import CodedValues
 from dispatcher.scheduling.rules import eligibility
 from dispatcher.scheduling.rules.eligibility import LabelMasks
+from shared.model import labels as model_labels
+from shared.model.labels import GT, IN, NOT_IN, OPERATORS, NodeSelectorTerm, PreferredTerm, Requirement
+from shared.model.names import HOSTNAME, PROXY_LABEL
+from shared.model.pod import Affinity
+from shared.model.reasons import Reason, Why
 from tests.builders import PodBuilder, fleet, node, pod
 from tests.plugins.asking import make, reasons, scores
 

@@ -1,6 +1,6 @@
 import pytest
 
-from dispatcher.model.node import BIND_MOUNT_OPTIONS, RESTART_ALL
+from shared.model.node import BIND_MOUNT_OPTIONS, RESTART_ALL
 from tests.builders import fleet, node, pod
 from tests.plugins.asking import make, reasons
 

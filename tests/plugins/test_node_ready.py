@@ -1,6 +1,6 @@
 import pytest
 
-from dispatcher.model.pod import Toleration
+from shared.model.pod import Toleration
 from tests.builders import fleet, node, pod
 from tests.plugins.asking import make, reasons
 

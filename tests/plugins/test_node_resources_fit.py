@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.model.reasons import Reason, Why
-from dispatcher.model.resources import MAX_QUANTITY
+from shared.model.reasons import Reason, Why
+from shared.model.resources import MAX_QUANTITY
 from tests.builders import NodeBuilder, PodBuilder, fleet, node, pod, put
 from tests.plugins.asking import codes_of, make, raw_scores, reasons, scores
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from dispatcher.model.objects import AnyObject, CSIDriver, CSINode, PersistentVolume, StorageClass, VolumeAttachment
-from dispatcher.model.pod import Volume
 from dispatcher.scheduling.framework import SKIP
+from shared.model.objects import AnyObject, CSIDriver, CSINode, PersistentVolume, StorageClass, VolumeAttachment
+from shared.model.pod import Volume
 from tests.builders import PodBuilder, fleet, pod, put
 from tests.plugins.asking import make, reasons, state_of
 from tests.plugins.storage import WAIT, bound, claim, keep, storing, using, volume

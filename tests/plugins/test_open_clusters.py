@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from dispatcher.model.crossing import Opening
-from dispatcher.model.names import ACCEPT, CLUSTERS, NONE, SERVICES
-from dispatcher.model.node import Taint
-from dispatcher.model.objects import Namespace, PriorityClass, Service
-from dispatcher.model.pod import Need, Needs, Toleration
-from dispatcher.model.refusal import Refusal
-from dispatcher.model.topology import CLUSTER_LEVEL
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import Observed, ObservedView, view_of
 from dispatcher.scheduling.framework import ClusterFilter, Codes, FleetView, Placed
+from shared.model.crossing import Opening
+from shared.model.names import ACCEPT, CLUSTERS, NONE, SERVICES
+from shared.model.node import Taint
+from shared.model.objects import Namespace, PriorityClass, Service
+from shared.model.pod import Need, Needs, Toleration
+from shared.model.refusal import Refusal
+from shared.model.topology import CLUSTER_LEVEL
 from tests.builders import PodBuilder, fleet, node, pod, reading
 from tests.plugins.asking import make
 

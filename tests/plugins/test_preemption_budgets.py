@@ -6,11 +6,11 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from dispatcher.model.labels import NOT_EXISTS, NOT_IN, LabelSelector, Requirement
-from dispatcher.model.objects import PodDisruptionBudget
 from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, Placed, Rows
 from dispatcher.scheduling.rules import budgets as budgets_module
 from dispatcher.scheduling.rules import selector_index
+from shared.model.labels import NOT_EXISTS, NOT_IN, LabelSelector, Requirement
+from shared.model.objects import PodDisruptionBudget
 from tests.builders import pod, put, selector
 from tests.plugins.preempting import Low, budget, by_room, full, names, refused, scheduler, urgent
 

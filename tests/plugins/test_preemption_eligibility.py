@@ -1,7 +1,7 @@
 """Pods that may not preempt, or that evictions do not help, and the message each gets."""
 
-from dispatcher.model.objects import CSIDriver
 from dispatcher.scheduling.fleet.nominations import Nominee
+from shared.model.objects import CSIDriver
 from tests.builders import fleet, node, pod, put
 from tests.plugins.asking import make
 from tests.plugins.preempting import Low, full, names, needing, refused, scheduler, urgent

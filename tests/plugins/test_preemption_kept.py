@@ -5,10 +5,10 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from dispatcher.model.objects import Namespace
-from dispatcher.model.reasons import Reason
-from dispatcher.model.refusal import Refusal
 from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, Placed, Rows
+from shared.model.objects import Namespace
+from shared.model.reasons import Reason
+from shared.model.refusal import Refusal
 from tests.builders import fleet, node, pod, put
 from tests.plugins.preempting import Low, budget, by_room, full, names, refused, scheduler
 

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.kit import broken_laws
-from dispatcher.model.names import DATA, NEAR
-from dispatcher.model.objects import Service
 from dispatcher.scheduling.fleet.view import view_of
+from shared.model.names import DATA, NEAR
+from shared.model.objects import Service
 from tests.builders import fleet, node, pod, put
 from tests.plugins.asking import as_placed, make, scores, state_of
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from dispatcher.model.reasons import Reason
 from dispatcher.plugins.registry import REGISTRY
 from dispatcher.scheduling.framework.hints import HELPED_BY, ClusterEvent, WakeEvent
+from shared.model.reasons import Reason
 from tests.builders import NodeBuilder, PodBuilder, node, pod
 from tests.plugins.asking import make
 

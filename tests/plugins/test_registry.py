@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from dispatcher.model.names import CLUSTERS, DATA, NEAR, ZONE
-from dispatcher.model.pod import Volume
 from dispatcher.plugins.registry import REGISTRY, PluginContext, PluginSpec, build, queue_sort
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import SKIP, Placed, Plugin, PluginUse, Profile
 from dispatcher.scheduling.framework.plugin_args import Args, table_of
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from shared.model.names import CLUSTERS, DATA, NEAR, ZONE
+from shared.model.pod import Volume
 from tests.builders import fleet, pod, selector
 from tests.plugins.asking import make, state_of
 from tests.plugins.storage import bound, storing, volume

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from dispatcher.model.pod import SpreadConstraint
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.rules.spread import KnownAreas
 from dispatcher.scheduling.rules.spread_domains import Domains
+from shared.model.pod import SpreadConstraint
 from tests.builders import NodeBuilder, PodBuilder, fleet, node, pod, put, selector
 from tests.plugins.asking import make, raw_scores, reasons, state_of
 

@@ -2,16 +2,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from dispatcher.model.crossing import Opening
-from dispatcher.model.node import NO_EXECUTE, PREFER_NO_SCHEDULE, Taint
-from dispatcher.model.pod import Toleration
-from dispatcher.model.reasons import Reason, Why
 from dispatcher.plugins import taint_toleration
 from dispatcher.plugins.taint_toleration import TaintToleration
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.rules.eligibility import untolerated
+from shared.model.crossing import Opening
+from shared.model.node import NO_EXECUTE, PREFER_NO_SCHEDULE, Taint
+from shared.model.pod import Toleration
+from shared.model.reasons import Reason, Why
 from tests.builders import NodeBuilder, PodBuilder, fleet, node, pod
 from tests.plugins.asking import make, scores, whys
 from tests.scheduling.tiny_plugins import profile as tiny_profile

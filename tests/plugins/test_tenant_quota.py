@@ -6,8 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.model.reasons import Reason
-from dispatcher.model.tenant import Share, Tenant
 from dispatcher.plugins.registry import REGISTRY, PluginContext
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import CycleState, Placed, Refuse
@@ -15,6 +13,8 @@ from dispatcher.scheduling.framework.domain_counts import told_of
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.value_columns import Table
 from dispatcher.scheduling.quota import QuotaLedger
+from shared.model.reasons import Reason
+from shared.model.tenant import Share, Tenant
 from tests.builders import PodBuilder, fleet, node, pod
 from tests.plugins.asking import refused
 

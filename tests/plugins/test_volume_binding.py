@@ -5,10 +5,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.model.labels import LabelSelector
-from dispatcher.model.messages import BindVolume, PodRef, SelectNode
-from dispatcher.model.names import ZONE
-from dispatcher.model.objects import (
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.view import view_of
+from dispatcher.scheduling.framework import SKIP, CycleState, Placed, Refuse
+from dispatcher.scheduling.framework.lifecycle import Order
+from shared.messages import BindVolume, PodRef, SelectNode
+from shared.model.labels import LabelSelector
+from shared.model.names import ZONE
+from shared.model.objects import (
     AnyObject,
     CSIDriver,
     CSIStorageCapacity,
@@ -16,11 +20,7 @@ from dispatcher.model.objects import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from dispatcher.model.pod import CLAIM, GCE_DISK, Volume
-from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import SKIP, CycleState, Placed, Refuse
-from dispatcher.scheduling.framework.lifecycle import Order
+from shared.model.pod import CLAIM, GCE_DISK, Volume
 from tests.builders import PodBuilder, fleet, node, pod
 from tests.plugins.asking import make, reasons, refused, scores, state_of
 from tests.plugins.storage import (

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dispatcher.model.pod import Volume
 from dispatcher.scheduling.framework import SKIP
+from shared.model.pod import Volume
 from tests.builders import pod, put
 from tests.plugins.asking import make, reasons, refused, state_of
 from tests.plugins.storage import bound, claim, ephemeral, storing, using, volume

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dispatcher.model.names import REGION, ZONE
 from dispatcher.scheduling.framework import SKIP
+from shared.model.names import REGION, ZONE
 from tests.builders import node, pod
 from tests.plugins.asking import make, reasons, refused, state_of
 from tests.plugins.storage import NOW, bound, claim, ephemeral, storing, using, volume

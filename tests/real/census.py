@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dispatcher.model.names import DELEGATE_SCHEDULER, PROXY_NODE_PREFIX
 from localfleet.controlplane.plane import ControlPlane
+from shared.model.names import DELEGATE_SCHEDULER, PROXY_NODE_PREFIX
 from tests.real.fleet import SCHEDULER
 from tests.system.cluster_api import DELEGATE, SOURCE_UID
 

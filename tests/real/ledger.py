@@ -4,7 +4,7 @@ import random
 
 import httpx
 
-from dispatcher.model.names import PROXY_NODE_PREFIX
+from shared.model.names import PROXY_NODE_PREFIX
 from tests.real.census import Census, Seen
 from tests.real.fleet import RealFleet
 from tests.system.cluster_api import eventually

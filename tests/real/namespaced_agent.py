@@ -15,7 +15,8 @@ import msgspec
 
 from agents.runtime.agent import Agent
 from agents.runtime.settings import AgentSettings
-from dispatcher.model.messages import (
+from dispatcher.service.link import AgentDied, Arrived, at_once, read, within
+from shared.messages import (
     Changes,
     Hello,
     IntentBatch,
@@ -26,7 +27,6 @@ from dispatcher.model.messages import (
     decode,
     encode,
 )
-from dispatcher.service.link import AgentDied, Arrived, at_once, read, within
 from tests.agents.kube.fake_server import fake_api
 
 _LENGTH = 4

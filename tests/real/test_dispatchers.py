@@ -16,8 +16,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from dispatcher.model.names import PROXY_NODE_PREFIX
 from localfleet.controlplane.plane import ControlPlane, takes_pods
+from shared.model.names import PROXY_NODE_PREFIX
 from tests.charts.rendering import Helm, Object
 from tests.controlplane.fixtures import ControlPlanes
 from tests.real.census import Census

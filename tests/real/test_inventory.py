@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from agents.kube.client import KubeClient
-from agents.kube.session import Access
 from dispatcher.service.cluster_profiles import PREFIX, ClusterProfiles
 from localfleet.controlplane.components import PlaneSpec
 from localfleet.controlplane.plane import ControlPlane
+from shared.kube.client import KubeClient
+from shared.kube.session import Access
 from tests.controlplane.fixtures import ControlPlanes
 from tests.system.cluster_api import eventually
 from tests.system.ray_fleet import environment

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from dispatcher.model.names import CLUSTERS, STAY
 from localfleet.controlplane.audit import AuditEvent
 from localfleet.controlplane.plane import ControlPlane, KubectlError
+from shared.model.names import CLUSTERS, STAY
 from tests.charts.rendering import Helm
 from tests.controlplane.fixtures import ControlPlanes
 from tests.real.audit import BINDING, CREATED, TIMED_OUT, ours

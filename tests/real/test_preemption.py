@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from dispatcher.model.names import CLUSTERS, STAY
 from localfleet.controlplane.plane import ControlPlane
+from shared.model.names import CLUSTERS, STAY
 from tests.charts.rendering import NAMESPACE, Helm
 from tests.controlplane.fixtures import ControlPlanes
 from tests.real.audit import ours

@@ -11,10 +11,10 @@ import httpx
 
 from agents.runtime.agent import Agent
 from agents.runtime.settings import AgentSettings
-from dispatcher.model import names
 from localfleet.controlplane.api import Object
 from localfleet.controlplane.audit import AuditEvent
 from localfleet.controlplane.plane import ControlPlane
+from shared.model import names
 from tests.controlplane.fixtures import ControlPlanes
 
 PODS = "/api/v1/namespaces/default/pods"

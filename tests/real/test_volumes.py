@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from dispatcher.model.names import CLUSTERS
 from localfleet.controlplane.plane import ControlPlane
+from shared.model.names import CLUSTERS
 from tests.charts.rendering import Helm
 from tests.controlplane.fixtures import ControlPlanes
 from tests.real import audit

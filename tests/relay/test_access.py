@@ -12,10 +12,10 @@ import trustme
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from agents.executor import relay
-from agents.executor.keys import OwnKeys
 from agents.runtime.outbound import dialling
-from dispatcher.model.messages.relay import decode_ask, decode_signed, encode_relay
-from dispatcher.model.pod import Pod
+from shared.messages.relay import decode_ask, decode_signed, encode_relay
+from shared.model.pod import Pod
+from shared.security.keys import OwnKeys
 from tests.relay.fake_api import Asked
 from tests.relay.world import CALLER, DELEGATE, HOME, THIRD, World, ask, delegate, world
 

@@ -10,15 +10,15 @@ import msgspec
 import pytest
 
 from agents.executor.relay import FORBIDDEN, Refusal, Wanted
-from agents.runtime.outbound.relayed import MAX_BETWEEN, Stream, StreamReset
 from agents.runtime.relay import endpoint, far_end, near_end
 from agents.runtime.relay.far_end import FarEnd
-from dispatcher.model.messages.relay import RelayAsk, RelayHead, encode_relay
-from dispatcher.model.messages.usage import Usage, encode_usage
-from dispatcher.model.pod import Pod
-from dispatcher.model.streams import Kind, Message, ProtocolError
-from dispatcher.model.streams.frames import STREAM_WINDOW, amount
 from dispatcher.service.gateway.certificates import Named
+from shared.messages.relay import RelayAsk, RelayHead, encode_relay
+from shared.messages.usage import Usage, encode_usage
+from shared.model.pod import Pod
+from shared.streams import Kind, Message, ProtocolError
+from shared.streams.frames import STREAM_WINDOW, amount
+from shared.streams.relayed import MAX_BETWEEN, Stream, StreamReset
 from tests.relay.fake_api import Asked
 from tests.relay.world import CALLER, HOME, TARGET, WAIT_S, World, world
 

@@ -20,7 +20,7 @@ from agents.runtime.relay.tokens import Tokens
 from agents.runtime.relay.usage_near import ProxyMetrics, Read
 from agents.telemetry.resource_metrics import read_pods
 from agents.telemetry.source import SourceError
-from dispatcher.model.messages.usage import (
+from shared.messages.usage import (
     MAX_CONTAINERS,
     ContainerUse,
     PodUsage,
@@ -29,7 +29,7 @@ from dispatcher.model.messages.usage import (
     decode_usage,
     encode_usage,
 )
-from dispatcher.model.pod import RUNNING, SUCCEEDED, Pod, SourceRef
+from shared.model.pod import RUNNING, SUCCEEDED, Pod, SourceRef
 from tests.relay.world import CALLER, DELEGATE, HOME, SOURCE, THIRD, WAIT_S, World, ask, world
 
 NODE = "global-dispatcher-west"

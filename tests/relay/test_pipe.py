@@ -11,10 +11,10 @@ from typing import cast
 import pytest
 import trustme
 
-from agents.kube.pipe import Pipe, TlsPipe
-from agents.runtime.outbound.relayed import Stream
 from agents.runtime.relay import wire
-from dispatcher.model.streams import Kind, Message
+from shared.kube.pipe import Pipe, TlsPipe
+from shared.streams import Kind, Message
+from shared.streams.relayed import Stream
 
 SIZE = 1024 * 1024
 WAIT_S = 10.0

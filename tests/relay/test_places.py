@@ -5,8 +5,8 @@ from contextlib import ExitStack
 import pytest
 
 from agents.executor.relay import Refusal
-from agents.runtime.outbound.relayed import MAX_BETWEEN
 from agents.runtime.relay.places import BETWEEN, LEFT, OF_NAMESPACE, Places
+from shared.streams.relayed import MAX_BETWEEN
 
 
 def taken(places: Places, stack: ExitStack, cluster: str, namespace: str) -> int:

@@ -17,12 +17,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from structlog.testing import capture_logs
 
-from agents.executor.http import Request, Response
-from agents.kube.client import KubeClient
 from agents.runtime.relay.callers import Callers
 from agents.runtime.relay.endpoint import Endpoint
 from agents.runtime.relay.serving import AGAIN_S, LATE_S, ServingCertificate
 from agents.runtime.relay.settings import RelaySettings
+from shared.kube.client import KubeClient
+from shared.kube.http import Request, Response
 
 ADDRESS, DAY_S = "10.1.2.3", 24 * 3600.0
 NODE = "global-dispatcher-east"

@@ -5,13 +5,13 @@ from typing import cast
 
 import pytest
 
-from agents.runtime.outbound.connection import Connection
-from agents.runtime.outbound.relayed import MAX_BETWEEN
-from dispatcher.model.messages.relay import RelayOpen, decode_open, encode_relay
-from dispatcher.model.streams import Kind, Message, Priority, ProtocolError
-from dispatcher.model.streams.frames import CHUNK, OPENED_BY_AGENT, RELAYED, STREAM_WINDOW, amount
 from dispatcher.service.gateway.splices import MAX_URGENT, RelayLine
 from dispatcher.service.gateway.stream_limit import AT_ONCE, FRAMES_PER_REFUSAL, PER_S, StreamLimit
+from shared.messages.relay import RelayOpen, decode_open, encode_relay
+from shared.streams import Kind, Message, Priority, ProtocolError
+from shared.streams.connection import Connection
+from shared.streams.frames import CHUNK, OPENED_BY_AGENT, RELAYED, STREAM_WINDOW, amount
+from shared.streams.relayed import MAX_BETWEEN
 
 FIRST = RELAYED | OPENED_BY_AGENT
 

@@ -14,12 +14,9 @@ import trustme
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from agents.executor.delegate import delegate_name
-from agents.executor.keys import OwnKeys
 from agents.executor.local import Local
 from agents.executor.policy import ExecutorPolicy
 from agents.executor.view import ClusterView
-from agents.kube.client import KubeClient
-from agents.kube.session import Access
 from agents.observer.seen import NodeTarget
 from agents.runtime.executor_loop import read_pod
 from agents.runtime.outbound.answering import answers_of
@@ -35,12 +32,15 @@ from agents.runtime.relay.usage_far import DelegateUsage
 from agents.runtime.relay.usage_near import ProxyMetrics
 from agents.telemetry.source import SourceError
 from dispatcher.config.sections import GatewaySection
-from dispatcher.model import names
-from dispatcher.model.node import Node
-from dispatcher.model.pod import Pod, SourceRef
-from dispatcher.model.signatures import SignedClaim
 from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.gateway.gateway import Gateway
+from shared.kube.client import KubeClient
+from shared.kube.session import Access
+from shared.model import names
+from shared.model.node import Node
+from shared.model.pod import Pod, SourceRef
+from shared.security.keys import OwnKeys
+from shared.security.signatures import SignedClaim
 from tests.relay.fake_api import FakeApi
 from tests.service.fakes import FakeAgent
 

@@ -52,7 +52,7 @@ def test_the_wheel_holds_the_commands_and_nothing_of_tests(dist: Path) -> None:
     with zipfile.ZipFile(dist / f"global_dispatcher-{VERSION}-py3-none-any.whl") as wheel:
         names = wheel.namelist()
         entries = wheel.read(f"global_dispatcher-{VERSION}.dist-info/entry_points.txt").decode()
-    assert {"dispatcher", "agents", "localfleet"} <= {name.split("/")[0] for name in names}
+    assert {"dispatcher", "agents", "shared", "localfleet"} <= {name.split("/")[0] for name in names}
     assert not [name for name in names if name.startswith(("tests/", "benchmarks/"))]
     assert "kubectl-dispatch = dispatcher.cli.main:kubectl_plugin" in entries
 

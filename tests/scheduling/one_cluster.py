@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dispatcher.model.messages import BOUND, AnyIntent, Bind, Changes, Outcome
-from dispatcher.model.pod import RUNNING, Pod
 from dispatcher.scheduling import events
 from dispatcher.scheduling.quota import QuotaLedger
+from shared.messages import BOUND, AnyIntent, Bind, Changes, Outcome
+from shared.model.pod import RUNNING, Pod
 from tests.laws.cores import make_core
 
 

@@ -3,13 +3,6 @@
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from dispatcher.model.messages import (
-    Changes,
-    Outcome,
-)
-from dispatcher.model.names import SCHEDULER_NAME
-from dispatcher.model.node import Node
-from dispatcher.model.pod import Pod
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.core.reload import take_profiles
 from dispatcher.scheduling.cycle.cycle import Scheduler
@@ -24,6 +17,13 @@ from dispatcher.scheduling.framework import (
 )
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.views import explain
+from shared.messages import (
+    Changes,
+    Outcome,
+)
+from shared.model.names import SCHEDULER_NAME
+from shared.model.node import Node
+from shared.model.pod import Pod
 from tests.scheduling.tiny_plugins import ByPriority, Fit, Ready
 
 NODE = Node("n1", ready=True, allocatable={"cpu": 4000, "memory": 2**33, "pods": 20})

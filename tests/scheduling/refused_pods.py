@@ -3,12 +3,12 @@
 import itertools
 from collections.abc import Callable, Hashable, Mapping
 
-from dispatcher.model.pod import PodId
-from dispatcher.model.reasons import Reason
 from dispatcher.plugins.priority_sort import PrioritySort
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.queue import QueuedPod, SchedulingQueue
 from dispatcher.scheduling.queued import NoPlugins
+from shared.model.pod import PodId
+from shared.model.reasons import Reason
 from tests.builders import pod
 
 FULL = frozenset((Reason.INSUFFICIENT,))

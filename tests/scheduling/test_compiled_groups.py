@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.topology import HOST_LEVEL
 from dispatcher.scheduling.equivalence.partitions import Partition, Partitions, partition_of
 from dispatcher.scheduling.equivalence.static_answers import NO_NODE, StaticFilters, count_codes
 from dispatcher.scheduling.equivalence.static_columns import StaticColumn
@@ -18,6 +17,7 @@ from dispatcher.scheduling.framework import kernels
 from dispatcher.scheduling.pruning.fitting_rows import FittingRows
 from dispatcher.scheduling.rules.spread import Area, _least
 from dispatcher.scheduling.rules.spread_domains import Domains
+from shared.model.topology import HOST_LEVEL
 from tests.builders import fleet, node
 
 _ROWS = 24

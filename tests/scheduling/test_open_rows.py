@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dispatcher.model.pod import Affinity
 from dispatcher.plugins.cluster_allowed import ClusterAllowed
 from dispatcher.plugins.node_affinity import NodeAffinity
 from dispatcher.scheduling.equivalence.static_answers import StaticAnswersCache
@@ -15,6 +14,7 @@ from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import FleetView, Placed, PluginUse, Profile
 from dispatcher.scheduling.framework.points import Plan, PluginError
 from dispatcher.scheduling.framework.roles import roles_of
+from shared.model.pod import Affinity
 from tests.builders import NodeBuilder, fleet, node, pod
 from tests.plugins.asking import make
 

@@ -5,10 +5,10 @@ from collections.abc import Hashable
 
 import pytest
 
-from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.queue import SchedulingQueue, WakeEvent
 from dispatcher.scheduling.queued import AT_A_TIME, Line, NoPlugins, QueuedPod
+from shared.model.reasons import Reason, Why
 from tests.builders import pod
 from tests.scheduling.tiny_plugins import ByPriority
 

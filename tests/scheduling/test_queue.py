@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.queue import HELPED_BY, QueuedPod, SchedulingQueue, WakeEvent
 from dispatcher.scheduling.queued import AT_A_TIME, Cause, NoPlugins, State
+from shared.model.reasons import Reason, Why
 from tests.builders import PodBuilder, pod
 from tests.scheduling.tiny_plugins import ByPriority
 

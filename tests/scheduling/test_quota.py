@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.model.tenant import Share, Tenant
 from dispatcher.scheduling.quota import Charge, QuotaLedger, charge_of, limit_of, without_figures
+from shared.model.tenant import Share, Tenant
 from tests.builders import pod
 
 TOTALS = {"cpu": 100_000, "memory": 1000, "pods": 110}

@@ -1,7 +1,7 @@
 """A record's refusals: what each cluster's nodes were refused for, most nodes first."""
 
-from dispatcher.model.reasons import Reason, ReasonTable
 from dispatcher.scheduling.records.decision_record import DecisionContext
+from shared.model.reasons import Reason, ReasonTable
 
 
 def test_nodes_are_counted_by_text_and_cluster_most_of_them_first() -> None:

@@ -3,7 +3,6 @@
 import numpy as np
 
 from dispatcher.kit.samples import a_fleet, a_node, a_pod, seat
-from dispatcher.model.labels import LabelSelector
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -18,6 +17,7 @@ from dispatcher.scheduling.framework import (
     Profile,
     Score,
 )
+from shared.model.labels import LabelSelector
 
 ZONE = "topology.kubernetes.io/zone"
 BESIDE = {"n0": "n1", "n1": "n0", "n2": "n3", "n3": "n2"}  # the other node of the same zone

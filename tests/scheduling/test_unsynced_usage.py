@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.model.pod import Pod
-from dispatcher.model.tenant import Share, Tenant
 from dispatcher.plugins.registry import REGISTRY, PluginContext
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import ClusterInfo, CycleState, Placed
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.unsynced_usage import PersistedUsage, UnsyncedUsage
+from shared.model.pod import Pod
+from shared.model.tenant import Share, Tenant
 
 LIMIT = 10
 TEAM = Tenant("team", ("shop",), {"cpu": Share(absolute=LIMIT)})

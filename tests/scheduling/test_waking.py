@@ -4,7 +4,6 @@ import itertools
 
 import pytest
 
-from dispatcher.model.reasons import Reason
 from dispatcher.plugins.priority_sort import PrioritySort
 from dispatcher.scheduling import events, retried, waking
 from dispatcher.scheduling import queue as queue_module
@@ -12,6 +11,7 @@ from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from dispatcher.scheduling.queue import QueuedPod, SchedulingQueue
 from dispatcher.scheduling.queued import AT_A_TIME, Cause, NoPlugins, State
+from shared.model.reasons import Reason
 from tests.builders import node, pod
 from tests.scheduling.one_cluster import OneCluster
 from tests.scheduling.refused_pods import FULL, own_class, popped, refused

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import (
     SKIP,
     Codes,
@@ -25,6 +24,7 @@ from dispatcher.scheduling.framework import (
     Score,
     refuse,
 )
+from shared.model.reasons import Reason
 
 
 def length(rows: Rows, fleet: FleetView) -> int:

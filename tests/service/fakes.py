@@ -8,7 +8,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
-from dispatcher.model.messages import (
+from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.scheduling.equivalence.cache import ClassCounts
+from dispatcher.scheduling.events import Decide, Effect, Event, Tick
+from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.queued import Cause, QueuedPod, State
+from dispatcher.scheduling.views import Pieces, Row, whole
+from dispatcher.service.clock import Clock
+from dispatcher.service.link import AgentTimeout, Arrived, LinkError, at_once
+from dispatcher.service.metrics import Metrics
+from dispatcher.service.service import Service
+from dispatcher.service.timing import ServiceTiming
+from shared.messages import (
     BOUND,
     Bind,
     Changes,
@@ -21,18 +32,7 @@ from dispatcher.model.messages import (
     PodRef,
     Telemetry,
 )
-from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.clusters import ClusterView
-from dispatcher.scheduling.equivalence.cache import ClassCounts
-from dispatcher.scheduling.events import Decide, Effect, Event, Tick
-from dispatcher.scheduling.framework import Placed
-from dispatcher.scheduling.queued import Cause, QueuedPod, State
-from dispatcher.scheduling.views import Pieces, Row, whole
-from dispatcher.service.clock import Clock
-from dispatcher.service.link import AgentTimeout, Arrived, LinkError, at_once
-from dispatcher.service.metrics import Metrics
-from dispatcher.service.service import Service
-from dispatcher.service.timing import ServiceTiming
+from shared.model.reasons import Reason
 from tests.builders import pod
 
 FAST = ServiceTiming(

@@ -7,9 +7,9 @@ from itertools import count
 
 import msgspec
 
-from agents.executor.http import Request, Response
-from agents.kube.elector import Elector, ElectorEnvironment, LeaderTiming
-from agents.kube.leader_lease import LeaseRef, LeaseStore, Object
+from shared.kube.elector import Elector, ElectorEnvironment, LeaderTiming
+from shared.kube.http import Request, Response
+from shared.kube.leader_lease import LeaseRef, LeaseStore, Object
 
 PLACE = LeaseRef("kube-node-lease", "global-dispatcher")
 

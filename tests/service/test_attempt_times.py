@@ -2,10 +2,10 @@
 
 import pytest
 
-from dispatcher.model.messages import BOUND, CLAIMED, REFUSED, Outcome
 from dispatcher.scheduling.events import Answered
 from dispatcher.service import attempt_times
 from dispatcher.service.metrics import Metrics
+from shared.messages import BOUND, CLAIMED, REFUSED, Outcome
 
 ATTEMPT = "scheduler_scheduling_attempt_duration_seconds"
 SLI = "scheduler_pod_scheduling_sli_duration_seconds"

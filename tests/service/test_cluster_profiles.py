@@ -7,9 +7,9 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from agents.executor.http import Request, Response
 from dispatcher.service.cluster_profiles import PREFIX, ClusterProfiles, properties_of
 from dispatcher.service.load_metrics import LoadCollector
+from shared.kube.http import Request, Response
 from tests.builders import fleet, node, put, reading
 from tests.builders import pod as a_pod
 

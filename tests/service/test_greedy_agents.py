@@ -1,13 +1,13 @@
 """An agent that asks for more than its share gets a named error; the others go on."""
 
-from dispatcher.model.bounds import MAX_USES
-from dispatcher.model.messages import Changes, encode
-from dispatcher.model.messages.memory import memory_of
-from dispatcher.model.node import Node
-from dispatcher.model.owner_use import OwnerUse
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.events import ClusterChanged, ClusterSilent
 from dispatcher.service.link import LocalLink
+from shared.messages import Changes, encode
+from shared.messages.memory import memory_of
+from shared.model.bounds import MAX_USES
+from shared.model.node import Node
+from shared.model.owner_use import OwnerUse
 from tests.service.fakes import FakeAgent, FakeCore, running, service
 
 USE = OwnerUse("default", "Deployment/web", 1.0, 1.0, 1.0)

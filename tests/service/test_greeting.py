@@ -3,11 +3,11 @@
 import pytest
 
 from dispatcher.config import DispatcherConfig
-from dispatcher.model.messages import Hello
 from dispatcher.scheduling.views import whole
 from dispatcher.service.assembly import assemble
 from dispatcher.service.greeting import Greeting
 from dispatcher.service.link import LocalLink
+from shared.messages import Hello
 from tests.service.fakes import FakeAgent
 
 

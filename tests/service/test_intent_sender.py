@@ -10,8 +10,23 @@ import pytest
 import structlog
 
 from dispatcher.config import DispatcherConfig
-from dispatcher.model.bounds import MAX_CALL
-from dispatcher.model.messages import (
+from dispatcher.scheduling.events import (
+    Answered,
+    ClusterChanged,
+    Event,
+    PeersAcknowledged,
+    PeersRefused,
+    SendIntents,
+    SendPeers,
+    Unanswered,
+    Unsent,
+)
+from dispatcher.scheduling.views import whole
+from dispatcher.service.assembly import assemble
+from dispatcher.service.intent_sender import IntentSender
+from dispatcher.service.link import AgentDied, AgentFault, AgentMissing, AgentTimeout, LinkError, LocalLink
+from dispatcher.service.term import Term
+from shared.messages import (
     CLAIMED,
     DONE,
     UNKNOWN,
@@ -29,23 +44,8 @@ from dispatcher.model.messages import (
     PodRef,
     encode_part,
 )
-from dispatcher.model.pod import SourceRef
-from dispatcher.scheduling.events import (
-    Answered,
-    ClusterChanged,
-    Event,
-    PeersAcknowledged,
-    PeersRefused,
-    SendIntents,
-    SendPeers,
-    Unanswered,
-    Unsent,
-)
-from dispatcher.scheduling.views import whole
-from dispatcher.service.assembly import assemble
-from dispatcher.service.intent_sender import IntentSender
-from dispatcher.service.link import AgentDied, AgentFault, AgentMissing, AgentTimeout, LinkError, LocalLink
-from dispatcher.service.term import Term
+from shared.model.bounds import MAX_CALL
+from shared.model.pod import SourceRef
 from tests.service.fakes import FAST, FakeAgent, FakeCore, ScriptedLink, bind, running, service
 
 

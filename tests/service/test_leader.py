@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from agents.executor.http import Request, Response
-from agents.kube.elector import LeaderTiming, new_identity
+from shared.kube.elector import LeaderTiming, new_identity
+from shared.kube.http import Request, Response
 from tests.service.leases import Candidate, Server, Time
 
 TEN_YEARS = 10 * 365 * 86_400.0

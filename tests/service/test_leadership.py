@@ -23,11 +23,6 @@ from dispatcher.config.sections import (
     QuotaSection,
     TimingSection,
 )
-from dispatcher.model import names
-from dispatcher.model.messages import BOUND, Hello, IntentBatch, Outcome, OutcomeBatch, Peer
-from dispatcher.model.pod import SourceRef
-from dispatcher.model.signatures import SignedClaim
-from dispatcher.model.tenant import Share, Tenant
 from dispatcher.plugins.registry import REGISTRY, PluginSpec
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.events import Answered, SendIntents, SendPeers
@@ -46,6 +41,11 @@ from dispatcher.service.reload import Reloader
 from dispatcher.service.service import Service
 from dispatcher.service.term import MOST_EPOCHS, NOBODY, Deposed, Term
 from dispatcher.service.term_runner import TermRunner
+from shared.messages import BOUND, Hello, IntentBatch, Outcome, OutcomeBatch, Peer
+from shared.model import names
+from shared.model.pod import SourceRef
+from shared.model.tenant import Share, Tenant
+from shared.security.signatures import SignedClaim
 from tests.agents.executor.world import keys_of
 from tests.scheduling.tiny_plugins import Ready
 from tests.service.fakes import FAST, FakeAgent, FakeCore, ScriptedLink, bind

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from agents.kube.elector import Elector, LeaderTiming
-from agents.kube.leader_lease import LeaseStore
 from dispatcher.service import lease_thread as subject
 from dispatcher.service.lease_thread import LeaseThread, loop_thread
+from shared.kube.elector import Elector, LeaderTiming
+from shared.kube.leader_lease import LeaseStore
 from tests.service.leases import PLACE, Server
 
 QUICK = LeaderTiming(lease_s=0.6, renew_deadline_s=0.4, retry_s=0.05)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dispatcher.model.messages import Hello
 from dispatcher.service.link import AgentFault, AgentMismatch, AgentTimeout, LinkError, LocalLink
+from shared.messages import Hello
 from tests.service.fakes import FakeAgent
 
 

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from dispatcher.config import DispatcherConfig
-from dispatcher.model.messages import Hello, IntentBatch, OutcomeBatch
 from dispatcher.scheduling.events import ClusterSilent, SendIntents, Unanswered
 from dispatcher.service.assembly import assemble
 from dispatcher.service.clock import Clock
@@ -15,6 +14,7 @@ from dispatcher.service.obeyed_epochs import MOST_AHEAD, MOST_TOGETHER, QUARANTI
 from dispatcher.service.service import Service
 from dispatcher.service.term import MOST_EPOCHS, Deposed, Term
 from dispatcher.service.term_runner import TermRunner
+from shared.messages import Hello, IntentBatch, OutcomeBatch
 from tests.service.fakes import FAST, FakeAgent, FakeCore, bind
 from tests.service.test_leadership import Obedient, Office, leadership, playing, until
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from dispatcher.model.messages import Changes, Hello
 from dispatcher.scheduling.clusters import ClusterView, GapError
 from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, Event
 from dispatcher.service import poller
 from dispatcher.service.link import AgentDied, AgentTimeout, LocalLink
 from dispatcher.service.poller import LONGEST_REPORT_S
+from shared.messages import Changes, Hello
 from tests.service.fakes import FAST, FakeAgent, FakeCore, ScriptedLink, running, service
 
 

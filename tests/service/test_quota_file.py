@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from dispatcher.model.tenant import Share, Tenant
 from dispatcher.scheduling.framework import ClusterInfo
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.unsynced_usage import UnsyncedUsage
 from dispatcher.service.quota_file import QuotaFile, read_quota
+from shared.model.tenant import Share, Tenant
 
 TENANTS = (Tenant("team", ("shop",), {"cpu": Share(absolute=1000)}),)
 CLUSTERS = [ClusterInfo("east", ready=True, synced=True), ClusterInfo("west", ready=False, synced=False)]

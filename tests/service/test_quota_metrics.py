@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from dispatcher.model.tenant import Share, Tenant
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.gateway.metrics import CertificateCollector
 from dispatcher.service.quota_metrics import QuotaCollector
+from shared.model.tenant import Share, Tenant
 
 EXPIRY = "global_dispatcher_gateway_certificate_expiry_timestamp_seconds"
 

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from dispatcher.model.reasons import Reason
 from dispatcher.plugins.registry import REGISTRY
 from dispatcher.service.refused_by import REFUSED_BY
+from shared.model.reasons import Reason
 from tests.plugins.asking import make
 
 # Any plugin may give these, or none does: they are the dispatcher's own.

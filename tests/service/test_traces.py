@@ -13,13 +13,13 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from dispatcher.model.messages import BOUND, Changes, Outcome
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.events import Answered, ClusterChanged, Unanswered
 from dispatcher.service.errors import CommandError
 from dispatcher.service.traces import ways as module
 from dispatcher.service.traces.otel import exporter, teller
 from dispatcher.service.traces.ways import Span, Trace, Ways
+from shared.messages import BOUND, Changes, Outcome
 from tests.builders import fleet, node, pod
 from tests.scheduling.tiny_plugins import Fit, profile
 from tests.service.fakes import bind

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from agents.executor.http import STRATEGIC_PATCH, Request, Response
 from agents.executor.local import Moment
 from agents.observer.cache import ClusterCache
 from agents.observer.change_feed import ChangeFeed, Health, Identity
@@ -20,8 +19,9 @@ from agents.observer.loads import Loads
 from agents.observer.owner_uses import OwnerUses
 from agents.runtime.driver import Pauses
 from agents.runtime.executor_loop import ExecutorLoop
-from dispatcher.model import names
-from dispatcher.model.messages import AnyIntent, Changes, IntentBatch, Outcome, Peers, PeersAck
+from shared.kube.http import STRATEGIC_PATCH, Request, Response
+from shared.messages import AnyIntent, Changes, IntentBatch, Outcome, Peers, PeersAck
+from shared.model import names
 from tests.agents.executor.world import (
     NAMESPACES,
     ApiModel,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from dispatcher.model.tenant import Share, Tenant
+from shared.model.tenant import Share, Tenant
 from tests.simulation.world.fleet import Sizes
 
 CLUSTERS = ("east", "north", "west")

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agents.executor.local import Moment
-from dispatcher.model import names
-from dispatcher.model.messages import AnyIntent, Outcome, Peers
 from dispatcher.scheduling import events
 from dispatcher.scheduling.clusters import GapError
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
+from shared.messages import AnyIntent, Outcome, Peers
+from shared.model import names
 from tests.laws.cores import make_core
 from tests.simulation.cluster import Cluster, Network, copies, evicted
 

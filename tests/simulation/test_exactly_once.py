@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from dispatcher.model.messages import BOUND, CLAIMED, DONE, REFUSED, STALE, UNKNOWN
+from shared.messages import BOUND, CLAIMED, DONE, REFUSED, STALE, UNKNOWN
 from tests.laws.examples import examples
 from tests.simulation.fleet import Fleet
 

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.http import STRATEGIC_PATCH, Request, Response
-from dispatcher.model import names
+from shared.kube.http import STRATEGIC_PATCH, Request, Response
+from shared.model import names
 from tests.agents.executor.world import pod_object
 from tests.simulation.test_refusals import Calm, calmly
 

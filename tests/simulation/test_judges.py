@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.model.tenant import Share, Tenant
+from shared.model.tenant import Share, Tenant
 from tests.simulation.acts import plain_pod, spread_by_zone
 from tests.simulation.judges.copies import Collected, NothingLost, OnceAnAttempt, SourceOutlives
 from tests.simulation.judges.court import Judge

@@ -14,12 +14,12 @@ import msgspec
 import pytest
 
 from agents.executor.failover_mode import STRICT, tolerations_for
-from agents.executor.http import Request
-from dispatcher.model import names
-from dispatcher.model.leases import LEASE, RATE, stopped_after_s
-from dispatcher.model.messages import Peers
 from dispatcher.scheduling import events
 from dispatcher.scheduling.delegation.timing import CoreTiming
+from shared.kube.http import Request
+from shared.messages import Peers
+from shared.model import names
+from shared.model.leases import LEASE, RATE, stopped_after_s
 from tests.agents.executor.world import pod_object, pod_path
 from tests.laws.examples import examples
 from tests.simulation.cluster import Cluster

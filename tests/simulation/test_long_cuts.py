@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from dispatcher.model.messages import Changes
 from dispatcher.scheduling import events
+from shared.messages import Changes
 from tests.laws.examples import ALL
 from tests.simulation.test_other_hands import Calm, source
 

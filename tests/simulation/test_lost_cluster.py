@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.model import names
+from shared.model import names
 from tests.agents.executor.world import pod_object
 from tests.simulation.cluster import Cluster
 from tests.simulation.fleet import Fleet

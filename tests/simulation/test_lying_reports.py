@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.http import STRATEGIC_PATCH, Request
-from dispatcher.model import names
-from dispatcher.model.messages import Changes
-from dispatcher.model.pod import Pod
 from dispatcher.scheduling import events
+from shared.kube.http import STRATEGIC_PATCH, Request
+from shared.messages import Changes
+from shared.model import names
+from shared.model.pod import Pod
 from tests.agents.executor.world import pod_path
 from tests.simulation.fleet import GRACE_S
 from tests.simulation.test_other_hands import Calm, deleted, patch, source

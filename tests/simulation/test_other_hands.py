@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.http import MERGE_PATCH, Request, Response
-from dispatcher.model import names
+from shared.kube.http import MERGE_PATCH, Request, Response
+from shared.model import names
 from tests.agents.executor.world import Object, pod_object, pod_path
 from tests.simulation.cluster import Cluster
 from tests.simulation.fleet import Fleet

@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from dispatcher.model import names
-from dispatcher.model.messages import AnyIntent
-from dispatcher.model.tenant import Share, Tenant
 from dispatcher.scheduling.core import CoreTiming
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.unsynced_usage import PersistedUsage, UnsyncedUsage
 from dispatcher.scheduling.views import explain
+from shared.messages import AnyIntent
+from shared.model import names
+from shared.model.tenant import Share, Tenant
 from tests.agents.executor.world import Object, pod_object
 from tests.laws.cores import make_core
 from tests.simulation.fleet import CLUSTERS, Fleet

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from agents.executor.http import Request
+from shared.kube.http import Request
 from tests.simulation.acts import plain_pod
 from tests.simulation.judges.facts import FINALIZER
 from tests.simulation.planted.scripted import Hint, Scene, Wait

@@ -6,9 +6,9 @@ from collections import Counter
 import msgspec
 import pytest
 
-from agents.executor.http import MERGE_PATCH, Request
-from dispatcher.model import names
-from dispatcher.model.messages import AnyIntent
+from shared.kube.http import MERGE_PATCH, Request
+from shared.messages import AnyIntent
+from shared.model import names
 from tests.agents.executor.world import pod_object, pod_path
 from tests.simulation.fleet import Fleet
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from dispatcher.model.tenant import Share, Tenant
+from shared.model.tenant import Share, Tenant
 from tests.simulation.acts import plain_pod
 from tests.simulation.judges.facts import FINALIZER, PREFIX
 from tests.simulation.world.apiserver import NAMESPACES, PODS, Hook, status

@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-import dispatcher.version
+import shared.version
 from dispatcher.config.sections import GatewaySection
-from dispatcher.model.messages import codec
 from dispatcher.service.gateway import actor_settings, exchange, line, peers, remote, serving
 from dispatcher.service.gateway.actor_settings import ActorSettings
-from tests.model.wire.schema import longer
+from shared.messages import codec
+from tests.shared.messages.wire.schema import longer
 
 VERSION = "99.0.0"
 SETTING = "of_the_next_version"
@@ -62,7 +62,7 @@ class _NextSettings(ActorSettings, frozen=True):
 
 def play() -> None:
     """Have this process send what the next version would, and take what it takes."""
-    vars(dispatcher.version)["_installed"] = lambda name: VERSION
+    vars(shared.version)["_installed"] = lambda name: VERSION
     longest = _Longer()
     vars(codec)["_ENCODER"] = longest
     vars(line)["encode_call"] = longest.encode

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from dispatcher.model import names
+from shared.model import names
 from tests.system.cluster_api import Object, deployment, eventually
 from tests.system.harness import QUICK_NODES, System, specs
 from tests.system.test_main_job import DEPLOYMENTS, PODS

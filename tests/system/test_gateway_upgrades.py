@@ -11,8 +11,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from dispatcher.version import version
 from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet
+from shared.version import version
 from tests.system import next_version
 from tests.system.cluster_api import ClusterApi, eventually
 from tests.system.dialled import CLUSTERS, pod

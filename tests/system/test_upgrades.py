@@ -1,7 +1,7 @@
 """Agents and dispatcher are upgraded and go back under load, each beside the other of either version: nothing is lost.
 
 There is no second version to run, so the next one is this one with a field more in every record that it sends
-(`next_version`); tests/model/wire has the bytes of those before.
+(`next_version`); tests/shared/messages/wire has the bytes of those before.
 """
 
 import sys

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.model import names
-from dispatcher.model.node import NO_SCHEDULE
+from shared.model import names
+from shared.model.node import NO_SCHEDULE
 
 Patch = list[dict[str, Any]]
 AWAY = {"key": names.PROXY_LABEL, "operator": "DoesNotExist"}

@@ -10,7 +10,7 @@ import msgspec
 
 from agents.runtime.admission import proxy_nodes
 from agents.runtime.admission.proxy_nodes import Patch, PodSpec
-from dispatcher.model import names
+from shared.model import names
 
 _DEFAULT = ("", "default-scheduler")
 _DAEMON_SET = "DaemonSet"

@@ -6,16 +6,16 @@ import threading
 import structlog
 
 from agents.runtime.agent import Agent
-from agents.runtime.event_loop import run
 from agents.runtime.executor_identity import lasting_identity
 from agents.runtime.join.health import Beat, serving
 from agents.runtime.join.settings import JoinSettings
-from agents.runtime.keyfile import KeyFileError
-from agents.runtime.limits import allow_open_files, collect_less_often, keep_freed_memory
 from agents.runtime.outbound.answering import answers_of, serve_none
 from agents.runtime.outbound.dialling import Dialler
 from agents.runtime.outbound.settings import GatewaySettings
-from agents.runtime.settings import OBSERVER
+from shared.process.event_loop import run
+from shared.process.keyfile import KeyFileError
+from shared.process.limits import allow_open_files, collect_less_often, keep_freed_memory
+from shared.streams.calls import OBSERVER
 
 LOG = structlog.get_logger("join")
 _LOOK_S = 0.2

@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 
 from agents.runtime.join.settings import JoinSettings
-from agents.runtime.ray_security import insecure_nodes
+from shared.process.ray_security import insecure_nodes
 
 LOG = structlog.get_logger("join")
 ROUND_S = 2.0  # between two looks at node, head and actor

@@ -14,7 +14,7 @@ import structlog
 
 from agents.runtime.join.health import Beat
 from agents.runtime.join.settings import JoinSettings, RayNodeSettings, WrongConfiguration
-from agents.runtime.ray_security import insecure, misnamed
+from shared.process.ray_security import insecure, misnamed
 
 LOG = structlog.get_logger("join")
 FAREWELL_S = 8.0  # for the Ray node to end in good order

@@ -18,7 +18,7 @@ from agents.runtime.join.health import Beat, serving
 from agents.runtime.join.membership import Membership
 from agents.runtime.join.node import head_answers, node_options, prepare_environment, ray_node
 from agents.runtime.join.settings import JoinSettings, WrongConfiguration, read_settings
-from agents.runtime.logs import configure_logging
+from shared.process.logs import configure_logging
 
 LOG = structlog.get_logger("join")
 STOPPED, LOST, WRONG = 0, 1, 2

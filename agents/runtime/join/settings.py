@@ -6,10 +6,11 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from agents.runtime.file_paths import beside, with_whole_paths
 from agents.runtime.outbound.settings import GatewaySettings
 from agents.runtime.relay.settings import RelaySettings
-from agents.runtime.settings import BOTH, AgentSettings
+from agents.runtime.settings import AgentSettings
+from shared.process.file_paths import beside, with_whole_paths
+from shared.streams.calls import BOTH
 
 MAX_FILE = 2**20
 

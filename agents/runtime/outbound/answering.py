@@ -8,33 +8,31 @@ import msgspec
 import structlog
 
 from agents.executor.orders import Refused
-from agents.runtime.outbound.calls import (
+from shared.messages import (
+    IntentBatch,
+    Peers,
+    decode,
+    encode,
+)
+from shared.security.seals import ORDERS, PEERS, Header
+from shared.streams import Kind, Message, Priority
+from shared.streams.calls import (
+    BOTH,
     CHANGES,
     EXECUTE,
+    EXECUTOR,
     HELLO,
+    OBSERVER,
     PRIORITIES,
     SET_PEERS,
     TELEMETRY,
     Call,
+    Called,
     decode_call,
 )
-from agents.runtime.outbound.connection import Connection
-from agents.runtime.outbound.relayed import Stream, StreamReset, Streams
-from agents.runtime.settings import BOTH, EXECUTOR, OBSERVER
-from dispatcher.model.messages import (
-    Changes,
-    Hello,
-    IntentBatch,
-    OutcomeBatch,
-    Peers,
-    PeersAck,
-    Telemetry,
-    decode,
-    encode,
-)
-from dispatcher.model.seals import ORDERS, PEERS, Header
-from dispatcher.model.streams import Kind, Message, Priority
-from dispatcher.model.streams.frames import RELAY_KINDS
+from shared.streams.connection import Connection
+from shared.streams.frames import RELAY_KINDS
+from shared.streams.relayed import Stream, StreamReset, Streams
 
 LOG = structlog.get_logger("gateway")
 MAX_CALLS = 64  # under way at once, as for an actor
@@ -45,30 +43,6 @@ Serve = Callable[[Stream, bytes], Awaitable[None]]  # one relayed stream, and wh
 async def serve_none(stream: Stream, opening: bytes) -> None:
     """What an agent does that relays nothing."""
     stream.reset("the agent relays nothing")
-
-
-class Called(Protocol):
-    """What is called of an agent (`agents.runtime.agent.Agent`)."""
-
-    async def hello(self) -> Hello:
-        """Who it is."""
-        ...
-
-    async def changes(self, incarnation: str, since: int, wait_s: float) -> Changes:
-        """What changed since."""
-        ...
-
-    async def execute(self, batch: IntentBatch) -> OutcomeBatch:
-        """Carry out intents."""
-        ...
-
-    async def set_peers(self, peers: Peers) -> PeersAck:
-        """What proxy nodes shall show."""
-        ...
-
-    async def telemetry(self) -> Telemetry:
-        """How sources of live load do."""
-        ...
 
 
 _SERVED = {

@@ -15,23 +15,20 @@ import aiohttp
 import structlog
 
 from agents.runtime.outbound.answering import Answer, Answering, Serve, serve_none
-from agents.runtime.outbound.connection import Connection
 from agents.runtime.outbound.problems import in_words
-from agents.runtime.outbound.relayed import SUBPROTOCOL, Stream
 from agents.runtime.outbound.settings import GatewaySettings
-from agents.runtime.settings import BOTH
-from dispatcher.model.backoff import Backoff
-from dispatcher.model.streams import ProtocolError
-from dispatcher.model.streams.frames import CHUNK
+from shared.model.backoff import Backoff
+from shared.streams import ProtocolError
+from shared.streams.calls import BOTH, HEARTBEAT_S, PATH, REPLACED
+from shared.streams.connection import Connection
+from shared.streams.frames import CHUNK
+from shared.streams.relayed import SUBPROTOCOL, Stream
 
 LOG = structlog.get_logger("gateway")
-PATH = "/v1/clusters/"
-HEARTBEAT_S = 15.0  # load balancers drop what is idle for 60 s; without an answer to a ping the connection is cut
 CONNECT_S = 10.0
 LOOK_S = 0.2  # between two looks at whether this executor may connect
 FIRST_PAUSE_S = 0.5
 LASTING_S = 10.0  # a connection that lived for that long was a good one: the next attempt is soon
-REPLACED = 4001  # close code of a gateway to which another agent of this cluster, and this role, has connected
 _CLOSE_S = 2.0
 _MANY = 30  # failures after which the pause is the longest
 _NOT_TRIED = "no attempt yet"

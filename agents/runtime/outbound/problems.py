@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from agents.runtime.outbound.settings import GatewaySettings
-from dispatcher.model.leader_certificate import Authorities, is_for, issued_by, objection
+from shared.security.leader_certificate import Authorities, is_for, issued_by, objection
 
 _CLOCK = "certificate is not yet valid"
 _EXPIRED = "certificate has expired"

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from agents.executor.answer import error_text
-from agents.executor.http import Request
 from agents.executor.relay import FORBIDDEN, Refusal
-from agents.kube.client import KubeClient
 from agents.runtime.relay.settings import RelaySettings
+from shared.kube.answer import error_text
+from shared.kube.client import KubeClient
+from shared.kube.http import Request
 
 UNAUTHORIZED = 401
 _CONFIG = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"

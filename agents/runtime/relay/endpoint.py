@@ -19,10 +19,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from agents.executor.relay import Refusal
-from agents.kube.memory import memory_file
 from agents.runtime.relay.callers import caller_of
 from agents.runtime.relay.serving import ServingCertificate
 from agents.runtime.relay.settings import RelaySettings
+from shared.kube.memory import memory_file
 
 LOG = structlog.get_logger("relay")
 REFRESH_S = 30.0

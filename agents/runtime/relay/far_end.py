@@ -9,14 +9,14 @@ from contextlib import suppress
 import h11
 
 from agents.executor import relay
-from agents.executor.http import Procedure, Request, Response
 from agents.executor.local import Local
 from agents.executor.relay import Call, Refusal
-from agents.kube.client import FAILURES, KubeClient, describe
-from agents.kube.rendering import USER_AGENT
-from agents.runtime.outbound.relayed import Stream, StreamReset
 from agents.runtime.relay.wire import OK, SWITCHING, Wire, plain
-from dispatcher.model.messages.relay import LOG, METRICS, RelayAsk, RelayHead, encode_relay
+from shared.kube.client import FAILURES, KubeClient, describe
+from shared.kube.http import Procedure, Request, Response
+from shared.kube.rendering import USER_AGENT
+from shared.messages.relay import LOG, METRICS, RelayAsk, RelayHead, encode_relay
+from shared.streams.relayed import Stream, StreamReset
 
 OPENING_S = 10.0  # for the other agent to ask, and for our API server to be reached
 ANSWER_S = 30.0  # for our API server to answer; a log that is followed may be silent for ever

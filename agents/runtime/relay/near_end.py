@@ -11,16 +11,16 @@ import structlog
 from agents.executor import relay
 from agents.executor.local import Local
 from agents.executor.relay import Refusal, Wanted
-from agents.kube.client import FAILURES
-from agents.kube.pipe import Pipe
-from agents.runtime.outbound.relayed import Stream, StreamReset
 from agents.runtime.relay.callers import Caller, caller_of
 from agents.runtime.relay.places import Places
 from agents.runtime.relay.spdy import Frames
 from agents.runtime.relay.wire import OK, SWITCHING, Wire, plain
-from dispatcher.model.messages.relay import ATTACH, EXEC, LOG, RelayHead, RelayOpen, decode_head, encode_relay
-from dispatcher.model.pod import Pod
-from dispatcher.model.streams.frames import CHUNK
+from shared.kube.client import FAILURES
+from shared.kube.pipe import Pipe
+from shared.messages.relay import ATTACH, EXEC, LOG, RelayHead, RelayOpen, decode_head, encode_relay
+from shared.model.pod import Pod
+from shared.streams.frames import CHUNK
+from shared.streams.relayed import Stream, StreamReset
 
 LOG_LINE = structlog.get_logger("relay")
 ASKED_S = 10.0  # for a request to arrive, and for the other cluster's agent to be found

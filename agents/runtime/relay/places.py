@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from agents.executor.relay import FAILED, Refusal
-from agents.runtime.outbound.relayed import MAX_BETWEEN
+from shared.streams.relayed import MAX_BETWEEN
 
 FOR_METRICS = 2
 BETWEEN = MAX_BETWEEN // 2 - FOR_METRICS

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from agents.executor.local import KubeletEndpoint
-from agents.kube.client import KubeClient
 from agents.observer.seen import NodeTarget
 from agents.runtime.executor_loop import ExecutorLoop
 from agents.runtime.relay.callers import Callers
@@ -15,7 +14,8 @@ from agents.runtime.relay.settings import CSR, RelaySettings
 from agents.runtime.relay.tokens import Tokens
 from agents.runtime.relay.usage_far import Ask, DelegateUsage
 from agents.runtime.relay.usage_near import ProxyMetrics
-from dispatcher.model import names
+from shared.kube.client import KubeClient
+from shared.model import names
 
 
 def far_end(executor: ExecutorLoop, client: KubeClient, targets: Mapping[str, NodeTarget], kubelets: Ask) -> FarEnd:

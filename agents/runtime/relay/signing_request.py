@@ -4,7 +4,7 @@ import datetime as dt
 
 import msgspec
 
-from dispatcher.model import names
+from shared.model import names
 
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 CLIENTS = "kubernetes.io/kube-apiserver-client"  # signers of this prefix: who has theirs is who its subject says

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from agents.executor.answer import error_text
-from agents.executor.http import Request
 from agents.executor.relay import FAILED, Refusal
-from agents.kube.client import KubeClient
 from agents.runtime.relay.callers import UNAUTHORIZED, Caller
 from agents.runtime.relay.fresh import Fresh
+from shared.kube.answer import error_text
+from shared.kube.client import KubeClient
+from shared.kube.http import Request
 
 _REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 _GOOD_S = 10.0  # for so long an answer counts

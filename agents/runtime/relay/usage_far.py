@@ -12,7 +12,7 @@ from agents.observer.seen import NodeTarget
 from agents.runtime.relay.fresh import Fresh
 from agents.telemetry.resource_metrics import PATH, Pods, read_pods
 from agents.telemetry.source import SourceError
-from dispatcher.model.messages.usage import PodUsage, Usage, encode_usage
+from shared.messages.usage import PodUsage, Usage, encode_usage
 
 LOG = structlog.get_logger("relay")
 FRESH_S = 5.0  # kubelets count anew each 10 s or so

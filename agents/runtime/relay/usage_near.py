@@ -12,13 +12,13 @@ import structlog
 from agents.executor import relay, usage
 from agents.executor.local import Local
 from agents.executor.relay import Refusal, Wanted
-from agents.kube.client import FAILURES, describe
 from agents.runtime.relay.callers import Caller, caller_of
 from agents.runtime.relay.fresh import Fresh
 from agents.runtime.relay.tokens import Tokens
 from agents.runtime.relay.wire import OK, Wire, plain
-from dispatcher.model.messages.usage import Usage, decode_usage
-from dispatcher.model.pod import Pod
+from shared.kube.client import FAILURES, describe
+from shared.messages.usage import Usage, decode_usage
+from shared.model.pod import Pod
 
 LOG = structlog.get_logger("relay")
 FRESH_S = 5.0  # metrics-server asks each 15 s, and may have replicas

@@ -7,10 +7,10 @@ from contextlib import suppress
 import h11
 
 from agents.executor.relay import Headers
-from agents.kube.pipe import Pipe
-from agents.runtime.outbound.relayed import Stream
 from agents.runtime.relay.spdy import Frames
-from dispatcher.model.streams.frames import CHUNK
+from shared.kube.pipe import Pipe
+from shared.streams.frames import CHUNK
+from shared.streams.relayed import Stream
 
 SWITCHING, OK = 101, 200
 _SMALL, _GATHER_S = CHUNK // 2, 0.01  # after a small piece the next is given this time to grow: frames are costly

@@ -9,7 +9,6 @@ from typing import Any
 
 import yaml
 
-from agents.kube.client import KubeClient, Patience
 from dispatcher.cli.inventory.profiles import entries, listed
 from dispatcher.cli.inventory.providers import Providers
 from dispatcher.cli.joining.target import Place, access_to, code_of
@@ -19,6 +18,7 @@ from dispatcher.config.sections import CLUSTER_NAME, TENANT_NAME
 from dispatcher.service.cluster_profiles import folder_of
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.gateway.folder import write_whole
+from shared.kube.client import KubeClient, Patience
 
 Object = dict[str, Any]
 Config = dict[str, list[Object]]

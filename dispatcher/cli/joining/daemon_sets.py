@@ -18,7 +18,7 @@ from dispatcher.cli.operate.census import daemon_set_of
 from dispatcher.cli.operate.members import Member, MemberError, Members, chosen
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import ClusterSection
-from dispatcher.model import names
+from shared.model import names
 
 ABOUT = "DaemonSets"
 MOST = 20  # findings of a cluster

@@ -5,13 +5,13 @@ once.
 from hashlib import sha256
 from typing import Any
 
-from agents.executor.http import MERGE_PATCH
 from dispatcher.cli.joining import objects, trusted_authority
 from dispatcher.cli.joining.target import Place, Target, reached, shown
 from dispatcher.cli.operate.members import MemberError
 from dispatcher.service.errors import CommandError
 from dispatcher.service.gateway.authority import SIGNING
 from dispatcher.service.gateway.folder import Folder
+from shared.kube.http import MERGE_PATCH
 
 Object = dict[str, Any]
 # A kubelet brings a changed Secret with its next look at a pod, up to 90 s later; a changed pod it looks at at once.

@@ -24,10 +24,10 @@ from dispatcher.cli.operate.members import MemberError
 from dispatcher.cli.output import Output, print_value
 from dispatcher.config.certificates import ROLES, URI
 from dispatcher.config.sections import CLUSTER_NAME
-from dispatcher.model.signatures import is_key
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.gateway.authority import SIGNING, Made, ensure, name_of
 from dispatcher.service.gateway.folder import Folder, write_whole
+from shared.security.signatures import is_key
 
 Object = dict[str, Any]
 PORT = 7443

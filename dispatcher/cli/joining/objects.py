@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
-from dispatcher.model.signatures import public_key
 from dispatcher.service.gateway.authority import serving_files
 from dispatcher.service.gateway.folder import Folder
+from shared.security.signatures import public_key
 
 Object = dict[str, Any]
 TLS_SECRET, KEY_SECRET, GATEWAY_SECRET = "global-dispatcher-agent", "global-dispatcher-key", "global-dispatcher-gateway"

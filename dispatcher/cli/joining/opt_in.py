@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from dispatcher.cli.operate.members import Member, MemberError, Members, access_to, chosen
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import ClusterSection
-from dispatcher.model import names
+from shared.model import names
 
 REGISTRATION = "/apis/admissionregistration.k8s.io"
 POLICIES = "mutatingadmissionpolicies"

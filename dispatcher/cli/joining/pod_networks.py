@@ -11,7 +11,7 @@ from dispatcher.cli.joining.opt_in import uncertain
 from dispatcher.cli.operate.members import Member, MemberError, Members, Object
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import ClusterSection
-from dispatcher.model import names
+from shared.model import names
 
 ABOUT = "pod network"
 _FIX = (

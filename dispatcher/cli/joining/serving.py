@@ -9,7 +9,7 @@ from agents.runtime.relay.signing_request import LABELS, REQUESTS, SigningReques
 from dispatcher.cli.joining.opt_in import uncertain
 from dispatcher.cli.operate.members import Member, MemberError, Members, chosen
 from dispatcher.config import DispatcherConfig
-from dispatcher.model.names import proxy_node_name
+from shared.model.names import proxy_node_name
 
 _BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 _CHART = "app.kubernetes.io/part-of=global-dispatcher,app.kubernetes.io/component=agent"

@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from agents.kube.client import KubeClient, Patience
-from agents.kube.session import Access
 from dispatcher.cli.operate.members import Member, MemberError
 from dispatcher.config.access import AccessError, check_context, usual_kubeconfig
 from dispatcher.service.errors import CommandError, ExitCode
+from shared.kube.client import KubeClient, Patience
+from shared.kube.session import Access
 
 Object = dict[str, Any]
 OLDEST_MINOR = 31

@@ -11,7 +11,7 @@ from dispatcher.cli.operate.drain import POLL_S, Ask, Clearing, Tell, clear, del
 from dispatcher.cli.operate.members import Member, MemberError
 from dispatcher.cli.operate.survey import Sight, bound, copies, survey
 from dispatcher.cli.operate.words import Word
-from dispatcher.model import names
+from shared.model import names
 
 
 class Errand(NamedTuple):

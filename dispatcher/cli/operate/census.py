@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from dispatcher.model import names
+from shared.model import names
 
 Object = dict[str, Any]
 _ENDED = ("Succeeded", "Failed")

@@ -5,9 +5,9 @@ from dispatcher.cli.operate.members import Member, MemberError
 from dispatcher.cli.operate.survey import Sight, bound
 from dispatcher.cli.operate.table import Wish
 from dispatcher.cli.operate.words import behind
-from dispatcher.model import names
 from dispatcher.scheduling.framework.plugin_args import did_you_mean
 from dispatcher.service.errors import CommandError, ExitCode
+from shared.model import names
 
 _NAMED = 10  # pods in one line
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 
-from agents.executor.http import MERGE_PATCH
-from agents.executor.keys import TrustedKeys
 from agents.executor.state import ASKS, KEYS, NAME, NAMESPACE, OWN_KEYS, PATH, VALUES
 from dispatcher.cli.operate.drain import POLL_S
 from dispatcher.cli.operate.members import Member, MemberError
 from dispatcher.cli.operate.survey import Sight
-from dispatcher.model import names
+from shared.kube.http import MERGE_PATCH
+from shared.model import names
+from shared.security.keys import TrustedKeys
 
 _VALUES = msgspec.json.Decoder(dict[str, str])
 

@@ -10,8 +10,8 @@ from agents.executor.state import CLUSTER, PATH, VALUES
 from dispatcher.cli.operate.members import Member, MemberError, access_to
 from dispatcher.cli.operate.words import behind, node_of
 from dispatcher.config import DispatcherConfig, agent_settings
-from dispatcher.model import names
 from dispatcher.service.errors import CommandError
+from shared.model import names
 
 _VALUES = msgspec.json.Decoder(dict[str, str])
 _SOMEBODY = "another cluster"

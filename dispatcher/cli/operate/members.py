@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
-from agents.executor.answer import error_text
-from agents.executor.http import JSON, Request
-from agents.kube.client import KubeClient, Patience
-from agents.kube.session import Access
 from dispatcher.config import DispatcherConfig, agent_settings
 from dispatcher.config.access import AccessError, server_of
 from dispatcher.config.sections import ClusterSection
+from shared.kube.answer import error_text
+from shared.kube.client import KubeClient, Patience
+from shared.kube.http import JSON, Request
+from shared.kube.session import Access
 
 Object = dict[str, Any]
 _PAGE = "500"

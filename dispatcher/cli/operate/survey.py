@@ -9,7 +9,7 @@ from dispatcher.cli.operate.census import Census, PodAt, census, namespaces_of
 from dispatcher.cli.operate.members import Member, MemberError
 from dispatcher.cli.operate.words import behind, node_of, standing
 from dispatcher.cli.output import Column
-from dispatcher.model import names
+from shared.model import names
 
 NOBODY = Census((), (), ())
 

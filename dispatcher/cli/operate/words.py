@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from agents.executor.http import MERGE_PATCH
 from dispatcher.cli.operate.members import Member, MemberError
-from dispatcher.model import names
-from dispatcher.model.node import Taint, cluster_behind
+from shared.kube.http import MERGE_PATCH
+from shared.model import names
+from shared.model.node import Taint, cluster_behind
 
 Object = dict[str, Any]
 NODES = "/api/v1/nodes"

@@ -6,9 +6,9 @@ A converter answers our arguments for one of theirs; ValueError says what is wro
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dispatcher.model.topology import label_key
 from dispatcher.scheduling.framework.lifecycle import PreBind
 from dispatcher.scheduling.framework.plugin_args import did_you_mean, shown
+from shared.model.topology import label_key
 
 Ours = dict[str, Any]
 Convert = Callable[[Any], Ours]

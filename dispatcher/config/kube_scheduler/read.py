@@ -11,10 +11,10 @@ from dispatcher.config.kube_scheduler.merge import ALL, DEFAULTS, Switched, swit
 from dispatcher.config.kube_scheduler.sections import PROCESS_KEYS, KubeConfiguration, KubeProfile
 from dispatcher.config.problems import UNKNOWN_PLUGIN, ConfigError, Path, Problem
 from dispatcher.config.validation import validated
-from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.plugins.registry import PluginContext, PluginSpec
 from dispatcher.scheduling.framework import PluginUse, Profile
 from dispatcher.scheduling.framework.plugin_args import check_args, did_you_mean, shown
+from shared.model.names import SCHEDULER_NAME
 
 KIND = "KubeSchedulerConfiguration"
 # Rules of the fleet itself: on unless a profile disables them by name.

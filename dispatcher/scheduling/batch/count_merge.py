@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dispatcher.model.pod import PodId
 from dispatcher.scheduling.batch.buckets import BucketLayout, PluginRules
 from dispatcher.scheduling.batch.fresh_layouts import layout_of
 from dispatcher.scheduling.batch.leading_rows import leading_rows
@@ -35,6 +34,7 @@ from dispatcher.scheduling.framework.points import PluginError
 from dispatcher.scheduling.framework.roles import AnswerScope
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.selector import BatchSelector
+from shared.model.pod import PodId
 
 _FEW = 16  # buckets whose next ones are found before the merge begins
 _SOON = 128  # rows, beside two for each pod, that are looked at in one go

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter, itemgetter
 
-from dispatcher.model.pod import OWN_FIELDS, Pod, PodId
 from dispatcher.scheduling.framework import Placed
+from shared.model.pod import OWN_FIELDS, Pod, PodId
 
 _of_placed = attrgetter(*(name for name in Placed.__struct_fields__ if name != "pod"))
 _of_pod = attrgetter(*(name for name in Pod.__struct_fields__ if name not in OWN_FIELDS), "terminating")

@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dispatcher.model.pod import PodId
 from dispatcher.scheduling.batch.candidates import NO_CANDIDATE, Candidate, CandidateQueue
 from dispatcher.scheduling.batch.lookahead_record import GroupScoreColumns, LookaheadContext, LookaheadRecord
 from dispatcher.scheduling.equivalence.best_rows import best_rows
@@ -34,6 +33,7 @@ from dispatcher.scheduling.framework.roles import AnswerScope
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, merged
 from dispatcher.scheduling.selector import BatchSelector, NoPlace
+from shared.model.pod import PodId
 
 _MOST_GROUPS = 256
 _LEAST_DEPTH = 32  # rows looked at in each of many groups

@@ -10,7 +10,6 @@ from itertools import repeat
 
 import numpy as np
 
-from dispatcher.model.pod import PodId
 from dispatcher.scheduling.batch.batch_record import BatchRecord
 from dispatcher.scheduling.batch.buckets import BucketLayout, PluginRules
 from dispatcher.scheduling.batch.merge_tables import Candidates, Trace
@@ -26,6 +25,7 @@ from dispatcher.scheduling.framework.points import guarded
 from dispatcher.scheduling.framework.value_columns import Column
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import DecisionContext, RecordParts, ScoreColumns, merged
+from shared.model.pod import PodId
 
 
 class MergeHistory:

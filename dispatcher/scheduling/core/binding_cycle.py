@@ -9,9 +9,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import cast
 
-from dispatcher.model.messages import BOUND, DONE, Outcome
-from dispatcher.model.pod import PodId
-from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.fleet.view import view_of
@@ -20,6 +17,9 @@ from dispatcher.scheduling.framework.lifecycle import Handed, Order
 from dispatcher.scheduling.framework.points import PluginError, guarded
 from dispatcher.scheduling.queue import QueuedPod
 from dispatcher.scheduling.records.decision import Decision
+from shared.messages import BOUND, DONE, Outcome
+from shared.model.pod import PodId
+from shared.model.reasons import Reason, Why
 
 _REPORT_AFTER_S = 5.0  # a pod that waits for so long gets an event that says why
 Launch = Callable[[QueuedPod, Decision, float], None]

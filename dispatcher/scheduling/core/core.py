@@ -9,8 +9,6 @@ decided, since the room and quota in use would be unknown.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from dispatcher.model import names
-from dispatcher.model.probe_address import published
 from dispatcher.scheduling import events
 from dispatcher.scheduling.clusters import MOST_MEMORY
 from dispatcher.scheduling.core.deciding import Deciding
@@ -29,6 +27,8 @@ from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.rebalancing.rules import RebalancingRules
+from shared.model import names
+from shared.model.probe_address import published
 
 
 class SchedulerCore:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core.binding_cycle import BindingCycle
 from dispatcher.scheduling.core.evictions import Evictions
@@ -21,6 +20,7 @@ from dispatcher.scheduling.queued import State
 from dispatcher.scheduling.quota import without_figures
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
 from dispatcher.scheduling.rules.eligibility import nodes_help
+from shared.model.reasons import Reason, Why
 
 _MOST_TEMPLATES = 32  # of pods placed together: of so many templates plugins are asked which waiting pods it helps
 

@@ -9,9 +9,6 @@ from collections.abc import Iterable
 
 import msgspec
 
-from dispatcher.model.messages import DONE, OF_CLUSTER, REFUSED, Evict, Outcome, PodRef
-from dispatcher.model.pod import Pod, PodId, SourceRef
-from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.core.binding_cycle import BindingCycle
 from dispatcher.scheduling.core.preemptors import Preemptors
 from dispatcher.scheduling.core.state import CoreState
@@ -20,6 +17,9 @@ from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.framework.hints import WakeEvent
 from dispatcher.scheduling.framework.lifecycle import Victim
 from dispatcher.scheduling.framework.placed import Placed
+from shared.messages import DONE, OF_CLUSTER, REFUSED, Evict, Outcome, PodRef
+from shared.model.pod import Pod, PodId, SourceRef
+from shared.model.reasons import Reason, Why
 
 
 class Evictions:

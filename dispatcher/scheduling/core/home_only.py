@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from dispatcher.model import names
-from dispatcher.model.messages import HOME_ONLY
-from dispatcher.model.objects import Namespace
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.records.decision import Decision
+from shared.messages import HOME_ONLY
+from shared.model import names
+from shared.model.objects import Namespace
 
 AGAIN_S = 3600.0  # API servers keep an event for as long
 _MOST_KEPT = 4096  # namespaces

@@ -4,7 +4,6 @@ What a verdict leads to is the table in `delegation.in_flight`; here it is carri
 
 from collections.abc import Callable
 
-from dispatcher.model.messages import BOUND, CLAIMED, DONE, OF_CLUSTER, REFUSED, STALE, Outcome
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.core.state import CoreState
@@ -13,6 +12,7 @@ from dispatcher.scheduling.delegation.common_cases import awaits_answer, awaits_
 from dispatcher.scheduling.delegation.in_flight import BINDING, InFlightIntent, IntentKind, Transition
 from dispatcher.scheduling.delegation.tracking import ConfirmedEnd, Tracked
 from dispatcher.scheduling.framework import Placed
+from shared.messages import BOUND, CLAIMED, DONE, OF_CLUSTER, REFUSED, STALE, Outcome
 
 _LATER, _UPDATE = Transition.LATER, Transition.UPDATE  # Enum attributes are slow to look up
 _QUESTIONS = frozenset((IntentKind.CONFIRM, IntentKind.CONFIRM_SOURCE))

@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from functools import partial
 
-from dispatcher.model.messages import encode_part
-from dispatcher.model.objects import PodDisruptionBudget
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation.peers import peers
 from dispatcher.scheduling.delegation.shadows import BudgetIndex, ShadowBudgets, why_uncounted
 from dispatcher.scheduling.delegation.tracking import Tracked
+from shared.messages import encode_part
+from shared.model.objects import PodDisruptionBudget
 
 
 class PeerUpdates:

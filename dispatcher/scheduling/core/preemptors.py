@@ -16,18 +16,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from dispatcher.model.bounds import NO_PRIORITY
-from dispatcher.model.crossing import class_named
-from dispatcher.model.messages import DONE, ConfirmNoSource, Outcome
-from dispatcher.model.pod import PodId
-from dispatcher.model.resources import Resources, format_quantity
-from dispatcher.model.signatures import plain_keys, read_preemptor
-from dispatcher.model.token_buckets import Allowance, TokenBuckets
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework.hints import WakeEvent
 from dispatcher.scheduling.framework.lifecycle import Victim
+from shared.messages import DONE, ConfirmNoSource, Outcome
+from shared.model.bounds import NO_PRIORITY
+from shared.model.crossing import class_named
+from shared.model.pod import PodId
+from shared.model.resources import Resources, format_quantity
+from shared.model.token_buckets import Allowance, TokenBuckets
+from shared.security.signatures import plain_keys, read_preemptor
 
 UNCONFIRMED, HELD = "preemption_unconfirmed", "preemption_held"  # counters, by cluster of submission
 _AT_ONCE_S = 100.0  # what may be evicted in so many seconds may be evicted at once

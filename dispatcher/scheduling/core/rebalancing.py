@@ -11,11 +11,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from dispatcher.model.backoff import Backoff
-from dispatcher.model.crossing import untold
-from dispatcher.model.messages import DONE, NO_PRIORITY, UNKNOWN, Evict, Outcome
-from dispatcher.model.names import REBALANCE
-from dispatcher.model.pod import PodId
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core.evictions import Evictions
 from dispatcher.scheduling.core.state import CoreState
@@ -29,6 +24,11 @@ from dispatcher.scheduling.rebalancing.moves import Move
 from dispatcher.scheduling.rebalancing.rebalancer import Look, Rebalancer
 from dispatcher.scheduling.rebalancing.rules import RebalancingRules
 from dispatcher.scheduling.records.decision import Decision
+from shared.messages import DONE, NO_PRIORITY, UNKNOWN, Evict, Outcome
+from shared.model.backoff import Backoff
+from shared.model.crossing import untold
+from shared.model.names import REBALANCE
+from shared.model.pod import PodId
 
 Row = dict[str, Any]
 LOOK_S = 60.0

@@ -10,8 +10,6 @@ from functools import partial
 from itertools import groupby
 from operator import itemgetter
 
-from dispatcher.model.pod import TERMINAL, Pod, PodId
-from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.core.newcomers import Newcomers
 from dispatcher.scheduling.core.state import CoreState
@@ -37,6 +35,8 @@ from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.hints import WakeEvent
 from dispatcher.scheduling.queued import QueuedPod, State
+from shared.model.pod import TERMINAL, Pod, PodId
+from shared.model.reasons import Reason, Why
 
 _PAUSE_S = 1.0  # of a pod whose turn has not come
 # Enum attributes are slow to look up.

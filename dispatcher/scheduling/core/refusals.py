@@ -21,11 +21,11 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dispatcher.model.backoff import Backoff
-from dispatcher.model.messages import OF_CLUSTER, OF_NODE, OF_POD, Outcome
-from dispatcher.model.pod import Pod, PodId
-from dispatcher.model.refusal import ALL_OTHERS, Refusal
 from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind
+from shared.messages import OF_CLUSTER, OF_NODE, OF_POD, Outcome
+from shared.model.backoff import Backoff
+from shared.model.pod import Pod, PodId
+from shared.model.refusal import ALL_OTHERS, Refusal
 
 # What a refusal is about where its agent does not say it.
 _UNSAID: dict[IntentKind, str] = {IntentKind.BIND: OF_NODE, IntentKind.CLAIM: OF_POD, IntentKind.CREATE: OF_CLUSTER}

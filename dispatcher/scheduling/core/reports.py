@@ -8,12 +8,6 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import repeat
 
-from dispatcher.model.messages import Changes
-from dispatcher.model.names import CLAIM, is_ours
-from dispatcher.model.node import Node
-from dispatcher.model.objects import AnyObject
-from dispatcher.model.pod import RUNNING, Pod, PodId, SourceRef, without_claim
-from dispatcher.model.signatures import is_claim_of, plain_keys, read_claim
 from dispatcher.scheduling import clusters as views
 from dispatcher.scheduling import events
 from dispatcher.scheduling.clusters import ClusterView, GapError
@@ -25,6 +19,12 @@ from dispatcher.scheduling.delegation.peers import closed_proxy, tainted_proxy
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.hints import OBJECT_EVENTS, ClusterEvent, WakeEvent, placed_pod_changed
+from shared.messages import Changes
+from shared.model.names import CLAIM, is_ours
+from shared.model.node import Node
+from shared.model.objects import AnyObject
+from shared.model.pod import RUNNING, Pod, PodId, SourceRef, without_claim
+from shared.security.signatures import is_claim_of, plain_keys, read_claim
 
 _NODES_A_POD = 4  # so many nodes take as long as one pod
 _NODE_PUT = WakeEvent.NODE_ADDED | WakeEvent.NODE_CHANGED

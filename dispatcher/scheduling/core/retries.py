@@ -4,17 +4,17 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from dispatcher.model.messages import REFUSED, Outcome
-from dispatcher.model.objects import Namespace
-from dispatcher.model.pod import Pod
-from dispatcher.model.reasons import Reason, Why
-from dispatcher.model.refusal import Refusal
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation.in_flight import InFlightIntent
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.queue import QueuedPod
+from shared.messages import REFUSED, Outcome
+from shared.model.objects import Namespace
+from shared.model.pod import Pod
+from shared.model.reasons import Reason, Why
+from shared.model.refusal import Refusal
 
 
 class Retries:

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from dispatcher.model.token_buckets import Allowance
 from dispatcher.scheduling.queue import QueuedPod
+from shared.model.token_buckets import Allowance
 
 LONGEST_S = 0.05  # CPU of one decision; pods of one class that are decided together have `_EACH_S` more
 _EACH_S = 0.0005

@@ -8,16 +8,16 @@ deletes it only as it was read. The pace is bounded, so that a registry that fai
 a minute of one cluster. A namespace of which one was moved within a minute leaves one place to others.
 """
 
-from dispatcher.model.messages import DONE, NO_PRIORITY, Evict, Outcome
-from dispatcher.model.pod import Pod, PodId
-from dispatcher.model.starting import NotStarted, not_started
-from dispatcher.model.token_buckets import TokenBuckets
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.delegation.protocol import target_of
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.rebalancing.movable import keeps_place
+from shared.messages import DONE, NO_PRIORITY, Evict, Outcome
+from shared.model.pod import Pod, PodId
+from shared.model.starting import NotStarted, not_started
+from shared.model.token_buckets import TokenBuckets
 
 COUNTER = "not_started"  # (COUNTER, "told" or "moved")
 _PER_S = 0.1  # moves of one cluster

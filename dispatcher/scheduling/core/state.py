@@ -5,9 +5,6 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
-from dispatcher.model.backoff import Backoff
-from dispatcher.model.messages import REFUSED, STALE, UNKNOWN, WAITING, Outcome, ReportUnschedulable
-from dispatcher.model.pod import PodId
 from dispatcher.scheduling import events
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.core.refusals import Refusals
@@ -28,6 +25,9 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.records.log import DecisionLog
+from shared.messages import REFUSED, STALE, UNKNOWN, WAITING, Outcome, ReportUnschedulable
+from shared.model.backoff import Backoff
+from shared.model.pod import PodId
 
 # A report is repeated until it was written: its pod is not offered again for minutes, and its user would not see why.
 _NOT_WRITTEN = frozenset((UNKNOWN, STALE, REFUSED))

@@ -7,8 +7,6 @@ plugin has to check or book them one by one, either, nothing is done pod by pod 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from dispatcher.model.pod import PodId
-from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.batch.count_merge import count_merge_of
 from dispatcher.scheduling.batch.kinds import Kinds, kinds_of
 from dispatcher.scheduling.batch.lookahead import lookahead_of
@@ -21,6 +19,8 @@ from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.points import PluginError, ReservesRows, guarded
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
 from dispatcher.scheduling.selector import BatchSelector, Selector
+from shared.model.pod import PodId
+from shared.model.reasons import Reason, Why
 
 Result = Decision | Unschedulable
 Item = tuple[PodId, Placed]

@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.model.pod import PodId
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import CycleState, FleetView, Placed, Plugin, Refuse, Reserve, Skip
@@ -21,6 +20,7 @@ from dispatcher.scheduling.framework.points import (
 )
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.extras import BatchExplanation
+from shared.model.pod import PodId
 
 _LONGEST_WAIT_S = 900.0  # kube-scheduler's bound on the wait of a Permit plugin
 _Item = tuple[PodId, Placed]

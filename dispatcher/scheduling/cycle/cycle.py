@@ -13,9 +13,6 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 
-from dispatcher.model.pod import PENDING, PodId, template_of
-from dispatcher.model.reasons import Reason, Why
-from dispatcher.model.refusal import Refusal
 from dispatcher.scheduling.cycle.batches import Batches, Enough, Item, Result, decide_each, never, unfit
 from dispatcher.scheduling.cycle.booking import Booking
 from dispatcher.scheduling.cycle.post_filter import PostFilters
@@ -41,6 +38,9 @@ from dispatcher.scheduling.records.decision import Decision, Unschedulable, no_p
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers
 from dispatcher.scheduling.records.messages import is_ours, refusal_message
 from dispatcher.scheduling.selector import NoPlace, Selector
+from shared.model.pod import PENDING, PodId, template_of
+from shared.model.reasons import Reason, Why
+from shared.model.refusal import Refusal
 
 __all__ = ["Decision", "Result", "Scheduler", "Unschedulable"]
 

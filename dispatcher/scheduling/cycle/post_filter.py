@@ -6,7 +6,6 @@ from collections.abc import Callable, Hashable
 import msgspec
 import numpy as np
 
-from dispatcher.model.reasons import Why
 from dispatcher.scheduling.cycle.second_pass import leans_on_pods
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.least_pods import LeastPods
@@ -19,6 +18,7 @@ from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.lifecycle import NoHelp, Nomination
 from dispatcher.scheduling.framework.points import Plan, PluginError, guarded
 from dispatcher.scheduling.records.decision import Unschedulable
+from shared.model.reasons import Why
 
 _MOST_NO_HELP = 1024  # kinds of pods for which it is kept that no plugin can help
 _KINDS = 16  # classes of pods and priorities for which it is kept what evictions would bring

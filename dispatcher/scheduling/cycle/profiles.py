@@ -5,9 +5,6 @@ from functools import reduce
 from operator import or_
 from typing import cast
 
-from dispatcher.model import names
-from dispatcher.model.pod import Pod, PodId
-from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.cycle.batches import Enough, Item, never
 from dispatcher.scheduling.cycle.canaries import Canaries
 from dispatcher.scheduling.cycle.cycle import Result, Scheduler
@@ -17,6 +14,9 @@ from dispatcher.scheduling.framework.derived import joined
 from dispatcher.scheduling.framework.hints import HELPED_BY, NEVER, ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.points import Plan, PluginError, guarded
 from dispatcher.scheduling.framework.stopwatch import STOPWATCH
+from shared.model import names
+from shared.model.pod import Pod, PodId
+from shared.model.reasons import Reason, Why
 
 # Annotations of users that must not be ignored in silence, and the plugin that follows each: a profile without it
 # decides no pod that has one.

@@ -4,8 +4,6 @@ Fewer pods never take room, ports or volumes away, so this is a matter of rules 
 nominee, and spread that a nominee evens out. Source: kube-scheduler's RunFilterPluginsWithNominatedPods, second pass.
 """
 
-from dispatcher.model.pod import Pod, PodId
-from dispatcher.model.reasons import Why
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.fleet.nodes import rank_of
 from dispatcher.scheduling.fleet.nominations import Nominations
@@ -13,6 +11,8 @@ from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import Explainers
 from dispatcher.scheduling.selector import NoPlace, Selector
+from shared.model.pod import Pod, PodId
+from shared.model.reasons import Why
 
 
 def leans_on_pods(pod: Pod) -> bool:

@@ -3,7 +3,7 @@
 import heapq
 from typing import Generic, TypeVar
 
-from dispatcher.model.pod import PodId
+from shared.model.pod import PodId
 
 Key = TypeVar("Key", PodId, tuple[int, str])
 

@@ -7,12 +7,12 @@ at 20 a second the 3,000 pods of a fenced cluster are released in 150 s, so that
 
 from collections.abc import Mapping
 
-from dispatcher.model import names
-from dispatcher.model.node import Node
-from dispatcher.model.token_buckets import TokenBuckets
 from dispatcher.scheduling.clusters import Change, ClusterView
 from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind
 from dispatcher.scheduling.delegation.protocol import NextStep, ObservedState, Step, target_of
+from shared.model import names
+from shared.model.node import Node
+from shared.model.token_buckets import TokenBuckets
 
 NONE: frozenset[str] = frozenset()
 

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from dispatcher.model.pod import PodId
 from dispatcher.scheduling.delegation.due_times import DueTimes
+from shared.model.pod import PodId
 
 _AT_ONCE = 500  # told in one Tick
 

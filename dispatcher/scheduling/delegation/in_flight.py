@@ -8,8 +8,8 @@ import enum
 
 import msgspec
 
-from dispatcher.model.messages import BOUND, CLAIMED, DONE, REFUSED, STALE, UNKNOWN, AnyIntent, DeleteDelegate
-from dispatcher.model.pod import Pod
+from shared.messages import BOUND, CLAIMED, DONE, REFUSED, STALE, UNKNOWN, AnyIntent, DeleteDelegate
+from shared.model.pod import Pod
 
 
 class IntentKind(enum.Enum):

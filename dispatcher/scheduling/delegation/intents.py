@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from itertools import repeat
 
-from dispatcher.model.messages import (
+from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind
+from dispatcher.scheduling.records.decision import Decision
+from shared.messages import (
     Bind,
     Claim,
     ConfirmNoDelegate,
@@ -20,10 +22,8 @@ from dispatcher.model.messages import (
     Unclaim,
     UpdateDelegate,
 )
-from dispatcher.model.names import CLAIM, DECISION, proxy_node_name
-from dispatcher.model.pod import Pod, SourceRef
-from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind
-from dispatcher.scheduling.records.decision import Decision
+from shared.model.names import CLAIM, DECISION, proxy_node_name
+from shared.model.pod import Pod, SourceRef
 
 _BIND, _WORDS = IntentKind.BIND, {kind: kind.value for kind in IntentKind}  # Enum attributes are slow to look up
 

@@ -11,9 +11,9 @@ clusters that an operator has fenced are not meant: none is to run there.
 from collections import Counter
 from collections.abc import Mapping
 
-from dispatcher.model.pod import PodId
 from dispatcher.scheduling.delegation.fences import Fences
 from dispatcher.scheduling.delegation.tracked_pods import TrackedPods
+from shared.model.pod import PodId
 
 SHARE = 0.2
 CONFIRMED_S = 1800.0  # for so long a confirmation counts: each source is asked for again after `orphan_s` (600 s)

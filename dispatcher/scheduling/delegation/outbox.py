@@ -10,14 +10,14 @@ from operator import itemgetter
 
 import msgspec
 
-from dispatcher.model.backoff import Backoff
-from dispatcher.model.messages import AnyIntent, Outcome
-from dispatcher.model.pod import PodId
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation.due_times import AT_ONCE, DueTimes
 from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind, Transition, transition_for
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.events import SendIntents
+from shared.messages import AnyIntent, Outcome
+from shared.model.backoff import Backoff
+from shared.model.pod import PodId
 
 _SETTLE, _AGAIN = Transition.SETTLE, Transition.AGAIN  # Enum attributes are slow to look up
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from dispatcher.model import names
-from dispatcher.model.messages import Peer
-from dispatcher.model.node import PREFER_NO_SCHEDULE, Node, Taint
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation.fences import fenced_proxy
 from dispatcher.scheduling.fleet.fleet import FleetState
+from shared.messages import Peer
+from shared.model import names
+from shared.model.node import PREFER_NO_SCHEDULE, Node, Taint
 
 
 def peers(clusters: Mapping[str, ClusterView], fleet: FleetState, now: float, lost_s: float) -> tuple[Peer, ...]:

@@ -28,9 +28,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from dispatcher.model.messages import DELETING
-from dispatcher.model.names import PROXY_NODE_PREFIX
-from dispatcher.model.pod import TERMINAL, Pod
+from shared.messages import DELETING
+from shared.model.names import PROXY_NODE_PREFIX
+from shared.model.pod import TERMINAL, Pod
 
 
 class Step(enum.Enum):

@@ -18,14 +18,14 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from dispatcher.model.labels import LabelSelector
-from dispatcher.model.messages import NO_SHADOWS, Cover, PodRef, Shadow, Shadows, UncountedBudgets
-from dispatcher.model.names import BUDGET, BUDGET_PREFIX, PROXY_NODE_PREFIX
-from dispatcher.model.objects import PodDisruptionBudget
-from dispatcher.model.pod import RUNNING, Pod
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation.tracked_pods import TrackedPods
 from dispatcher.scheduling.delegation.tracking import Tracked
+from shared.messages import NO_SHADOWS, Cover, PodRef, Shadow, Shadows, UncountedBudgets
+from shared.model.labels import LabelSelector
+from shared.model.names import BUDGET, BUDGET_PREFIX, PROXY_NODE_PREFIX
+from shared.model.objects import PodDisruptionBudget
+from shared.model.pod import RUNNING, Pod
 
 MAX_COVERS = 512  # sent to one cluster at once
 MAX_UNCOUNTED = 128  # of whose owners are to be warned

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from itertools import combinations
 from typing import NamedTuple
 
-from dispatcher.model.signatures import plain_keys
 from dispatcher.scheduling.clusters import ClusterView
+from shared.security.signatures import plain_keys
 
 
 class SharedKey(NamedTuple):

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from dispatcher.model.backoff import Backoff
-from dispatcher.model.messages import UNKNOWN, AnyIntent, Outcome
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation.due_times import AT_ONCE, DueTimes
 from dispatcher.scheduling.delegation.outbox import Outbox
+from shared.messages import UNKNOWN, AnyIntent, Outcome
+from shared.model.backoff import Backoff
 
 Done = Callable[[Outcome, float], None]  # (answer, now)
 Wanted = Callable[[str], bool]  # (name)

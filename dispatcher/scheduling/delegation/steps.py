@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from dispatcher.model.pod import Claim, Pod, SourceRef
 from dispatcher.scheduling.clusters import ClusterView, share_network
 from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.delegation.in_flight import InFlightIntent
 from dispatcher.scheduling.delegation.protocol import Step, target_of
 from dispatcher.scheduling.delegation.tracking import Tracked
+from shared.model.pod import Claim, Pod, SourceRef
 
 
 class Attempt(NamedTuple):

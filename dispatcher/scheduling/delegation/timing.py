@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from dispatcher.model.backoff import Backoff
+from shared.model.backoff import Backoff
 
 
 @dataclass(frozen=True)

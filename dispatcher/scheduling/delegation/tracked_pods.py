@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from operator import attrgetter
 
-from dispatcher.model.pod import Pod, PodId
 from dispatcher.scheduling.delegation.common_cases import is_at_rest
 from dispatcher.scheduling.delegation.tracking import Tracked
+from shared.model.pod import Pod, PodId
 
 _NONE: Mapping[str, Pod] = {}
 _AT_ONCE = 5_000  # in some milliseconds

@@ -6,15 +6,15 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from dispatcher.model.bounds import HIGHEST_PRIORITY
-from dispatcher.model.names import CLAIM
-from dispatcher.model.pod import TERMINAL, Pod, PodId
-from dispatcher.model.signatures import read_claim
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind
 from dispatcher.scheduling.delegation.protocol import ObservedState, confirms, target_of
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.queue import QueuedPod
+from shared.model.bounds import HIGHEST_PRIORITY
+from shared.model.names import CLAIM
+from shared.model.pod import TERMINAL, Pod, PodId
+from shared.security.signatures import read_claim
 
 T = TypeVar("T")
 

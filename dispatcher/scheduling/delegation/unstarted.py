@@ -1,7 +1,7 @@
 """Delegates on their nodes that are still Pending: since when, and when each is to be looked at."""
 
-from dispatcher.model.pod import PENDING, Pod, PodId
 from dispatcher.scheduling.delegation.due_times import DueTimes
+from shared.model.pod import PENDING, Pod, PodId
 
 AGAIN_S = 30.0  # one that has not started is looked at again after so long
 _AT_ONCE = 100  # statuses that are read in one Tick

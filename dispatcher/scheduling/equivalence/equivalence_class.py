@@ -24,8 +24,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dispatcher.model.pod import Needs, PodId
-from dispatcher.model.reasons import Why
 from dispatcher.scheduling.equivalence.best_rows import RowScore
 from dispatcher.scheduling.equivalence.class_rows import ClassRows
 from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator
@@ -46,6 +44,8 @@ from dispatcher.scheduling.framework.roles import AnswerScope, Role
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, Scores, merged
 from dispatcher.scheduling.selector import NoPlace, Selector
+from shared.model.pod import Needs, PodId
+from shared.model.reasons import Why
 
 _NEVER = -1
 ScoresByPlace = dict[int, list[float]]  # score_at -> the score of each row asked for

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.model.reasons import Why
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.counts import DomainCount
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -30,6 +29,7 @@ from dispatcher.scheduling.framework.domains import pre_scores_groups, tells_aft
 from dispatcher.scheduling.framework.in_step import in_step
 from dispatcher.scheduling.framework.points import PluginError, guarded
 from dispatcher.scheduling.framework.roles import AnswerScope, Role
+from shared.model.reasons import Why
 
 GRID = 2.0**20  # weighted scores are whole multiples of 1 / GRID: exact sums in any order, and equal scores are equal
 

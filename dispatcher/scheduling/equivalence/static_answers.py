@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from dispatcher.model.reasons import Why
 from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE
 from dispatcher.scheduling.equivalence.evaluators import GRID
 from dispatcher.scheduling.equivalence.group_scores import GroupScores
@@ -24,6 +23,7 @@ from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.memory import blocks, window_of
 from dispatcher.scheduling.framework.roles import AnswerScope, Role
+from shared.model.reasons import Why
 
 NO_NODE = 0xFFFF  # instead of a reason code: the row holds no node
 _NEVER = -1

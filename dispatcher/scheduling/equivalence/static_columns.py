@@ -3,12 +3,12 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.model.reasons import Why
 from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator, finite
 from dispatcher.scheduling.fleet.columns import RowList, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Codes, Floats, Placed, Rows, SmallInts
 from dispatcher.scheduling.framework.roles import Role
+from shared.model.reasons import Why
 
 _NEVER = -1
 _MOST_VALUES = 256  # or twice as many as there were when it was looked last; then those that no row has are forgotten

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.scheduling.framework import Bools, Floats, Ints, Readings, Rows, SmallInts
 from dispatcher.scheduling.framework.kernels import kernel
+from shared.model.resources import MAX_QUANTITY
 
 RowList = NDArray[np.intp]  # rows by index, ascending unless said otherwise
 Amounts = Sequence[tuple[int, int]]  # (column, amount)

@@ -14,11 +14,11 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
-from dispatcher.model.pod import Pod
 from dispatcher.scheduling.fleet.counts import DomainCount
 from dispatcher.scheduling.fleet.held_term import HeldTerm
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.pod_sets import Label, LabelsOf, StandingTerm, TermKind
+from shared.model.pod import Pod
 
 T = TypeVar("T")
 _MOST_KEPT = 1_000_000  # terms, added up over all kinds of pods that are remembered

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
-from dispatcher.model.pod import Pod, PodAffinityTerm, PodId
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.pod_sets import LabelsOf, is_among
+from shared.model.pod import Pod, PodAffinityTerm, PodId
 
 
 class CutLabels:

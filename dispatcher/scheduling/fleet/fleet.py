@@ -12,12 +12,6 @@ from types import MappingProxyType
 import msgspec
 import numpy as np
 
-from dispatcher.model.node import Node
-from dispatcher.model.objects import Namespace
-from dispatcher.model.pod import Pod, PodId
-from dispatcher.model.reasons import ReasonTable
-from dispatcher.model.resources import MAX_QUANTITY
-from dispatcher.model.topology import HOST_LEVEL, level_of
 from dispatcher.scheduling.fleet.columns import RowList, add_pods, highest
 from dispatcher.scheduling.fleet.counts import DomainCount, MatchCounts
 from dispatcher.scheduling.fleet.cut_labels import CutLabels
@@ -41,6 +35,12 @@ from dispatcher.scheduling.fleet.volumes import USERS, VolumesInUse, has_only_cl
 from dispatcher.scheduling.framework import Ints, Placed, Readings, Rows
 from dispatcher.scheduling.framework.pod_sets import PodSet
 from dispatcher.scheduling.rules.requests import expected_request, nonzero_request, requested
+from shared.model.node import Node
+from shared.model.objects import Namespace
+from shared.model.pod import Pod, PodId
+from shared.model.reasons import ReasonTable
+from shared.model.resources import MAX_QUANTITY
+from shared.model.topology import HOST_LEVEL, level_of
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 _FEW = 8  # nodes, of which one by one is as fast

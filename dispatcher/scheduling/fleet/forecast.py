@@ -32,11 +32,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.model.resources import CPU, MEMORY
-from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
 from dispatcher.scheduling.fleet.nodes import NodeTable
 from dispatcher.scheduling.fleet.usual import FRESH_S
 from dispatcher.scheduling.framework import Floats, Readings
+from shared.model.resources import CPU, MEMORY
+from shared.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
 
 STEP_S, HORIZON, GAP_STEPS = 300.0, 12, 12
 SLOTS, SLOT_STEPS = 24, 12

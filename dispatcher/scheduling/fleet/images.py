@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dispatcher.model.node import Node
 from dispatcher.scheduling.fleet.columns import grown, read_only
 from dispatcher.scheduling.framework import Ints
+from shared.model.node import Node
 
 IMAGES = "Image"  # the name of these among the kinds of things whose versions are kept
 

@@ -9,12 +9,12 @@ from itertools import chain
 
 import numpy as np
 
-from dispatcher.model.names import REGION, ZONE
-from dispatcher.model.node import Node
 from dispatcher.scheduling.fleet.columns import RowList, grown, read_only
 from dispatcher.scheduling.fleet.interned import Interned
 from dispatcher.scheduling.framework import Bools, SmallInts
 from dispatcher.scheduling.framework.coded_values import CodedValues
+from shared.model.names import REGION, ZONE
+from shared.model.node import Node
 
 ABSENT = -1
 _KEPT = (REGION, ZONE)  # from the first node on: made later, a column of 500,000 nodes holds a decision up for 70 ms

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from dispatcher.model.resources import CPU, MAX_QUANTITY, MEMORY
 from dispatcher.scheduling.fleet.columns import distinct, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Floats, Ints
+from shared.model.resources import CPU, MAX_QUANTITY, MEMORY
 
 _NOBODY = np.iinfo(np.int64).max
 ROOM = (CPU, MEMORY)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dispatcher.model.messages import LinkReading
 from dispatcher.scheduling.framework import ClusterInfo, Floats, Link
 from dispatcher.scheduling.framework.fleet_view import CONFIGURED, MEASURED
+from shared.messages import LinkReading
 
 LINKS = "Link"  # the name of these among the kinds of things whose versions are kept
 STALE_S = 120.0

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.model.node import Node
 from dispatcher.scheduling.fleet.columns import grown, read_only
+from shared.model.node import Node
 
 
 class ToldColumns:

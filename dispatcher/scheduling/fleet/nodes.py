@@ -9,12 +9,6 @@ from itertools import chain
 
 import numpy as np
 
-from dispatcher.model.crossing import Opening
-from dispatcher.model.node import FEATURES, Node, Taint
-from dispatcher.model.objects import PriorityClass
-from dispatcher.model.resources import BASE_RESOURCES, MAX_QUANTITY, ResourceAxis, Resources
-from dispatcher.model.signals import SignalAxis
-from dispatcher.model.topology import CLUSTER_LEVEL, HOST_LEVEL, label_of, level_of
 from dispatcher.scheduling.fleet.columns import NodeColumns, RowList, RowStore, exact_sums
 from dispatcher.scheduling.fleet.images import ImageColumns
 from dispatcher.scheduling.fleet.interned import Interned
@@ -28,6 +22,12 @@ from dispatcher.scheduling.fleet.signals import SignalColumns, SignalView
 from dispatcher.scheduling.framework import Bools, ClusterInfo, Floats, Ints, SmallInts
 from dispatcher.scheduling.framework.coded_values import CodedValues
 from dispatcher.scheduling.framework.fleet_view import ProxyTaints
+from shared.model.crossing import Opening
+from shared.model.node import FEATURES, Node, Taint
+from shared.model.objects import PriorityClass
+from shared.model.resources import BASE_RESOURCES, MAX_QUANTITY, ResourceAxis, Resources
+from shared.model.signals import SignalAxis
+from shared.model.topology import CLUSTER_LEVEL, HOST_LEVEL, label_of, level_of
 
 _MOST_BROUGHT = 256  # resources beside the basic ones that nodes of one cluster are the first to offer
 

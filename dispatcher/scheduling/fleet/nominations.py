@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
-from dispatcher.model.bounds import NO_PRIORITY
-from dispatcher.model.pod import PodId
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.framework import Placed
+from shared.model.bounds import NO_PRIORITY
+from shared.model.pod import PodId
 
 
 @dataclass(frozen=True, slots=True)

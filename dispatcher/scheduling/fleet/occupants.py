@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.model.names import DOMAIN_SCOPE, is_app_label
-from dispatcher.model.node import Node
-from dispatcher.model.pod import RUNNING, Pod, PodId
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.pod_sets import AppName, AppNames, Label, PodSet
 from dispatcher.scheduling.rules.requests import nonzero_request
+from shared.model.names import DOMAIN_SCOPE, is_app_label
+from shared.model.node import Node
+from shared.model.pod import RUNNING, Pod, PodId
 
 
 class Occupant(msgspec.Struct, eq=False, gc=False):

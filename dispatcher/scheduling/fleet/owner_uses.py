@@ -17,11 +17,11 @@ factor = (30 * 200 / 0.5 + 10 * 1000) / 40 / 1000 = 0.55, rounded to 2 ** -0.75 
 import math
 from collections.abc import Hashable, Iterable, Sequence
 
-from dispatcher.model.owner_use import MAX_NAME, OwnerName, OwnerUse, owner_key, owner_of
-from dispatcher.model.pod import Pod
-from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.scheduling.fleet.usual import HIGHEST, LOWEST
 from dispatcher.scheduling.rules.requests import DEFAULT_CPU, DEFAULT_MEMORY, nonzero_request
+from shared.model.owner_use import MAX_NAME, OwnerName, OwnerUse, owner_key, owner_of
+from shared.model.pod import Pod
+from shared.model.resources import MAX_QUANTITY
 
 MAX_OWNERS = 5000  # of one cluster
 ENOUGH_MINUTES = 60.0  # more of one cluster count no more

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Hashable
 
-from dispatcher.model.crossing import priority_abroad, rows_for
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.fleet_view import ClusterInfo
+from shared.model.crossing import priority_abroad, rows_for
 
 _MOST = 4096  # kinds of pods, in one cluster each, of which it is remembered
 

@@ -5,13 +5,13 @@ from operator import attrgetter
 
 import numpy as np
 
-from dispatcher.model.node import Reading
 from dispatcher.scheduling.fleet.awaited_pods import AwaitedPods
 from dispatcher.scheduling.fleet.columns import RowList, as_slice
 from dispatcher.scheduling.fleet.derived_readings import DerivedReadings
 from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.fleet.readings import SourceSets, groups_alike, take_sample, take_samples
 from dispatcher.scheduling.framework import Floats
+from shared.model.node import Reading
 
 _FEW = 8  # readings, of which one by one is as fast
 _SHARES, _AGES = attrgetter("cpu", "memory", "net"), attrgetter("cpu_age_s", "memory_age_s", "net_age_s")

@@ -14,9 +14,9 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.model.node import Reading
 from dispatcher.scheduling.fleet.columns import RowList, RowStore
 from dispatcher.scheduling.fleet.deviations import moved
+from shared.model.node import Reading
 
 MEAN_S = 300.0
 START_S = 60.0

@@ -6,10 +6,6 @@ from functools import cached_property
 
 import numpy as np
 
-from dispatcher.model.labels import LabelSelector
-from dispatcher.model.pod import Pod, Volume
-from dispatcher.model.resources import Resources
-from dispatcher.model.signals import SignalAxis
 from dispatcher.scheduling.fleet.columns import RowList, cells_at
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.signals import SignalColumns, SignalView
@@ -18,6 +14,10 @@ from dispatcher.scheduling.framework import Bools, FleetView, Floats, Ints, Plac
 from dispatcher.scheduling.framework.coded_values import CodedValues
 from dispatcher.scheduling.framework.derived import Derived
 from dispatcher.scheduling.rules.requests import expected_request, nonzero_request, requested
+from shared.model.labels import LabelSelector
+from shared.model.pod import Pod, Volume
+from shared.model.resources import Resources
+from shared.model.signals import SignalAxis
 
 
 @dataclass(slots=True)

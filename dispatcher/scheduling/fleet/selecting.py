@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from dispatcher.model.labels import IN, LabelSelector, Requirement
-from dispatcher.model.objects import ReplicaSet, ReplicationController, Service, StatefulSet
-from dispatcher.model.pod import Pod
 from dispatcher.scheduling.fleet.objects import ClusterObjects
 from dispatcher.scheduling.framework import Placed
+from shared.model.labels import IN, LabelSelector, Requirement
+from shared.model.objects import ReplicaSet, ReplicationController, Service, StatefulSet
+from shared.model.pod import Pod
 
 _OWNERS: Mapping[str, type[ReplicaSet | StatefulSet | ReplicationController]] = {
     one.__name__: one for one in (ReplicaSet, StatefulSet, ReplicationController)

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dispatcher.model.signals import SignalAxis
 from dispatcher.scheduling.fleet.columns import NodeColumns, RowList, cells_at
 from dispatcher.scheduling.framework import Bools, Floats, Readings, SmallInts
 from dispatcher.scheduling.framework.derived import NOTHING, Derived, HotRule
+from shared.model.signals import SignalAxis
 
 
 class SignalColumns(NamedTuple):

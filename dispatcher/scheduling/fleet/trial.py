@@ -8,9 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dispatcher.model.pod import Pod, PodId
-from dispatcher.model.reasons import Why
-from dispatcher.model.resources import MAX_QUANTITY, PODS
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.least_pods import ROOM, STARTS, LeastPods
 from dispatcher.scheduling.fleet.nominations import Nominee, is_seat
@@ -21,6 +18,9 @@ from dispatcher.scheduling.framework import Bools, Codes, Depends, Filter, Fleet
 from dispatcher.scheduling.framework.bounds import RoomFilter
 from dispatcher.scheduling.framework.lifecycle import LeastVictims, RowList, Victim
 from dispatcher.scheduling.framework.points import Plan, guarded
+from shared.model.pod import Pod, PodId
+from shared.model.reasons import Why
+from shared.model.resources import MAX_QUANTITY, PODS
 
 KEPT_S = 5.0
 _BEYOND, _MANY = 2**31, 2**29  # a priority above all (they are int32), and more victims than any row has

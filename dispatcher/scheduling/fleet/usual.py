@@ -10,12 +10,12 @@ requests are of the same pods: what has just been placed is in neither. Source: 
 
 import numpy as np
 
-from dispatcher.model.resources import CPU, MEMORY
-from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.nodes import NodeTable
 from dispatcher.scheduling.framework import Floats, Ints
 from dispatcher.scheduling.framework.memory import blocks
+from shared.model.resources import CPU, MEMORY
+from shared.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
 
 EVERY_S = 60.0
 FRESH_S = 120.0  # of readings that are learnt from

@@ -10,10 +10,6 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, TypeVar, cast
 
-from dispatcher.model.labels import LabelSelector
-from dispatcher.model.node import Taint
-from dispatcher.model.objects import Namespace
-from dispatcher.model.pod import Pod
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.counts import DomainCount
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -25,6 +21,10 @@ from dispatcher.scheduling.framework.coded_values import CodedValues
 from dispatcher.scheduling.framework.fleet_view import ProxyTaints, Watched
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, pods_beside
 from dispatcher.scheduling.rules.volumes import CsiVolume
+from shared.model.labels import LabelSelector
+from shared.model.node import Taint
+from shared.model.objects import Namespace
+from shared.model.pod import Pod
 
 T = TypeVar("T")
 _MOST_KEPT = 4096  # answers about clusters of one plugin

@@ -6,10 +6,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from dispatcher.model.pod import CLAIM, Pod, Volume
 from dispatcher.scheduling.fleet.columns import grown
 from dispatcher.scheduling.framework import Ints, Rows
 from dispatcher.scheduling.rules.volumes import CsiVolume, csi_volume_of_disk
+from shared.model.pod import CLAIM, Pod, Volume
 
 T = TypeVar("T")
 _Named = tuple[str, str, str, bool]

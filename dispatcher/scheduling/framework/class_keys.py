@@ -5,9 +5,9 @@ in the names of their claims.
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
-from dispatcher.model.pod import template_of
 from dispatcher.scheduling.framework.placed import Placed
 from dispatcher.scheduling.framework.plugin import Plugin
+from shared.model.pod import template_of
 
 _MOST_KNOWN = 8192  # templates
 _TEMPLATES = 16  # of each controller, or of the pods of a namespace that have none

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from dispatcher.model.pod import Record
+from shared.model.pod import Record
 
 
 class HotRule(Record, frozen=True):

@@ -20,17 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import TypeVar
 
-from dispatcher.model.crossing import Opening
-from dispatcher.model.labels import LabelSelector
-from dispatcher.model.node import Taint
-from dispatcher.model.objects import PriorityClass
-from dispatcher.model.pod import Pod, Volume
-from dispatcher.model.reasons import ReasonTable
-from dispatcher.model.resources import ResourceAxis
 from dispatcher.scheduling.framework.coded_values import CodedValues
 from dispatcher.scheduling.framework.derived import HotRule
 from dispatcher.scheduling.framework.placed import Placed
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm
+from shared.model.crossing import Opening
+from shared.model.labels import LabelSelector
+from shared.model.node import Taint
+from shared.model.objects import PriorityClass
+from shared.model.pod import Pod, Volume
+from shared.model.reasons import ReasonTable
+from shared.model.resources import ResourceAxis
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import attrgetter, or_
 
-from dispatcher.model.node import Node
-from dispatcher.model.pod import Pod
-from dispatcher.model.reasons import Reason
+from shared.model.node import Node
+from shared.model.pod import Pod
+from shared.model.reasons import Reason
 
 
 class WakeEvent(enum.Flag):

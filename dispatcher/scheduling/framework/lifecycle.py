@@ -13,13 +13,13 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.model.messages import AnyIntent
-from dispatcher.model.pod import PodId
-from dispatcher.model.reasons import Why
 from dispatcher.scheduling.framework.cycle_state import CycleState, Skip
 from dispatcher.scheduling.framework.fleet_view import Codes, FleetView, Floats, Ints
 from dispatcher.scheduling.framework.placed import Placed
 from dispatcher.scheduling.framework.plugin import Plugin, Refuse, S, Score
+from shared.messages import AnyIntent
+from shared.model.pod import PodId
+from shared.model.reasons import Why
 
 RowList = NDArray[np.intp]
 

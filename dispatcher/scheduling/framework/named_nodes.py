@@ -8,7 +8,6 @@ from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import (
     SKIP,
     Codes,
@@ -23,6 +22,7 @@ from dispatcher.scheduling.framework import (
     refuse,
 )
 from dispatcher.scheduling.framework.class_keys import keyed_by_template
+from shared.model.reasons import Reason
 
 Names = frozenset[str]
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from dispatcher.model.pod import Pod
-from dispatcher.model.refusal import Refusal
-from dispatcher.model.resources import CPU, MEMORY
+from shared.model.pod import Pod
+from shared.model.refusal import Refusal
+from shared.model.resources import CPU, MEMORY
 
 
 class Placed(msgspec.Struct, frozen=True, gc=False):

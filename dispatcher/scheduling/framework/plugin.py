@@ -21,13 +21,13 @@ from typing import Any, ClassVar, Generic, Protocol, cast
 
 from typing_extensions import TypeVar
 
-from dispatcher.model.pod import PodId
-from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.framework.cycle_state import CycleState, Skip
 from dispatcher.scheduling.framework.derived import NOTHING, Derived
 from dispatcher.scheduling.framework.fleet_view import Codes, FleetView, Floats, Ints, Rows
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.placed import Placed
+from shared.model.pod import PodId
+from shared.model.reasons import Reason, Why
 
 S = TypeVar("S", default=Any)  # what a plugin answers in PreFilter and is handed at the later points
 S_contra = TypeVar("S_contra", contravariant=True, default=Any)

@@ -12,10 +12,10 @@ from functools import lru_cache
 from itertools import product
 from typing import Generic, TypeVar
 
-from dispatcher.model.labels import IN, LabelSelector
-from dispatcher.model.names import AFFINITY_FROM_OTHERS
-from dispatcher.model.pod import Pod, PodAffinityTerm
 from dispatcher.scheduling.framework.placed import Placed
+from shared.model.labels import IN, LabelSelector
+from shared.model.names import AFFINITY_FROM_OTHERS
+from shared.model.pod import Pod, PodAffinityTerm
 
 T = TypeVar("T", bound=Hashable)
 

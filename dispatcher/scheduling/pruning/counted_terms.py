@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.model.topology import CLUSTER_LEVEL
 from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator
 from dispatcher.scheduling.equivalence.partitions import Partition
 from dispatcher.scheduling.equivalence.static_answers import StaticFilters
@@ -37,6 +36,7 @@ from dispatcher.scheduling.framework.kernels import FloatColumn, IntColumn, Numb
 from dispatcher.scheduling.pruning.domain_terms import ClusterAnswers, DomainTerms, TermsInMaking
 from dispatcher.scheduling.pruning.fitting_rows import FittingRows
 from dispatcher.scheduling.pruning.rows_by_number import RowsByNumber, SplitRows
+from shared.model.topology import CLUSTER_LEVEL
 
 _KEPT = 64
 _TERM_FIELDS = "factor", "offset", "elsewhere"

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.model.topology import CLUSTER_LEVEL, HOST_LEVEL
 from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE
 from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator, finite, weighted
 from dispatcher.scheduling.equivalence.partitions import Partition
@@ -25,6 +24,7 @@ from dispatcher.scheduling.framework import Bools, Codes, Floats, Ints, Part, Sm
 from dispatcher.scheduling.framework.domains import CountedAnswers
 from dispatcher.scheduling.pruning.fitting_rows import Fitting, FittingRows
 from dispatcher.scheduling.pruning.row_bounds import GroupPoints
+from shared.model.topology import CLUSTER_LEVEL, HOST_LEVEL
 
 _SLACK = 2.0**-15  # single precision errs less
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.scheduling.fleet.columns import RowList, distinct
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Ints, Rows
 from dispatcher.scheduling.framework.memory import blocks
+from shared.model.resources import MAX_QUANTITY
 
 _NEVER = -1
 _NO_ROWS: RowList = np.zeros(0, dtype=np.intp)

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dispatcher.model.pod import PodId
 from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE, add_terms, two_best
 from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator, finite
 from dispatcher.scheduling.equivalence.group_scores import GroupScores
@@ -41,6 +40,7 @@ from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, Scores, merged
 from dispatcher.scheduling.rules.requests import least_expected
 from dispatcher.scheduling.selector import Selector
+from shared.model.pod import PodId
 
 _FIRST = 48  # rows that are asked at once
 _MOST_SHARE = 4  # if more than a fourth of all rows may win, looking at all of them is as good

@@ -1,7 +1,7 @@
 """Which pods may be moved at all: what descheduler calls evictable, and what a pod's owner may say about it."""
 
-from dispatcher.model import names
-from dispatcher.model.pod import RUNNING, Pod
+from shared.model import names
+from shared.model.pod import RUNNING, Pod
 
 CONTROLLERS = frozenset(("ReplicaSet", "StatefulSet", "ReplicationController"))  # each makes a new pod at once
 _NEVER = frozenset(("DaemonSet", "Node"))  # a pod of the first belongs to its node, one of the second is its mirror

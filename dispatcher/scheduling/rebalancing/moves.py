@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dispatcher.model.pod import PodId
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.readings import left_to_settle
 from dispatcher.scheduling.framework import Floats
 from dispatcher.scheduling.framework.lifecycle import Victim
 from dispatcher.scheduling.framework.pod_sets import app_name
 from dispatcher.scheduling.rebalancing.hot_spots import HotSpot, Place, highest
+from shared.model.pod import PodId
 
 LANDS_S = 60.0  # until then a pod that was moved is expected to be placed anew
 _LOOKED_BACK_S = 900.0  # by moves of that time a node is judged

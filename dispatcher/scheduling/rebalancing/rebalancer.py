@@ -22,7 +22,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dispatcher.model.pod import PodId
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import is_seat
 from dispatcher.scheduling.fleet.occupants import Occupant
@@ -35,6 +34,7 @@ from dispatcher.scheduling.rebalancing.rules import RebalancingRules
 from dispatcher.scheduling.rebalancing.utilisation import coming, cost, in_node, measured, uses_on
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.rules.budgets import Budgets, Left
+from shared.model.pod import PodId
 
 MOST_TRIES = 6  # what-ifs for one hot spot in one look
 MOST_ASKED = 120  # what-ifs of one look

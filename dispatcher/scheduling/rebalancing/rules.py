@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dispatcher.model.signals import BASE_SIGNALS
+from shared.model.signals import BASE_SIGNALS
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dispatcher.model.pod import PodId
-from dispatcher.model.resources import CPU, MEMORY
-from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Floats
 from dispatcher.scheduling.rules.requests import nonzero_request
+from shared.model.pod import PodId
+from shared.model.resources import CPU, MEMORY
+from shared.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
 
 FRESH_S = 120.0
 _RESOURCES = (CPU, MEMORY)  # rows of fleet.settling

@@ -22,8 +22,6 @@ from typing import Any, NamedTuple, cast
 import msgspec
 import numpy as np
 
-from dispatcher.model.pod import PodId
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.fleet.row import PastRows, RowFacts
 from dispatcher.scheduling.framework import Floats, Placed
 from dispatcher.scheduling.framework.cycle_state import CycleState
@@ -45,6 +43,8 @@ from dispatcher.scheduling.framework.value_columns import (
 from dispatcher.scheduling.records.decision_record import DecisionContext, DecisionRecord, ScoreColumns
 from dispatcher.scheduling.records.extras import extras_of
 from dispatcher.scheduling.records.messages import no_place_message
+from shared.model.pod import PodId
+from shared.model.reasons import Reason
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 # Filled in for every bind: by % numbers are formatted faster than in an f-string.

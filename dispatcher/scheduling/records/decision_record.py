@@ -11,13 +11,13 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from dispatcher.model.pod import Needs
-from dispatcher.model.reasons import OTHERS, Reason, ReasonTable, Why
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import RowFacts
 from dispatcher.scheduling.framework import Floats
 from dispatcher.scheduling.framework.points import ExplainingPlugin
 from dispatcher.scheduling.framework.value_columns import Column
+from shared.model.pod import Needs
+from shared.model.reasons import OTHERS, Reason, ReasonTable, Why
 
 Rejected = Mapping[tuple[int, int], int]  # (reason code, cluster index) -> nodes
 Explainers = tuple[tuple[ExplainingPlugin, object], ...]

@@ -5,9 +5,9 @@ decisions of a batch.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dispatcher.model.pod import PodId
 from dispatcher.scheduling.framework.domain_counts import ExplainPods, told_of
 from dispatcher.scheduling.framework.value_columns import Column, each, fields
+from shared.model.pod import PodId
 
 
 class BatchExplanation:

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from dispatcher.model.pod import Pod, PodId
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.lifecycle import Victim
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
+from shared.model.pod import Pod, PodId
 
 
 class DecisionLog:

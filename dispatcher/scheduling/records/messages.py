@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from dispatcher.model.reasons import Reason, Why
+from shared.model.reasons import Reason, Why
 
 # Reasons about a pod that are told as they are.
 _OURS = frozenset(

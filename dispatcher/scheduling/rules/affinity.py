@@ -4,11 +4,11 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from dispatcher.model.names import DOMAIN_SCOPE
-from dispatcher.model.pod import Pod, PodAffinity, PodAffinityTerm
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.pod_sets import Owner, PodSet, TermKind, pods_of_terms, reaches_beyond
 from dispatcher.scheduling.rules.eligibility import topology_key
+from shared.model.names import DOMAIN_SCOPE
+from shared.model.pod import Pod, PodAffinity, PodAffinityTerm
 
 _NONE = PodAffinity()
 

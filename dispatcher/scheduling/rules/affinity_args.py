@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from dispatcher.model.labels import EXISTS, GT, LT, NOT_EXISTS, OPERATORS, NodeSelectorTerm, PreferredTerm, Requirement
-from dispatcher.model.pod import Affinity
 from dispatcher.scheduling.framework.plugin_args import shown, whole_number
+from shared.model.labels import EXISTS, GT, LT, NOT_EXISTS, OPERATORS, NodeSelectorTerm, PreferredTerm, Requirement
+from shared.model.pod import Affinity
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dispatcher.model.objects import Namespace
-from dispatcher.model.reasons import Reason
-from dispatcher.model.topology import HOST_LEVEL, level_of
 from dispatcher.scheduling.framework import FleetView, Ints, Placed
 from dispatcher.scheduling.framework.domain_counts import MaxCount, RequiredCount, RuleCount, ScoreTerm
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, TermKind
 from dispatcher.scheduling.rules.affinity import AffinityRules
+from shared.model.objects import Namespace
+from shared.model.reasons import Reason
+from shared.model.topology import HOST_LEVEL, level_of
 
 _Count = tuple[str, Ints, int, int]  # topology key, pods by domain, times what weight; what one more pod adds to them
 

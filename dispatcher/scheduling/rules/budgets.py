@@ -6,10 +6,10 @@ rest on how many cover it (see `selector_index`), and only budgets of namespaces
 
 from collections.abc import Mapping, Sequence
 
-from dispatcher.model.objects import PodDisruptionBudget
 from dispatcher.scheduling.framework.fleet_view import Objects
 from dispatcher.scheduling.framework.lifecycle import Victim
 from dispatcher.scheduling.rules.selector_index import Planes, SelectorIndex, bits, less, planes
+from shared.model.objects import PodDisruptionBudget
 
 # What budgets allow still, by cluster and namespace: those that were asked for more than that, and planes of the rest.
 Left = dict[tuple[str, str], tuple[int, Planes]]

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from dispatcher.model.objects import PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
-from dispatcher.model.pod import CLAIM, Volume
 from dispatcher.scheduling.framework import FleetView, Placed
 from dispatcher.scheduling.rules.volumes import CsiVolume, csi_volume_of_claim, csi_volume_of_disk
+from shared.model.objects import PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
+from shared.model.pod import CLAIM, Volume
 
 
 class Wanted(NamedTuple):

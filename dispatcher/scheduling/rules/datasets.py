@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from dispatcher.model.nearness import NAME_PATTERN, read_dataset
 from dispatcher.scheduling.framework.plugin_args import read_by, shown, texts
+from shared.model.nearness import NAME_PATTERN, read_dataset
 
 Datasets = tuple[tuple[str, tuple[str, ...]], ...]  # name, clusters that have it
 

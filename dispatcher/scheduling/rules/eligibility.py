@@ -10,9 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dispatcher.model import names
-from dispatcher.model.crossing import kept_abroad, opened_to
-from dispatcher.model.labels import (
+from dispatcher.scheduling.framework import Bools, FleetView, Placed, Rows, SmallInts
+from dispatcher.scheduling.framework.coded_values import ByCode, CodedValues
+from dispatcher.scheduling.framework.lifecycle import RowList
+from shared.model import names
+from shared.model.crossing import kept_abroad, opened_to
+from shared.model.labels import (
     EXISTS,
     GT,
     IN,
@@ -23,13 +26,10 @@ from dispatcher.model.labels import (
     Requirement,
     integer,
 )
-from dispatcher.model.node import NO_EXECUTE, NO_SCHEDULE, Taint
-from dispatcher.model.pod import Pod, Toleration
-from dispatcher.model.reasons import Reason
-from dispatcher.model.topology import level_of, within_cluster
-from dispatcher.scheduling.framework import Bools, FleetView, Placed, Rows, SmallInts
-from dispatcher.scheduling.framework.coded_values import ByCode, CodedValues
-from dispatcher.scheduling.framework.lifecycle import RowList
+from shared.model.node import NO_EXECUTE, NO_SCHEDULE, Taint
+from shared.model.pod import Pod, Toleration
+from shared.model.reasons import Reason
+from shared.model.topology import level_of, within_cluster
 
 NAME_FIELD = "metadata.name"  # the only node field that Kubernetes matches
 _MEMO_LIMIT = 4096  # sets of tolerations

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import Bools, Filter, FleetView, Placed
+from shared.model.reasons import Reason
 
 
 def open_clusters(filters: Sequence[Filter], placed: Placed, fleet: FleetView, *, honor_taints: bool) -> Bools | None:

@@ -19,10 +19,10 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.model.resources import CPU, MEMORY
-from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
 from dispatcher.scheduling.framework import FleetView, Floats, Ints, Rows
 from dispatcher.scheduling.framework.plugin_args import Args
+from shared.model.resources import CPU, MEMORY
+from shared.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
 
 Amounts = tuple[int, int]  # milli-CPU, bytes
 _RESOURCES = (CPU, MEMORY)  # rows of fleet.nodes.nonzero and fleet.nodes.settling

@@ -4,13 +4,13 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from dispatcher.model import names
-from dispatcher.model.labels import LabelSelector
-from dispatcher.model.nearness import CLUSTER, SERVICE, ZONE, Near, read_near
-from dispatcher.model.objects import Service
-from dispatcher.model.pod import Pod
 from dispatcher.scheduling.framework import FleetView, Ints, Placed
 from dispatcher.scheduling.framework.pod_sets import PodSet, pods_beside, pods_in
+from shared.model import names
+from shared.model.labels import LabelSelector
+from shared.model.nearness import CLUSTER, SERVICE, ZONE, Near, read_near
+from shared.model.objects import Service
+from shared.model.pod import Pod
 
 APP = "app"
 CLUSTER_KEY, ZONE_KEY = "cluster", "zone"

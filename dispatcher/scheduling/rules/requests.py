@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from dispatcher.model.pod import Pod
-from dispatcher.model.resources import CPU, MEMORY, PODS
 from dispatcher.scheduling.framework import Placed
+from shared.model.pod import Pod
+from shared.model.resources import CPU, MEMORY, PODS
 
 # kube-scheduler's DefaultMilliCPURequest and DefaultMemoryRequest: what a pod without requests is taken to use.
 DEFAULT_CPU = 100

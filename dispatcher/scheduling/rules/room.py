@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dispatcher.model.reasons import OTHERS, Reason
-from dispatcher.model.resources import PODS
 from dispatcher.scheduling.framework import Bools, Codes, FleetView, Ints, Rows
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.lifecycle import RowList
+from shared.model.reasons import OTHERS, Reason
+from shared.model.resources import PODS
 
 _FEW = 4  # rows
 _MOST_COUNTED = 8  # resources: so many bits, twice, make a small table

@@ -7,7 +7,7 @@ planes: bit n of plane p is bit p of the number of selector n.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from dispatcher.model.labels import EXISTS, IN, NOT_EXISTS, NOT_IN, LabelSelector
+from shared.model.labels import EXISTS, IN, NOT_EXISTS, NOT_IN, LabelSelector
 
 Planes = tuple[int, ...]
 _Label = tuple[str, str | None]  # None: whatever the value is

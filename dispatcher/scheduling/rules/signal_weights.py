@@ -5,8 +5,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL, NETWORK_SIGNAL, is_signal_name
 from dispatcher.scheduling.framework.plugin_args import number, shown
+from shared.model.signals import CPU_SIGNAL, MEMORY_SIGNAL, NETWORK_SIGNAL, is_signal_name
 
 Weights = tuple[tuple[str, float], ...]
 USUAL_WEIGHTS: Weights = ((CPU_SIGNAL, 2.0), (MEMORY_SIGNAL, 1.0), (NETWORK_SIGNAL, 1.0))

@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from dispatcher.model.pod import Pod, SpreadConstraint
-from dispatcher.model.topology import CLUSTER_LEVEL, HOST_LEVEL
 from dispatcher.scheduling.framework import Bools, FleetView, Ints, SmallInts
 from dispatcher.scheduling.framework.domain_counts import MaxCount, RuleCount
 from dispatcher.scheduling.framework.kernels import kernel
@@ -22,6 +20,8 @@ from dispatcher.scheduling.framework.pod_sets import PodSet, pods_beside, select
 from dispatcher.scheduling.framework.value_columns import Column, Same, fields, numbers, picked, where
 from dispatcher.scheduling.rules.eligibility import topology_key
 from dispatcher.scheduling.rules.spread_domains import Domains, Name, domains_of, domains_on, rows_with, with_domains
+from shared.model.pod import Pod, SpreadConstraint
+from shared.model.topology import CLUSTER_LEVEL, HOST_LEVEL
 
 _MOST_AREAS = 32
 _MOST_NAMED = 3  # clusters of a domain, in a sentence

@@ -6,10 +6,10 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from dispatcher.model import names
-from dispatcher.model.labels import LabelSelector
-from dispatcher.model.pod import SpreadConstraint
 from dispatcher.scheduling.framework.plugin_args import shown
+from shared.model import names
+from shared.model.labels import LabelSelector
+from shared.model.pod import SpreadConstraint
 
 SYSTEM: Final = "System"
 LIST: Final = "List"

@@ -6,10 +6,10 @@ from functools import cached_property
 
 import numpy as np
 
-from dispatcher.model.topology import HOST_LEVEL
 from dispatcher.scheduling.framework import Bools, FleetView, Ints, Rows, SmallInts
 from dispatcher.scheduling.framework.lifecycle import RowList
 from dispatcher.scheduling.framework.memory import blocks, untouched, window_of
+from shared.model.topology import HOST_LEVEL
 
 _SHOWN_DOMAINS = 16
 Name = tuple[str, ...]

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.model.objects import PersistentVolume
 from dispatcher.scheduling.framework import FleetView, Rows
 from dispatcher.scheduling.rules.eligibility import LabelMasks
 from dispatcher.scheduling.rules.volume_match import Candidates
+from shared.model.objects import PersistentVolume
 
 Indices = NDArray[np.int32]
 NONE = -1

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
-from dispatcher.model.labels import IN
-from dispatcher.model.objects import PersistentVolume, PersistentVolumeClaim
+from shared.model.labels import IN
+from shared.model.objects import PersistentVolume, PersistentVolumeClaim
 
 AVAILABLE = "Available"
 

@@ -9,20 +9,20 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.model.labels import IN, LabelSelector, NodeSelectorTerm, Requirement
-from dispatcher.model.objects import (
+from dispatcher.scheduling.framework import Bools, FleetView, Placed, Refuse, Rows, refuse
+from dispatcher.scheduling.rules.eligibility import LabelMasks
+from dispatcher.scheduling.rules.volume_choice import Chooser, Indices
+from dispatcher.scheduling.rules.volume_match import Candidates, VolumesFor, candidates, volumes_for
+from dispatcher.scheduling.rules.volumes import find_claims
+from shared.model.labels import IN, LabelSelector, NodeSelectorTerm, Requirement
+from shared.model.objects import (
     CSIDriver,
     CSIStorageCapacity,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
 )
-from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.framework import Bools, FleetView, Placed, Refuse, Rows, refuse
-from dispatcher.scheduling.rules.eligibility import LabelMasks
-from dispatcher.scheduling.rules.volume_choice import Chooser, Indices
-from dispatcher.scheduling.rules.volume_match import Candidates, VolumesFor, candidates, volumes_for
-from dispatcher.scheduling.rules.volumes import find_claims
+from shared.model.reasons import Reason
 
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 # Why a row is refused, as bits; told in this order.

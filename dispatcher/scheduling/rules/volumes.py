@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from dispatcher.model.objects import PersistentVolume, PersistentVolumeClaim, StorageClass
-from dispatcher.model.pod import AZURE_DISK, CLAIM, EBS_VOLUME, GCE_DISK, Pod, Volume
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import FleetView, Placed, Refuse, refuse
+from shared.model.objects import PersistentVolume, PersistentVolumeClaim, StorageClass
+from shared.model.pod import AZURE_DISK, CLAIM, EBS_VOLUME, GCE_DISK, Pod, Volume
+from shared.model.reasons import Reason
 
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 LOST = "Lost"

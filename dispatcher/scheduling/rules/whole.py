@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.scheduling.framework import Floats, Ints
+from shared.model.resources import MAX_QUANTITY
 
 # Below this, 100 * part is exact in a double, and its correctly rounded quotient never reaches the next whole number.
 EXACT = 2**46

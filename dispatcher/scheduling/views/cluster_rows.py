@@ -2,10 +2,6 @@
 
 from collections import Counter
 
-from dispatcher.model import names
-from dispatcher.model.crossing import rows_for
-from dispatcher.model.objects import Namespace, Service
-from dispatcher.model.pod import Pod
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.delegation import shared_keys, unconfigured
@@ -13,6 +9,10 @@ from dispatcher.scheduling.delegation.fences import fenced_proxy
 from dispatcher.scheduling.delegation.peers import closed_proxy
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.views.pieces import Pieces, Row
+from shared.model import names
+from shared.model.crossing import rows_for
+from shared.model.objects import Namespace, Service
+from shared.model.pod import Pod
 
 _MOST_APART = 20  # namespaces of a cluster, and Services of one
 

@@ -1,10 +1,10 @@
 """Where the pods would go that a drain evicts, once its cordon stands: what `drain` and `leave` say in a dry run."""
 
-from dispatcher.model.crossing import untold
-from dispatcher.model.pod import PodId
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.delegation.protocol import target_of
 from dispatcher.scheduling.views.pieces import Pieces, Row
+from shared.model.crossing import untold
+from shared.model.pod import PodId
 
 _Controller = tuple[str, str, str]  # home, namespace, owner; of a pod without one, its name
 

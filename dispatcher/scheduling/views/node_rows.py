@@ -2,12 +2,12 @@
 
 import math
 
-from dispatcher.model.resources import CPU, MEMORY, PODS, format_quantity
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.forecast import foreseen
 from dispatcher.scheduling.framework.derived import HotRule
 from dispatcher.scheduling.views.pieces import Pieces, Row, in_order
+from shared.model.resources import CPU, MEMORY, PODS, format_quantity
 
 
 def nodes_view(core: SchedulerCore, only: str = "") -> Pieces:

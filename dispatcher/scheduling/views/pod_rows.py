@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator
 
-from dispatcher.model.leases import LEASE, failover_text, stopped_after_s
-from dispatcher.model.pod import Pod, PodId
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.delegation.protocol import target_of
 from dispatcher.scheduling.delegation.tracked_pods import TrackedPods
@@ -11,6 +9,8 @@ from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.views.pieces import Pieces, Row, in_order
+from shared.model.leases import LEASE, failover_text, stopped_after_s
+from shared.model.pod import Pod, PodId
 
 
 def pods_view(core: SchedulerCore, namespace: str = "") -> Pieces:

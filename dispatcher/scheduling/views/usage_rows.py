@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from dispatcher.model.resources import CPU, MEMORY, PODS, format_quantity
-from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.fleet.columns import RowList, exact_sums
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Floats
 from dispatcher.scheduling.views.pieces import Pieces, Row
+from shared.model.resources import CPU, MEMORY, PODS, format_quantity
+from shared.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
 
 _SIZE_OF = {CPU_SIGNAL: CPU, MEMORY_SIGNAL: MEMORY}  # signal -> the resource by which a large node counts for more
 

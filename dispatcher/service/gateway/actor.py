@@ -17,11 +17,7 @@ import structlog
 from ray.exceptions import RayError
 from ray.util import list_named_actors
 
-from agents.runtime.event_loop import run
-from agents.runtime.limits import allow_open_files, collect_less_often
-from agents.runtime.logs import configure_logging, log_path
 from dispatcher.config.sections import GatewaySection
-from dispatcher.model.backoff import Backoff
 from dispatcher.service.beside import beside
 from dispatcher.service.gateway.actor_settings import (
     ActorSettings,
@@ -38,7 +34,11 @@ from dispatcher.service.gateway.sparing_log import LastingLog
 from dispatcher.service.link import AgentDied, AgentTimeout, within
 from dispatcher.service.ray_caller import first_line, in_thread, only_bytes
 from dispatcher.service.ray_runtime import GATEWAY_RESOURCE, NAMESPACE
-from dispatcher.version import version
+from shared.model.backoff import Backoff
+from shared.process.event_loop import run
+from shared.process.limits import allow_open_files, collect_less_often
+from shared.process.logs import configure_logging, log_path
+from shared.version import version
 
 T = TypeVar("T")
 log = structlog.get_logger("gateway")

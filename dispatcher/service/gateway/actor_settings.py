@@ -14,7 +14,7 @@ import msgspec
 from pydantic import ValidationError
 
 from dispatcher.config.sections import GatewaySection, Section
-from dispatcher.version import version
+from shared.version import version
 
 S = TypeVar("S", bound=Section)
 _NAME = re.compile(r"gateway-(\d+)")

@@ -17,12 +17,12 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from dispatcher.config.certificates import ROLES, uri_of
-from dispatcher.model.leader_certificate import LEADER_URI
-from dispatcher.model.revocation_lists import lists_of, revocation_lists
-from dispatcher.model.seals import SigningKey
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.gateway.folder import Folder
 from dispatcher.service.gateway.revocation import RECORD, issued, recorded, revoked_by, with_list
+from shared.security.leader_certificate import LEADER_URI
+from shared.security.revocation_lists import lists_of, revocation_lists
+from shared.security.seals import SigningKey
 
 AUTHORITY_DAYS, LEAF_DAYS = 3650, 90
 RENEW_AT = 1 / 3  # of the lifetime left

@@ -2,7 +2,7 @@
 
 `boot` names one life of an actor: numbers of calls' answers and of connections mean nothing in another one.
 
-What an actor tells is bounded (`dispatcher.model.bounds`), as that of an agent: who has captured one says anything. The
+What an actor tells is bounded (`shared.model.bounds`), as that of an agent: who has captured one says anything. The
 limits are far above what actors of 200 clusters with two agents each tell: 400 times who serves a role, 200 counts, a
 few calls of each agent, and at worst, where all agents open as many streams at once as they may (`StreamLimit`), 51,200
 questions.
@@ -13,8 +13,8 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from agents.runtime.outbound.calls import Call
-from dispatcher.model.bounds import MAX_ROWS, Names, Text, Word
+from shared.model.bounds import MAX_ROWS, Names, Text, Word
+from shared.streams.calls import Call
 
 MAX_ANSWERS: Final = 100_000  # in one message, questions among them
 

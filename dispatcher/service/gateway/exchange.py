@@ -14,9 +14,6 @@ from itertools import count
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from agents.runtime.outbound.calls import CHANGES, EXECUTE, HELLO, SET_PEERS, TELEMETRY
-from dispatcher.model.messages import Changes, Hello, OutcomeBatch, PeersAck, Telemetry, WireError, decode
-from dispatcher.model.pod import Record
 from dispatcher.service.gateway.batches import (
     ANSWER,
     DIED,
@@ -36,13 +33,16 @@ from dispatcher.service.gateway.batches import (
 from dispatcher.service.gateway.peers import PassOn, Peers
 from dispatcher.service.gateway.stream_limit import StreamLimit
 from dispatcher.service.link import AgentDied, AgentFault
-from dispatcher.version import version
+from shared.messages import Changes, Hello, OutcomeBatch, PeersAck, Telemetry, WireError, decode
+from shared.model.pod import Record
+from shared.streams.calls import CHANGES, EXECUTE, HELLO, SET_PEERS, TELEMETRY
+from shared.version import version
 
 if TYPE_CHECKING:
-    from dispatcher.model.messages.relay import RelayOpen
     from dispatcher.service.gateway.gateway import Gateway
     from dispatcher.service.gateway.line import Line
     from dispatcher.service.gateway.splices import RelayLine
+    from shared.messages.relay import RelayOpen
 
 LINGER_S = 0.03  # reports of several clusters that come within this time cross together; nothing else waits for them
 MOST_BYTES = 8 * 2**20  # of answers in one message, unless a single one is longer

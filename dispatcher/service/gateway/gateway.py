@@ -13,13 +13,8 @@ from typing import Any, cast
 import structlog
 from aiohttp import WSCloseCode, web
 
-from agents.runtime.outbound.dialling import HEARTBEAT_S, PATH, REPLACED
-from agents.runtime.outbound.relayed import SUBPROTOCOL
-from agents.runtime.settings import EXECUTOR
 from dispatcher.config.certificates import ROLES
 from dispatcher.config.sections import GatewaySection
-from dispatcher.model.streams import ProtocolError
-from dispatcher.model.streams.frames import CHUNK
 from dispatcher.service.errors import CommandError
 from dispatcher.service.gateway.certificates import Named, Refresh, ServerTls, connection_s, named_in, remaining_s
 from dispatcher.service.gateway.entrance import Entrance
@@ -29,6 +24,10 @@ from dispatcher.service.gateway.sparing_log import LastingLog, SparingLog, http_
 from dispatcher.service.gateway.splices import Objection, RelayLine, Route
 from dispatcher.service.gateway.stream_limit import StreamLimit
 from dispatcher.service.signing import NO_SIGNER, Sealer
+from shared.streams import ProtocolError
+from shared.streams.calls import EXECUTOR, HEARTBEAT_S, PATH, REPLACED
+from shared.streams.frames import CHUNK
+from shared.streams.relayed import SUBPROTOCOL
 
 log = structlog.get_logger("gateway")
 

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from itertools import count
 from time import time
 
-from agents.runtime.outbound.calls import PRIORITIES, Call, encode_call
-from agents.runtime.outbound.connection import Connection, Socket
-from dispatcher.model.streams import Kind, Message, Priority
-from dispatcher.model.streams.frames import RELAY_KINDS
 from dispatcher.service.gateway.splices import Objection, RelayLine, Route
 from dispatcher.service.link import AgentDied, AgentFault
+from shared.streams import Kind, Message, Priority
+from shared.streams.calls import PRIORITIES, Call, encode_call
+from shared.streams.connection import Connection, Socket
+from shared.streams.frames import RELAY_KINDS
 
 
 class Line:

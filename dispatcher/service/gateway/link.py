@@ -11,13 +11,12 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from agents.runtime.outbound.calls import CHANGES, EXECUTE, HELLO, SET_PEERS, TELEMETRY, Call
-from agents.runtime.settings import EXECUTOR, OBSERVER
-from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, Telemetry, encode
-from dispatcher.model.pod import Record
-from dispatcher.model.seals import ORDERS, PEERS, Audience
 from dispatcher.service.link import AgentMismatch, AgentMissing, Arrived, LinkError, at_once, read, through, within
 from dispatcher.service.signing import NO_SIGNER, Sealer
+from shared.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, Telemetry, encode
+from shared.model.pod import Record
+from shared.security.seals import ORDERS, PEERS, Audience
+from shared.streams.calls import CHANGES, EXECUTE, EXECUTOR, HELLO, OBSERVER, SET_PEERS, TELEMETRY, Call
 
 M = TypeVar("M", bound=Record)
 _ASIDE_S = 1.0  # for what an observer says of ways between clusters: orders and leases do not wait for it

@@ -19,12 +19,12 @@ from time import monotonic
 
 import msgspec
 
-from dispatcher.model.messages.relay import RelayOpen
-from dispatcher.model.streams import Kind, Message, Priority, ProtocolError
-from dispatcher.model.streams.frames import CHUNK, OPENED_BY_AGENT, RELAY_KINDS
 from dispatcher.service.gateway.batches import Passed, RelayWay, decode_passed, decode_way, encode_any
 from dispatcher.service.gateway.sparing_log import SparingLog, shortened
 from dispatcher.service.gateway.splices import RelayLine, Route
+from shared.messages.relay import RelayOpen
+from shared.streams import Kind, Message, Priority, ProtocolError
+from shared.streams.frames import CHUNK, OPENED_BY_AGENT, RELAY_KINDS
 
 KEEP_S = 5.0  # an empty batch after so long, while there are streams
 SILENT_S = 5.0  # for the other actor to take a batch

@@ -15,11 +15,7 @@ from typing import Protocol
 
 import msgspec
 
-from agents.runtime.outbound.calls import CHANGES, Call
-from agents.runtime.settings import EXECUTOR
 from dispatcher.config.certificates import ROLES
-from dispatcher.model.backoff import Backoff
-from dispatcher.model.token_buckets import Allowance
 from dispatcher.service.gateway.batches import (
     ANSWER,
     DIED,
@@ -43,7 +39,10 @@ from dispatcher.service.gateway.sparing_log import SparingLog, shortened
 from dispatcher.service.gateway.splices import Objection
 from dispatcher.service.link import AgentDied, AgentFault, AgentMismatch, LinkError
 from dispatcher.service.signing import NO_SIGNER, Sealer
-from dispatcher.version import version
+from shared.model.backoff import Backoff
+from shared.model.token_buckets import Allowance
+from shared.streams.calls import CHANGES, EXECUTOR, Call
+from shared.version import version
 
 WAIT_S = 10.0  # a long poll
 SILENT_S = 5.0  # beyond that: the actor is hung

@@ -11,8 +11,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from dispatcher.model.revocation_lists import lists_of, revocation_lists, without_lists
 from dispatcher.service.gateway.folder import Folder
+from shared.security.revocation_lists import lists_of, revocation_lists, without_lists
 
 RECORD = "issued.txt"  # SERIAL NAME UNTIL, a line each certificate
 

@@ -13,7 +13,7 @@ from dispatcher.service.gateway.exchange import Exchange
 from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.gateway.peers import PassOn
 from dispatcher.service.gateway.sparing_log import LastingLog
-from dispatcher.version import version
+from shared.version import version
 
 T = TypeVar("T")
 log = structlog.get_logger("gateway")

@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 from aiohttp.http_exceptions import HttpProcessingError
 
-from dispatcher.model.token_buckets import TokenBuckets
+from shared.model.token_buckets import TokenBuckets
 
 log = structlog.get_logger("gateway")
 

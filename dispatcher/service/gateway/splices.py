@@ -13,11 +13,11 @@ from typing import Protocol
 
 import msgspec
 
-from agents.runtime.outbound.relayed import MAX_BETWEEN, MAX_STREAMS, priority_of
-from dispatcher.model.messages.relay import RelayOpen, decode_open, encode_relay
-from dispatcher.model.streams import Kind, Message, Priority, ProtocolError
-from dispatcher.model.streams.frames import OPENED_BY_AGENT, RELAYED, STREAM_WINDOW, amount_of
 from dispatcher.service.gateway.stream_limit import FRAMES_PER_REFUSAL, StreamLimit
+from shared.messages.relay import RelayOpen, decode_open, encode_relay
+from shared.streams import Kind, Message, Priority, ProtocolError
+from shared.streams.frames import OPENED_BY_AGENT, RELAYED, STREAM_WINDOW, amount_of
+from shared.streams.relayed import MAX_BETWEEN, MAX_STREAMS, priority_of
 
 _NUMBERS = 0x3FFF_FFFF
 MAX_URGENT = 256  # messages that wait before the dispatcher's orders; beyond, nothing is added for other clusters

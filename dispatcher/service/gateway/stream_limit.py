@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from time import monotonic
 
-from dispatcher.model.token_buckets import TokenBuckets
+from shared.model.token_buckets import TokenBuckets
 
 PER_S = 50.0
 AT_ONCE = 256  # metrics-server asks the proxy nodes of all clusters at one moment

@@ -10,7 +10,6 @@ from contextlib import AbstractAsyncContextManager, suppress
 from itertools import count
 
 from agents.runtime.settings import AgentSettings
-from dispatcher.model.backoff import Backoff
 from dispatcher.service.beside import beside
 from dispatcher.service.gateway.actor_settings import NamedSettings
 from dispatcher.service.gateway.remote import SILENT_S, Actor
@@ -34,7 +33,8 @@ from dispatcher.service.ray_driver.messages import (
 )
 from dispatcher.service.ray_link import RayLink
 from dispatcher.service.signing import Sealer
-from dispatcher.version import version
+from shared.model.backoff import Backoff
+from shared.version import version
 
 _GREET_S = 5.0  # for the driver to take a connection, and to be ready
 _FIRST_S = 10.0  # at first, for a driver that begins when this process does: calls wait for it

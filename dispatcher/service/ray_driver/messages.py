@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from dispatcher.model.bounds import MAX_BYTES
 from dispatcher.service.link import AgentDied, AgentFault, AgentMismatch, AgentMissing, AgentTimeout, LinkError
+from shared.model.bounds import MAX_BYTES
 
 MAX_FRAME: Final = MAX_BYTES + 2**20  # the longest message of an agent, and what is around it
 MAX_TEXT: Final = 500  # characters of why a call failed

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import structlog
 
-from agents.runtime.event_loop import run
 from agents.runtime.join.node import ray_node
-from agents.runtime.ray_security import insecure
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.interrupts import interruptible, uninterrupted
 from dispatcher.service.logs import configure_logging
 from dispatcher.service.ray_runtime import RayOptions, RayRuntime
+from shared.process.event_loop import run
+from shared.process.ray_security import insecure
 
 log = structlog.get_logger("ray-driver")
 

@@ -32,7 +32,7 @@ from dispatcher.service.ray_driver.messages import (
     target_of,
 )
 from dispatcher.service.ray_runtime import joined_actor
-from dispatcher.version import version
+from shared.version import version
 
 log = structlog.get_logger("ray-driver")
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from zlib import crc32
 
-from dispatcher.model.messages import AnyIntent
 from dispatcher.scheduling.events import Answered, ClusterChanged, Event, Unanswered, Unsent
 from dispatcher.scheduling.records.decision import Decision
+from shared.messages import AnyIntent
 
 MOST_WAYS = 4096  # at once; the oldest is told unfinished for a newer one
 MOST_SPANS = 64  # of one way: of a pod that is tried again for ever, the first

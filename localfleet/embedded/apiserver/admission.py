@@ -2,9 +2,9 @@
 
 from typing import Protocol
 
-from dispatcher.model import names
 from localfleet.embedded.apiserver.status import ApiError, Object, forbidden
 from localfleet.embedded.apiserver.topology import topology_labels
+from shared.model import names
 
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"

@@ -4,9 +4,9 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from dispatcher.model.labels import EXISTS, GT, IN, LT, NOT_EXISTS, NOT_IN, Requirement
 from localfleet.embedded.apiserver import validation
 from localfleet.embedded.apiserver.status import ApiError, FieldError, bad_request
+from shared.model.labels import EXISTS, GT, IN, LT, NOT_EXISTS, NOT_IN, Requirement
 
 _TOKEN = re.compile(r"\s*(==|!=|[=!(),<>]|[^\s=!(),<>]+|$)")
 _SPECIAL = frozenset({"==", "!=", "=", "!", "(", ")", ",", "<", ">", ""})

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from dispatcher.model.labels import Requirement
 from localfleet.embedded.apiserver import label_query
 from localfleet.embedded.apiserver.status import Object, bad_request
+from shared.model.labels import Requirement
 
 Matcher = Callable[[Object], bool]
 

@@ -6,9 +6,9 @@ The rules are those of kube-controller-manager's node lifecycle and taint evicti
 from collections.abc import Sequence
 from math import inf
 
-from dispatcher.model.node import NO_EXECUTE, NO_SCHEDULE, Taint
-from dispatcher.model.pod import Toleration
 from localfleet.embedded.meta import Object, condition, seconds, stamp
+from shared.model.node import NO_EXECUTE, NO_SCHEDULE, Taint
+from shared.model.pod import Toleration
 
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from dispatcher.model import names
 from localfleet.embedded.controllers.world import Ref, World
 from localfleet.embedded.meta import Object, is_terminating
 from localfleet.embedded.recorder import WARNING, Recorder
+from shared.model import names
 
 _TOLD = (
     "no kube-scheduler runs in an embedded cluster, so this pod stays Pending: "

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from dispatcher.model.resources import PODS, QuantityError, Resources, add, maximum, parse_resources
 from localfleet.embedded.meta import Object
+from shared.model.resources import PODS, QuantityError, Resources, add, maximum, parse_resources
 
 
 class Rejection(NamedTuple):

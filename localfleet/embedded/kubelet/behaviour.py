@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TypeVar
 
-from dispatcher.model.resources import CPU, MEMORY, Resources, parse_quantity
 from localfleet.embedded.meta import Object, annotations_of
+from shared.model.resources import CPU, MEMORY, Resources, parse_quantity
 
 PREFIX = "embedded.global-dispatcher.io/"
 START_SECONDS = PREFIX + "start-seconds"

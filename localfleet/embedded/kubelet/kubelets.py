@@ -11,7 +11,6 @@ from itertools import count
 from math import inf
 from zlib import crc32
 
-from dispatcher.model.resources import QuantityError, Resources
 from localfleet.embedded.addresses import node_address
 from localfleet.embedded.api import Api, ApiError, Event, Subscription
 from localfleet.embedded.apiserver.deletion import Options
@@ -27,6 +26,7 @@ from localfleet.embedded.kubelet.shapes import EMBEDDED_LABEL
 from localfleet.embedded.kubelet.status import Place
 from localfleet.embedded.meta import Object, annotations_of, is_finished, labels_of
 from localfleet.embedded.recorder import NORMAL, WARNING, Recorder
+from shared.model.resources import QuantityError, Resources
 
 _LOG = logging.getLogger(__name__)
 _TURN = 16  # due things between two turns of the API server

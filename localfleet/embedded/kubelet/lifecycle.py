@@ -8,12 +8,12 @@ from enum import Enum
 from math import inf
 from typing import NamedTuple
 
-from dispatcher.model.resources import Resources
 from localfleet.embedded.kubelet import status
 from localfleet.embedded.kubelet.behaviour import Behaviour
 from localfleet.embedded.kubelet.references import Lack
 from localfleet.embedded.kubelet.status import TERMINATED_BY_SIGNAL, Ending, Place
 from localfleet.embedded.meta import Object, annotations_of, is_finished, is_ready, is_terminating, seconds
+from shared.model.resources import Resources
 
 _LONGEST_BACKOFF_S = 300.0
 

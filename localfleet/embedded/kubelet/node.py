@@ -3,12 +3,12 @@
 from math import isfinite
 from zlib import crc32
 
-from dispatcher.model.names import BANDWIDTH
-from dispatcher.model.resources import CPU, MEMORY, QuantityError, Resources, add, parse_quantity, parse_resources
 from localfleet.embedded.kubelet.behaviour import PREFIX
 from localfleet.embedded.kubelet.lifecycle import PodRun
 from localfleet.embedded.kubelet.load import Background, Capacity, NodeLoad
 from localfleet.embedded.meta import Object, annotations_of, labels_of
+from shared.model.names import BANDWIDTH
+from shared.model.resources import CPU, MEMORY, QuantityError, Resources, add, parse_quantity, parse_resources
 
 BACKGROUND_CPU = PREFIX + "background-cpu"
 BACKGROUND_MEMORY = PREFIX + "background-memory"

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
 
-from dispatcher.model.names import BANDWIDTH, HOSTNAME, PREFIX, REGION, ZONE
-from dispatcher.model.resources import QuantityError, parse_quantity
 from localfleet.embedded.meta import Object, stamp
+from shared.model.names import BANDWIDTH, HOSTNAME, PREFIX, REGION, ZONE
+from shared.model.resources import QuantityError, parse_quantity
 
 EMBEDDED_LABEL = PREFIX + "embedded-node"
 GPU = "nvidia.com/gpu"

@@ -15,9 +15,9 @@ from typing import TypeVar, cast
 import h11
 from aiohttp import web
 
-from agents.kube.pipe import TlsPipe
 from localfleet.embedded.apiserver.status import unexplained
 from localfleet.embedded.rest.location import Kubelet
+from shared.kube.pipe import TlsPipe
 
 _CONNECT_S = 10.0
 _LOOK_S = 0.3

@@ -11,10 +11,10 @@ from contextlib import closing, suppress
 import h11
 from aiohttp import web
 
-from agents.kube.pipe import Pipe
 from localfleet.embedded.apiserver.status import unexplained
 from localfleet.embedded.rest.kubelet_wire import FAILURES, Head, KubeletWire, copy_body, dial, while_client_stays
 from localfleet.embedded.rest.location import Kubelet
+from shared.kube.pipe import Pipe
 
 _ANSWER_S = 60.0
 _READ = 64 * 1024

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 import msgspec
 
 from agents.executor import state
-from agents.executor.http import MERGE_PATCH, Request, Response
-from agents.executor.keys import OwnKeys
 from agents.executor.local import Moment
 from agents.runtime.accepted_leader import BELIEVED_S
 from agents.runtime.executor_loop import ExecutorLoop, ExecutorSettings
-from dispatcher.model.messages import Bind, IntentBatch, OutcomeBatch, Peer, Peers, PodRef
+from shared.kube.http import MERGE_PATCH, Request, Response
+from shared.messages import Bind, IntentBatch, OutcomeBatch, Peer, Peers, PodRef
+from shared.security.keys import OwnKeys
 from tests.agents.executor.world import ApiModel, World, keys_of, node_object
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.model import names
-from dispatcher.model.messages import BOUND, OF_CLUSTER, REFUSED, Outcome, PodRef
+from shared.messages import BOUND, OF_CLUSTER, REFUSED, Outcome, PodRef
+from shared.model import names
 from tests.agents.executor.world import World, order_for, pod_object
 
 CONTROLLER = "/api/v1/namespaces/default/replicationcontrollers/web"

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from agents.executor.http import Response
 from agents.executor.local import Moment
 from agents.executor.procedures import carry_out
-from dispatcher.model import names
-from dispatcher.model.messages import BOUND, CLAIMED, REFUSED, STALE, UNKNOWN, Bind, Claim, PodRef
-from dispatcher.model.signatures import SignedClaim
+from shared.kube.http import Response
+from shared.messages import BOUND, CLAIMED, REFUSED, STALE, UNKNOWN, Bind, Claim, PodRef
+from shared.model import names
+from shared.security.signatures import SignedClaim
 from tests.agents.executor.world import (
     NOW,
     World,

@@ -11,12 +11,11 @@ import msgspec
 import pytest
 
 from agents.executor import manifest
-from agents.executor.http import Request, Response
 from agents.executor.local import Moment
 from agents.runtime.driver import LONGEST_S, SHORTEST_S, UNASKED_S, Pauses
 from agents.runtime.executor_loop import ExecutorLoop, ExecutorSettings, lane_of
-from dispatcher.model import names
-from dispatcher.model.messages import (
+from shared.kube.http import Request, Response
+from shared.messages import (
     BOUND,
     STALE,
     UNKNOWN,
@@ -30,6 +29,7 @@ from dispatcher.model.messages import (
     Peers,
     PodRef,
 )
+from shared.model import names
 from tests.agents.executor.world import World, keys_of, node_object, order_for, pod_object, source_of
 
 Answer = Callable[[Request], Response | float]  # a number: after so many seconds the server answers nothing

@@ -11,10 +11,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from structlog.testing import capture_logs
 
-from agents.executor.keys import OwnKeys
 from agents.runtime.executor_loop import ExecutorLoop
 from agents.runtime.refused_orders import AT_ONCE, EVERY_S
-from dispatcher.model.messages import (
+from shared.messages import (
     BOUND,
     CLAIMED,
     DONE,
@@ -29,7 +28,8 @@ from dispatcher.model.messages import (
     Evict,
     PodRef,
 )
-from dispatcher.model.signatures import SignedClaim, digest_of
+from shared.security.keys import OwnKeys
+from shared.security.signatures import SignedClaim, digest_of
 from tests.agents.executor.test_loop import Clock, SlowApi, batch, stage
 from tests.agents.executor.world import World, keys_of, node_object, order_for, pod_object, source_of
 

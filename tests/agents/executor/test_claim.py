@@ -6,10 +6,9 @@ import msgspec
 import pytest
 
 from agents.executor.fields import Object
-from agents.executor.http import Request, Response
 from agents.executor.procedures import carry_out
-from dispatcher.model import names
-from dispatcher.model.messages import (
+from shared.kube.http import Request, Response
+from shared.messages import (
     CLAIMED,
     DONE,
     OF_CLUSTER,
@@ -22,7 +21,8 @@ from dispatcher.model.messages import (
     RestoreClaim,
     Unclaim,
 )
-from dispatcher.model.signatures import SignedClaim, is_claim_of, read_claim
+from shared.model import names
+from shared.security.signatures import SignedClaim, is_claim_of, read_claim
 from tests.agents.executor.world import NOW, World, keys_of, lost_reply, pod_object, proxy_object, run, source_of
 
 

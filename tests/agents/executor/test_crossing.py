@@ -12,10 +12,10 @@ from agents.executor.policy import ALLOWANCES, Accept, ExecutorPolicy, Grants
 from agents.executor.restrict import restrict
 from agents.runtime.agent import executor_settings
 from agents.runtime.settings import AcceptSettings, AgentSettings, ExecutorOptions
-from dispatcher.model import names
-from dispatcher.model.crossing import kept_abroad, opened_to
-from dispatcher.model.messages import BOUND, REFUSED, Outcome, PodRef
-from dispatcher.model.pod import SourceRef, Toleration
+from shared.messages import BOUND, REFUSED, Outcome, PodRef
+from shared.model import names
+from shared.model.crossing import kept_abroad, opened_to
+from shared.model.pod import SourceRef, Toleration
 from tests.agents.executor.world import World, node_object, order_for, pod_object
 
 Object = dict[str, Any]

@@ -10,15 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.executor.delegate import delegate_name
-from agents.executor.http import Request, Response
 from agents.executor.manifest import sanitise
 from agents.executor.pods import delete_request
 from agents.executor.policy import Accept, ExecutorPolicy
 from agents.executor.procedures import carry_out
 from agents.kube.convert import pod_seen
 from agents.observer.seen import PODS
-from dispatcher.model import names
-from dispatcher.model.messages import (
+from shared.kube.http import Request, Response
+from shared.messages import (
     BOUND,
     DONE,
     OF_CLUSTER,
@@ -29,7 +28,8 @@ from dispatcher.model.messages import (
     DeleteDelegate,
     PodRef,
 )
-from dispatcher.model.pod import SourceRef
+from shared.model import names
+from shared.model.pod import SourceRef
 from tests.agents.executor.world import (
     NOW,
     World,

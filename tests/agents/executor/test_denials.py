@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from agents.executor.http import Request, Response
 from agents.executor.procedures import carry_out
-from dispatcher.model.messages import (
+from shared.kube.http import Request, Response
+from shared.messages import (
     BOUND,
     REFUSED,
     UNKNOWN,

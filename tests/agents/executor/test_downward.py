@@ -11,8 +11,8 @@ from agents.executor.manifest import MAX_BYTES, ManifestError, sanitise
 from agents.executor.pod_fields import FIELD_PATHS, RESOLVED
 from agents.executor.policy import Grants
 from agents.executor.restrict import restrict
-from dispatcher.model import names
-from dispatcher.model.messages import BOUND, PodRef
+from shared.messages import BOUND, PodRef
+from shared.model import names
 from tests.agents.executor.world import World, node_object, order_for, pod_object
 
 Object = dict[str, Any]

@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.http import Request, Response
 from agents.executor.policy import ExecutorPolicy
 from agents.executor.procedures import carry_out
-from dispatcher.model import names
-from dispatcher.model.messages import DONE, NO_PRIORITY, REFUSED, STALE, UNKNOWN, Evict, PodRef, ReportUnschedulable
-from dispatcher.model.messages.intents import Intent
+from shared.kube.http import Request, Response
+from shared.messages import DONE, NO_PRIORITY, REFUSED, STALE, UNKNOWN, Evict, PodRef, ReportUnschedulable
+from shared.messages.intents import Intent
+from shared.model import names
 from tests.agents.executor.world import NOW, World, lost_reply, pod_object, run, scripted
 
 

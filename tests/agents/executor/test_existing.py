@@ -6,11 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.http import Request, Response
 from agents.executor.manifest import sanitise
 from agents.executor.procedures import carry_out
-from dispatcher.model import names
-from dispatcher.model.messages import (
+from shared.kube.http import Request, Response
+from shared.messages import (
     BOUND,
     DELETING,
     DONE,
@@ -23,7 +22,8 @@ from dispatcher.model.messages import (
     Outcome,
     PodRef,
 )
-from dispatcher.model.pod import SourceRef
+from shared.model import names
+from shared.model.pod import SourceRef
 from tests.agents.executor.world import NOW, World, delegate_of, order_for, pod_object, pod_path, run, source_of
 
 Object = dict[str, Any]

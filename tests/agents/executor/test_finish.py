@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.http import Request, Response
 from agents.executor.procedures import carry_out
 from agents.executor.proxy_pods import reconcile_tasks
-from dispatcher.model import names
-from dispatcher.model.messages import DONE, REFUSED, UNKNOWN, DeleteSource, FinishSource, PodRef
+from shared.kube.http import Request, Response
+from shared.messages import DONE, REFUSED, UNKNOWN, DeleteSource, FinishSource, PodRef
+from shared.model import names
 from tests.agents.executor.world import NOW, World, lost_reply, pod_object, run
 
 PROXY = names.proxy_node_name("b")

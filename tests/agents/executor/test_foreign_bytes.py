@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from agents.executor.foreign_bytes import ForeignBudget
-from agents.executor.http import Request, Response
 from agents.executor.local import Moment
 from agents.executor.policy import ExecutorPolicy, ForeignBytes
 from agents.executor.procedures import carry_out
-from dispatcher.model.messages import BOUND, OF_CLUSTER, REFUSED, Outcome, PodRef
+from shared.kube.http import Request, Response
+from shared.messages import BOUND, OF_CLUSTER, REFUSED, Outcome, PodRef
 from tests.agents.executor.world import NOW, World, delegate_of, node_object, order_for, pod_path, run
 
 SIZE = 200 * 1024  # bytes of a pod; five and a bit are 1 MiB

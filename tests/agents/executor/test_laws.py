@@ -14,12 +14,12 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.executor.http import Procedure, Request, Response
 from agents.executor.manifest import sanitise
 from agents.executor.procedures import carry_out
-from dispatcher.model import messages as m
-from dispatcher.model import names
-from dispatcher.model.messages import PodRef
+from shared import messages as m
+from shared.kube.http import Procedure, Request, Response
+from shared.messages import PodRef
+from shared.model import names
 from tests.agents.executor.world import NOW, World, delegate_of, node_object, order_for, pod_object, pod_path, source_of
 
 STEPS = 250

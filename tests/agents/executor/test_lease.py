@@ -8,10 +8,10 @@ import pytest
 
 from agents.executor import lease_expiry
 from agents.executor.renewals import Renewals
-from dispatcher.model import names
-from dispatcher.model.leases import LEASE, RESTART_S
-from dispatcher.model.messages import BOUND, CLAIMED, STALE, UNKNOWN, Claim, CreateDelegate, PodRef
-from dispatcher.model.signatures import read_claim
+from shared.messages import BOUND, CLAIMED, STALE, UNKNOWN, Claim, CreateDelegate, PodRef
+from shared.model import names
+from shared.model.leases import LEASE, RESTART_S
+from shared.security.signatures import read_claim
 from tests.agents.executor.world import NOW, World, keys_of, order_for, pod_object, run
 
 LEASE_S = 120.0

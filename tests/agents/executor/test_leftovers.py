@@ -7,13 +7,13 @@ import msgspec
 import pytest
 
 from agents.executor import leftovers
-from agents.executor.http import Request, Response
 from agents.executor.leftovers import LEFT_S, NOT_OURS_S
 from agents.executor.manifest import sanitise
 from agents.executor.procedures import carry_out
-from dispatcher.model import names
-from dispatcher.model.messages import BOUND, UNKNOWN, CreateDelegate, PodRef
-from dispatcher.model.signatures import read_claim
+from shared.kube.http import Request, Response
+from shared.messages import BOUND, UNKNOWN, CreateDelegate, PodRef
+from shared.model import names
+from shared.security.signatures import read_claim
 from tests.agents.executor.world import NOW, World, delegate_of, keys_of, order_for, pod_object, run
 
 Object = dict[str, Any]

@@ -8,14 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.http import Request, Response
 from agents.executor.local import Moment
 from agents.runtime.accepted_leader import BELIEVED_S
 from agents.runtime.executor_loop import ExecutorLoop, ExecutorSettings
 from agents.runtime.reconciler import Reconciler
-from dispatcher.model import names
-from dispatcher.model.leases import RESTART_S
-from dispatcher.model.messages import (
+from shared.kube.http import Request, Response
+from shared.messages import (
     BOUND,
     CLAIMED,
     DONE,
@@ -31,6 +29,8 @@ from dispatcher.model.messages import (
     PodRef,
     ReportUnschedulable,
 )
+from shared.model import names
+from shared.model.leases import RESTART_S
 from tests.agents.executor.world import World, node_object, pod_object, pod_path, proxy_object, source_of
 
 

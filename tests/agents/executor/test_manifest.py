@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.executor.manifest import MAX_BYTES, ManifestError, sanitise
-from dispatcher.model import names
+from shared.model import names
 from tests.agents.executor.world import pod_object
 
 

@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.http import Request, Response
 from agents.executor.local import Moment
 from agents.executor.procedures import carry_out
 from agents.executor.told_events import BURST, EVERY_S
 from agents.observer.seen import NODES, PODS
-from dispatcher.model import names
-from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, MirrorStatus, PodRef
+from shared.kube.http import Request, Response
+from shared.messages import DONE, REFUSED, STALE, UNKNOWN, MirrorStatus, PodRef
+from shared.model import names
 from tests.agents.executor.world import NOW, World, lost_reply, pod_object, run
 
 PROXY = names.proxy_node_name("b")

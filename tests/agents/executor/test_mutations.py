@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.http import Request, Response
 from agents.executor.procedures import carry_out
-from dispatcher.model import names
-from dispatcher.model.messages import BOUND, OF_CLUSTER, REFUSED, CreateDelegate, Outcome, PodRef
+from shared.kube.http import Request, Response
+from shared.messages import BOUND, OF_CLUSTER, REFUSED, CreateDelegate, Outcome, PodRef
+from shared.model import names
 from tests.agents.executor.world import NOW, World, lost_reply, node_object, order_for, pod_object, run
 
 Object = dict[str, Any]

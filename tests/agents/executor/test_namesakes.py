@@ -6,12 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.http import Request, Response
 from agents.executor.procedures import carry_out
 from agents.executor.proxy import ProxyNodes
 from agents.executor.proxy_pods import reconcile_tasks
-from dispatcher.model import names
-from dispatcher.model.messages import (
+from shared.kube.http import Request, Response
+from shared.messages import (
     BOUND,
     DONE,
     OF_CLUSTER,
@@ -31,7 +30,8 @@ from dispatcher.model.messages import (
     RestoreClaim,
     Unclaim,
 )
-from dispatcher.model.signatures import SignedClaim
+from shared.model import names
+from shared.security.signatures import SignedClaim
 from tests.agents.executor.world import NOW, World, node_object, pod_object, proxy_object, run, source_of
 
 NODE = names.proxy_node_name("b")

@@ -10,10 +10,10 @@ from agents.executor.policy import Accept, ExecutorPolicy
 from agents.kube import convert
 from agents.kube.convert import pod_seen
 from agents.kube.pool import Latest
-from dispatcher.model import names
-from dispatcher.model.bounds import MAX_NEEDS, MAX_WORD
-from dispatcher.model.crossing import rows_for, unmet
-from dispatcher.model.pod import Needs
+from shared.model import names
+from shared.model.bounds import MAX_NEEDS, MAX_WORD
+from shared.model.crossing import rows_for, unmet
+from shared.model.pod import Needs
 from tests.agents.executor.world import pod_object
 
 PROXY = names.proxy_node_name("b")

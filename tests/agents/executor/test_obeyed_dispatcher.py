@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from agents.executor import state
-from agents.executor.keys import MAX_CLUSTERS
 from agents.executor.state import CLUSTER, OWN_KEYS
 from agents.runtime import accepted_leader
 from agents.runtime.accepted_leader import BELIEVED_S
-from dispatcher.model.messages import BOUND, UNKNOWN, IntentBatch, Peer, Peers
+from shared.messages import BOUND, UNKNOWN, IntentBatch, Peer, Peers
+from shared.security.keys import MAX_CLUSTERS
 from tests.agents.executor.one_executor import Executor, stored, world
 from tests.agents.executor.world import keys_of, pod_object
 

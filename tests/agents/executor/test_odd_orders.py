@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agents.executor.policy import ALLOWANCES
-from dispatcher.model.messages import BOUND, REFUSED, Outcome
+from shared.messages import BOUND, REFUSED, Outcome
 from tests.agents.executor.test_crossing import asked, rows, target
 from tests.agents.executor.world import pod_object
 

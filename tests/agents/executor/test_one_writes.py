@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from agents.executor import state
-from agents.executor.http import Request, Response
-from dispatcher.model.messages import BOUND, UNKNOWN, Peer, Peers
+from shared.kube.http import Request, Response
+from shared.messages import BOUND, UNKNOWN, Peer, Peers
 from tests.agents.executor.one_executor import Executor, stored, world
 from tests.agents.executor.world import keys_of, pod_object
 

@@ -10,12 +10,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from agents.executor import state
-from agents.executor.http import MERGE_PATCH, Procedure, Request
-from agents.executor.keys import OwnKeys
 from agents.executor.state import OWN_KEYS, ExecutorState
 from agents.runtime.accepted_leader import BELIEVED_S
-from dispatcher.model.messages import BOUND, UNKNOWN, Peer, Peers
-from dispatcher.model.names import FORGET_KEYS
+from shared.kube.http import MERGE_PATCH, Procedure, Request
+from shared.messages import BOUND, UNKNOWN, Peer, Peers
+from shared.model.names import FORGET_KEYS
+from shared.security.keys import OwnKeys
 from tests.agents.executor.one_executor import Executor, answer, say, stored, words_of, world
 from tests.agents.executor.world import World
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from agents.executor.http import Request, Response
-from dispatcher.model import names
-from dispatcher.model.messages import DONE, STALE, UNKNOWN, Claim, ConfirmNoSource, Outcome, PodRef
-from dispatcher.model.pod import SourceRef
-from dispatcher.model.signatures import Preemptor, is_claim_of, read_claim, read_preemptor
+from shared.kube.http import Request, Response
+from shared.messages import DONE, STALE, UNKNOWN, Claim, ConfirmNoSource, Outcome, PodRef
+from shared.model import names
+from shared.model.pod import SourceRef
+from shared.security.signatures import Preemptor, is_claim_of, read_claim, read_preemptor
 from tests.agents.executor.world import Object, World, keys_of, pod_object, proxy_object
 
 ELSEWHERE = "b"

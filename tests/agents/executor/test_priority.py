@@ -8,9 +8,9 @@ import pytest
 from agents.executor.manifest import ManifestError, sanitise
 from agents.executor.needs import needs_of
 from agents.executor.policy import HIGHEST_OF_USERS, Accept, ExecutorPolicy
-from dispatcher.model import names
-from dispatcher.model.messages import BOUND, OF_CLUSTER, REFUSED, Outcome, PodRef
-from dispatcher.model.pod import Need
+from shared.messages import BOUND, OF_CLUSTER, REFUSED, Outcome, PodRef
+from shared.model import names
+from shared.model.pod import Need
 from tests.agents.executor.world import World, order_for, pod_object
 
 FIELD = 'spec.priorityClassName is PriorityClass "high"'

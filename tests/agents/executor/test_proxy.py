@@ -5,13 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.http import Request, Response
 from agents.executor.local import KubeletEndpoint, Moment
 from agents.executor.peers import PEER_TTL_S
 from agents.executor.proxy import CHANGE_S, HEARTBEAT_S, LEASE_S, ProxyNodes
 from agents.executor.proxy_objects import METRICS_PATH
-from dispatcher.model import names
-from dispatcher.model.messages import Peer
+from shared.kube.http import Request, Response
+from shared.messages import Peer
+from shared.model import names
 from tests.agents.executor.world import NOW, World, node_object, pod_object, run
 
 NAME = names.proxy_node_name("b")

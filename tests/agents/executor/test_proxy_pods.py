@@ -7,12 +7,12 @@ import pytest
 
 from agents.executor import failover_mode, proxy_pods
 from agents.executor.failover_mode import tolerations_for
-from agents.executor.http import Request, Response
-from dispatcher.model import names
-from dispatcher.model.leases import LEASE, stopped_after_s
-from dispatcher.model.messages import Peer, PodRef
-from dispatcher.model.pod import Toleration
-from dispatcher.model.signatures import SignedClaim
+from shared.kube.http import Request, Response
+from shared.messages import Peer, PodRef
+from shared.model import names
+from shared.model.leases import LEASE, stopped_after_s
+from shared.model.pod import Toleration
+from shared.security.signatures import SignedClaim
 from tests.agents.executor.world import NOW, World, pod_object, proxy_object, run, source_of
 
 PROXY = names.proxy_node_name("b")

@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.http import Request, Response
 from agents.executor.procedures import carry_out
 from agents.executor.references import MOST
-from dispatcher.model.messages import BOUND, CLAIMED, OF_CLUSTER, REFUSED, Claim, Outcome, PodRef
+from shared.kube.http import Request, Response
+from shared.messages import BOUND, CLAIMED, OF_CLUSTER, REFUSED, Claim, Outcome, PodRef
 from tests.agents.executor.world import NOW, World, order_for, pod_object, run
 
 SETTINGS = "/api/v1/namespaces/default/configmaps/settings"

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from agents.executor.events import MAX_NOTE, foreign_scheduler
-from agents.executor.http import Response
 from agents.executor.local import Moment
 from agents.executor.procedures import carry_out
 from agents.executor.report import EVENT_GAP_S, REPEAT_S
-from dispatcher.model import names
-from dispatcher.model.messages import DONE, HOME_ONLY, REFUSED, STALE, UNKNOWN, WAITING, PodRef, ReportUnschedulable
+from shared.kube.http import Response
+from shared.messages import DONE, HOME_ONLY, REFUSED, STALE, UNKNOWN, WAITING, PodRef, ReportUnschedulable
+from shared.model import names
 from tests.agents.executor.world import NOW, World, pod_object, run
 
 WHY = "0/3 nodes are available: 3 Insufficient cpu."

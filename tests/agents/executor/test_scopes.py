@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.http import Request, Response
 from agents.executor.policy import Accept, ExecutorPolicy
 from agents.executor.procedures import carry_out
-from dispatcher.model.messages import OF_CLUSTER, OF_NODE, OF_POD, REFUSED, Bind, Claim, CreateDelegate, Outcome, PodRef
+from shared.kube.http import Request, Response
+from shared.messages import OF_CLUSTER, OF_NODE, OF_POD, REFUSED, Bind, Claim, CreateDelegate, Outcome, PodRef
 from tests.agents.executor.world import NOW, World, node_object, order_for, pod_object, run
 
 SOURCE = PodRef("default", "web", "source-uid")

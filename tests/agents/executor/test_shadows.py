@@ -7,9 +7,9 @@ import pytest
 
 from agents.executor import shadows
 from agents.executor.byte_budget import ByteBudget, ByteRate
-from agents.executor.http import Request, Response
-from dispatcher.model import names
-from dispatcher.model.messages import Cover, PodRef, Shadow, Shadows, UncountedBudgets
+from shared.kube.http import Request, Response
+from shared.messages import Cover, PodRef, Shadow, Shadows, UncountedBudgets
+from shared.model import names
 from tests.agents.executor.world import NOW, World, delegate_of, node_object, order_for, pod_object, run
 
 NAME = "global-dispatcher-0123456789abcdef"

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from agents.executor import state
-from agents.executor.http import Request, Response
 from agents.executor.state import CLUSTER, ExecutorState
+from shared.kube.http import Request, Response
 from tests.agents.executor.one_executor import stored
 from tests.agents.executor.world import ApiModel, lost_reply, run, scripted
 

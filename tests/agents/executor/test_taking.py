@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from agents.executor.delegate import delegate_name
-from agents.executor.http import Request, Response
 from agents.executor.policy import ExecutorPolicy
 from agents.executor.procedures import carry_out
-from dispatcher.model import names
-from dispatcher.model.messages import BOUND, DONE, OF_CLUSTER, REFUSED, UNKNOWN, CreateDelegate, Evict, Outcome, PodRef
+from shared.kube.http import Request, Response
+from shared.messages import BOUND, DONE, OF_CLUSTER, REFUSED, UNKNOWN, CreateDelegate, Evict, Outcome, PodRef
+from shared.model import names
 from tests.agents.executor.world import NOW, World, order_for, pod_object, run, source_of
 
 REF = PodRef("default", "urgent", "u-urgent")

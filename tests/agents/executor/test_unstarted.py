@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from agents.executor.http import Request, Response
 from agents.executor.procedures import carry_out
-from dispatcher.model.messages import BOUND, DONE, NO_PRIORITY, STALE, UNKNOWN, Evict, PodRef
+from shared.kube.http import Request, Response
+from shared.messages import BOUND, DONE, NO_PRIORITY, STALE, UNKNOWN, Evict, PodRef
 from tests.agents.executor.world import NOW, World, order_for, pod_object, run
 
 STUCK: dict[str, object] = {"state": {"waiting": {"reason": "ErrImagePull"}}}

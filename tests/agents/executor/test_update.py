@@ -5,15 +5,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.http import Response
 from agents.executor.local import Moment
 from agents.executor.manifest import sanitise
 from agents.executor.policy import ExecutorPolicy, ForeignBytes
 from agents.executor.procedures import carry_out
 from agents.kube.convert import pod_seen
 from agents.runtime.executor_loop import read_pod
-from dispatcher.model import names
-from dispatcher.model.messages import (
+from shared.kube.http import Response
+from shared.messages import (
     BOUND,
     CLAIMED,
     DONE,
@@ -27,7 +26,8 @@ from dispatcher.model.messages import (
     SignManifest,
     UpdateDelegate,
 )
-from dispatcher.model.signatures import SignedClaim, digest_of, read_claim
+from shared.model import names
+from shared.security.signatures import SignedClaim, digest_of, read_claim
 from tests.agents.executor.test_downward import in_files, reading
 from tests.agents.executor.world import (
     NOW,

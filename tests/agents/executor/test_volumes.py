@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from agents.executor.http import Response
 from agents.executor.procedures import carry_out
-from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, AnyIntent, BindVolume, PodRef, SelectNode
+from shared.kube.http import Response
+from shared.messages import DONE, REFUSED, STALE, UNKNOWN, AnyIntent, BindVolume, PodRef, SelectNode
 from tests.agents.executor.world import NOW, Object, World, lost_reply, run, scripted
 
 POD = PodRef("shop", "web", "uid-web")

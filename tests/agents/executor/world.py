@@ -13,8 +13,6 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from agents.executor.delegate import delegate_name
-from agents.executor.http import STRATEGIC_PATCH, Procedure, Request, Response
-from agents.executor.keys import OwnKeys
 from agents.executor.local import Local, Moment
 from agents.executor.policy import ExecutorPolicy
 from agents.executor.procedures import carry_out
@@ -26,17 +24,19 @@ from agents.observer.changes import ChangeLog
 from agents.observer.mark_verifier import MarkVerifier
 from agents.observer.seen import NODES, PODS, ObjectSeen, PodSeen
 from agents.runtime.executor_loop import read_pod
-from dispatcher.model import names
-from dispatcher.model.messages import AnyIntent, CreateDelegate, Outcome, Peer, PodRef
-from dispatcher.model.objects import (
+from shared.kube.http import STRATEGIC_PATCH, Procedure, Request, Response
+from shared.messages import AnyIntent, CreateDelegate, Outcome, Peer, PodRef
+from shared.model import names
+from shared.model.objects import (
     Namespace,
     PodDisruptionBudget,
     PriorityClass,
     ReplicaSet,
     ReplicationController,
 )
-from dispatcher.model.pod import SourceRef
-from dispatcher.model.signatures import SignedClaim, digest_of
+from shared.model.pod import SourceRef
+from shared.security.keys import OwnKeys
+from shared.security.signatures import SignedClaim, digest_of
 from tests.simulation.world.objects import merge
 
 Object = dict[str, Any]

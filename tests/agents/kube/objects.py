@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 
 from agents.kube.convert import pod_seen
-from dispatcher.model import names
-from dispatcher.model.pod import Pod
+from shared.model import names
+from shared.model.pod import Pod
 
 Object = dict[str, Any]
 

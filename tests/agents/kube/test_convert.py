@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from agents.kube.convert import pod_seen
 from agents.kube.rules import MAX_CLAUSES, MAX_CONTAINERS
 from agents.observer.record_bounds import MAX_LABELS, MAX_MEMORY, MAX_RECORD, memory_of_labels
-from dispatcher.model import names
-from dispatcher.model.labels import LabelSelector, NodeSelectorTerm, Requirement
-from dispatcher.model.messages import Changes, decode, encode
-from dispatcher.model.messages.memory import memory_of_record
-from dispatcher.model.pod import (
+from shared.messages import Changes, decode, encode
+from shared.messages.memory import memory_of_record
+from shared.model import names
+from shared.model.labels import LabelSelector, NodeSelectorTerm, Requirement
+from shared.model.pod import (
     Claim,
     HostPort,
     Pod,
@@ -26,9 +26,9 @@ from dispatcher.model.pod import (
     Volume,
     WeightedPodAffinityTerm,
 )
-from dispatcher.model.resources import MAX_QUANTITY
-from dispatcher.model.signatures import SignedClaim
-from dispatcher.model.topology import label_key, label_of
+from shared.model.resources import MAX_QUANTITY
+from shared.model.topology import label_key, label_of
+from shared.security.signatures import SignedClaim
 from tests.agents.executor.world import keys_of
 from tests.agents.kube.objects import needs, pod_object, raw, read_pod
 

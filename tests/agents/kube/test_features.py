@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.kube.nodes import node_seen
-from dispatcher.model.node import BIND_MOUNT_OPTIONS, RESTART_ALL, USER_NAMESPACES
+from shared.model.node import BIND_MOUNT_OPTIONS, RESTART_ALL, USER_NAMESPACES
 from tests.agents.kube.objects import node_object, pod_object, raw, read_pod
 from tests.agents.kube.test_convert import JSON
 

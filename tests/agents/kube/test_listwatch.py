@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from agents.executor.http import Request, Response
-from agents.kube.client import PAGES_AT_ONCE, KubeClient, Patience
 from agents.kube.convert import pod_seen
 from agents.kube.listwatch import ListWatch, Pace
 from agents.kube.pod_groups import OLDER, PATH, group_seen
-from agents.kube.session import Access
 from agents.observer.cache import ClusterCache
 from agents.observer.changes import ChangeLog
 from agents.observer.seen import POD_GROUPS
+from shared.kube.client import PAGES_AT_ONCE, KubeClient, Patience
+from shared.kube.http import Request, Response
+from shared.kube.session import Access
 from tests.agents.kube.fake_server import FakeApi, fake_api, until
 from tests.agents.kube.objects import Object, pod_object, raw
 from tests.agents.kube.test_objects import BY_NAME

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 import trustme
 
-from agents.kube.exchange import Exchanges
+from shared.kube.exchange import Exchanges
 
 POST = b"POST /api HTTP/1.1\r\nHost: here\r\nContent-Length: 0\r\n\r\n"
 Loops = Callable[[], asyncio.AbstractEventLoop]

@@ -4,9 +4,9 @@ import pytest
 
 from agents.kube.nodes import MAX_METRICS, node_seen
 from agents.observer.seen import NodeSeen, NodeTarget
-from dispatcher.model import names
-from dispatcher.model.messages import Changes, decode, encode
-from dispatcher.model.resources import MAX_QUANTITY
+from shared.messages import Changes, decode, encode
+from shared.model import names
+from shared.model.resources import MAX_QUANTITY
 from tests.agents.kube.objects import Object, node_object, raw
 
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from agents.kube.objects import KINDS, Kind
 from agents.observer.seen import ObjectSeen
-from dispatcher.model import names
-from dispatcher.model.labels import LabelSelector, NodeSelectorTerm, Requirement
-from dispatcher.model.messages import Changes, decode, encode
-from dispatcher.model.names import BUDGET, BUDGET_OF
-from dispatcher.model.objects import (
+from shared.messages import Changes, decode, encode
+from shared.model import names
+from shared.model.labels import LabelSelector, NodeSelectorTerm, Requirement
+from shared.model.names import BUDGET, BUDGET_OF
+from shared.model.objects import (
     AnyWatched,
     CSIDriver,
     CSINode,
@@ -30,7 +30,7 @@ from dispatcher.model.objects import (
     StorageClass,
     VolumeAttachment,
 )
-from dispatcher.model.resources import MAX_QUANTITY
+from shared.model.resources import MAX_QUANTITY
 from tests.agents.kube.objects import raw
 from tests.agents.kube.test_convert import JSON, json_bytes
 

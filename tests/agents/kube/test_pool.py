@@ -2,7 +2,8 @@
 
 from agents.kube import convert
 from agents.kube.pool import MAX_BYTES, OVERHEAD, Latest, Pool
-from dispatcher.model import names, signatures
+from shared.model import names
+from shared.security import signatures
 from tests.agents.kube.objects import pod_object, raw, read_pod
 
 

@@ -11,10 +11,10 @@ from agents.kube import user_marks
 from agents.kube.convert import MAX_NOTE, pod_seen
 from agents.kube.user_marks import ADOPTED, MAX_KEYS, MISUNDERSTOOD, NO_GROUP
 from agents.observer.seen import PodSeen
-from dispatcher.model import names
-from dispatcher.model.pod import Claim, SourceRef
-from dispatcher.model.signatures import SignedClaim
 from docs.generate import keys
+from shared.model import names
+from shared.model.pod import Claim, SourceRef
+from shared.security.signatures import SignedClaim
 from tests.agents.executor.world import keys_of
 from tests.agents.kube.objects import Object, pod_object, raw, read_pod
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from agents.observer.cache import MAX_WARNINGS, ClusterCache
 from agents.observer.changes import ChangeLog
 from agents.observer.seen import NODES, PODS, InvalidAnnotation, NodeSeen, PodSeen, WrongSchedulerName
-from dispatcher.model import names
-from dispatcher.model.node import Node
-from dispatcher.model.pod import PENDING, RUNNING, SUCCEEDED, Claim, HostPort, Needs, Pod, SourceRef
+from shared.model import names
+from shared.model.node import Node
+from shared.model.pod import PENDING, RUNNING, SUCCEEDED, Claim, HostPort, Needs, Pod, SourceRef
 
 
 def a_node(name: str = "n1", cpu: int = 4000) -> NodeSeen:

@@ -12,12 +12,12 @@ from agents.observer.changes import ChangeLog
 from agents.observer.loads import Loads, Measure, Sample
 from agents.observer.owner_uses import OwnerUses
 from agents.observer.seen import NODES, PODS, NodeSeen, NodeTarget, ObjectSeen, PodSeen
-from dispatcher.model.bounds import MAX_NAMES
-from dispatcher.model.messages import Changes
-from dispatcher.model.names import EPOCH
-from dispatcher.model.node import Node, Reading
-from dispatcher.model.objects import AnyObject, Namespace, ObjectRef, PodDisruptionBudget, PriorityClass
-from dispatcher.model.pod import Pod, SourceRef
+from shared.messages import Changes
+from shared.model.bounds import MAX_NAMES
+from shared.model.names import EPOCH
+from shared.model.node import Node, Reading
+from shared.model.objects import AnyObject, Namespace, ObjectRef, PodDisruptionBudget, PriorityClass
+from shared.model.pod import Pod, SourceRef
 
 KINDS = ("Namespace", "PodDisruptionBudget", "PriorityClass")
 WHO = Identity("east", "uid", "life-1")

@@ -10,9 +10,9 @@ from agents.observer.cache import ClusterCache
 from agents.observer.changes import ChangeLog
 from agents.observer.delegate_events import DelegateEvents
 from agents.observer.seen import NODES, PODS, EventSeen, PodSeen
-from dispatcher.model import delegate_events
-from dispatcher.model.delegate_events import MAX_EVENTS, DelegateEvent, event, events_of
-from dispatcher.model.pod import Pod, SourceRef
+from shared.model import delegate_events
+from shared.model.delegate_events import MAX_EVENTS, DelegateEvent, event, events_of
+from shared.model.pod import Pod, SourceRef
 
 SOURCE = SourceRef("east", "east-uid", "default", "web", "web-uid", 1)
 STATUS = b'{"phase":"Pending"}'

@@ -4,8 +4,8 @@ import pytest
 
 from agents.observer.mark_verifier import MarkVerifier
 from agents.observer.seen import PodSeen
-from dispatcher.model import names
-from dispatcher.model.pod import Claim
+from shared.model import names
+from shared.model.pod import Claim
 from tests.builders import pod
 
 

@@ -13,8 +13,8 @@ from agents.observer.changes import ChangeLog
 from agents.observer.namespace_shares import MOST, SMALL, NamespaceShares
 from agents.observer.record_bounds import MAX_LABELS
 from agents.observer.seen import PODS, PodSeen
-from dispatcher.model.messages.memory import memory_of_record
-from dispatcher.model.pod import Pod
+from shared.messages.memory import memory_of_record
+from shared.model.pod import Pod
 from tests.agents.kube.objects import pod_object, raw
 from tests.builders import pod
 

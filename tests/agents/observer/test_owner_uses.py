@@ -21,8 +21,8 @@ from agents.observer.owner_uses import (
     OwnerUses,
     PodUse,
 )
-from dispatcher.model.owner_use import OwnerUse
-from dispatcher.model.pod import Pod
+from shared.model.owner_use import OwnerUse
+from shared.model.pod import Pod
 from tests.builders import pod
 
 Told = list[tuple[float, float, float]]  # value, weight, time

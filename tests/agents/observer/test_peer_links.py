@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.observer.peer_links import KEPT, PeerLink, Trip
-from dispatcher.model.messages import LinkReading
+from shared.messages import LinkReading
 
 
 def after(trips: Iterable[Trip], every: float = 10.0, later: float = 0.0) -> LinkReading | None:

@@ -11,10 +11,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from dispatcher.config.sections import SigningSection
-from dispatcher.model.leader_certificate import LEADER_URI
-from dispatcher.model.seals import LIFE_S, ORDERS, Audience, Header, SigningKey, seal
 from dispatcher.service.gateway.authority import SIGNING, ensure
 from dispatcher.service.signing import read_signing_key
+from shared.security.leader_certificate import LEADER_URI
+from shared.security.seals import LIFE_S, ORDERS, Audience, Header, SigningKey, seal
 
 # A while ahead: what a test makes is valid from a few minutes before the real time on, and many tests run before it.
 NOW = (dt.datetime.now(dt.UTC) + dt.timedelta(hours=2)).timestamp()

@@ -10,11 +10,10 @@ import pytest
 
 from agents.runtime import actor
 from agents.runtime.agent import Agent
-from agents.runtime.outbound.relayed import Stream
 from agents.runtime.relay.near_end import OpenStreams
 from agents.runtime.relay.settings import RelaySettings
 from agents.runtime.settings import AgentSettings
-from dispatcher.model.messages import (
+from shared.messages import (
     UNKNOWN,
     Bind,
     Changes,
@@ -29,7 +28,8 @@ from dispatcher.model.messages import (
     decode,
     encode,
 )
-from dispatcher.version import version
+from shared.streams.relayed import Stream
+from shared.version import version
 from tests.agents.kube.fake_server import FakeApi, fake_api
 
 

@@ -9,9 +9,9 @@ from pydantic import ValidationError
 
 from agents.executor.local import Reported
 from agents.runtime.settings import AgentSettings
-from dispatcher.model import names
-from dispatcher.model.messages import UNKNOWN, Bind, IntentBatch, PodRef
-from dispatcher.model.objects import Namespace, StorageClass
+from shared.messages import UNKNOWN, Bind, IntentBatch, PodRef
+from shared.model import names
+from shared.model.objects import Namespace, StorageClass
 from tests.agents.kube.fake_server import FakeApi, fake_api, until
 from tests.agents.kube.objects import Object, needs, node_object, pod_object
 from tests.agents.runtime.whole_agent import PATIENT, an_agent

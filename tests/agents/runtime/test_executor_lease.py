@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from agents.executor.http import Request, Response
 from agents.runtime.executor_lease import (
     ASKS_S,
     PLACE,
@@ -15,6 +14,7 @@ from agents.runtime.executor_lease import (
     UNREACHED_S,
     ExecutorLease,
 )
+from shared.kube.http import Request, Response
 from tests.service.leases import Server
 from tests.simulation.world.loop import live
 

@@ -6,10 +6,10 @@ from typing import cast
 import msgspec
 import pytest
 
-from agents.executor.http import Request, Response
-from agents.kube.client import KubeClient
 from agents.runtime.kubelet_token import LIFETIME_S, RENEW_AFTER, RETRY_S, KubeletToken
 from agents.telemetry.source import SourceError
+from shared.kube.client import KubeClient
+from shared.kube.http import Request, Response
 
 ACCOUNT = "agents/kubelets"
 

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from agents.runtime import metrics
 from agents.runtime.agent import Agent
 from agents.runtime.settings import AgentSettings
-from dispatcher.model.messages import Telemetry, decode, encode
+from shared.messages import Telemetry, decode, encode
 from tests.agents.kube.fake_server import FakeApi, fake_api, until
 from tests.agents.runtime.whole_agent import IMPATIENT
 from tests.agents.telemetry.servers import NOW, serving

@@ -9,8 +9,8 @@ import pytest
 from agents.runtime import probing
 from agents.runtime.link_settings import LinkSettings
 from agents.runtime.probing import PeerProbes
-from dispatcher.model.messages import Peer
-from dispatcher.model.probe_address import read_address
+from shared.messages import Peer
+from shared.model.probe_address import read_address
 from tests.system.ray_fleet import free_ports
 
 

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from agents.executor import proxy_pods
-from agents.executor.http import Procedure
 from agents.executor.local import Moment
 from agents.executor.proxy import ReconcileTask
 from agents.runtime.driver import Execution
 from agents.runtime.reconciler import Reconciler
 from agents.runtime.task_places import TaskPlaces
+from shared.kube.http import Procedure
 from tests.agents.executor.world import World
 
 PLACES = 512

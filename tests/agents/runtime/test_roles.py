@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from agents.executor.state import CONFIRMED, OWN_KEYS, PATH, VALUES
-from agents.kube.client import KubeClient
-from agents.kube.session import Access
 from agents.runtime import agent as agent_module
 from agents.runtime.agent import Agent, WrongRole
 from agents.runtime.executor_record import NO_KEYS, ExecutorRecord
 from agents.runtime.settings import AgentSettings
-from dispatcher.model.messages import Bind, IntentBatch, Peers, PodRef
-from dispatcher.model.names import CONFIRM_RESTORED, DELEGATE_LABEL
+from shared.kube.client import KubeClient
+from shared.kube.session import Access
+from shared.messages import Bind, IntentBatch, Peers, PodRef
+from shared.model.names import CONFIRM_RESTORED, DELEGATE_LABEL
 from tests.agents.kube.fake_server import FakeApi, fake_api, until
 from tests.agents.kube.objects import pod_object
 from tests.agents.runtime.whole_agent import IMPATIENT, Dispatcher, went_back

@@ -22,7 +22,10 @@ from agents.runtime.order_gate import LOOK_S, TELL_S, OrderGate
 from agents.runtime.outbound.answering import hear_of_peers, obey
 from agents.runtime.settings import OrderSettings
 from dispatcher.config.certificates import ROLES
-from dispatcher.model.messages import (
+from dispatcher.service.gateway.authority import ensure, ephemeral_authority, name_of, read_authority
+from dispatcher.service.gateway.revocation import with_list
+from dispatcher.service.signing import Signer
+from shared.messages import (
     BOUND,
     DONE,
     STALE,
@@ -35,10 +38,7 @@ from dispatcher.model.messages import (
     decode,
     encode,
 )
-from dispatcher.model.seals import LIFE_S, ORDERS, PEERS, Audience, Seal, SigningKey, read_seal
-from dispatcher.service.gateway.authority import ensure, ephemeral_authority, name_of, read_authority
-from dispatcher.service.gateway.revocation import with_list
-from dispatcher.service.signing import Signer
+from shared.security.seals import LIFE_S, ORDERS, PEERS, Audience, Seal, SigningKey, read_seal
 from tests.agents.executor.test_loop import Stage, batch, bind, stage
 from tests.agents.executor.test_mirror import source as remote_source
 from tests.agents.executor.test_mirror import status as delegate_status

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from agents.kube.client import KubeClient, Patience
 from agents.kube.convert import pod_seen
 from agents.kube.listwatch import RESTORED_AFTER, ListWatch, Pace
 from agents.kube.nodes import node_seen
-from agents.kube.session import Access
 from agents.observer.cache import ClusterCache
 from agents.observer.changes import ChangeLog
 from agents.observer.watch_count import ServerCount, WatchCount
 from agents.runtime.settings import ApiSettings
 from agents.runtime.watch_verifier import WatchVerifier, read_server_count
+from shared.kube.client import KubeClient, Patience
+from shared.kube.session import Access
 from tests.agents.kube.fake_server import FakeApi, fake_api, until
 from tests.agents.kube.objects import node_object, pod_object
 

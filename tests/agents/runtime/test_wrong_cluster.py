@@ -7,7 +7,7 @@ import pytest
 
 from agents.executor import state
 from agents.runtime import agent as agent_module
-from dispatcher.model import names
+from shared.model import names
 from tests.agents.kube.fake_server import fake_api
 from tests.agents.runtime.whole_agent import an_agent
 

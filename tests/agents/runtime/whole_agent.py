@@ -7,9 +7,9 @@ from pathlib import Path
 
 from agents.runtime.agent import Agent
 from agents.runtime.settings import AgentSettings
-from dispatcher.model.messages import Changes, decode, encode
-from dispatcher.model.objects import AnyObject
-from dispatcher.model.pod import Pod
+from shared.messages import Changes, decode, encode
+from shared.model.objects import AnyObject
+from shared.model.pod import Pod
 from tests.agents.kube.fake_server import FakeApi
 
 IMPATIENT = {

@@ -18,10 +18,10 @@ from msgspec.structs import replace
 from agents.runtime.agent import Agent
 from agents.runtime.settings import AgentSettings
 from agents.runtime.telemetry_settings import PrometheusSettings
-from dispatcher.model.messages import Changes, decode, encode
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.events import ClusterChanged, Tick
 from dispatcher.scheduling.views import explain, nodes_view, whole
+from shared.messages import Changes, decode, encode
 from tests.agents.kube.fake_server import FakeApi, fake_api, until
 from tests.agents.kube.objects import needs, pod_object
 from tests.agents.telemetry.servers import HOSTILE, Handler, serving

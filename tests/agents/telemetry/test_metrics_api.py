@@ -4,9 +4,9 @@ from typing import Any, cast
 
 import pytest
 
-from agents.executor.http import Request, Response
 from agents.runtime.readings import MetricsApi
 from agents.telemetry.source import SourceError
+from shared.kube.http import Request, Response
 
 NODE = b'{"items": [{"metadata": {"name": "n1"}, "usage": {"cpu": "1"}}]}'
 

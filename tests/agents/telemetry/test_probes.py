@@ -7,7 +7,7 @@ import pytest
 
 from agents.observer.peer_links import Trip
 from agents.telemetry.probes import ANSWERED, ASKED, Answering, answer, probe
-from dispatcher.model.probe_address import ProbeAddress, published, read_address
+from shared.model.probe_address import ProbeAddress, published, read_address
 from tests.system.ray_fleet import free_ports
 
 LOOPBACK = ipaddress.ip_address("127.0.0.1")

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from agents.kube.client import KubeClient, Patience
-from agents.kube.session import Access
 from agents.observer.changes import ChangeLog
 from agents.observer.loads import Loads
 from agents.runtime.readings import Readings
 from agents.runtime.settings import AgentSettings
+from shared.kube.client import KubeClient, Patience
+from shared.kube.session import Access
 
 URL = "https://prometheus.monitoring:9090"
 OWN = {"signal": "queue", "query": "depth", "sampled_at": "timestamp(depth)"}

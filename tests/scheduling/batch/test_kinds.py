@@ -1,8 +1,8 @@
 """Which pods of a batch are asked for all of their kind."""
 
-from dispatcher.model.pod import CLAIM, Volume
 from dispatcher.scheduling.batch.kinds import kinds_of
 from dispatcher.scheduling.framework import Placed
+from shared.model.pod import CLAIM, Volume
 from tests.builders import pod
 
 

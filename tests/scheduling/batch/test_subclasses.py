@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dispatcher.model.names import SCHEDULER_NAME, ZONE
-from dispatcher.model.reasons import Reason
-from dispatcher.model.tenant import Share, Tenant
 from dispatcher.plugins.fault_domain_spread import FaultDomainSpread
 from dispatcher.plugins.tenant_quota import TenantQuota
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.framework import FleetView, Floats, Part, Placed, PluginUse, Profile
 from dispatcher.scheduling.framework.plugin import refuse
 from dispatcher.scheduling.quota import QuotaLedger
+from shared.model.names import SCHEDULER_NAME, ZONE
+from shared.model.reasons import Reason
+from shared.model.tenant import Share, Tenant
 from tests.builders import fleet, node, pod
 from tests.compiled import compiled  # noqa: F401 - a fixture
 from tests.scheduling.tiny_plugins import Fit

@@ -5,8 +5,6 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from dispatcher.model.labels import LabelSelector
-from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.batch.count_merge import CountMerge
 from dispatcher.scheduling.cycle.cycle import Scheduler
@@ -15,6 +13,8 @@ from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import PluginUse, Profile, kernels
 from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
+from shared.model.labels import LabelSelector
+from shared.model.names import SCHEDULER_NAME
 from tests.builders import PodBuilder, fleet, node, pod, put
 
 CPU_ALONE = {"resources": {"cpu": 1}}

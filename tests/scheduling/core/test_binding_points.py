@@ -7,19 +7,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from dispatcher.model.messages import (
-    BOUND,
-    DONE,
-    REFUSED,
-    UNKNOWN,
-    WAITING,
-    Bind,
-    DeleteSource,
-    PodRef,
-)
-from dispatcher.model.names import SCHEDULER_NAME
-from dispatcher.model.pod import Pod
-from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.events import OperatorWarning
 from dispatcher.scheduling.framework import (
     SKIP,
@@ -48,6 +35,19 @@ from dispatcher.scheduling.framework.lifecycle import (
 )
 from dispatcher.scheduling.framework.plugin import WaitingRoom
 from dispatcher.scheduling.views import explain
+from shared.messages import (
+    BOUND,
+    DONE,
+    REFUSED,
+    UNKNOWN,
+    WAITING,
+    Bind,
+    DeleteSource,
+    PodRef,
+)
+from shared.model.names import SCHEDULER_NAME
+from shared.model.pod import Pod
+from shared.model.reasons import Reason, Why
 from tests.scheduling.points_world import Keyed, World, of
 
 # --- Permit ----------------------------------------------------------------------------------------------------------

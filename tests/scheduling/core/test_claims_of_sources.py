@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from dispatcher.model.messages import Changes
-from dispatcher.model.names import CLAIM, PROXY_LABEL, SCHEDULER_NAME, proxy_node_name
-from dispatcher.model.node import Node
-from dispatcher.model.pod import Claim, Pod, SourceRef
-from dispatcher.model.signatures import SignedClaim
 from dispatcher.scheduling.events import ClusterChanged
+from shared.messages import Changes
+from shared.model.names import CLAIM, PROXY_LABEL, SCHEDULER_NAME, proxy_node_name
+from shared.model.node import Node
+from shared.model.pod import Claim, Pod, SourceRef
+from shared.security.signatures import SignedClaim
 from tests.agents.executor.world import keys_of
 from tests.laws.cores import make_core
 

@@ -5,15 +5,6 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from dispatcher.model import messages
-from dispatcher.model.crossing import Opening
-from dispatcher.model.labels import LabelSelector
-from dispatcher.model.messages import DONE, REFUSED, Bind, Changes, ConfirmNoSource, Evict, Outcome, ReportUnschedulable
-from dispatcher.model.messages.memory import memory_of_record
-from dispatcher.model.names import SCHEDULER_NAME
-from dispatcher.model.node import Node, Taint
-from dispatcher.model.objects import AnyObject, Namespace, ObjectRef, PriorityClass, StorageClass
-from dispatcher.model.pod import Claim, Need, Needs, Pod, PodAffinity, PodAffinityTerm, SourceRef, Toleration
 from dispatcher.scheduling.clusters import GapError
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.events import (
@@ -28,6 +19,15 @@ from dispatcher.scheduling.events import (
     Tick,
 )
 from dispatcher.scheduling.views import explain, pods_view, whole
+from shared import messages
+from shared.messages import DONE, REFUSED, Bind, Changes, ConfirmNoSource, Evict, Outcome, ReportUnschedulable
+from shared.messages.memory import memory_of_record
+from shared.model.crossing import Opening
+from shared.model.labels import LabelSelector
+from shared.model.names import SCHEDULER_NAME
+from shared.model.node import Node, Taint
+from shared.model.objects import AnyObject, Namespace, ObjectRef, PriorityClass, StorageClass
+from shared.model.pod import Claim, Need, Needs, Pod, PodAffinity, PodAffinityTerm, SourceRef, Toleration
 from tests.agents.executor.world import keys_of
 from tests.laws.cores import make_core
 from tests.scheduling.core.test_preemptors import signed

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dispatcher.model.messages import (
+from shared.messages import (
     DELETING,
     DONE,
     STALE,

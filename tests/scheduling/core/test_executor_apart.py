@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.model.messages import Bind, Changes, Claim
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation.protocol import ObservedState, Step, next_step, step_of_local
 from dispatcher.scheduling.delegation.tracking import Reach
@@ -19,6 +18,7 @@ from dispatcher.scheduling.events import (
     SendPeers,
     Tick,
 )
+from shared.messages import Bind, Changes, Claim
 from tests.laws.cores import make_core
 from tests.scheduling.core.test_core import NODE, intents, pod
 from tests.scheduling.delegation.test_protocol import (

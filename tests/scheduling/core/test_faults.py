@@ -6,14 +6,14 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from dispatcher.model.messages import Bind
-from dispatcher.model.pod import Pod
 from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.delegation.protocol import wants_place
 from dispatcher.scheduling.events import OperatorWarning, Tick
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.points import PluginError
+from shared.messages import Bind
+from shared.model.pod import Pod
 from tests.laws.cores import make_core
 from tests.scheduling.core.test_core import NODE, intents, pod, report
 

@@ -1,6 +1,6 @@
 """Files of a delegate that show what its source showed before are written anew, when both agents tell of them."""
 
-from dispatcher.model.messages import DONE, REFUSED, AnyIntent, DeleteDelegate, SignManifest, UpdateDelegate
+from shared.messages import DONE, REFUSED, AnyIntent, DeleteDelegate, SignManifest, UpdateDelegate
 from tests.scheduling.core.test_refused_steps import Fleet, Reply, all_done, but, delegate, source
 
 

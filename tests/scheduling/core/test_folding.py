@@ -5,11 +5,6 @@ from unittest.mock import patch
 import msgspec
 import pytest
 
-from dispatcher.model.messages import Bind, Changes
-from dispatcher.model.names import SCHEDULER_NAME
-from dispatcher.model.node import Node, Reading
-from dispatcher.model.objects import PriorityClass
-from dispatcher.model.pod import Pod
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
 from dispatcher.scheduling.core.reports import Reports
 from dispatcher.scheduling.events import (
@@ -23,6 +18,11 @@ from dispatcher.scheduling.events import (
     Tick,
 )
 from dispatcher.scheduling.fleet.fleet import FleetState
+from shared.messages import Bind, Changes
+from shared.model.names import SCHEDULER_NAME
+from shared.model.node import Node, Reading
+from shared.model.objects import PriorityClass
+from shared.model.pod import Pod
 from tests.laws.cores import make_core
 
 

@@ -5,14 +5,14 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from dispatcher.model.messages import BOUND, AnyIntent, Changes, Outcome, decode, encode
-from dispatcher.model.names import SCHEDULER_NAME, proxy_node_name
-from dispatcher.model.node import Node
-from dispatcher.model.pod import RUNNING, Claim, Pod
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.delegation.tracked_pods import TrackedPods
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, SendIntents, Tick
+from shared.messages import BOUND, AnyIntent, Changes, Outcome, decode, encode
+from shared.model.names import SCHEDULER_NAME, proxy_node_name
+from shared.model.node import Node
+from shared.model.pod import RUNNING, Claim, Pod
 from tests.laws.cores import make_core
 
 NODE = Node("n1", ready=True, allocatable={"cpu": 4000, "memory": 2**33, "pods": 20})

@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from dispatcher.model import names
-from dispatcher.model.messages import HOME_ONLY, Changes, ReportUnschedulable
-from dispatcher.model.objects import Namespace
-from dispatcher.model.pod import Pod
 from dispatcher.scheduling.core.home_only import AGAIN_S
 from dispatcher.scheduling.events import ClusterChanged, Tick
+from shared.messages import HOME_ONLY, Changes, ReportUnschedulable
+from shared.model import names
+from shared.model.objects import Namespace
+from shared.model.pod import Pod
 from tests.laws.cores import make_core
 from tests.scheduling.core.test_core import NODE, intents, pod
 

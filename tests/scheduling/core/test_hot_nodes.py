@@ -2,10 +2,6 @@
 
 import pytest
 
-from dispatcher.model.messages import Changes
-from dispatcher.model.names import SCHEDULER_NAME
-from dispatcher.model.node import Node, Reading
-from dispatcher.model.pod import Pod
 from dispatcher.plugins.registry import PluginContext, build, queue_sort
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.core.reload import take_profiles
@@ -16,6 +12,10 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Plugin, PluginUse, Profile
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.views import nodes_view, whole
+from shared.messages import Changes
+from shared.model.names import SCHEDULER_NAME
+from shared.model.node import Node, Reading
+from shared.model.pod import Pod
 
 POD = Pod("u1", "default", "p1", requests={"cpu": 1}, scheduler_name=SCHEDULER_NAME)
 NODES = (Node("n1", ready=True, allocatable={"cpu": 4000, "pods": 50}),)

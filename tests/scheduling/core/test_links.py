@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from dispatcher.model.messages import LinkReading, Peer, PeersAck, decode, encode
 from dispatcher.scheduling.events import PeersAcknowledged, Tick
 from dispatcher.scheduling.views import links_view, whole
+from shared.messages import LinkReading, Peer, PeersAck, decode, encode
 from tests.laws.cores import make_core
 from tests.scheduling.delegation.test_peers import said, tell
 

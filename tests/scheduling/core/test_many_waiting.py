@@ -1,9 +1,9 @@
 """A cluster with many waiting pods that falls silent and is back: nothing is done for all of them in one piece."""
 
-from dispatcher.model.messages import Bind, Changes, ReportUnschedulable
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
 from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, Effect, FoldOn, SendIntents, Tick, Unanswered
 from dispatcher.scheduling.retried import RefusedPods
+from shared.messages import Bind, Changes, ReportUnschedulable
 from tests.laws.cores import make_core
 from tests.scheduling.core.test_folding import report
 from tests.scheduling.test_retried_pods import refused

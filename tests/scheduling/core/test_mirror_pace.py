@@ -2,7 +2,9 @@
 
 import pytest
 
-from dispatcher.model.messages import (
+from dispatcher.scheduling.delegation.timing import CoreTiming
+from dispatcher.scheduling.events import ClusterSilent, Tick
+from shared.messages import (
     DELETING,
     REFUSED,
     ConfirmNoDelegate,
@@ -10,8 +12,6 @@ from dispatcher.model.messages import (
     DeleteSource,
     MirrorStatus,
 )
-from dispatcher.scheduling.delegation.timing import CoreTiming
-from dispatcher.scheduling.events import ClusterSilent, Tick
 from tests.laws.cores import make_core
 from tests.scheduling.core.test_refused_steps import Fleet, all_done, but, delegate, source
 

@@ -5,11 +5,11 @@ from typing import ClassVar
 
 import msgspec
 
-from dispatcher.model.messages import Bind
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import Codes, Filter, FleetView, Placed, Refuse, Rows, refuse
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.lifecycle import PreEnqueue
+from shared.messages import Bind
+from shared.model.reasons import Reason
 from tests.scheduling.points_world import Keyed, World, of
 
 

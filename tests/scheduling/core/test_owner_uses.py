@@ -2,13 +2,13 @@
 
 import pytest
 
-from dispatcher.model.messages import Changes
-from dispatcher.model.names import SCHEDULER_NAME
-from dispatcher.model.node import Node
-from dispatcher.model.owner_use import OwnerUse
-from dispatcher.model.pod import PENDING, Pod
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.events import ClusterChanged, Tick
+from shared.messages import Changes
+from shared.model.names import SCHEDULER_NAME
+from shared.model.node import Node
+from shared.model.owner_use import OwnerUse
+from shared.model.pod import PENDING, Pod
 from tests.laws.cores import make_core
 
 GIB = 2**30

@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from dispatcher.model.messages import Bind
-from dispatcher.model.node import Node
-from dispatcher.model.tenant import Share, Tenant
 from dispatcher.scheduling.events import Tick
 from dispatcher.scheduling.quota import QuotaLedger
+from shared.messages import Bind
+from shared.model.node import Node
+from shared.model.tenant import Share, Tenant
 from tests.builders import PodBuilder, node
 from tests.builders import pod as built
 from tests.laws.cores import make_core

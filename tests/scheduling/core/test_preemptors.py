@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from dispatcher.model.crossing import Opening
-from dispatcher.model.messages import (
+from dispatcher.scheduling.core import CoreTiming
+from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, OperatorWarning, SendIntents, Tick
+from dispatcher.scheduling.views import explain
+from shared.messages import (
     BOUND,
     DONE,
     OF_CLUSTER,
@@ -21,14 +23,12 @@ from dispatcher.model.messages import (
     Outcome,
     ReportUnschedulable,
 )
-from dispatcher.model.names import PROXY_LABEL, SCHEDULER_NAME, proxy_node_name
-from dispatcher.model.node import Node
-from dispatcher.model.objects import PriorityClass
-from dispatcher.model.pod import Need, Needs, Pod, SourceRef
-from dispatcher.model.signatures import Preemptor
-from dispatcher.scheduling.core import CoreTiming
-from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, OperatorWarning, SendIntents, Tick
-from dispatcher.scheduling.views import explain
+from shared.model.crossing import Opening
+from shared.model.names import PROXY_LABEL, SCHEDULER_NAME, proxy_node_name
+from shared.model.node import Node
+from shared.model.objects import PriorityClass
+from shared.model.pod import Need, Needs, Pod, SourceRef
+from shared.security.signatures import Preemptor
 from tests.agents.executor.world import keys_of
 from tests.laws.cores import make_core
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from dispatcher.model.messages import AnyIntent, Changes, ReportUnschedulable
-from dispatcher.model.owner_use import OwnerUse
-from dispatcher.model.pod import RUNNING
-from dispatcher.model.reasons import Reason
-from dispatcher.model.tenant import Share, Tenant
 from dispatcher.scheduling import events
 from dispatcher.scheduling.queued import AT_A_TIME
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.rules import eligibility
+from shared.messages import AnyIntent, Changes, ReportUnschedulable
+from shared.model.owner_use import OwnerUse
+from shared.model.pod import RUNNING
+from shared.model.reasons import Reason
+from shared.model.tenant import Share, Tenant
 from tests.builders import node, pod
 from tests.laws.cores import make_core
 from tests.scheduling.one_cluster import OneCluster

@@ -6,15 +6,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.model.messages import DONE, NO_PRIORITY, REFUSED, Bind, Changes, Evict, Outcome
-from dispatcher.model.names import REBALANCE, SCHEDULER_NAME
-from dispatcher.model.node import Node
-from dispatcher.model.pod import Claim, Needs, Pod, SourceRef
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.core.rebalancing import COUNTER, Mode, Result
 from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, OperatorNotice, SendIntents, Tick
 from dispatcher.scheduling.rebalancing.rules import RebalancingRules
 from dispatcher.scheduling.views import explain
+from shared.messages import DONE, NO_PRIORITY, REFUSED, Bind, Changes, Evict, Outcome
+from shared.model.names import REBALANCE, SCHEDULER_NAME
+from shared.model.node import Node
+from shared.model.pod import Claim, Needs, Pod, SourceRef
 from tests.builders import reading
 from tests.laws.cores import make_core
 

@@ -6,7 +6,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.model.messages import (
+from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.core.refusals import Refusals
+from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind
+from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, SendIntents, Tick
+from dispatcher.scheduling.framework import SKIP
+from dispatcher.scheduling.quota import QuotaLedger
+from dispatcher.scheduling.views import explain
+from shared.messages import (
     BOUND,
     CLAIMED,
     DONE,
@@ -28,19 +35,12 @@ from dispatcher.model.messages import (
     ReportUnschedulable,
     Unclaim,
 )
-from dispatcher.model.names import SCHEDULER_NAME
-from dispatcher.model.node import Node
-from dispatcher.model.objects import Namespace
-from dispatcher.model.pod import Claim as Claimed
-from dispatcher.model.pod import Pod
-from dispatcher.model.refusal import ALL_OTHERS
-from dispatcher.scheduling.core import SchedulerCore
-from dispatcher.scheduling.core.refusals import Refusals
-from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind
-from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, SendIntents, Tick
-from dispatcher.scheduling.framework import SKIP
-from dispatcher.scheduling.quota import QuotaLedger
-from dispatcher.scheduling.views import explain
+from shared.model.names import SCHEDULER_NAME
+from shared.model.node import Node
+from shared.model.objects import Namespace
+from shared.model.pod import Claim as Claimed
+from shared.model.pod import Pod
+from shared.model.refusal import ALL_OTHERS
 from tests.laws.cores import make_core
 
 NO_QUOTA = 'pods "web" is forbidden: exceeded quota'

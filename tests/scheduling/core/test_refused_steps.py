@@ -8,7 +8,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec.structs import replace
 
-from dispatcher.model.messages import (
+from dispatcher.scheduling.delegation.fences import Fences
+from dispatcher.scheduling.delegation.orphans import CONFIRMED_S, Orphans
+from dispatcher.scheduling.delegation.tracked_pods import TrackedPods
+from dispatcher.scheduling.delegation.tracking import Tracked
+from dispatcher.scheduling.events import Answered, ClusterChanged, ClusterSilent, Effect, SendIntents, Tick
+from shared.messages import (
     CLAIMED,
     DELETING,
     DONE,
@@ -28,16 +33,11 @@ from dispatcher.model.messages import (
     ReportUnschedulable,
     RestoreClaim,
 )
-from dispatcher.model.messages import Claim as ClaimOrder
-from dispatcher.model.names import CLAIM, PROXY_LABEL, SCHEDULER_NAME, proxy_node_name
-from dispatcher.model.node import Node
-from dispatcher.model.pod import Claim, Pod, SourceRef
-from dispatcher.model.signatures import SignedClaim, public_key, sign_claim
-from dispatcher.scheduling.delegation.fences import Fences
-from dispatcher.scheduling.delegation.orphans import CONFIRMED_S, Orphans
-from dispatcher.scheduling.delegation.tracked_pods import TrackedPods
-from dispatcher.scheduling.delegation.tracking import Tracked
-from dispatcher.scheduling.events import Answered, ClusterChanged, ClusterSilent, Effect, SendIntents, Tick
+from shared.messages import Claim as ClaimOrder
+from shared.model.names import CLAIM, PROXY_LABEL, SCHEDULER_NAME, proxy_node_name
+from shared.model.node import Node
+from shared.model.pod import Claim, Pod, SourceRef
+from shared.security.signatures import SignedClaim, public_key, sign_claim
 from tests.laws.cores import make_core
 
 NODE = Node("w1", ready=True, allocatable={"cpu": 4000, "memory": 2**33, "pods": 50})

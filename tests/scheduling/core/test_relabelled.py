@@ -6,12 +6,12 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dispatcher.model.messages import Changes
-from dispatcher.model.names import CLAIM
-from dispatcher.model.pod import Pod, SourceRef
-from dispatcher.model.signatures import SignedClaim, public_key, sign_claim
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.events import ClusterChanged, OperatorWarning
+from shared.messages import Changes
+from shared.model.names import CLAIM
+from shared.model.pod import Pod, SourceRef
+from shared.security.signatures import SignedClaim, public_key, sign_claim
 from tests.laws.cores import make_core
 
 KEY = Ed25519PrivateKey.generate()

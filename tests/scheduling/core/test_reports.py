@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, AnyIntent, Changes, Outcome, ReportUnschedulable
-from dispatcher.model.names import SCHEDULER_NAME
-from dispatcher.model.node import Node
-from dispatcher.model.pod import Pod
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, Event, SendIntents, Tick, Unanswered
+from shared.messages import DONE, REFUSED, STALE, UNKNOWN, AnyIntent, Changes, Outcome, ReportUnschedulable
+from shared.model.names import SCHEDULER_NAME
+from shared.model.node import Node
+from shared.model.pod import Pod
 from tests.laws.cores import make_core
 
 NODE = Node("n1", ready=True, allocatable={"cpu": 4000, "memory": 2**33, "pods": 20})

@@ -5,9 +5,6 @@ from collections.abc import Hashable
 import msgspec
 import numpy as np
 
-from dispatcher.model.messages import BOUND, Bind, Evict
-from dispatcher.model.reasons import Reason
-from dispatcher.model.tenant import Share, Tenant
 from dispatcher.plugins.default_preemption import DefaultPreemption
 from dispatcher.plugins.registry import PluginContext, build, shared_queue_sort
 from dispatcher.scheduling.core import SchedulerCore
@@ -31,6 +28,9 @@ from dispatcher.scheduling.framework import (
 from dispatcher.scheduling.framework.plugin import WaitingRoom
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.quota import QuotaLedger
+from shared.messages import BOUND, Bind, Evict
+from shared.model.reasons import Reason
+from shared.model.tenant import Share, Tenant
 from tests.builders import fleet, node, pod
 from tests.scheduling.points_world import Keyed, World, of
 

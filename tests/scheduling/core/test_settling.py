@@ -5,14 +5,14 @@ from unittest.mock import patch
 
 import pytest
 
-from dispatcher.model.messages import BOUND, Bind, Changes, Outcome
-from dispatcher.model.names import SCHEDULER_NAME
-from dispatcher.model.node import Node
-from dispatcher.model.pod import Pod
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.core.reconciler import Reconciler
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.events import Answered, ClusterChanged, ClusterSilent, SendIntents, Tick
+from shared.messages import BOUND, Bind, Changes, Outcome
+from shared.model.names import SCHEDULER_NAME
+from shared.model.node import Node
+from shared.model.pod import Pod
 from tests.laws.cores import make_core
 
 PODS = 20

@@ -4,12 +4,12 @@ from itertools import count
 
 import msgspec
 
-from dispatcher.model.messages import Bind, ReportUnschedulable
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.core.slow_decisions import LONGEST_S, MOST_KEPT, SlowDecisions
 from dispatcher.scheduling.events import Decide, Effect, Tick
 from dispatcher.scheduling.framework.placed import Placed
 from dispatcher.scheduling.queue import QueuedPod
+from shared.messages import Bind, ReportUnschedulable
+from shared.model.reasons import Reason
 from tests.laws.cores import make_core
 from tests.scheduling.core.test_core import NODE, intents, pod, report
 

@@ -6,17 +6,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.model.delegate_events import DelegateEvent, with_events
-from dispatcher.model.messages import DONE, NO_PRIORITY, Changes, Claim, Evict, Intent, Outcome, ReportUnschedulable
-from dispatcher.model.names import REBALANCE, SCHEDULER_NAME
-from dispatcher.model.node import Node
-from dispatcher.model.pod import Claim as Claimed
-from dispatcher.model.pod import Pod, SourceRef
-from dispatcher.model.starting import NotStarted, not_started
 from dispatcher.scheduling.core.starts import COUNTER
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, SendIntents, Tick
 from dispatcher.scheduling.views import clusters_view, explain
+from shared.messages import DONE, NO_PRIORITY, Changes, Claim, Evict, Intent, Outcome, ReportUnschedulable
+from shared.model.delegate_events import DelegateEvent, with_events
+from shared.model.names import REBALANCE, SCHEDULER_NAME
+from shared.model.node import Node
+from shared.model.pod import Claim as Claimed
+from shared.model.pod import Pod, SourceRef
+from shared.model.starting import NotStarted, not_started
 from tests.laws.cores import make_core
 
 WORDS = 'secret "token" not found'

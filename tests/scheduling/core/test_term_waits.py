@@ -4,9 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from dispatcher.model.messages import Bind, Changes
-from dispatcher.model.node import Node
-from dispatcher.model.pod import Pod
 from dispatcher.plugins.registry import PluginContext, build, queue_sort
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.cycle.cycle import Scheduler
@@ -17,6 +14,9 @@ from dispatcher.scheduling.framework import Profile
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.quota import QuotaLedger
+from shared.messages import Bind, Changes
+from shared.model.node import Node
+from shared.model.pod import Pod
 from tests.builders import pod, selector
 
 NODES = tuple(Node(f"n{at}", ready=True, allocatable={"cpu": 9000, "pods": 9}) for at in range(9))

@@ -6,10 +6,6 @@ from unittest.mock import patch
 import msgspec
 import pytest
 
-from dispatcher.model.messages import BOUND, Changes, Outcome
-from dispatcher.model.names import SCHEDULER_NAME
-from dispatcher.model.node import Node
-from dispatcher.model.pod import RUNNING, Pod
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.core.reconciler import Reconciler
@@ -17,6 +13,10 @@ from dispatcher.scheduling.delegation.outbox import Outbox
 from dispatcher.scheduling.events import Answered, ClusterChanged, Decided, Effect, SendIntents, Tick
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Placed
+from shared.messages import BOUND, Changes, Outcome
+from shared.model.names import SCHEDULER_NAME
+from shared.model.node import Node
+from shared.model.pod import RUNNING, Pod
 from tests.laws.cores import make_core
 
 PODS = tuple(

@@ -5,12 +5,6 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from dispatcher.model.messages import CLAIMED, DONE, OF_CLUSTER, REFUSED, Claim, CreateDelegate, Outcome, Unclaim
-from dispatcher.model.node import Node
-from dispatcher.model.pod import Claim as Claimed
-from dispatcher.model.pod import Pod
-from dispatcher.model.refusal import Refusal
-from dispatcher.model.tenant import Share, Tenant
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.core.refusals import Refusals
 from dispatcher.scheduling.cycle.cycle import Decision, Result, Scheduler, Unschedulable
@@ -21,6 +15,12 @@ from dispatcher.scheduling.fleet.nominations import nominee_id
 from dispatcher.scheduling.framework import SKIP
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
+from shared.messages import CLAIMED, DONE, OF_CLUSTER, REFUSED, Claim, CreateDelegate, Outcome, Unclaim
+from shared.model.node import Node
+from shared.model.pod import Claim as Claimed
+from shared.model.pod import Pod
+from shared.model.refusal import Refusal
+from shared.model.tenant import Share, Tenant
 from tests.builders import NodeBuilder, fleet, node, pod, put
 from tests.plugins.asking import make, reasons
 from tests.scheduling.core.test_refusals import Told, a_pod, in_flight

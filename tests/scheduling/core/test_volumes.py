@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dispatcher.model.messages import (
+from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, SendIntents, Tick
+from shared.messages import (
     DONE,
     STALE,
     AnyIntent,
@@ -15,12 +17,10 @@ from dispatcher.model.messages import (
     ReportUnschedulable,
     SelectNode,
 )
-from dispatcher.model.names import SCHEDULER_NAME
-from dispatcher.model.node import Node
-from dispatcher.model.objects import AnyObject, ObjectRef, PersistentVolume, PersistentVolumeClaim
-from dispatcher.model.pod import CLAIM, Pod, Volume
-from dispatcher.scheduling.core import SchedulerCore
-from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, SendIntents, Tick
+from shared.model.names import SCHEDULER_NAME
+from shared.model.node import Node
+from shared.model.objects import AnyObject, ObjectRef, PersistentVolume, PersistentVolumeClaim
+from shared.model.pod import CLAIM, Pod, Volume
 from tests.laws.cores import make_core
 from tests.plugins.storage import CLASSES, NOW, STATIC, bound, claim, volume
 

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from dispatcher.model.pod import CLAIM, Pod, Volume
 from dispatcher.scheduling.framework import Placed
+from shared.model.pod import CLAIM, Pod, Volume
 from tests.builders import node, pod
 from tests.scheduling.one_cluster import OneCluster
 

@@ -4,11 +4,6 @@ from typing import Any
 
 import pytest
 
-from dispatcher.model.labels import LabelSelector
-from dispatcher.model.names import AFFINITY_FROM_OTHERS
-from dispatcher.model.objects import Namespace, PodDisruptionBudget
-from dispatcher.model.pod import SpreadConstraint
-from dispatcher.model.reasons import Reason
 from dispatcher.plugins.fault_domain_spread import FaultDomainSpread
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -16,6 +11,11 @@ from dispatcher.scheduling.framework import Placed, Plugin
 from dispatcher.scheduling.framework.hints import WakeEvent, placed_pod_changed
 from dispatcher.scheduling.framework.lifecycle import Victim
 from dispatcher.scheduling.rules.budgets import Budgets
+from shared.model.labels import LabelSelector
+from shared.model.names import AFFINITY_FROM_OTHERS
+from shared.model.objects import Namespace, PodDisruptionBudget
+from shared.model.pod import SpreadConstraint
+from shared.model.reasons import Reason
 from tests.builders import PodBuilder, fleet, node, pod, put, selector
 from tests.scheduling.tiny_plugins import Fit, profile
 

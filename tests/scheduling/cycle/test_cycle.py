@@ -7,8 +7,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from dispatcher.model.pod import Volume
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import (
@@ -26,6 +24,8 @@ from dispatcher.scheduling.framework import (
     Score,
     refuse,
 )
+from shared.model.pod import Volume
+from shared.model.reasons import Reason
 from tests.builders import PodBuilder, fleet, node, pod, put, reading
 from tests.plugins.asking import make
 from tests.scheduling.tiny_plugins import Fit, Live, Quota, Ready, Selector, Spread, length, profile

@@ -6,13 +6,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from dispatcher.model.messages import (
-    Bind,
-    ReportUnschedulable,
-)
-from dispatcher.model.names import SCHEDULER_NAME
-from dispatcher.model.node import Node
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.events import OperatorWarning
 from dispatcher.scheduling.framework import (
@@ -38,6 +31,13 @@ from dispatcher.scheduling.framework.lifecycle import (
     RowList,
     Trial,
 )
+from shared.messages import (
+    Bind,
+    ReportUnschedulable,
+)
+from shared.model.names import SCHEDULER_NAME
+from shared.model.node import Node
+from shared.model.reasons import Reason
 from tests.builders import fleet, node, pod
 from tests.scheduling.points_world import NODE, Keyed, World, of
 from tests.scheduling.tiny_plugins import Fit

@@ -5,12 +5,12 @@ from typing import ClassVar
 
 import pytest
 
-from dispatcher.model.labels import NodeSelectorTerm, Requirement
-from dispatcher.model.pod import Affinity
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.framework import FleetView, Placed, Plugin
 from dispatcher.scheduling.profile import KUBE_SCHEDULER_PROFILE
+from shared.model.labels import NodeSelectorTerm, Requirement
+from shared.model.pod import Affinity
 from tests.builders import PodBuilder, fleet, node, pod
 
 

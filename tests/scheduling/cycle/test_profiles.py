@@ -6,8 +6,6 @@ from typing import ClassVar
 
 import pytest
 
-from dispatcher.model import names
-from dispatcher.model.reasons import Reason
 from dispatcher.plugins.data_locality import DataLocality
 from dispatcher.plugins.registry import PluginContext, build, shared_queue_sort
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
@@ -17,6 +15,8 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import SKIP, FleetView, Placed, Plugin, PluginUse, Profile, refuse
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from shared.model import names
+from shared.model.reasons import Reason
 from tests.builders import PodBuilder, fleet, node, pod
 from tests.scheduling.tiny_plugins import Fit, Quota, Ready
 

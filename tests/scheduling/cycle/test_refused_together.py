@@ -1,7 +1,5 @@
 """Pods of one class of which the first finds no place: what is told of the others without looking at nodes again."""
 
-from dispatcher.model.reasons import Reason
-from dispatcher.model.tenant import Share, Tenant
 from dispatcher.plugins.tenant_quota import TenantQuota
 from dispatcher.scheduling.cycle.batches import Item
 from dispatcher.scheduling.cycle.cycle import Scheduler, Unschedulable
@@ -9,6 +7,8 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import Plugin
 from dispatcher.scheduling.quota import QuotaLedger
+from shared.model.reasons import Reason
+from shared.model.tenant import Share, Tenant
 from tests.builders import PodBuilder, fleet, node, pod
 from tests.scheduling.tiny_plugins import Fit, profile
 

@@ -1,10 +1,10 @@
 """Reasons have 16-bit codes. Whatever names users make up, all are told, and what nodes have keeps its codes."""
 
-from dispatcher.model.crossing import Opening
-from dispatcher.model.pod import Need, Needs
-from dispatcher.model.reasons import ReasonTable
 from dispatcher.scheduling.cycle.cycle import Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
+from shared.model.crossing import Opening
+from shared.model.pod import Need, Needs
+from shared.model.reasons import ReasonTable
 from tests.builders import PodBuilder, fleet, node, pod
 from tests.plugins.asking import make
 from tests.scheduling.tiny_plugins import Ready, profile

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from dispatcher.model.tenant import Share, Tenant
 from dispatcher.plugins.fault_domain_spread import FaultDomainSpread
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.plugins.tenant_quota import TenantQuota
@@ -17,6 +16,7 @@ from dispatcher.scheduling.framework.value_columns import Fields
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.records.decision import tables_of
+from shared.model.tenant import Share, Tenant
 from tests.builders import fleet, node, pod
 
 

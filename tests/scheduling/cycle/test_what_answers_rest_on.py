@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dispatcher.model.names import SCHEDULER_NAME, ZONE
-from dispatcher.model.objects import Namespace
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.cycle.batches import Result
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, Placed, PluginUse, Profile, Rows
 from dispatcher.scheduling.records.decision import Unschedulable
+from shared.model.names import SCHEDULER_NAME, ZONE
+from shared.model.objects import Namespace
+from shared.model.reasons import Reason
 from tests.builders import fleet, node, pod, put
 from tests.plugins.asking import make
 from tests.scheduling.tiny_plugins import Fit, profile

@@ -5,14 +5,8 @@ from collections.abc import Sequence
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from agents.executor.keys import OwnKeys
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import ClusterSection
-from dispatcher.model.messages import DONE, Bind, Changes, ConfirmNoDelegate, FinishSource, Intent, Outcome
-from dispatcher.model.names import CLAIM, SCHEDULER_NAME, proxy_node_name
-from dispatcher.model.node import Node
-from dispatcher.model.pod import Claim, Pod, SourceRef
-from dispatcher.model.signatures import SignedClaim, from_pinned, public_key, sign_claim, sign_key
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.events import (
     Answered,
@@ -27,6 +21,12 @@ from dispatcher.scheduling.events import (
 from dispatcher.scheduling.views import clusters_view, whole
 from dispatcher.service.assembly import assemble
 from dispatcher.service.link import LocalLink
+from shared.messages import DONE, Bind, Changes, ConfirmNoDelegate, FinishSource, Intent, Outcome
+from shared.model.names import CLAIM, SCHEDULER_NAME, proxy_node_name
+from shared.model.node import Node
+from shared.model.pod import Claim, Pod, SourceRef
+from shared.security.keys import OwnKeys
+from shared.security.signatures import SignedClaim, from_pinned, public_key, sign_claim, sign_key
 from tests.laws.cores import make_core
 from tests.service.fakes import FakeAgent
 

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dispatcher.model import names
-from dispatcher.model.messages import Bind, Changes, Claim, DeleteDelegate, FinishSource
-from dispatcher.model.names import SCHEDULER_NAME, proxy_node_name
-from dispatcher.model.node import Node
-from dispatcher.model.pod import Claim as PodClaim
-from dispatcher.model.pod import Pod, SourceRef
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
 from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, Effect, OperatorWarning, SendIntents, Tick
 from dispatcher.scheduling.views import clusters_view, source_of, whole
+from shared.messages import Bind, Changes, Claim, DeleteDelegate, FinishSource
+from shared.model import names
+from shared.model.names import SCHEDULER_NAME, proxy_node_name
+from shared.model.node import Node
+from shared.model.pod import Claim as PodClaim
+from shared.model.pod import Pod, SourceRef
 from tests.laws.cores import make_core
 
 NODE = Node("w1", ready=True, allocatable={"cpu": 4000, "memory": 2**33, "pods": 50})

@@ -2,14 +2,14 @@
 
 import pytest
 
-from dispatcher.model.leases import LEASE, RATE, RESTART_S, SLACK_S, stopped_after_s
-from dispatcher.model.messages import Changes, Peer
-from dispatcher.model.names import SCHEDULER_NAME, proxy_node_name
-from dispatcher.model.pod import Claim, Pod
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, PeersAcknowledged, Tick
 from dispatcher.scheduling.views import explain
+from shared.messages import Changes, Peer
+from shared.model.leases import LEASE, RATE, RESTART_S, SLACK_S, stopped_after_s
+from shared.model.names import SCHEDULER_NAME, proxy_node_name
+from shared.model.pod import Claim, Pod
 from tests.laws.cores import make_core
 from tests.scheduling.delegation.test_peers import said, tell
 

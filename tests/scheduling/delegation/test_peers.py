@@ -6,14 +6,14 @@ from typing import cast
 import msgspec
 import pytest
 
-from dispatcher.model import names
-from dispatcher.model.messages import Bind, Changes, Claim, Peer, Peers, decode, encode
-from dispatcher.model.names import CLUSTERS, PROXY_LABEL, SCHEDULER_NAME, proxy_node_name
-from dispatcher.model.node import Node
-from dispatcher.model.pod import Pod
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, Effect, SendIntents, SendPeers, Tick
+from shared.messages import Bind, Changes, Claim, Peer, Peers, decode, encode
+from shared.model import names
+from shared.model.names import CLUSTERS, PROXY_LABEL, SCHEDULER_NAME, proxy_node_name
+from shared.model.node import Node
+from shared.model.pod import Pod
 from tests.laws.cores import make_core
 
 LOST_S = CoreTiming().cluster_lost_s

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from dispatcher.model.messages import DELETING
-from dispatcher.model.names import proxy_node_name
-from dispatcher.model.pod import Claim, Pod
 from dispatcher.scheduling.delegation.protocol import NextStep, ObservedState, Step, next_step
+from shared.messages import DELETING
+from shared.model.names import proxy_node_name
+from shared.model.pod import Claim, Pod
 
 BOTH = frozenset(("east", "west"))
 PENDING = Pod("u1", "default", "web-1", scheduler_name="global-dispatcher")

@@ -6,11 +6,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.model.labels import LabelSelector, Requirement
-from dispatcher.model.messages import Changes, Cover, PodRef, Shadow, Shadows
-from dispatcher.model.names import BUDGET, proxy_node_name
-from dispatcher.model.objects import PodDisruptionBudget, shadow_selector
-from dispatcher.model.pod import Pod, SourceRef
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation import shadows as shadow_budgets
 from dispatcher.scheduling.delegation.shadows import (
@@ -26,6 +21,11 @@ from dispatcher.scheduling.delegation.tracked_pods import TrackedPods
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.events import ClusterChanged, Effect, SendPeers, Tick
 from dispatcher.scheduling.views import explain
+from shared.messages import Changes, Cover, PodRef, Shadow, Shadows
+from shared.model.labels import LabelSelector, Requirement
+from shared.model.names import BUDGET, proxy_node_name
+from shared.model.objects import PodDisruptionBudget, shadow_selector
+from shared.model.pod import Pod, SourceRef
 from tests.laws.cores import make_core
 
 WEB = LabelSelector({"app": "web"})

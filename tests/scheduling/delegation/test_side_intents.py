@@ -1,10 +1,10 @@
 """Side intents: which answers are heeded when one was sent again."""
 
-from dispatcher.model.backoff import Backoff
-from dispatcher.model.messages import DONE, UNKNOWN, Evict, Outcome, PodRef
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation.outbox import Outbox
 from dispatcher.scheduling.delegation.side_intents import SideIntents
+from shared.messages import DONE, UNKNOWN, Evict, Outcome, PodRef
+from shared.model.backoff import Backoff
 
 
 def test_an_answer_to_an_earlier_attempt_ends_nothing() -> None:

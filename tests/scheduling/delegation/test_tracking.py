@@ -4,12 +4,12 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dispatcher.model.names import CLAIM, proxy_node_name
-from dispatcher.model.pod import Claim, Pod, SourceRef
-from dispatcher.model.signatures import SignedClaim, sign_claim
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.delegation.tracking import Tracked, forget_vanished, place_of
+from shared.model.names import CLAIM, proxy_node_name
+from shared.model.pod import Claim, Pod, SourceRef
+from shared.security.signatures import SignedClaim, sign_claim
 
 TIMING = CoreTiming()
 LOCAL = Pod("u1", "default", "web-1", node="e1")

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from dispatcher.model.labels import NOT_IN, LabelSelector, Requirement
-from dispatcher.model.pod import Pod
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework.pod_sets import LabelsOf, PodSet, pods_in
+from shared.model.labels import NOT_IN, LabelSelector, Requirement
+from shared.model.pod import Pod
 from tests.builders import fleet, node, pod, put, selector
 
 

@@ -8,12 +8,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from dispatcher.model.labels import IN, NOT_EXISTS, LabelSelector, Requirement
-from dispatcher.model.names import REGION, ZONE
-from dispatcher.model.node import Node, Reading
-from dispatcher.model.pod import Pod
-from dispatcher.model.resources import MAX_QUANTITY
-from dispatcher.model.topology import within_cluster
 from dispatcher.scheduling.fleet import nodes
 from dispatcher.scheduling.fleet.columns import exact_sums
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -21,6 +15,12 @@ from dispatcher.scheduling.fleet.labels import LabelColumns
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import FleetView
 from dispatcher.scheduling.framework.pod_sets import pods_in
+from shared.model.labels import IN, NOT_EXISTS, LabelSelector, Requirement
+from shared.model.names import REGION, ZONE
+from shared.model.node import Node, Reading
+from shared.model.pod import Pod
+from shared.model.resources import MAX_QUANTITY
+from shared.model.topology import within_cluster
 from tests.builders import fleet, node, pod, put, reading, selector
 
 

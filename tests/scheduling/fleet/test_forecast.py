@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.node import Reading
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.forecast import (
     ALPHA,
@@ -33,6 +32,7 @@ from dispatcher.scheduling.fleet.forecast import (
     unexplained,
 )
 from dispatcher.scheduling.framework import Placed
+from shared.model.node import Reading
 from tests.builders import fleet, node, pod, put, reading
 
 NAN = math.nan

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.labels import LabelSelector
-from dispatcher.model.objects import PodDisruptionBudget, ReplicaSet, Service
-from dispatcher.model.pod import Pod
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.objects import ClusterObjects
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.lifecycle import Victim
 from dispatcher.scheduling.rules import budgets
 from dispatcher.scheduling.rules.budgets import Budgets
+from shared.model.labels import LabelSelector
+from shared.model.objects import PodDisruptionBudget, ReplicaSet, Service
+from shared.model.pod import Pod
 from tests.laws.examples import examples
 
 OTHERS = 10_000

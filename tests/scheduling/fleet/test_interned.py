@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from dispatcher.model.names import ZONE
-from dispatcher.model.node import Node, Taint
-from dispatcher.model.pod import Toleration
 from dispatcher.scheduling.fleet.interned import GROWTH, LEAST, Interned
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.rules import eligibility
 from dispatcher.scheduling.rules.eligibility import TaintMasks
+from shared.model.names import ZONE
+from shared.model.node import Node, Taint
+from shared.model.pod import Toleration
 from tests.builders import fleet, node, pod
 
 MOST = GROWTH * LEAST

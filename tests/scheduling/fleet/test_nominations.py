@@ -2,13 +2,13 @@
 
 import pytest
 
-from dispatcher.model.crossing import Opening
-from dispatcher.model.objects import PriorityClass
-from dispatcher.model.pod import Need, Needs
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominee
+from shared.model.crossing import Opening
+from shared.model.objects import PriorityClass
+from shared.model.pod import Need, Needs
 from tests.builders import PodBuilder, fleet, node, pod, put, selector
 from tests.plugins.asking import make
 from tests.scheduling.tiny_plugins import Fit, Quota, Ready, Selector, profile

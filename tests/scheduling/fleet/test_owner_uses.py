@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.model.messages import Changes, decode, encode
-from dispatcher.model.owner_use import OwnerUse
-from dispatcher.model.pod import Pod
 from dispatcher.scheduling.fleet import owner_uses
 from dispatcher.scheduling.fleet.owner_uses import MAX_OWNERS, OwnerUses
 from dispatcher.scheduling.fleet.usual import HIGHEST, LOWEST
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Placed
+from shared.messages import Changes, decode, encode
+from shared.model.owner_use import OwnerUse
+from shared.model.pod import Pod
 from tests.builders import fleet, node, pod, reading
 from tests.plugins.asking import make
 

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dispatcher.model.pod import SpreadConstraint
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.usual import learnt
 from dispatcher.scheduling.fleet.view import view_of
@@ -14,6 +13,7 @@ from dispatcher.scheduling.framework import memory
 from dispatcher.scheduling.framework.domain_counts import Logarithms
 from dispatcher.scheduling.rules.spread import _least, area_of
 from dispatcher.scheduling.rules.spread_domains import domains_of, with_domains
+from shared.model.pod import SpreadConstraint
 from tests.builders import fleet, node, pod, put, reading
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from dispatcher.model.crossing import Opening
-from dispatcher.model.objects import PriorityClass
-from dispatcher.model.pod import Need, Needs
 from dispatcher.scheduling.fleet import priorities
 from dispatcher.scheduling.fleet.fleet import FleetState
+from shared.model.crossing import Opening
+from shared.model.objects import PriorityClass
+from shared.model.pod import Need, Needs
 from tests.builders import fleet, pod
 
 NEEDS = Needs(of_policy=(Need("max_priority", "high", "spec.priorityClassName", "is high"),))

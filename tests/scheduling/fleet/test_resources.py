@@ -1,8 +1,8 @@
 """Which resources have a column: what nodes offer, and never what pods only ask for."""
 
-from dispatcher.model.pod import Pod
-from dispatcher.model.resources import BASE_RESOURCES
 from dispatcher.scheduling.fleet.fleet import FleetState
+from shared.model.pod import Pod
+from shared.model.resources import BASE_RESOURCES
 from tests.builders import fleet, node, put
 
 GPU = "example.com/gpu"

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.readings import MEAN_S, START_S, left_to_settle
 from dispatcher.scheduling.rules.requests import nonzero_request
+from shared.model.resources import MAX_QUANTITY
 from tests.builders import fleet, node, pod, put, reading
 
 samples = st.lists(st.tuples(st.floats(0.1, 900), st.floats(0, 1, width=32)), min_size=1, max_size=20)

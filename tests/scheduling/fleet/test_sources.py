@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.model.node import Reading
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.readings import SourceSets
 from dispatcher.scheduling.framework import PluginUse, Profile
 from dispatcher.scheduling.records.decision import Decision
+from shared.model.node import Reading
 from tests.builders import fleet, node, pod
 
 TOLD = st.dictionaries(st.sampled_from(["cpu", "memory", "gpu"]), st.sampled_from(["kubelet", "prometheus"]))

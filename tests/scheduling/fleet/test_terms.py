@@ -6,13 +6,13 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
-from dispatcher.model.labels import LabelSelector, Requirement
-from dispatcher.model.names import AFFINITY_FROM_OTHERS
-from dispatcher.model.pod import PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
 from dispatcher.scheduling.fleet.crowded_terms import LiveSums, TermSum
 from dispatcher.scheduling.fleet.terms import TermCounts
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.pod_sets import TermKind
+from shared.model.labels import LabelSelector, Requirement
+from shared.model.names import AFFINITY_FROM_OTHERS
+from shared.model.pod import PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
 from tests.builders import pod, selector
 
 WEB = pod("asks").labels(app="web").placed()

@@ -4,8 +4,6 @@ from collections.abc import Callable
 
 import pytest
 
-from dispatcher.model.objects import Namespace, PersistentVolumeClaim
-from dispatcher.model.pod import PodAffinityTerm
 from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.images import IMAGES
@@ -14,6 +12,8 @@ from dispatcher.scheduling.fleet.volumes import USERS
 from dispatcher.scheduling.framework import FleetView
 from dispatcher.scheduling.framework.pod_sets import pods_of_terms
 from dispatcher.scheduling.framework.roles import AnswerScope, Role
+from shared.model.objects import Namespace, PersistentVolumeClaim
+from shared.model.pod import PodAffinityTerm
 from tests.builders import fleet, node, pod, put, selector
 from tests.scheduling.tiny_plugins import Live
 

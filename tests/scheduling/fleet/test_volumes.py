@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.model.objects import PersistentVolume, StorageClass
 from dispatcher.scheduling.fleet.volumes import VolumesInUse
+from shared.model.objects import PersistentVolume, StorageClass
 from tests.plugins.storage import keep, storing, using, volume
 
 uses = st.lists(st.tuples(st.integers(0, 3), st.lists(st.sampled_from("cdef"), max_size=4)), max_size=12)

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dispatcher.kit.odd import another_of_its_template
-from dispatcher.model.pod import OWN_FIELDS, Pod, Toleration, Volume, template_of
-from dispatcher.model.refusal import Refusal
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.batch.kinds import kinds_of
 from dispatcher.scheduling.framework import Placed, Plugin, class_keys
 from dispatcher.scheduling.framework.class_keys import keyed_by_template
 from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from shared.model.pod import OWN_FIELDS, Pod, Toleration, Volume, template_of
+from shared.model.refusal import Refusal
 from tests.builders import pod
 from tests.laws.examples import examples
 from tests.scheduling.tiny_plugins import Fit, profile

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.labels import LabelSelector, Requirement
-from dispatcher.model.names import AFFINITY_FROM_OTHERS
-from dispatcher.model.pod import Pod, PodAffinityTerm
 from dispatcher.scheduling.framework.pod_sets import PodSet, PodSetIndex, pods_beside, pods_of_terms
+from shared.model.labels import LabelSelector, Requirement
+from shared.model.names import AFFINITY_FROM_OTHERS
+from shared.model.pod import Pod, PodAffinityTerm
 from tests.builders import pod, selector
 
 LABELS = {"t": {"team": "t"}, "u": {"team": "u"}}

@@ -12,13 +12,13 @@ from agents.observer.seen import NodeTarget
 from agents.observer.signals import with_base
 from agents.runtime.settings import AgentSettings
 from dispatcher.kit import a_fleet, a_node, a_pod, scores
-from dispatcher.model.messages import Changes, decode, encode
-from dispatcher.model.node import Reading
-from dispatcher.model.pod import Record
-from dispatcher.model.signals import MAX_SIGNALS
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Plugin, PluginUse, Profile
+from shared.messages import Changes, decode, encode
+from shared.model.node import Reading
+from shared.model.pod import Record
+from shared.model.signals import MAX_SIGNALS
 
 
 def headroom(*signals: str) -> Plugin:

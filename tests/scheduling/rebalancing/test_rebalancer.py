@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from dispatcher.model.names import REBALANCE
 from dispatcher.scheduling.rebalancing.rebalancer import Look
 from dispatcher.scheduling.rebalancing.rules import RebalancingRules
+from shared.model.names import REBALANCE
 from tests.builders import PodBuilder
 from tests.scheduling.rebalancing.world import World, moved, reasons, web
 

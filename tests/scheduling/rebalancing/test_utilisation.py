@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from dispatcher.model.owner_use import OwnerUse
 from dispatcher.scheduling.rebalancing.utilisation import coming, cost, in_node, measured, uses_on
+from shared.model.owner_use import OwnerUse
 from tests.builders import fleet, node, pod, put, reading
 
 SIGNALS = ("cpu", "memory", "network")

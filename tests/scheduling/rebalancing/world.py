@@ -4,9 +4,6 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.model.names import SCHEDULER_NAME
-from dispatcher.model.objects import PodDisruptionBudget
-from dispatcher.model.pod import PodId
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.fleet.occupants import Occupant
@@ -17,6 +14,9 @@ from dispatcher.scheduling.rebalancing.movable import stays
 from dispatcher.scheduling.rebalancing.moves import Move
 from dispatcher.scheduling.rebalancing.rebalancer import Look, Rebalancer
 from dispatcher.scheduling.rebalancing.rules import RebalancingRules
+from shared.model.names import SCHEDULER_NAME
+from shared.model.objects import PodDisruptionBudget
+from shared.model.pod import PodId
 from tests.builders import PodBuilder, fleet, node, pod, put, reading, selector
 
 RULES = RebalancingRules(signals=("cpu",), hot=0.8, cool=0.7, hot_s=180.0, gain=0.5)

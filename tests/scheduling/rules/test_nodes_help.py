@@ -2,9 +2,9 @@
 
 import pytest
 
-from dispatcher.model.names import CLUSTERS
-from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.rules.eligibility import nodes_help
+from shared.model.names import CLUSTERS
+from shared.model.reasons import Reason
 from tests.builders import pod
 
 

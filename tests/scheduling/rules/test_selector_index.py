@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.model.labels import OPERATORS, LabelSelector, Requirement
 from dispatcher.scheduling.rules.selector_index import SelectorIndex, less, planes
+from shared.model.labels import OPERATORS, LabelSelector, Requirement
 
 KEYS, VALUES = st.sampled_from("abc"), st.sampled_from(("1", "2", "x", ""))
 LABELS = st.dictionaries(KEYS, VALUES)

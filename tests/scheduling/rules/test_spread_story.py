@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dispatcher.model.pod import SpreadConstraint
 from dispatcher.scheduling.framework import kernels
 from dispatcher.scheduling.rules.spread import SpreadStory
+from shared.model.pod import SpreadConstraint
 
 DOMAINS = 5
 

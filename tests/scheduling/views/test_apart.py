@@ -2,10 +2,10 @@
 
 import msgspec
 
-from dispatcher.model import names
-from dispatcher.model.crossing import Opening
-from dispatcher.model.objects import AnyObject, Namespace, Service
 from dispatcher.scheduling.views import clusters_view, whole
+from shared.model import names
+from shared.model.crossing import Opening
+from shared.model.objects import AnyObject, Namespace, Service
 from tests.laws.cores import make_core
 from tests.scheduling.core.test_core import pod, report
 

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from dispatcher.model.messages import Changes
-from dispatcher.model.names import SCHEDULER_NAME, STAY
-from dispatcher.model.node import Node
-from dispatcher.model.pod import Claim, Needs, Pod, SourceRef
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.events import ClusterChanged
 from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.views import whole
 from dispatcher.scheduling.views.drain_rows import drain_view
+from shared.messages import Changes
+from shared.model.names import SCHEDULER_NAME, STAY
+from shared.model.node import Node
+from shared.model.pod import Claim, Needs, Pod, SourceRef
 from tests.laws.cores import make_core
 
 

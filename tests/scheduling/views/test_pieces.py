@@ -6,14 +6,14 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.model.messages import Changes
-from dispatcher.model.names import SCHEDULER_NAME, proxy_node_name
-from dispatcher.model.node import Node
-from dispatcher.model.pod import Pod
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.events import ClusterChanged, FoldOn
 from dispatcher.scheduling.views import cluster_names, clusters_view, count_pods, explain, nodes_view, pods_view, whole
 from dispatcher.scheduling.views.pieces import AT_ONCE, in_order
+from shared.messages import Changes
+from shared.model.names import SCHEDULER_NAME, proxy_node_name
+from shared.model.node import Node
+from shared.model.pod import Pod
 from tests.laws.cores import make_core
 
 MANY = 5_000  # more than are sorted at once

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.model.node import Reading
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.views import usage_view, whole
+from shared.model.node import Reading
 from tests.builders import fleet, node, pod, put
 
 

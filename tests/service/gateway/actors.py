@@ -9,12 +9,12 @@ from typing import Any
 
 from agents.runtime.outbound.settings import GatewaySettings
 from dispatcher.config.sections import GatewaySection
-from dispatcher.model.messages import Bind, IntentBatch, PodRef
 from dispatcher.service.gateway.batches import decode_batch, decode_collected
 from dispatcher.service.gateway.exchange import Exchange
 from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.gateway.remote import GatewaySite
 from dispatcher.service.link import AgentDied
+from shared.messages import Bind, IntentBatch, PodRef
 from tests.service.fakes import FakeAgent
 from tests.service.gateway.test_gateway import dialling
 

@@ -6,11 +6,11 @@ from collections import Counter
 import pytest
 from structlog.testing import capture_logs
 
-from dispatcher.model.backoff import Backoff
 from dispatcher.service.gateway import remote
 from dispatcher.service.gateway.certificates import Named
 from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.link import AgentDied, AgentMissing
+from shared.model.backoff import Backoff
 from tests.service.gateway.actors import CLUSTERS, Fleet, answering
 from tests.service.gateway.test_gateway import WAIT_S, connected, dialling, eventually
 

@@ -20,7 +20,7 @@ from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.gateway.batches import Collected, Since, decode_collected, encode_any
 from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.gateway.serving import Serving
-from dispatcher.version import version
+from shared.version import version
 from tests.service.gateway.actors import held_port
 from tests.service.gateway.test_gateway import WAIT_S, eventually
 

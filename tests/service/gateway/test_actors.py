@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from agents.runtime.outbound.calls import Call
 from dispatcher.service.gateway.remote import RemoteLine
 from dispatcher.service.link import AgentDied, AgentFault, AgentMismatch
-from dispatcher.version import version
-from tests.model.wire.schema import RECORDED
+from shared.streams.calls import Call
+from shared.version import version
 from tests.service.fakes import FakeAgent
 from tests.service.gateway.actors import CLUSTERS, Fleet, answering, orders
 from tests.service.gateway.test_gateway import WAIT_S, connected, dialling, eventually
+from tests.shared.messages.wire.schema import RECORDED
 
 
 def _has_heard(agent: FakeAgent, batches: int) -> bool:

@@ -9,9 +9,6 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from agents.runtime.outbound.calls import HELLO, Call
-from dispatcher.model.bounds import MAX_NAMES, MAX_ROWS
-from dispatcher.model.token_buckets import Allowance
 from dispatcher.service.gateway.batches import (
     ANSWER,
     DIED,
@@ -29,6 +26,9 @@ from dispatcher.service.gateway.batches import (
 from dispatcher.service.gateway.certificates import Named
 from dispatcher.service.gateway.remote import AT_ONCE, MESSAGE, MOST_HELD, GatewaySite, RemoteGateway, RemoteLine
 from dispatcher.service.link import AgentDied, LinkError
+from shared.model.bounds import MAX_NAMES, MAX_ROWS
+from shared.model.token_buckets import Allowance
+from shared.streams.calls import HELLO, Call
 from tests.service.gateway.test_gateway import eventually
 
 CLUSTERS = ("east", "west")

@@ -20,10 +20,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from structlog.testing import capture_logs
 
-from agents.runtime.outbound import connection as connection_module
-from agents.runtime.outbound.connection import LITTLE_PER_S, Pace
-from dispatcher.model.streams import Frame, Kind, encode_frame
-from dispatcher.model.streams.frames import END
 from dispatcher.service.gateway import entrance as subject
 from dispatcher.service.gateway import gateway as gateway_module
 from dispatcher.service.gateway.authority import ensure
@@ -31,6 +27,10 @@ from dispatcher.service.gateway.certificates import Refresh, ServerTls
 from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.gateway.line import Line
 from dispatcher.service.link import AgentMissing
+from shared.streams import Frame, Kind, encode_frame
+from shared.streams import connection as connection_module
+from shared.streams.connection import LITTLE_PER_S, Pace
+from shared.streams.frames import END
 from tests.service.fakes import FakeAgent
 from tests.service.gateway.test_gateway import WAIT_S, Site, connected, dialling, eventually, problem_of, section
 

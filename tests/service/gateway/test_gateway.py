@@ -15,15 +15,16 @@ from structlog.testing import capture_logs
 
 from agents.executor.orders import Refused
 from agents.runtime.outbound.answering import answers_of
-from agents.runtime.outbound.dialling import REPLACED, Dialler, Lease
+from agents.runtime.outbound.dialling import Dialler, Lease
 from agents.runtime.outbound.settings import GatewaySettings
 from dispatcher.config.sections import GatewaySection
-from dispatcher.model.messages import Bind, IntentBatch, PodRef, WireError
 from dispatcher.service.errors import CommandError
 from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.gateway.link import GatewayLink
 from dispatcher.service.link import AgentDied, AgentFault, AgentMissing, AgentTimeout
+from shared.messages import Bind, IntentBatch, PodRef, WireError
+from shared.streams.calls import REPLACED
 from tests.service.fakes import FakeAgent
 from tests.service.gateway.relay import Relay
 

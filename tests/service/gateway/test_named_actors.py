@@ -13,11 +13,11 @@ import ray
 from structlog.testing import capture_logs
 
 from dispatcher.config.sections import GatewaySection
-from dispatcher.model.backoff import Backoff
 from dispatcher.service.gateway import actor
 from dispatcher.service.gateway.actor import ending_surplus, open_actors
 from dispatcher.service.gateway.actor_settings import ActorSettings, digest_of
 from dispatcher.service.link import AgentDied
+from shared.model.backoff import Backoff
 from tests.service.gateway.test_gateway import eventually
 
 

@@ -17,11 +17,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from structlog.testing import capture_logs
 
-from agents.runtime.outbound.connection import Connection
 from agents.runtime.outbound.dialling import _proxy
 from dispatcher.service.gateway.authority import ensure, read_authority, revoke
 from dispatcher.service.gateway.certificates import Named
 from dispatcher.service.gateway.gateway import Gateway
+from shared.streams.connection import Connection
 from tests.service.fakes import FakeAgent
 from tests.service.gateway.relay import Relay
 from tests.service.gateway.test_gateway import Site, connected, dialling, eventually, problem_of, section

@@ -5,11 +5,11 @@ from typing import Any, cast
 
 import pytest
 
-from dispatcher.model.messages.relay import RelayOpen
 from dispatcher.service.gateway import exchange
 from dispatcher.service.gateway.batches import ANSWER, Answered
 from dispatcher.service.gateway.certificates import Named
 from dispatcher.service.gateway.exchange import Exchange
+from shared.messages.relay import RelayOpen
 
 
 @pytest.fixture

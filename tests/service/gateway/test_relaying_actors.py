@@ -12,14 +12,8 @@ from structlog.testing import capture_logs
 
 from agents.runtime.outbound.answering import answers_of
 from agents.runtime.outbound.dialling import Dialler
-from agents.runtime.outbound.relayed import MAX_BETWEEN, Stream, StreamReset
 from agents.runtime.outbound.settings import GatewaySettings
 from dispatcher.config.sections import GatewaySection
-from dispatcher.model.bounds import MAX_ROWS
-from dispatcher.model.messages.relay import RelayOpen, decode_open, encode_relay
-from dispatcher.model.streams import Kind, Message, Priority
-from dispatcher.model.streams.frames import CHUNK, OPENED_BY_AGENT, RELAYED, STREAM_WINDOW
-from dispatcher.model.token_buckets import TokenBuckets
 from dispatcher.service.gateway import peers
 from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.gateway.batches import Passed, encode_any
@@ -29,6 +23,12 @@ from dispatcher.service.gateway.metrics import RelayCollector
 from dispatcher.service.gateway.peers import MAX_LINKS
 from dispatcher.service.gateway.remote import GatewaySite
 from dispatcher.service.gateway.stream_limit import StreamLimit
+from shared.messages.relay import RelayOpen, decode_open, encode_relay
+from shared.model.bounds import MAX_ROWS
+from shared.model.token_buckets import TokenBuckets
+from shared.streams import Kind, Message, Priority
+from shared.streams.frames import CHUNK, OPENED_BY_AGENT, RELAYED, STREAM_WINDOW
+from shared.streams.relayed import MAX_BETWEEN, Stream, StreamReset
 from tests.service.fakes import FakeAgent
 from tests.service.gateway.actors import InProcess
 

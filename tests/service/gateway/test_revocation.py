@@ -12,13 +12,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from dispatcher.config.certificates import ROLES, expiring, list_end, list_problems
 from dispatcher.config.sections import GatewaySection
-from dispatcher.model.revocation_lists import revocation_lists
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.gateway import authority
 from dispatcher.service.gateway.authority import ensure, name_of, revoke
 from dispatcher.service.gateway.certificates import Refresh, ServerTls
 from dispatcher.service.gateway.folder import Folder
 from dispatcher.service.gateway.revocation import RECORD, issued, revoked_by
+from shared.security.revocation_lists import revocation_lists
 
 HOSTS, CLUSTERS = ("localhost",), ("east", "west")
 

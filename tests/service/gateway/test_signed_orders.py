@@ -9,15 +9,15 @@ import pytest
 
 from agents.runtime.order_gate import OrderGate
 from agents.runtime.outbound.answering import answers_of
-from agents.runtime.outbound.calls import EXECUTE, SET_PEERS, Call
 from agents.runtime.outbound.dialling import Dialler
-from agents.runtime.settings import EXECUTOR, OrderSettings
-from dispatcher.model.messages import Bind, IntentBatch, Peers, PodRef, encode
-from dispatcher.model.seals import Audience
+from agents.runtime.settings import OrderSettings
 from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.link import AgentFault
 from dispatcher.service.signing import NO_SIGNER, Sealer, Signer
+from shared.messages import Bind, IntentBatch, Peers, PodRef, encode
+from shared.security.seals import Audience
+from shared.streams.calls import EXECUTE, EXECUTOR, SET_PEERS, Call
 from tests.agents.runtime.leader import signing_section
 from tests.service.fakes import FakeAgent
 from tests.service.gateway.test_gateway import WAIT_S, Site, connected, section

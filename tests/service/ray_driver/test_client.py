@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from dispatcher.model.backoff import Backoff
 from dispatcher.service.gateway.actor_settings import ActorSettings
 from dispatcher.service.link import AgentDied, AgentFault, AgentMismatch, AgentMissing, AgentTimeout, LinkError
 from dispatcher.service.ray_driver import client
@@ -29,6 +28,7 @@ from dispatcher.service.ray_driver.messages import (
     Setup,
     decode_to_driver,
 )
+from shared.model.backoff import Backoff
 
 SETTINGS = (ActorSettings("1", 0, {}, ("east",), "info"),)
 

@@ -5,9 +5,9 @@ import random
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dispatcher.model import signatures
-from dispatcher.model.pod import SourceRef
-from dispatcher.model.signatures import SignedClaim
+from shared.model.pod import SourceRef
+from shared.security import signatures
+from shared.security.signatures import SignedClaim
 from tests.simulation.acts.table import Act, Stage, act, plain_pod, pods_of
 from tests.simulation.faults import Fault
 from tests.simulation.judges.facts import CLAIM, EPOCH, FINALIZER, PREFIX, PROXY, SOURCE_UID, PodFact

@@ -54,8 +54,8 @@ def _unseen_is_absent(patches: Patches, when: Callable[[Any, str], bool]) -> Non
 @plant("a claim is not taken back when the target refuses", hint=Hint(stories.refused_by_the_best))
 def never_unclaim(patches: Patches) -> None:
     from agents.executor import procedures
-    from agents.executor.answer import outcome
-    from dispatcher.model.messages import DONE, Unclaim
+    from shared.kube.answer import outcome
+    from shared.messages import DONE, Unclaim
 
     def nothing(intent: Any, local: Any, now: Any) -> Any:
         yield from ()
@@ -81,7 +81,7 @@ def no_attempt_fence(patches: Patches) -> None:
 @plant("an order that was carried out is carried out again", hint=Hint(stories.drained_and_late_copies))
 def made_again(patches: Patches) -> None:
     from agents.executor import procedures
-    from dispatcher.model.messages import REFUSED, STALE, CreateDelegate
+    from shared.messages import REFUSED, STALE, CreateDelegate
 
     patches.item(procedures._ENDS, CreateDelegate, (REFUSED, STALE))
 
@@ -89,7 +89,7 @@ def made_again(patches: Patches) -> None:
 @plant("an answer that is not known counts as a no, and nobody looks before saying so", hint=Hint(stories.reply_lost))
 def unknown_means_no(patches: Patches) -> None:
     from agents.executor import delegate
-    from agents.executor.http import Response
+    from shared.kube.http import Response
 
     def refused(intent: Any, no: Any, local: Any) -> Any:
         yield from ()
@@ -102,10 +102,10 @@ def unknown_means_no(patches: Patches) -> None:
 
 @plant("a call that failed did nothing", hint=Hint(stories.answer_lost))
 def unanswered_means_undone(patches: Patches) -> None:
-    from agents.executor.answer import outcome
-    from dispatcher.model.messages import STALE
     from dispatcher.scheduling import events
     from dispatcher.scheduling.core import SchedulerCore
+    from shared.kube.answer import outcome
+    from shared.messages import STALE
 
     real = SchedulerCore.handle
 
@@ -149,9 +149,9 @@ def no_claim_is_untouched(patches: Patches) -> None:
 @plant("orders are answered stale without a look", hint=Hint(stories.server_away_at_the_second_order))
 def stale_without_a_look(patches: Patches) -> None:
     from agents.executor import procedures
-    from agents.executor.answer import outcome
     from agents.runtime import executor_loop
-    from dispatcher.model.messages import STALE
+    from shared.kube.answer import outcome
+    from shared.messages import STALE
 
     def stale(intent: Any, why: str, local: Any) -> Any:
         yield from ()

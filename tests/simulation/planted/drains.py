@@ -78,8 +78,8 @@ def no_shadow_budgets(patches: Patches) -> None:
 def shadowed_too_early(patches: Patches) -> None:
     from msgspec.structs import replace
 
-    from dispatcher.model.names import BUDGET
     from dispatcher.scheduling.delegation import shadows
+    from shared.model.names import BUDGET
 
     real = shadows._delegates
 

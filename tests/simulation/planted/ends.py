@@ -60,8 +60,8 @@ def any_end_is_believed(patches: Patches) -> None:
 @plant("nothing is mirrored", "people")
 def nothing_mirrored(patches: Patches) -> None:
     from agents.executor import procedures
-    from agents.executor.answer import outcome
-    from dispatcher.model.messages import DONE, MirrorStatus
+    from shared.kube.answer import outcome
+    from shared.messages import DONE, MirrorStatus
 
     def nothing(intent: Any, local: Any, now: Any) -> Any:
         yield from ()

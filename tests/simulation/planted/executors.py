@@ -45,6 +45,6 @@ def executor_without_its_lease_acts(patches: Patches) -> None:
 
 @plant("an executor that slept goes on where it was", hint=Hint(a_machine_that_slept))
 def executor_acts_on_after_its_lease(patches: Patches) -> None:
-    from agents.kube.elector import Elector
+    from shared.kube.elector import Elector
 
     patches.set(Elector, "valid", lambda self: self.leader == self.identity)

@@ -11,11 +11,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from agents.executor import manifest
-from dispatcher.model import names, signatures
-from dispatcher.model.messages import AnyIntent, Bind, CreateDelegate, IntentBatch, PodRef
-from dispatcher.model.pod import SourceRef
-from dispatcher.model.signatures import SignedClaim
-from dispatcher.model.tenant import Share, Tenant
+from shared.messages import AnyIntent, Bind, CreateDelegate, IntentBatch, PodRef
+from shared.model import names
+from shared.model.pod import SourceRef
+from shared.model.tenant import Share, Tenant
+from shared.security import signatures
+from shared.security.signatures import SignedClaim
 from tests.simulation.acts import plain_pod
 from tests.simulation.acts.hostile import KEY
 from tests.simulation.planted.scripted import Hint, Scene, Wait

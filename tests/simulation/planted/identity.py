@@ -75,13 +75,13 @@ def any_cluster_of_the_name(patches: Patches) -> None:
 
 @plant("an agent serves a cluster with a key that is not its own", hint=Hint(_another_key))
 def any_key(patches: Patches) -> None:
-    from agents.executor.keys import OwnKeys
+    from shared.security.keys import OwnKeys
 
     patches.set(OwnKeys, "objection", lambda self, stored, cluster: "")
 
 
 @plant("another cluster under a known name is as good as the known one", hint=Hint(_pods_for_another_cluster))
 def any_cluster_of_that_name(patches: Patches) -> None:
-    from agents.executor.keys import TrustedKeys
+    from shared.security.keys import TrustedKeys
 
     patches.set(TrustedKeys, "another", lambda self, cluster, cluster_uid: "")

@@ -21,8 +21,8 @@ def epochs_begin_anew(patches: Patches) -> None:
 @plant("whoever has led once goes on, and whoever speaks is obeyed", hint=Hint(stories.two_dispatchers))
 def no_dispatcher_fence(patches: Patches) -> None:
     from agents.executor.epoch_guard import EpochGuard
-    from agents.kube.elector import Elector
     from dispatcher.service.service import Service
+    from shared.kube.elector import Elector
 
     patches.set(EpochGuard, "superseded", lambda self, dispatcher, epoch: "")
     patches.set(Elector, "valid", lambda self: self._renewed_at > 0)
@@ -39,7 +39,7 @@ def no_dispatcher_fence(patches: Patches) -> None:
 
 @plant("a Lease that another holds is taken", hint=Hint(stories.two_dispatchers))
 def lease_taken_from_its_holder(patches: Patches) -> None:
-    from agents.kube.elector import Elector
+    from shared.kube.elector import Elector
 
     patches.set(Elector, "_anothers", lambda self, found: False)
 
@@ -54,7 +54,7 @@ def epochs_from_the_wall_clock(patches: Patches) -> None:
 
 @plant("whether a Lease has run out is read off the wall clock", hint=Hint(stories.a_rival_by_another_clock))
 def lease_by_the_wall_clock(patches: Patches) -> None:
-    from agents.kube.elector import Elector
+    from shared.kube.elector import Elector
 
     def anothers(self: Any, found: Any) -> bool:
         renewed = datetime.fromisoformat(found.times[1].replace("Z", "+00:00")).timestamp()

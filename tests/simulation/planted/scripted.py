@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from agents.kube.convert import pod_seen
-from dispatcher.model.messages import Changes
+from shared.messages import Changes
 from tests.simulation.acts import plain_pod, spread_by_zone
 from tests.simulation.effects import kind_of
 from tests.simulation.faults import Fault, Story

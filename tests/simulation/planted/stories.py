@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 
-from dispatcher.model.tenant import Share, Tenant
+from shared.model.tenant import Share, Tenant
 from tests.simulation.acts import plain_pod
 from tests.simulation.judges.facts import PREFIX
 from tests.simulation.planted.scripted import Scene, Wait

@@ -9,8 +9,8 @@ from tests.simulation.planted.table import Patches, plant
 
 @plant("lists may come from any cache (resourceVersion=0)", hint=Hint(blind.stale_frontend, stories.SMALL))
 def list_from_any_cache(patches: Patches) -> None:
-    from agents.executor.http import Request
-    from agents.kube.client import KubeClient
+    from shared.kube.client import KubeClient
+    from shared.kube.http import Request
 
     real = KubeClient.send
 

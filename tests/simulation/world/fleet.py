@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from agents.runtime.settings import AgentSettings, ApiSettings, KubeletSettings
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import ClusterSection, TimingSection
-from dispatcher.model.tenant import Tenant
+from shared.model.tenant import Tenant
 from tests.simulation.world.apiserver import EMPTY, NODES, POLICY, UNSHOWN, ApiServer
 from tests.simulation.world.controllers import Controllers
 from tests.simulation.world.keys import key_file

@@ -16,15 +16,19 @@ import structlog
 from structlog.typing import EventDict
 
 import agents.runtime.agent as agent_module
-from agents.executor.http import Request, Response
-from agents.kube.client import KubeClient
-from agents.kube.elector import Elector, ElectorEnvironment, LeaderTiming
-from agents.kube.leader_lease import LeaseRef, LeaseStore
-from agents.kube.session import AccessError, ApiSession
 from agents.runtime.agent import Agent
 from agents.runtime.settings import AgentSettings
 from dispatcher.config import DispatcherConfig
-from dispatcher.model.messages import (
+from dispatcher.service.leadership import Leadership
+from dispatcher.service.link import AgentDied, AgentTimeout, Arrived, at_once
+from dispatcher.service.term import Term
+from dispatcher.service.term_runner import TermRunner
+from shared.kube.client import KubeClient
+from shared.kube.elector import Elector, ElectorEnvironment, LeaderTiming
+from shared.kube.http import Request, Response
+from shared.kube.leader_lease import LeaseRef, LeaseStore
+from shared.kube.session import AccessError, ApiSession
+from shared.messages import (
     Changes,
     CreateDelegate,
     Hello,
@@ -36,11 +40,7 @@ from dispatcher.model.messages import (
     decode,
     encode,
 )
-from dispatcher.model.pod import Record
-from dispatcher.service.leadership import Leadership
-from dispatcher.service.link import AgentDied, AgentTimeout, Arrived, at_once
-from dispatcher.service.term import Term
-from dispatcher.service.term_runner import TermRunner
+from shared.model.pod import Record
 from tests.simulation.world.loop import ORDERS, PROCESS, Process, VirtualLoop, in_process, running_loop
 from tests.simulation.world.net import Stream, Wire
 

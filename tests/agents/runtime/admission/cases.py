@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.model import names
+from shared.model import names
 
 ASKS = {names.SCHEDULE: "true"}
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agents.runtime.admission.proxy_nodes import AWAY
-from dispatcher.model import names
+from shared.model import names
 
 Object = dict[str, Any]
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

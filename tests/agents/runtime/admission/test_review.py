@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agents.runtime.admission.review import NotAReviewError, answer
-from dispatcher.model import names
+from shared.model import names
 from tests.agents.runtime.admission import proxy_node_cases
 from tests.agents.runtime.admission.cases import ASKS, CASES, pod
 from tests.agents.runtime.admission.proxy_node_cases import ALL, NOT_PLACED_BY_OTHERS, UNTOUCHED, daemon_set

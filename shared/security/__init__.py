@@ -1,0 +1,1 @@
+"""Who said it: keys, signatures, seals and the dispatcher's certificate."""
