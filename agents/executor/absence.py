@@ -76,7 +76,8 @@ def confirm_no_source(intent: ConfirmNoSource, local: Local, now: Moment) -> Pro
 
 def _preemptor(intent: ConfirmNoSource, look: Lookup, local: Local, now: Moment) -> Procedure[Outcome]:
     """Whether a pod, as just read, may go to the cluster where others are to be evicted for it; signed if it may."""
-    ref, target = intent.pod, intent.preempts
+    ref = intent.pod
+    target = intent.preempts
     no = objection(look.pod, Claim(intent.id, ref, intent.epoch, target, ""), local)
     if no is not None:
         return outcome(intent, UNKNOWN if no.verdict == UNKNOWN else STALE, no.message)

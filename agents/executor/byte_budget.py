@@ -11,7 +11,9 @@ from shared.model.token_buckets import Allowance
 
 KEPT = 1 / 4  # of what is a cluster's
 LITTLE = 1 / 32  # of it; a namespace with no more than that may use the part that is kept
-OF_NAMESPACE, OF_CLUSTER, ALL_BUT_KEPT = "namespace", "cluster", "all but kept"
+OF_NAMESPACE = "namespace"
+OF_CLUSTER = "cluster"
+ALL_BUT_KEPT = "all but kept"
 _LONGEST_S = 600.0  # of a debt that is remembered
 
 

@@ -37,7 +37,8 @@ def claim(intent: Claim, local: Local, now: Moment) -> Procedure[Outcome]:
     """Read the pod, write claim and finalizer, and return the claim and the manifest for its delegate."""
     if (early := _not_now(intent, local)) is not None:
         return outcome(intent, *early)
-    problem, before = "", None
+    problem = ""
+    before = None
     for _ in range(TRIES):
         look = yield from pods.look_up(intent.pod.namespace, intent.pod.name)
         if not look.answered:
@@ -69,7 +70,8 @@ def claim(intent: Claim, local: Local, now: Moment) -> Procedure[Outcome]:
 
 def _tell(intent: Claim, pod: bytes, sanitised: bytes, local: Local, now: Moment) -> None:
     """Tell the pod's owner what of it does not go along, or may be lacking there."""
-    keys, outlasts = manifest.left_behind(pod), manifest.outlasts_nodes(pod)
+    keys = manifest.left_behind(pod)
+    outlasts = manifest.outlasts_nodes(pod)
     if keys or outlasts:
         events.left_behind(local, intent.pod, intent.cluster, keys, now, outlasts=outlasts)
     if secrets := references.optional_secrets(sanitised):
@@ -156,7 +158,8 @@ def _not_now(intent: Claim, local: Local) -> Answer | None:
     proxy = names.proxy_node_name(intent.cluster)
     if fenced := local.fenced(proxy):
         return Answer(STALE, fenced)
-    pod, node = local.view.pod(intent.pod.uid), local.view.node(proxy)
+    pod = local.view.pod(intent.pod.uid)
+    node = local.view.node(proxy)
     why = (
         name_taken(node, intent.cluster)
         or closed_to_new(node, pod)
@@ -169,7 +172,8 @@ def _forbidden(pod: LivePod | None, intent: Claim) -> Answer | None:
     """What the owner of the pod wrote against it: the dispatcher goes by the same, and is not trusted with it."""
     if pod is None:
         return None
-    name, said = f"pod {intent.pod.namespace}/{intent.pod.name}", pod.annotations
+    name = f"pod {intent.pod.namespace}/{intent.pod.name}"
+    said = pod.annotations
     if pod.spec.scheduling_gates:
         return Answer(STALE, f"{name} has scheduling gates")
     allowed = said.get(names.CLUSTERS)

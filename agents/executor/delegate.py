@@ -142,7 +142,8 @@ def _is_another(named: SourceRef | None, source: SourceRef) -> bool:
 
 def _malformed(intent: CreateDelegate, local: Local) -> Answer | None:
     """Why the intent is malformed, so that it can never have made a delegate; None if it is not."""
-    source, key = intent.source, foreign_key(intent.annotations)
+    source = intent.source
+    key = foreign_key(intent.annotations)
     if (source.uid, source.namespace, source.name) != (intent.pod.uid, intent.pod.namespace, intent.pod.name):
         name = f"{intent.pod.namespace}/{intent.pod.name}"
         return Answer(REFUSED, f"the order is about pod {name} but its source is another pod")

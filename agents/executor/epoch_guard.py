@@ -26,7 +26,8 @@ class EpochGuard:
     def superseded(self, dispatcher: str, epoch: int) -> str:
         """Record a dispatcher's epoch; why it is superseded by a newer dispatcher, '' if it is the newest."""
         if epoch > self.dispatcher_epoch:
-            self.dispatcher, self.dispatcher_epoch = dispatcher, epoch
+            self.dispatcher = dispatcher
+            self.dispatcher_epoch = epoch
         if (dispatcher, epoch) == (self.dispatcher, self.dispatcher_epoch):
             return ""
         return (

@@ -19,7 +19,8 @@ from shared.model import names
 from shared.model.delegate_events import DelegateEvent
 from shared.model.pod import Pod
 
-NORMAL, WARNING = "Normal", "Warning"
+NORMAL = "Normal"
+WARNING = "Warning"
 ON_PROXY_NODE = "OnProxyNode"
 MAX_NOTE = 1024  # bytes, a limit of the API
 DAEMON_SET = "DaemonSet"

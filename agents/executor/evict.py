@@ -110,7 +110,8 @@ def _evicted(intent: Evict, pod: LivePod) -> Procedure[Answer]:
         "deleteOptions": {"preconditions": {"uid": intent.pod.uid}},
     }
     path = pods.path(intent.pod.namespace, intent.pod.name, "eviction")
-    request, problem = Request("POST", path, msgspec.json.encode(body)), ""
+    request = Request("POST", path, msgspec.json.encode(body))
+    problem = ""
     for _ in range(TRIES):
         response = yield request
         if response.ok:
@@ -135,7 +136,8 @@ def _by_budget(response: Response) -> bool:
 
 def _mark(intent: Evict, now: Moment) -> Procedure[Answer | None]:
     """Set the condition; the answer to give if the pod cannot be evicted, else None."""
-    request, problem = _request(intent, now), ""
+    request = _request(intent, now)
+    problem = ""
     for _ in range(TRIES):
         response = yield request
         if response.ok:

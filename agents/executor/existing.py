@@ -49,7 +49,8 @@ def answer_for(pod: LivePod, name: str, intent: CreateDelegate, local: Local) ->
     """
     source = intent.source
     what = f"pod {source.namespace}/{name}"
-    signed, owner = pod.delegated(local.keys.public), ownership(pod, source, local)
+    signed = pod.delegated(local.keys.public)
+    owner = ownership(pod, source, local)
     another = signed is not None and (signed.source.cluster_uid, signed.source.uid) != (source.cluster_uid, source.uid)
     if another or owner is Ownership.OTHERS:
         whom = f"{source.cluster} {source.namespace}/{source.name}"

@@ -21,7 +21,9 @@ from shared.model.leases import LEASE
 from shared.model.node import NO_EXECUTE, Taint
 from shared.model.pod import Toleration
 
-STRICT, ASAP = "strict", "asap"  # when a copy in a lost cluster may be replaced
+# when a copy in a lost cluster may be replaced
+STRICT = "strict"
+ASAP = "asap"
 Object = Mapping[str, Any]  # core/v1 Toleration as JSON
 _TAINTS = tuple(Taint(f"node.kubernetes.io/{name}", "", NO_EXECUTE) for name in ("not-ready", "unreachable"))
 

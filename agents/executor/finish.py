@@ -105,7 +105,8 @@ def finish_source(intent: FinishSource, local: Local, now: Moment) -> Procedure[
 
 def _release(intent: FinishSource, local: Local, now: Moment) -> Procedure[LivePod | Answer]:
     """The pod as it was when it was free of our finalizer, or the answer to give instead."""
-    ref, problem = intent.pod, ""
+    ref = intent.pod
+    problem = ""
     for _ in range(TRIES + 2):  # after it was deleted, and after it has failed, it has another resourceVersion
         pod = yield from _held(intent, local)
         if isinstance(pod, Answer):

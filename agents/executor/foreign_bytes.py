@@ -46,7 +46,8 @@ class ForeignBudget:
         if spent == OF_NAMESPACE:
             return _too_often(_named(source), self._most.namespace_mib_per_minute, "namespace_mib_per_minute")
         if spent:
-            which, kept = f'cluster "{source.cluster}"', _KEPT_SAID if spent == ALL_BUT_KEPT else ""
+            which = f'cluster "{source.cluster}"'
+            kept = _KEPT_SAID if spent == ALL_BUT_KEPT else ""
             return _too_often(which, self._most.cluster_mib_per_minute, "cluster_mib_per_minute", kept)
         return ""
 

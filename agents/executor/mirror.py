@@ -89,7 +89,8 @@ def _mirror(intent: MirrorStatus, local: Local, now: Moment) -> Procedure[Outcom
     except (msgspec.MsgspecError, TypeError, AttributeError, KeyError, ValueError, RecursionError) as error:
         why = f"{type(error).__name__}: {error}"
         return outcome(intent, REFUSED, f"the status of the delegate of {name} cannot be read: {why}")
-    pod, last = local.view.pod(intent.pod.uid), local.mirrored.get(intent.pod.uid)
+    pod = local.view.pod(intent.pod.uid)
+    last = local.mirrored.get(intent.pod.uid)
     if pod is None:
         return outcome(intent, STALE, f"{name} is gone")
     if pod.terminal:

@@ -48,7 +48,8 @@ def unusable(posted: bytes, made: LivePod, body: bytes, most: int) -> str:
 
     `most`: the highest value of a PriorityClass that it may have.
     """
-    wanted, there = msgspec.json.decode(posted), msgspec.json.decode(body)
+    wanted = msgspec.json.decode(posted)
+    there = msgspec.json.decode(body)
     changed = _disowned(wanted["metadata"], made) or _dropped(wanted["spec"], there.get("spec") or {})
     return changed or _outranks(wanted["spec"], made, most)
 

@@ -12,8 +12,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from agents.executor.recent import Recent
 from shared.security.seals import LIFE_S, PEERS, Audience, Header, Seal, read_header, read_seal
 
-UNSIGNED, UNREADABLE, CERTIFICATE, SIGNATURE = "unsigned", "unreadable", "certificate", "signature"
-AUDIENCE, EXPIRED, EARLY, OVERTAKEN, REPEATED = "audience", "expired", "early", "overtaken", "repeated"
+UNSIGNED = "unsigned"
+UNREADABLE = "unreadable"
+CERTIFICATE = "certificate"
+SIGNATURE = "signature"
+AUDIENCE = "audience"
+EXPIRED = "expired"
+EARLY = "early"
+OVERTAKEN = "overtaken"
+REPEATED = "repeated"
 EPOCH = "epoch"
 REASONS = (UNSIGNED, UNREADABLE, CERTIFICATE, SIGNATURE, AUDIENCE, EXPIRED, EARLY, OVERTAKEN, REPEATED, EPOCH)
 _LIVES = 64  # of dispatchers, of which it is known what they have sent
@@ -39,7 +46,8 @@ class _Taken:
     """
 
     def __init__(self, most: int = _NUMBERS) -> None:
-        self._most, self._below = most, 0
+        self._most = most
+        self._below = 0
         self._numbers: set[int] = set()
         self._lowest: list[int] = []  # the same, as a heap
 
@@ -59,7 +67,9 @@ class OrderCheck:
     """Of one agent. `skew_s`: how far its clock may be from the dispatcher's."""
 
     def __init__(self, key_of: KeyOf, *, take_unsigned: bool = False, skew_s: float = 60.0) -> None:
-        self._key_of, self._take_unsigned, self._skew_s = key_of, take_unsigned, skew_s
+        self._key_of = key_of
+        self._take_unsigned = take_unsigned
+        self._skew_s = skew_s
         self._numbers: Recent[str, int] = Recent(_LIVES)  # of the latest PEERS of each life
         self._taken: Recent[str, _Taken] = Recent(_LIVES)  # ORDERS of each life
 
@@ -106,7 +116,8 @@ class OrderCheck:
             )
 
     def _check_time(self, header: Header, now: float) -> None:
-        late, early = now - header.expires, header.expires - LIFE_S - now
+        late = now - header.expires
+        early = header.expires - LIFE_S - now
         if late > self._skew_s:
             raise Refused(
                 EXPIRED, f"it expired {late:.0f} s ago by this agent's clock: it was held back on the way, or {_CLOCKS}"

@@ -9,9 +9,15 @@ from typing import Any, NamedTuple
 
 from shared.model.names import PREFIX, TOPOLOGY_LABELS
 
-SAME, RESOLVED, MAPPED, LEFT, REFUSED = "same", "resolved at home", "mapped", "left behind", "refused"
+SAME = "same"
+RESOLVED = "resolved at home"
+MAPPED = "mapped"
+LEFT = "left behind"
+REFUSED = "refused"
 RUNNING_SIDE = "of the running side"
-OLDEST, NEWEST = "1.31", "1.37"  # the versions of Kubernetes that the table knows
+# the versions of Kubernetes that the table knows
+OLDEST = "1.31"
+NEWEST = "1.37"
 ON_THE_NODE = "reaches into the node of another cluster"
 NO_VOLUME = "is a volume that other clusters do not have"
 UNKNOWN = f"is no field that this version knows (Kubernetes {NEWEST}): what would become of it elsewhere is not known"

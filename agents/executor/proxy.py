@@ -65,10 +65,12 @@ class ProxyNodes:
 
     def due(self, now: Moment) -> Iterator[ReconcileTask]:
         """A task for each proxy node with something to write, named like the node."""
-        peers, view = self._local.peers, self._local.view
+        peers = self._local.peers
+        view = self._local.view
         peers.recall(tuple(view.nodes()), now.mono)
         for name, peer in peers.known.items():
-            node, beat = view.node(name), self._beats.setdefault(name, _Beat())
+            node = view.node(name)
+            beat = self._beats.setdefault(name, _Beat())
             if peers.dropped(name, now.mono) and not any(
                 names.is_ours(pod.scheduler_name) for pod in view.pods_on(name)
             ):
@@ -139,7 +141,8 @@ def _create(name: str, peer: Peer, beat: _Beat, now: Moment) -> Procedure[str]:
 
 
 def _restore(peer: Peer, node: Node) -> Procedure[str]:
-    path, patch = f"{_NODES}/{quote(node.name, safe='')}", proxy_objects.drift_patch(peer, node)
+    path = f"{_NODES}/{quote(node.name, safe='')}"
+    patch = proxy_objects.drift_patch(peer, node)
     if patch is not None:
         response = yield _patch(path, patch, STRATEGIC_PATCH)
         if not response.ok:

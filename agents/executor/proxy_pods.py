@@ -51,7 +51,8 @@ def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
             elif _wants_tolerations(pod, local):
                 later.append(pod)
     _tell_misplaced(misplaced, local, now)
-    kept, freed = list[Pod](), list[Pod]()
+    kept = list[Pod]()
+    freed = list[Pod]()
     for pod in later:
         (kept if _mode(pod, pod.failover, local) == failover_mode.STRICT else freed).append(pod)
     yield from (_duty(pod, _tolerate(pod, local, now)) for pod in (*kept, *freed[:FREED_AT_ONCE]))
@@ -118,7 +119,8 @@ def _mode(pod: Pod, failover: str, local: Local) -> str:
 
 def _failover(pod: LivePod, local: Local) -> str:
     """As Pod.failover, of the pod as just read from the API server."""
-    said, signed = pod.annotations.get(names.FAILOVER, ""), pod.claimed(local.keys.public)
+    said = pod.annotations.get(names.FAILOVER, "")
+    signed = pod.claimed(local.keys.public)
     return "" if said == LEASE and (signed is None or signed.failover != LEASE) else said
 
 

@@ -32,7 +32,11 @@ from shared.security import signatures
 
 Relayed = Literal["all", "logs", "none"]
 CHALLENGE = 16  # bytes, at least
-BAD, FORBIDDEN, NOT_FOUND, WRONG_METHOD, FAILED = 400, 403, 404, 405, 500
+BAD = 400
+FORBIDDEN = 403
+NOT_FOUND = 404
+WRONG_METHOD = 405
+FAILED = 500
 _LOG_QUERY = frozenset(
     ("follow", "previous", "timestamps", "sinceSeconds", "sinceTime", "tailLines", "limitBytes", "stream")
 )
@@ -54,7 +58,8 @@ class Refusal(Exception):  # noqa: N818 - reads as what it is
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
-        self.status, self.text = status, text
+        self.status = status
+        self.text = text
 
 
 class Wanted(NamedTuple):
@@ -170,7 +175,8 @@ _SAID = {
 
 def call_of(ask: RelayAsk, local: Local) -> Procedure[Call]:
     """The request to our own API server, after a look at the delegate there. Refusal."""
-    source, name = ask.source, delegate_name(ask.source)
+    source = ask.source
+    name = delegate_name(ask.source)
     what = f'pod {source.namespace}/{source.name} has no copy in cluster "{local.cluster}"'
     look = yield from pods.look_up(source.namespace, name)
     if not look.answered:

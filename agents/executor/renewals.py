@@ -34,7 +34,8 @@ class Renewals:
         at = self._issued.get(echo)
         if at is None or (self._renewed is not None and at < self._renewed):
             return False
-        self._renewed, self.lease_s = at, lease_s
+        self._renewed = at
+        self.lease_s = lease_s
         return True
 
     def lapsed(self, now: float) -> str:

@@ -123,7 +123,8 @@ def _keep(shadow: Shadow) -> Procedure[str]:
         return (yield from _change(shadow, _read(response.body), what))
     if response.status != NOT_FOUND:
         return f"{what}: {error_text(response)}"
-    labels, told = {names.BUDGET_OF: shadow.cluster}, {names.BUDGETS: shadow.budgets}
+    labels = {names.BUDGET_OF: shadow.cluster}
+    told = {names.BUDGETS: shadow.budgets}
     metadata = {"name": shadow.name, "namespace": shadow.namespace, "labels": labels, "annotations": told}
     body = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": _spec(shadow)}
     response = yield Request("POST", _collection(shadow.namespace), msgspec.json.encode(body))

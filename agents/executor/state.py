@@ -21,7 +21,8 @@ from shared.kube.answer import NOT_FOUND, TRIES, error_text, is_ambiguous
 from shared.kube.http import MERGE_PATCH, Procedure, Request, Response
 from shared.model import names
 
-NAMESPACE, NAME = "kube-node-lease", "global-dispatcher-agent.state"
+NAMESPACE = "kube-node-lease"
+NAME = "global-dispatcher-agent.state"
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 PATH = f"{_LEASES}/{NAME}"
 VALUES = names.PREFIX + "state"  # the annotation
@@ -84,7 +85,9 @@ class ExecutorState:
         """Read the Lease. An epoch lower than the one obeyed in this life (a restored backup) is ignored."""
         response = yield Request("GET", PATH)
         if response.status == NOT_FOUND:
-            self._stored, self._version, self.known = 0, "", True
+            self._stored = 0
+            self._version = ""
+            self.known = True
             return ""
         return self._read(response) if response.ok else f"{_UNREADABLE}: {error_text(response)}"
 
@@ -192,10 +195,13 @@ class ExecutorState:
             values = _VALUES.decode(annotations.get(VALUES, "{}"))
         except msgspec.MsgspecError as error:
             return f"{_UNREADABLE} ({error}): remove it with kubectl -n {NAMESPACE} delete lease {NAME}"
-        self._version, self._stored = lease.metadata.resource_version, lease.spec.lease_transitions or 0
+        self._version = lease.metadata.resource_version
+        self._stored = lease.spec.lease_transitions or 0
         if self._stored >= self.epoch:
-            self.epoch, self.dispatcher = self._stored, lease.spec.holder_identity or ""
-        self.values, self.known = values, True
+            self.epoch = self._stored
+            self.dispatcher = lease.spec.holder_identity or ""
+        self.values = values
+        self.known = True
         self.words = {key: said for key, said in annotations.items() if _is_word(key)}
         return ""
 

@@ -51,7 +51,8 @@ def _about(source: SourceRef, no: Answer) -> Answer:
 
 
 def _tried(namespace: str, body: bytes, most_priority: int, local: Local) -> Procedure[Answer | None]:
-    request, message = Request("POST", pods.collection(namespace) + _DRY_RUN, body), ""
+    request = Request("POST", pods.collection(namespace) + _DRY_RUN, body)
+    message = ""
     for _ in range(TRIES):
         response = yield request
         made = pods.read(response.body) if response.ok else None

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from shared.model.delegate_events import DelegateEvent, goes_on
 from shared.model.token_buckets import TokenBuckets
 
-BURST, EVERY_S = 25, 300.0  # at once, then one in so many seconds: client-go's EventSourceObjectSpamFilter
+# at once, then one in so many seconds: client-go's EventSourceObjectSpamFilter
+BURST = 25
+EVERY_S = 300.0
 OLD_S = 600.0  # since an event happened: after a restart none that is old, as it was told then
 
 
@@ -21,7 +23,8 @@ class ToldEvents:
 
     def new(self, happened: Iterable[DelegateEvent], mono: float, wall: float) -> list[DelegateEvent]:
         """Those that are to be told now. One that finds no room is told with a later status, if it is not old then."""
-        found, known = [], {}
+        found = []
+        known = {}
         for one in happened:
             digest = hashlib.sha256(f"{one.reason}\0{one.message}".encode("utf-8", "replace")).digest()[:16]
             before = self._known.get(digest)

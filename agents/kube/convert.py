@@ -30,7 +30,9 @@ _PHASES = {phase: phase for phase in (PENDING, RUNNING, SUCCEEDED, FAILED)}
 _POOL: Pool[frozenset[tuple[str, str]], dict[str, str]] = Pool()
 _ONES: Pool[bytes, Any] = Pool()
 _NEVER = "Never"
-_GRACE_S, _MOST_GRACE_S = 30, 2**31  # the default, and what counts as for ever
+# the default, and what counts as for ever
+_GRACE_S = 30
+_MOST_GRACE_S = 2**31
 _NO_STATUS = wire_status.PodStatus()
 T = TypeVar("T")
 
@@ -83,7 +85,8 @@ def version_of(text: str) -> int:
 
 def _pod_seen(pod: wire_pods.PodObject, raw: bytes | msgspec.Raw) -> PodSeen:
     """Full for ours, the room it takes for a bound foreign pod, nothing for the rest."""
-    meta, spec = pod.metadata, pod.spec
+    meta = pod.metadata
+    spec = pod.spec
     labels = meta.labels or {}
     version = version_of(meta.resource_version)
     delegate = labels.get(names.DELEGATE_LABEL) == "true" and spec.scheduler_name == names.DELEGATE_SCHEDULER
@@ -168,7 +171,8 @@ def _invalid(meta: wire.Meta, notes: tuple[user_marks.Note, ...]) -> tuple[Inval
 
 def _foreign(pod: wire_pods.PodObject, status: wire_status.PodStatus) -> Pod:
     """A pod that others placed: what it takes of its node, and what it means to pods beside it."""
-    meta, spec = pod.metadata, pod.spec
+    meta = pod.metadata
+    spec = pod.spec
     labels = meta.labels or {}
     said = read_spec(pod, labels)
     ties = said.placement.ties
@@ -196,7 +200,8 @@ def _foreign(pod: wire_pods.PodObject, status: wire_status.PodStatus) -> Pod:
 
 
 def _ours(pod: wire_pods.PodObject, *, delegate: bool, judged: user_marks.Judged = user_marks.NOTHING) -> Pod:
-    meta, spec = pod.metadata, pod.spec
+    meta = pod.metadata
+    spec = pod.spec
     problems = list(judged.problems)
     labels = meta.labels or {}
     own = marks.own_annotations(meta.annotations or {}, problems)

@@ -59,7 +59,8 @@ def read_needs(spec: PodSpec, problems: list[str]) -> Needs:
         (_needs(one.resources, f"spec.initContainers[{at}].resources", problems), one.restart_policy == "Always")
         for at, one in enumerate(spec.init_containers or ())
     ]
-    pod_level, whole = False, dict[str, int]()
+    pod_level = False
+    whole = dict[str, int]()
     if spec.resources is not None:
         pod_level = bool(spec.resources.requests or spec.resources.limits)
         known = {name for needs in (*running, *(needs for needs, _ in starting)) for name in needs}
@@ -70,7 +71,8 @@ def read_needs(spec: PodSpec, problems: list[str]) -> Needs:
 
 def read_resized(spec: PodSpec, status: PodStatus) -> list[Needs]:
     """The same of a pod that may have been resized in place, in each way that counts: the most of them does."""
-    asked, infeasible = read_needs(spec, []), is_infeasible(status)
+    asked = read_needs(spec, [])
+    infeasible = is_infeasible(status)
     is_sum = gives_sums(status)
     ways = [read_needs(one, [])._replace(is_sum=is_sum) for one in given(spec, status)]
     whole = asked.whole

@@ -9,7 +9,9 @@ from agents.kube.wire import Meta
 from agents.kube.wire_pods import PodSpec
 
 MAX_SHOWN = 63
-_GROUP, _SUBGROUP, _QUEUE = "pod group", "subgroup", "queue"
+_GROUP = "pod group"
+_SUBGROUP = "subgroup"
+_QUEUE = "queue"
 _LABELS = {
     "scheduling.x-k8s.io/pod-group": _GROUP,  # scheduler-plugins, coscheduling
     "pod-group.scheduling.sigs.k8s.io": _GROUP,  # the same, before 0.24

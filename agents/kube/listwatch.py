@@ -127,7 +127,8 @@ class ListWatch:
         self.optional = optional
         self.on_back: Callable[[int, int], None] = lambda known, found: None
         self.on_return: Callable[[], None] = lambda: None
-        self.problem, self.unserved = "not listed yet", False
+        self.problem = "not listed yet"
+        self.unserved = False
         self.broken_since: float | None = time.monotonic()
         self._client = client
         self._select = {"fieldSelector": fields} if fields else {}
@@ -218,7 +219,9 @@ class ListWatch:
     def _alive(self) -> None:
         if self.broken_since is not None:
             LOG.info("watching", kind=self.kind, version=self._version)
-        self.problem, self.broken_since, self.unserved = "", None, False
+        self.problem = ""
+        self.broken_since = None
+        self.unserved = False
         if self._disconnected:
             self._disconnected = False
             self.on_return()
@@ -241,7 +244,9 @@ class ListWatch:
     # --- list --------------------------------------------------------------------------------------------------------
 
     async def _list(self) -> None:
-        token, begun, complete = "", False, True
+        token = ""
+        begun = False
+        complete = True
         started = time.monotonic()
         self.set_aside = 0
         while True:
@@ -339,12 +344,14 @@ class ListWatch:
             "timeoutSeconds": str(max(1, int(seconds))),
             **self._select,
         }
-        opened, self._open = time.monotonic(), False
+        opened = time.monotonic()
+        self._open = False
         async with self._client.stream(Request("GET", self.path, params=params), self._pace.silence_s) as answer:
             if answer.status != 200:
                 raise _refusal(Response(answer.status, await answer.content.read(65536)))
             self._alive()
-            self._open, self._broke = True, False
+            self._open = True
+            self._broke = False
             lines = Lines(self._pace.max_event)
             async for chunk in answer.content.iter_any():
                 for line in lines.feed(chunk):

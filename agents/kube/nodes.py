@@ -38,7 +38,9 @@ def node_seen(raw: bytes | msgspec.Raw) -> NodeSeen | None:
 
 
 def _node(node: wire_nodes.NodeObject, problems: list[str]) -> Node:
-    meta, spec, status = node.metadata, node.spec, node.status
+    meta = node.metadata
+    spec = node.spec
+    status = node.status
     labels = meta.labels or {}
     taints = tuple(Taint(taint.key, taint.value, taint.effect) for taint in spec.taints or ())
     proxy_for = cluster_behind(meta.name, labels, taints)

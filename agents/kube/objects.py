@@ -99,7 +99,8 @@ def _namespace(found: api.Described, problems: list[str]) -> model.Namespace:
     """An annotation in the place of the label that closes it closes it, too, whatever the label says: who wrote it
     takes it for closed.
     """
-    labels, said = _labels(found.metadata), (found.metadata.annotations or {}).get(ACCEPT)
+    labels = _labels(found.metadata)
+    said = (found.metadata.annotations or {}).get(ACCEPT)
     if said is None:
         return model.Namespace(found.metadata.name, labels)
     if labels.get(ACCEPT, said) != said:
@@ -114,7 +115,9 @@ def _unread_namespace(_: str, name: str) -> model.Namespace:
 
 
 def _volume(found: api.VolumeObject, problems: list[str]) -> model.PersistentVolume:
-    meta, spec, claim = found.metadata, found.spec, found.spec.claim_ref
+    meta = found.metadata
+    spec = found.spec
+    claim = found.spec.claim_ref
     terms = spec.node_affinity.required if spec.node_affinity is not None else None
     driver, handle, in_tree = csi_name(found)
     return model.PersistentVolume(
@@ -144,7 +147,8 @@ def _terms(raw: wire_terms.NodeTerms, problems: list[str]) -> tuple[NodeSelector
 
 
 def _claim(found: api.ClaimObject, problems: list[str]) -> model.PersistentVolumeClaim:
-    meta, spec = found.metadata, found.spec
+    meta = found.metadata
+    spec = found.spec
     owner = next((ref for ref in meta.owner_references or () if ref.controller), None)
     requests = spec.resources.requests if spec.resources is not None else None
     return model.PersistentVolumeClaim(
@@ -231,7 +235,9 @@ def _attachment(found: api.AttachmentObject, problems: list[str]) -> model.Volum
 
 
 def _budget(found: api.BudgetObject, problems: list[str]) -> model.PodDisruptionBudget:
-    meta, spec, status = found.metadata, found.spec, found.status
+    meta = found.metadata
+    spec = found.spec
+    status = found.status
     selector = _selector(spec.selector, "spec.selector", problems)
     keep = spec.min_available
     return model.PodDisruptionBudget(
@@ -291,7 +297,10 @@ def _by_name(record: Callable[[str], model.AnyWatched]) -> Callable[[str, str], 
     return lambda _, name: record(name)
 
 
-_CORE, _APPS, _STORAGE, _POLICY = "/api/v1", "/apis/apps/v1", "/apis/storage.k8s.io/v1", "/apis/policy/v1"
+_CORE = "/api/v1"
+_APPS = "/apis/apps/v1"
+_STORAGE = "/apis/storage.k8s.io/v1"
+_POLICY = "/apis/policy/v1"
 KINDS: tuple[Kind[Any], ...] = (
     Kind("Namespace", f"{_CORE}/namespaces", Decoder(api.Described).decode, _namespace, _unread_namespace),
     Kind(

@@ -55,7 +55,8 @@ def group_seen(raw: bytes | msgspec.Raw) -> GroupSeen | None:
         meta, holds = found.metadata, _holds(found.spec)
     except BROKEN as error:
         try:
-            meta, holds = read_bare(raw).metadata, f"cannot be read: {error}"
+            meta = read_bare(raw).metadata
+            holds = f"cannot be read: {error}"
         except BROKEN:
             return None
     return GroupSeen(meta.namespace, meta.name, version_of(meta.resource_version), holds) if meta.name else None
@@ -63,7 +64,8 @@ def group_seen(raw: bytes | msgspec.Raw) -> GroupSeen | None:
 
 def _holds(spec: _GroupSpec) -> str:
     """Why pods of such a group wait, "" if each is placed as any other pod."""
-    policy, constraints = spec.scheduling_policy, spec.scheduling_constraints
+    policy = spec.scheduling_policy
+    constraints = spec.scheduling_constraints
     if policy.gang is not None:
         return (
             "is a gang (its spec.schedulingPolicy.gang), whose pods start together or not at all, which is not done "

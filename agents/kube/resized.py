@@ -54,7 +54,8 @@ def _of_sum(spec: PodSpec, told: Mapping[str, object]) -> PodSpec:
 
 
 def _of_containers(spec: PodSpec, status: PodStatus, which: Callable[[ContainerStatus], _Quantities]) -> PodSpec:
-    told, infeasible = _told(status), is_infeasible(status)
+    told = _told(status)
+    infeasible = is_infeasible(status)
 
     def given_to(container: Container) -> Container:
         about = told.get(container.name)

@@ -27,7 +27,9 @@ MAX_TERMS = 32  # constraints or terms that count other pods: each may have to b
 MAX_CONTAINERS = 64
 _FEWER = " (list values of one key in one clause, with operator In or NotIn)"
 _HARD = {"DoNotSchedule": True, "ScheduleAnyway": False}
-_HONOR, _IGNORE = "Honor", "Ignore"  # nodeAffinityPolicy is Honor unless said, nodeTaintsPolicy is Ignore
+# nodeAffinityPolicy is Honor unless said, nodeTaintsPolicy is Ignore
+_HONOR = "Honor"
+_IGNORE = "Ignore"
 
 
 class Ties(NamedTuple):
@@ -70,7 +72,9 @@ def placement(pod: wire_pods.PodObject, labels: dict[str, str], problems: list[s
 
 
 def _ties(pod: wire_pods.PodObject, labels: dict[str, str], problems: list[str]) -> Ties:
-    meta, spec, affinity = pod.metadata, pod.spec, pod.spec.affinity
+    meta = pod.metadata
+    spec = pod.spec
+    affinity = pod.spec.affinity
     if affinity is None:
         return Ties(volumes=volumes_of(spec, meta.name)) if spec.volumes else _NO_TIES
     where = "spec.affinity"

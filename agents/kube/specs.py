@@ -73,22 +73,26 @@ def _read(pod: wire_pods.PodObject, labels: dict[str, str]) -> SpecRead:
 def _key(pod: wire_pods.PodObject, labels: dict[str, str]) -> tuple[bytes, bytes] | None:
     """The spec without its node and without volumes that say nothing, and what else of the pod its reading rests on."""
     spec = pod.spec
-    node, volumes = spec.node_name, spec.volumes
+    node = spec.node_name
+    volumes = spec.volumes
     telling = None if volumes is None or len(volumes) > rules.MAX_RULES else [*filter(_tells, volumes)]
     try:
-        spec.node_name, spec.volumes = "", volumes if telling is None else telling or None
+        spec.node_name = ""
+        spec.volumes = volumes if telling is None else telling or None
         raw = _SPEC(spec)
         beside = _SPEC(_beside(pod, labels))
     except _UNENCODABLE:
         return None
     finally:
-        spec.node_name, spec.volumes = node, volumes
+        spec.node_name = node
+        spec.volumes = volumes
     return (raw, beside) if len(raw) + len(beside) <= MAX_KEY else None
 
 
 def _beside(pod: wire_pods.PodObject, labels: dict[str, str]) -> tuple[object, ...]:
     """Labels and namespace go into selectors, the pod's name into that of an ephemeral volume's claim."""
-    spec, meta = pod.spec, pod.metadata
+    spec = pod.spec
+    meta = pod.metadata
     selects = spec.affinity is not None or bool(spec.topology_spread_constraints)
     named = any(volume.ephemeral is not None for volume in spec.volumes or ())
     return (labels, meta.namespace) if selects else (), meta.name if named else ""

@@ -19,7 +19,8 @@ from shared.model.topology import meant_level
 
 NARROWING = (names.CLUSTERS, names.STAY, names.SPREAD, names.DOMAIN_SCOPE, names.FAILOVER, names.REQUIRE_DATA)
 OWN_KEYS = names.PREFIX + "x-"  # begins the keys of an operator's own plugins
-MISUNDERSTOOD, NO_GROUP = "AnnotationNotUnderstood", "PodGroupNotServed"
+MISUNDERSTOOD = "AnnotationNotUnderstood"
+NO_GROUP = "PodGroupNotServed"
 ADOPTED = "Adopted"
 MAX_KEYS = 32
 MAX_CLUSTERS = 64
@@ -47,7 +48,10 @@ _OF_AGENTS = frozenset(
 _OF_NODES = frozenset((names.PROVIDER, names.BANDWIDTH, names.GPU_MILLI, names.PROXY_LABEL, names.PROXY_TAINT))
 _CLUSTER = re.compile(r"[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?")
 _TELLING = frozenset(("cluster", "clusters", "stay", "spread", "failover"))  # words of a key that can only narrow
-_ALIKE, _HOLDS, _PREFIX_ALIKE = 0.6, 0.7, 0.85  # of difflib: to be suggested, to hold a pod back, to be our prefix
+# of difflib: to be suggested, to hold a pod back, to be our prefix
+_ALIKE = 0.6
+_HOLDS = 0.7
+_PREFIX_ALIKE = 0.85
 _READ = 64  # characters of a user's text that are compared
 
 

@@ -82,7 +82,8 @@ class ClusterCache:
         Such an object proves that the server went back although its own version may not show it. The answer is then
         (version known, version shown) of the first one.
         """
-        listed, versions = self._listed[kind], self._versions[kind]
+        listed = self._listed[kind]
+        versions = self._versions[kind]
         older: tuple[int, int] | None = None
         for seen in items:
             listed.add(seen.key)
@@ -163,7 +164,8 @@ class ClusterCache:
                 for warning in unknown_clusters(pod, others | {cluster}):
                     self._warn(warning)
             self._choosy.clear()
-        taken, self._warnings = self._warnings, []
+        taken = self._warnings
+        self._warnings = []
         return taken
 
     def _warn(self, warning: WrongSchedulerName | InvalidAnnotation) -> None:

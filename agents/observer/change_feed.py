@@ -46,7 +46,8 @@ class ChangeFeed:
 
     def __init__(self, cache: ClusterCache, loads: Loads, uses: OwnerUses) -> None:
         self._cache = cache
-        self._loads, self._uses = loads, uses
+        self._loads = loads
+        self._uses = uses
         self._log = cache.log
 
     @property

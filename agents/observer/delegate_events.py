@@ -21,7 +21,8 @@ class DelegateEvents:
     """The sink of a watch of events. `pod`: of a UID as it is known here; `tell`: a pod is to be shown otherwise."""
 
     def __init__(self, pod: Callable[[str], Pod | None], tell: Callable[[Pod], None]) -> None:
-        self._pod, self._tell = pod, tell
+        self._pod = pod
+        self._tell = tell
         self._events: dict[str, dict[Happened, DelegateEvent]] = {}  # by UID, and the latest last
         self._seen = 0
 

@@ -64,7 +64,8 @@ class Links:
         held = min(rates) if len(rates) == HELD else 0.0
         carried = self._kinds.setdefault(_kind(target), Carried(0.0, now, now))
         if held >= carried.now(now):
-            carried.most, carried.at = held, now
+            carried.most = held
+            carried.at = now
 
     def forget(self, node: str) -> None:
         """The node is gone; what its kind carried is not."""

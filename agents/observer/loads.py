@@ -130,7 +130,9 @@ class NodeLoad:
         preference: Preference | None = None,
         links: Links | None = None,
     ) -> None:
-        self._target, self._signals, self._tau = target, signals, tau_s
+        self._target = target
+        self._signals = signals
+        self._tau = tau_s
         self._preference = preference or Preference()
         self._links = links or Links()
         self._by_source: dict[str, SourceLoad] = {}
@@ -230,7 +232,8 @@ class Loads:
         preference: Preference | None = None,
     ) -> None:
         self._log = log
-        self._tau, self._signals = tau_s, signals
+        self._tau = tau_s
+        self._signals = signals
         self._preference = preference or Preference()
         self._links = Links()
         self._loads: dict[str, NodeLoad] = {}

@@ -50,7 +50,8 @@ class MarkVerifier:
         return same and signatures.is_claim_of(self.keys, mark)
 
     def _is_delegate(self, pod: Pod, source: SourceRef) -> bool:
-        mark, proof = pod.annotations[names.CLAIM], pod.annotations.get(names.DELEGATE_PROOF, "")
+        mark = pod.annotations[names.CLAIM]
+        proof = pod.annotations.get(names.DELEGATE_PROOF, "")
         return source.namespace == pod.namespace and signatures.is_proof_of(self.keys, pod.uid, mark, proof)
 
 

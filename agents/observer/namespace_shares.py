@@ -73,7 +73,8 @@ class _Namespace:
         self._most = most
         self._pods: dict[str, _Large] = {}
         self._order: list[_Turn] = []
-        self._full, self._taken = 0, 0
+        self._full = 0
+        self._taken = 0
 
     def __len__(self) -> int:
         return len(self._order)
@@ -129,7 +130,8 @@ class _Namespace:
         return list(changed.values())
 
     def _beyond(self, pod: Pod) -> Pod:
-        most, small = self._most // 2**20, SMALL // 1024
+        most = self._most // 2**20
+        small = SMALL // 1024
         return beyond_share(
             pod,
             f"metadata.labels and spec: the pods of namespace {pod.namespace} that take more than {small} KiB of "

@@ -29,7 +29,9 @@ TELL_S = 30.0  # between two looks at what is to be told of an owner
 KEPT_S = 600.0  # since the last sample of a pod, until it is taken for gone
 PERCENTILE = 0.75
 STEPS = 4  # buckets in a factor of two
-LEAST_CPU, LEAST_MEMORY = 1.0, 2.0**20  # milli-CPU and bytes: all below is one bucket
+# milli-CPU and bytes: all below is one bucket
+LEAST_CPU = 1.0
+LEAST_MEMORY = 2.0**20
 _BUCKETS = 1 + 20 * STEPS  # up to a million times the least
 _MOST_HALVES = 100.0
 _ABSURD = 1e15  # cores, or bytes, of one pod
@@ -56,7 +58,8 @@ class Histogram:
     __slots__ = ("_least", "_since", "_weights")
 
     def __init__(self, least: float, now: float) -> None:
-        self._least, self._since = least, now
+        self._least = least
+        self._since = now
         self._weights = array("d", bytes(8 * _BUCKETS))
 
     def _grown(self, now: float) -> float:
@@ -80,7 +83,8 @@ class Histogram:
 
     def percentile(self, share: float) -> float | None:
         """The end of the bucket in which that share of all weights is reached; None without any."""
-        total, found = sum(self._weights), 0.0
+        total = sum(self._weights)
+        found = 0.0
         for at, weight in enumerate(self._weights):
             found += weight
             if weight and found >= share * total * (1.0 - 1e-9):
@@ -94,7 +98,8 @@ class _Owner:
     __slots__ = ("cpu", "looked_at", "memory", "told")
 
     def __init__(self, now: float) -> None:
-        self.cpu, self.memory = Histogram(LEAST_CPU, now), Histogram(LEAST_MEMORY, now)
+        self.cpu = Histogram(LEAST_CPU, now)
+        self.memory = Histogram(LEAST_MEMORY, now)
         self.looked_at = -math.inf
         self.told: tuple[float | None, float | None, int] = (None, None, -1)
 
@@ -120,7 +125,8 @@ class OwnerUses:
     """
 
     def __init__(self, log: ChangeLog, pod: Callable[[str, str], Pod | None]) -> None:
-        self._log, self._pod = log, pod
+        self._log = log
+        self._pod = pod
         self._owners: dict[OwnerName, _Owner] = {}  # those seen last at the end
         self._tracks: dict[str, _Track] = {}  # by UID
         self._pruned_at = -math.inf
@@ -163,7 +169,8 @@ class OwnerUses:
         if now - track.at < LOOK_S or (sample.time and sample.time <= track.time):
             return None, 0.0
         since = min(now - max(track.at, track.since + START_S), MAX_GAP_S)
-        track.at, track.time = now, sample.time
+        track.at = now
+        track.time = sample.time
         return track.owner, since / 60.0
 
     def _owner(self, name: OwnerName, now: float) -> _Owner:

@@ -17,7 +17,9 @@ from shared.messages import LinkReading
 KEPT = 18  # probes
 CONNECT_AGAIN_S = 0.9
 ECHO_AGAIN_S = 0.19
-_NEARER, _NEARER_S = 1.5, 0.005  # an echo that took longer than a connect by both of them was answered further away
+# an echo that took longer than a connect by both of them was answered further away
+_NEARER = 1.5
+_NEARER_S = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,8 @@ class PeerLink:
         echoes, lost_echoes = self._echoes()
         if not connects or not echoes:
             return None
-        rtt, fastest_echo = median(connects), min(echoes)
+        rtt = median(connects)
+        fastest_echo = min(echoes)
         if fastest_echo > max(_NEARER * rtt, rtt + _NEARER_S):
             rtt = fastest_echo
         jitter = fmean(abs(one - other) for one, other in pairwise(connects)) if connects[1:] else 0.0

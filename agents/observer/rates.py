@@ -54,7 +54,8 @@ class Track:
         if value is None or same_again or not believable(value) or not isfinite(time):
             return False
         step = self._advance(time, now)
-        before, self._counter = self._counter, value
+        before = self._counter
+        self._counter = value
         if step is None or before is None or value < before:
             return False
         rate = (value - before) / step
@@ -76,10 +77,12 @@ class Track:
         """Seconds since the previous sample by the sampler's clock; None if that says nothing."""
         if not isfinite(time):
             return None
-        before, touched = self._time, self._touched
+        before = self._time
+        touched = self._touched
         if before == time:
             return None
-        self._time, self._touched = time, now
+        self._time = time
+        self._touched = now
         if before is None:
             return None
         step = time - before

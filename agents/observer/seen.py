@@ -9,7 +9,8 @@ from shared.model.node import Node
 from shared.model.objects import AnyWatched
 from shared.model.pod import Pod, PodRef
 
-NODES, PODS = "nodes", "pods"
+NODES = "nodes"
+PODS = "pods"
 POD_GROUPS = "PodGroup"
 
 

@@ -6,11 +6,22 @@ from dataclasses import dataclass
 from agents.observer.seen import NodeTarget
 from shared.model.signals import CPU_SIGNAL, MEMORY_SIGNAL, NETWORK_SIGNAL
 
-CPU, MEMORY, RECEIVE, TRANSMIT = "cpu", "memory", "network_receive", "network_transmit"  # measures
-DISK, PRESSURE_CPU, PRESSURE_MEMORY, PRESSURE_IO = "disk", "pressure_cpu", "pressure_memory", "pressure_io"
-DISK_BUSY, GPU, GPU_MEMORY = "disk_busy", "gpu", "gpu_memory"
+# measures
+CPU = "cpu"
+MEMORY = "memory"
+RECEIVE = "network_receive"
+TRANSMIT = "network_transmit"
+DISK = "disk"
+PRESSURE_CPU = "pressure_cpu"
+PRESSURE_MEMORY = "pressure_memory"
+PRESSURE_IO = "pressure_io"
+DISK_BUSY = "disk_busy"
+GPU = "gpu"
+GPU_MEMORY = "gpu_memory"
 LINK_SPEED = "link_speed"  # bytes/s in each direction; what full means for the network, and no load itself
-OF_CPU, OF_MEMORY, OF_BANDWIDTH = "cpu", "memory", "bandwidth"
+OF_CPU = "cpu"
+OF_MEMORY = "memory"
+OF_BANDWIDTH = "bandwidth"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from shared.model.backoff import Backoff
 
 RELIST_AFTER = 2  # comparisons in a row that differ
-FIRST_REST_S, LONGEST_REST_S = 30.0, 900.0  # between two lists for this reason, if lists do not help
+# between two lists for this reason, if lists do not help
+FIRST_REST_S = 30.0
+LONGEST_REST_S = 900.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,9 @@ class WatchCount:
 
     def listed(self, *, complete: bool) -> None:
         """A new list; `complete`: each of its objects could be counted."""
-        self.doubts, self._expected, self._blind = 0, None, not complete
+        self.doubts = 0
+        self._expected = None
+        self._blind = not complete
 
     def uncounted(self) -> None:
         """The watch brought an object without identity: nothing is compared until the next list."""
@@ -48,7 +52,9 @@ class WatchCount:
             return
         if self._expected is not None and self._waits(watch_at, own, now):
             return
-        self._expected, self._counted_at, self._watch_at = server, now, watch_at
+        self._expected = server
+        self._counted_at = now
+        self._watch_at = watch_at
         if watch_at == server.version:
             self._compare(own)
         elif watch_at > server.version:
@@ -57,7 +63,8 @@ class WatchCount:
     def _waits(self, watch_at: int, own: int, now: float) -> bool:
         """Whether the earlier count is still to be passed. A watch that stands still is taken as it is."""
         if watch_at != self._watch_at:
-            self._counted_at, self._watch_at = now, watch_at
+            self._counted_at = now
+            self._watch_at = watch_at
             return True
         if now - self._counted_at < self._patience_s:
             return True
@@ -73,7 +80,8 @@ class WatchCount:
         self._compare(own)
 
     def _compare(self, own: int) -> None:
-        expected, self._expected = self._expected, None
+        expected = self._expected
+        self._expected = None
         if expected is None:
             return
         if own != expected.count:
@@ -94,4 +102,5 @@ class WatchCount:
         """It is listed anew: the next time after a rest that doubles while lists do not help. `jitter`: 0.5 to 1."""
         self._not_before = now + jitter * Backoff(FIRST_REST_S, LONGEST_REST_S).after(self._rests + 1)
         self._rests = min(self._rests + 1, 16)
-        self.doubts, self._expected = 0, None
+        self.doubts = 0
+        self._expected = None

@@ -34,7 +34,10 @@ class AcceptedLeader:
         self.problem = ""
         self.remote_pods: Callable[[], int | None] = lambda: None
         self.confirm_restored: Callable[[], None] = lambda: None
-        self._local, self._drive, self._clock, self._rename_from = local, drive, clock, rename_from
+        self._local = local
+        self._drive = drive
+        self._clock = clock
+        self._rename_from = rename_from
         self._one_at_a_time = asyncio.Lock()
         self._recalled = False  # the keys of other clusters: before any that a dispatcher tells are heard
         self._read_at = float("-inf")
@@ -101,7 +104,8 @@ class AcceptedLeader:
 
         What they have not is met with a question first: it may be a word of long ago, out of a backup.
         """
-        state, trusted = self._local.state, self._local.trusted
+        state = self._local.state
+        trusted = self._local.trusted
         words = frozenset(word for word, said in state.words.items() if self._questions.get(word) == said)
         problem = await self._ask_back(state.words.keys() - words)
         for word in sorted(words):
@@ -170,7 +174,10 @@ class AcceptedLeader:
         return FORGET_KEYS + self._local.cluster
 
     async def _hold_keys(self) -> str:
-        state, cluster, keys, word = self._local.state, self._local.cluster, self._local.keys, self._forget_own
+        state = self._local.state
+        cluster = self._local.cluster
+        keys = self._local.keys
+        word = self._forget_own
         if word in state.words and state.words[word] != self._questions.get(word):
             problem = await self._ask_back((word,))
             if problem:

@@ -57,7 +57,8 @@ class Agent:
     """
 
     def __init__(self, settings: AgentSettings, identity: str = "") -> None:
-        self.settings, api = settings, settings.api
+        self.settings = settings
+        api = settings.api
         self.incarnation = uuid.uuid4().hex
         self._news = asyncio.Event()
         self._client = KubeClient(Access(settings.kubeconfig, settings.context), Patience(api.connect_s, api.request_s))
@@ -65,7 +66,8 @@ class Agent:
         self._keys = keys.endorsed_keys() if keys is not None else ()
         self._marks = MarkVerifier(keys.public if keys is not None else ())
         self._watching = Watching(self._client, settings, self._marks, self._news.set)
-        self.cache, self._health = self._watching.cache, self._watching.health
+        self.cache = self._watching.cache
+        self._health = self._watching.health
         options = executor_settings(settings)
         self._policy = options.policy
         self._kubelets = ClusterKubelets(self._client, settings.kubelet)  # for other clusters
@@ -158,7 +160,8 @@ class Agent:
     def _take_keys(self, keys: tuple[str, ...]) -> None:
         """The public keys of this cluster, of which an observer alone learns from what the executor has stored."""
         LOG.info("marks are verified by the keys that the executor has stored", keys=keys)
-        first, self._marks.keys = not self._marks.keys, keys
+        first = not self._marks.keys
+        self._marks.keys = keys
         if first:
             self._watching.open(self._spawn)
         else:

@@ -18,9 +18,12 @@ from shared.kube.http import TOO_BUSY, Procedure, Request, Response
 T = TypeVar("T")
 Objection = Callable[[], str]  # why something may not go on, '' while it may
 
-SHORTEST_S, LONGEST_S = 0.2, 10.0  # of a pause that the server asks for
+# of a pause that the server asks for
+SHORTEST_S = 0.2
+LONGEST_S = 10.0
 UNASKED_S = 1.0  # after a 429 without Retry-After
-_DOUBT_S, _MOST_DOUBT_S = 0.1, 2.0
+_DOUBT_S = 0.1
+_MOST_DOUBT_S = 2.0
 
 
 class ApiClient(Protocol):
@@ -116,7 +119,8 @@ class Driver:
     def end(self, execution: Execution) -> None:
         """Give the slot back."""
         if execution.ticket is not None:
-            ticket, execution.ticket = execution.ticket, None
+            ticket = execution.ticket
+            execution.ticket = None
             self._slot_queue.give(ticket)
 
     async def _ask(self, request: Request, execution: Execution, barred: Objection) -> Response:

@@ -24,7 +24,8 @@ LOG = structlog.get_logger("agent.executor_lease")
 # Not in the release's namespace: two releases may have two.
 PLACE = LeaseRef("kube-node-lease", "global-dispatcher-agent.executor")
 _LEASE = f"lease {PLACE.namespace}/{PLACE.name}"
-RENEW_DEADLINE_S, RETRY_S = 8.0, 2.0
+RENEW_DEADLINE_S = 8.0
+RETRY_S = 2.0
 FAREWELL_S = 2.0
 ASKS_S = 20.0  # between two words of who waits
 UNREACHED_S = 60.0  # a holder that no gateway lets in keeps the Lease for so long at first, twice as long each time
@@ -62,7 +63,8 @@ class ExecutorLease:
     @property
     def problem(self) -> str:
         """Why this executor may write nothing now, '' while it may."""
-        elector, leader = self._elector, self._accepted_leader
+        elector = self._elector
+        leader = self._accepted_leader
         if elector.valid():
             why = f": {leader.problem}" if leader.problem else ""
             unread = f"{_LEASE} is held, but what another may have stored is not read yet{why}"
@@ -113,7 +115,8 @@ class ExecutorLease:
 
         Without any word from the API server it does connect: a dispatcher has to learn of that.
         """
-        leader, elector = self._accepted_leader, self._elector
+        leader = self._accepted_leader
+        elector = self._elector
         if leader.not_ours:
             return ""
         unknown = not (elector.leader or elector.problem or leader.problem)
@@ -137,7 +140,8 @@ class ExecutorLease:
     def _held_up(self) -> bool:
         now = awake()
         if self.reached():
-            self._reached_at, self._unreached_s = now, UNREACHED_S
+            self._reached_at = now
+            self._unreached_s = UNREACHED_S
         unreached = now - self._reached_at >= self._unreached_s
         self._gives_way = unreached and self._elector.asked_within(_STILL_ASKS_S)
         return self._gives_way or bool(self._accepted_leader.not_ours) or not self._is_prepared

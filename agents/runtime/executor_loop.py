@@ -118,7 +118,8 @@ class ExecutorLoop:
         self._driver.permit = self._permit
         self._reconciler = Reconciler(self._local, self._driver, clock)
         self._events = Events(self._local, client, self._slot_queue, self._seconds)
-        self._events.at_once, self._events.series = self._settings.event_concurrency, self._settings.event_series
+        self._events.at_once = self._settings.event_concurrency
+        self._events.series = self._settings.event_series
         self._events.patience_s = self._settings.event_patience_s
         self._events.barred = lambda: self.lease.problem
         self.accepted_leader = AcceptedLeader(self._local, self._at_once, clock, self._settings.rename_from)
@@ -175,7 +176,8 @@ class ExecutorLoop:
         again.
         """
         executions = {one.task: one.execution for one in started}
-        left, ended_at = set(executions), self._seconds()
+        left = set(executions)
+        ended_at = self._seconds()
         if not left:
             return
         whole = asyncio.ensure_future(asyncio.wait(left))
@@ -221,7 +223,8 @@ class ExecutorLoop:
 
     async def _take_over_newest(self) -> None:
         while self._newest_peers is not None:
-            newest, self._newest_peers = self._newest_peers, None
+            newest = self._newest_peers
+            self._newest_peers = None
             await self._take_over(*newest)
 
     async def _take_over(self, peers: Peers, current: bool) -> None:

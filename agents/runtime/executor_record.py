@@ -24,9 +24,12 @@ class ExecutorRecord:
     def __init__(
         self, cluster: str, on_keys: Callable[[tuple[str, ...]], None], on_confirmed: Callable[[], None]
     ) -> None:
-        self.problem, self.keys = NO_KEYS, ()
+        self.problem = NO_KEYS
+        self.keys = ()
         self.epoch = 0
-        self._cluster, self._on_keys, self._on_confirmed = cluster, on_keys, on_confirmed
+        self._cluster = cluster
+        self._on_keys = on_keys
+        self._on_confirmed = on_confirmed
         self._state = ExecutorState()
         self._heeded_at = time.time()
 

@@ -97,7 +97,8 @@ class HealthMonitor:
             self.server_version = _git_version(answer.body)
         if not self.cluster_uid or lost:
             await self._identify()
-        self._last_good, self._problem = time.monotonic(), ""
+        self._last_good = time.monotonic()
+        self._problem = ""
         if lost:
             self._rewatch()
 
@@ -112,7 +113,8 @@ class HealthMonitor:
                 f"correct the kubeconfig or restart the agent"
             )
             return
-        self.cluster_uid, self._foreign = uid, ""
+        self.cluster_uid = uid
+        self._foreign = ""
 
     async def _ask(self, request: Request) -> Response:
         return await self._client.send(request, timeout_s=self._settings.probe_timeout_s)
@@ -124,7 +126,8 @@ class HealthMonitor:
         health = Health(problem == "", words, restored != "", self._confirmed)
         if health == self.now:
             return
-        turned, also = health.api_ok != self.now.api_ok, health.restored != self.now.restored
+        turned = health.api_ok != self.now.api_ok
+        also = health.restored != self.now.restored
         self.now = health
         if turned and health.api_ok:
             LOG.info("API server is there")

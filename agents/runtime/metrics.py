@@ -247,7 +247,8 @@ class MetricsServer:
     """Serves /metrics where the settings say so. An address that cannot be had stops nothing else of the agent."""
 
     def __init__(self, settings: MetricsSettings, look: Callable[[], Awaitable[AgentStatus]]) -> None:
-        self._settings, self._look = settings, look
+        self._settings = settings
+        self._look = look
         self.address: tuple[str, int] | None = None  # where it listens
 
     async def run(self) -> None:
@@ -265,7 +266,8 @@ class MetricsServer:
             await runner.cleanup()
 
     async def _listen(self, runner: web.AppRunner) -> None:
-        host, port = self._settings.host, self._settings.port
+        host = self._settings.host
+        port = self._settings.port
         logged = False
         while True:
             try:

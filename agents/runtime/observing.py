@@ -35,8 +35,11 @@ class Observing:
         who: Callable[[], Identity],
         health: Callable[[], Health],
     ) -> None:
-        self._settings, self._watching, self._news = settings, watching, news
-        self._who, self._health = who, health
+        self._settings = settings
+        self._watching = watching
+        self._news = news
+        self._who = who
+        self._health = health
         self._loads = Loads(
             watching.log,
             tau_s=settings.kubelet.smoothing_s,

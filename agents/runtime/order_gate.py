@@ -29,7 +29,8 @@ class Trust:
     """The authorities of a file, or of a text."""
 
     def __init__(self, settings: OrderSettings, clock: Callable[[], float] = time.monotonic) -> None:
-        self._settings, self._clock = settings, clock
+        self._settings = settings
+        self._clock = clock
         self._looked_at = float("-inf")
         self._version: tuple[int, int, int] | None = None
         self._authorities: Authorities | str = "not read yet"
@@ -52,14 +53,16 @@ class Trust:
         """A file that cannot be read any more changes nothing: what was read before holds."""
         if self._clock() - self._looked_at < LOOK_S:
             return
-        self._looked_at, file = self._clock(), self._settings.ca_file
+        self._looked_at = self._clock()
+        file = self._settings.ca_file
         try:
             if not file:
                 pem = self._settings.authority.encode()
             elif (version := _version(file)) == self._version:
                 return
             else:
-                pem, self._version = Path(file).read_bytes(), version
+                pem = Path(file).read_bytes()
+                self._version = version
             authorities = Authorities.read(pem)
         except (OSError, ValueError) as error:
             problem = f"this agent cannot read its authorities, {file or 'orders.authority'}: {error}"
@@ -93,10 +96,14 @@ class OrderGate:
         """`clock` is of the day, `pace` of what never goes back."""
         self._check: OrderCheck | None = None
         if settings.verified:
-            trust, unsigned = Trust(settings, pace), settings.unsigned == "take"
+            trust = Trust(settings, pace)
+            unsigned = settings.unsigned == "take"
             self._check = OrderCheck(trust.key_of, take_unsigned=unsigned, skew_s=settings.clock_skew_s)
-        self._audience, self._clock, self._pace = audience, clock, pace
-        self.verified, self._lines = 0, TokenBuckets(1, 1 / TELL_S)
+        self._audience = audience
+        self._clock = clock
+        self._pace = pace
+        self.verified = 0
+        self._lines = TokenBuckets(1, 1 / TELL_S)
         self.refused: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
 
     def let_in(self, kind: str, body: bytes, seal: bytes) -> Header | None:

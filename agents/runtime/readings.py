@@ -97,7 +97,8 @@ class MetricsApi:
     """metrics.k8s.io of the cluster's API server."""
 
     def __init__(self, client: KubeClient, loads: Loads | None = None) -> None:
-        self._client, self._loads = client, loads
+        self._client = client
+        self._loads = loads
         self._version, self._other = VERSIONS
 
     async def samples(self) -> dict[str, Sample]:
@@ -141,7 +142,8 @@ class Readings:
     def __init__(
         self, client: KubeClient, targets: Mapping[str, NodeTarget], loads: Loads, settings: AgentSettings
     ) -> None:
-        self._targets, self._loads = targets, loads
+        self._targets = targets
+        self._loads = loads
         self._sources: list[NodeSource | FleetSource] = []
         self._asking: list[Asking] = []
         wanted = settings.telemetry.preference().sources()
@@ -187,7 +189,8 @@ class Readings:
 
 def node_exporters(settings: NodeExporterSettings) -> NodeExporters:
     """The source behind an entry of `telemetry.node_exporter`."""
-    at, pool = (settings.scheme, settings.port), Pool(settings.tls(), settings.concurrency)
+    at = (settings.scheme, settings.port)
+    pool = Pool(settings.tls(), settings.concurrency)
     return NodeExporters(at, settings.limits(), pool, settings.credentials(), settings.interfaces)
 
 
@@ -195,7 +198,8 @@ def fleet_sources(
     client: KubeClient, settings: AgentSettings, loads: Loads | None = None
 ) -> dict[str, tuple[FleetSource, float]]:
     """By name (source, seconds between two questions). `loads`: who is told of single pods."""
-    telemetry, found = settings.telemetry, dict[str, tuple[FleetSource, float]]()
+    telemetry = settings.telemetry
+    found = dict[str, tuple[FleetSource, float]]()
     for one in telemetry.prometheus:
         web = Web(one.url, one.limits(), Pool(one.tls()), one.credentials())
         queries = one.all_queries(settings.cluster, wanted_measures(settings))

@@ -126,7 +126,9 @@ class Events:
     """
 
     def __init__(self, local: Local, client: ApiClient, slot_queue: SlotQueue, seconds: Callable[[], float]) -> None:
-        self.at_once, self.series, self.patience_s = 4, 16, 5.0
+        self.at_once = 4
+        self.series = 16
+        self.patience_s = 5.0
         self.barred: Callable[[], str] = lambda: ""  # why none may be written, '' while they may
         self._waiting = local.events
         self._client = client

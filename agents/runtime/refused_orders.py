@@ -14,15 +14,20 @@ from shared.messages import REFUSED, STALE, AnyIntent, CreateDelegate, IntentBat
 from shared.model.token_buckets import TokenBuckets
 
 LOG = structlog.get_logger("audit")
-AT_ONCE, EVERY_S = 20, 3.0
-_MOST, _MOST_NAMED = 500, 300  # characters of a reason, and of what an order names
+AT_ONCE = 20
+EVERY_S = 3.0
+# characters of a reason, and of what an order names
+_MOST = 500
+_MOST_NAMED = 300
 
 
 class RefusedOrders:
     """Of one executor. `clock`: seconds that never go back."""
 
     def __init__(self, cluster: str, clock: Callable[[], float]) -> None:
-        self._cluster, self._clock, self._lines = cluster, clock, TokenBuckets(AT_ONCE, 1 / EVERY_S)
+        self._cluster = cluster
+        self._clock = clock
+        self._lines = TokenBuckets(AT_ONCE, 1 / EVERY_S)
 
     def look_at(self, intent: AnyIntent, found: Outcome, batch: IntentBatch) -> None:
         """Tell of an order of this batch if its outcome is `refused` or `stale`."""

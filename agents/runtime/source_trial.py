@@ -149,7 +149,9 @@ class _Asking:
         loads: Loads,
     ) -> None:
         self.tried = Tried(name, settings.telemetry.keys()[name])
-        self._settings, self._targets, self._shown = settings, targets, shown
+        self._settings = settings
+        self._targets = targets
+        self._shown = shown
         self._both = (loads, _loads(settings, Preference((name,))))
         self._counters: set[str] = set()  # measures that are told as growing totals
 
@@ -169,7 +171,8 @@ class _Asking:
             await source.close()
 
     def _opened(self, client: KubeClient) -> tuple[NodeSource | FleetSource, Callable[[], Awaitable[None]]]:
-        settings, name = self._settings, self.tried.name
+        settings = self._settings
+        name = self.tried.name
         for one in settings.telemetry.node_exporter:
             if one.name == name:
                 exporters = node_exporters(one)
@@ -186,7 +189,8 @@ class _Asking:
 
     async def _nodes(self, source: NodeSource) -> None:
         """Only those that are shown."""
-        tried, told = self.tried, 0
+        tried = self.tried
+        told = 0
         tried.of = len(self._shown)
 
         async def one(name: str) -> None:
@@ -211,7 +215,9 @@ class _Asking:
         except SourceError as error:
             tried.problem = str(error)
             return
-        tried.answer, tried.problem, tried.told = answer, answer.problem, len(answer.samples)
+        tried.answer = answer
+        tried.problem = answer.problem
+        tried.told = len(answer.samples)
         tried.silent = tuple(sorted(self._targets.keys() - answer.samples.keys()))
         counted = Counter(name for sample in answer.samples.values() for name in sample.measures)
         tried.measures |= {name: counted[name] for name in tried.measures}

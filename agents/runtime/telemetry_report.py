@@ -16,7 +16,8 @@ class Values:
     """The ages of all values that are known."""
 
     def __init__(self, now: float, preference: Preference) -> None:
-        self.now, self.stale_s = now, preference.stale_s
+        self.now = now
+        self.stale_s = preference.stale_s
         self._ages: dict[str, dict[str, list[float]]] = {}  # source -> signal -> ages
         self._fresh: dict[str, set[str]] = {}  # source -> nodes
         self._read: dict[str, set[str]] = {}  # signal -> nodes
@@ -55,7 +56,9 @@ async def report(
 
     It takes 12 us a node, so in large clusters the agent's loop goes on meanwhile.
     """
-    values, keys, names = Values(now, settings.telemetry.preference()), settings.telemetry.keys(), list(nodes)
+    values = Values(now, settings.telemetry.preference())
+    keys = settings.telemetry.keys()
+    names = list(nodes)
     for start in range(0, len(names), CHUNK):
         values.take(loads.values(names[start : start + CHUNK], now))
         await asyncio.sleep(0)
@@ -67,7 +70,8 @@ async def report(
 def _source(status: Status, key: str, values: Values, nodes: Collection[str]) -> SourceReport:
     fresh = values.fresh(status.name).intersection(nodes)
     silent = sorted(set(nodes) - fresh)
-    matching, answered_at = status.matching, status.answered_at
+    matching = status.matching
+    answered_at = status.answered_at
     return SourceReport(
         status.name,
         key,

@@ -129,7 +129,8 @@ class WatchVerifier:
 
     def _follow(self) -> None:
         """Every other kind is listed anew, too."""
-        following, self._following = self._following, None
+        following = self._following
+        self._following = None
         if following is None:
             return
         self._older.clear()
@@ -145,6 +146,7 @@ def read_server_count(body: bytes) -> ServerCount | None:
         raw = wire.read_list(body)
     except wire.BROKEN:
         return None
-    shown, more = len(raw.items or ()), raw.metadata.remaining_item_count
+    shown = len(raw.items or ())
+    more = raw.metadata.remaining_item_count
     count = shown + more if more is not None else None if raw.metadata.continue_ else shown
     return ServerCount(version_of(raw.metadata.resource_version), count)

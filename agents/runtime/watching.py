@@ -39,7 +39,8 @@ class Watching:
     def __init__(
         self, client: KubeClient, settings: AgentSettings, marks: MarkVerifier, on_change: Callable[[], None]
     ) -> None:
-        api, pace = settings.api, _pace(settings.api)
+        api = settings.api
+        pace = _pace(settings.api)
         kinds = [kind for kind in KINDS if settings.role != EXECUTOR or kind.name in EXECUTOR_KINDS]
         self.log = ChangeLog(max_graves=settings.max_graves, on_change=on_change)
         whole = settings.role != EXECUTOR

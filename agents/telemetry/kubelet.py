@@ -161,14 +161,17 @@ def _aged(measure: Measure, answered_at: float) -> Measure:
 
 def _cpu(cpu: Cpu) -> Measure:
     """Cores in use, or where a runtime does not say that, the seconds used so far."""
-    cores, at = _scaled(cpu.usage_nano_cores), seconds(cpu.time)
+    cores = _scaled(cpu.usage_nano_cores)
+    at = seconds(cpu.time)
     return Measure(cores, at) if cores is not None else Measure(_scaled(cpu.usage_core_nano_seconds), at, counter=True)
 
 
 def _network(network: Network) -> dict[str, Measure]:
-    interfaces, at = _own_interfaces(network), seconds(network.time)
+    interfaces = _own_interfaces(network)
+    at = seconds(network.time)
     parts = tuple(sorted(one.name for one in interfaces))
-    receive, transmit = _total([one.rx_bytes for one in interfaces]), _total([one.tx_bytes for one in interfaces])
+    receive = _total([one.rx_bytes for one in interfaces])
+    transmit = _total([one.tx_bytes for one in interfaces])
     return {
         signals.RECEIVE: Measure(receive, at, counter=True, parts=parts),
         signals.TRANSMIT: Measure(transmit, at, counter=True, parts=parts),

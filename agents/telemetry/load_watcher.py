@@ -70,7 +70,8 @@ def read_watcher(
         age = age_of(time, answered_at)
     except ValueError as reason:
         raise SourceError(f"the answer is {reason}") from None
-    answer, named = Answer(), (told.data.nodes or {}).items()
+    answer = Answer()
+    named = (told.data.nodes or {}).items()
     take_by_name(answer, source, named, targets, lambda one, target: _measures(one, target, time, age, answer))
     return answer
 
@@ -95,7 +96,8 @@ class LoadWatcher:
     """One load-watcher."""
 
     def __init__(self, name: str, web: Web) -> None:
-        self._name, self._web = name, web
+        self._name = name
+        self._web = web
 
     async def sample_all(self, targets: Mapping[str, NodeTarget]) -> Answer:
         """The samples of all nodes; SourceError says why there are none."""

@@ -56,7 +56,8 @@ def take_by_name(
     measures: Callable[[T, NodeTarget], dict[str, Measure]],
 ) -> None:
     """Put into `answer` a sample of each node that is told by one of its names; one that is told twice has none."""
-    nodes, samples = Nodes(targets, ("name",)), dict[str, Sample]()
+    nodes = Nodes(targets, ("name",))
+    samples = dict[str, Sample]()
     for name, of_node in told:
         node = nodes.find({"name": name}, answer.matching)
         if node is None:

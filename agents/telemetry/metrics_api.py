@@ -14,7 +14,8 @@ from agents.telemetry.source import SourceError
 from shared.model.resources import CPU, MEMORY, QuantityError, parse_quantity
 
 SOURCE = "metrics.k8s.io"
-NODES, PODS = "nodes", "pods"
+NODES = "nodes"
+PODS = "pods"
 VERSIONS = ("v1", "v1beta1")  # the first is asked first; metrics-server up to 0.9 serves the second alone
 
 

@@ -84,10 +84,12 @@ def _busy(labels: Mapping[str, str]) -> bool:
 
 
 def _memory(rows: Rows, time: float) -> Measure:
-    totals, available = rows["node_memory_MemTotal_bytes"], rows["node_memory_MemAvailable_bytes"]
+    totals = rows["node_memory_MemTotal_bytes"]
+    available = rows["node_memory_MemAvailable_bytes"]
     if not totals or not available:
         return Measure(None, time)
-    total, free = totals[0][1], available[0][1]
+    total = totals[0][1]
+    free = available[0][1]
     return Measure(total - free if 0 <= free <= total else nan, time)
 
 
@@ -117,7 +119,9 @@ class NodeExporters:
         interfaces: str = ".+",
     ) -> None:
         self._scheme, self._port = at
-        self._limits, self._pool, self._credentials = limits, pool or Pool(), credentials
+        self._limits = limits
+        self._pool = pool or Pool()
+        self._credentials = credentials
         self._interfaces = interfaces
 
     async def sample(self, target: NodeTarget) -> Sample:

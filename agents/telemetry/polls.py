@@ -21,7 +21,10 @@ class Polls:
         self, name: str, source: FleetSource, targets: Mapping[str, NodeTarget], loads: Loads, interval_s: float
     ) -> None:
         self.status = Status(name)
-        self._source, self._targets, self._loads, self._interval = source, targets, loads, interval_s
+        self._source = source
+        self._targets = targets
+        self._loads = loads
+        self._interval = interval_s
         self._told = ""
 
     async def run(self) -> None:
@@ -37,7 +40,8 @@ class Polls:
 
     async def _poll(self) -> bool:
         """Ask once; False if there was no answer."""
-        targets, begun = dict(self._targets), time.monotonic()
+        targets = dict(self._targets)
+        begun = time.monotonic()
         try:
             answer = await self._source.sample_all(targets)
         except SourceError as error:

@@ -18,7 +18,9 @@ from contextlib import suppress
 from agents.observer.peer_links import Trip
 from shared.model.probe_address import ProbeAddress
 
-ASKED, ANSWERED = 16, 32  # bytes
+# bytes
+ASKED = 16
+ANSWERED = 32
 PATIENCE_S = 5.0
 _TCPI_RTT = 68  # offset of tcpi_rtt, microseconds, in struct tcp_info (linux/tcp.h)
 _MOST_AT_ONCE = 64  # connections that are answered at a time
@@ -34,7 +36,8 @@ def answer(nonce: bytes, cluster_uid: str) -> bytes:
 async def probe(address: ProbeAddress, cluster_uid: str, patience_s: float = PATIENCE_S) -> Trip:
     """One probe; what did not come back in time, or was not that cluster's answer, is None."""
     family = socket.AF_INET6 if address.ip.version == 6 else socket.AF_INET
-    loop, nonce = asyncio.get_running_loop(), secrets.token_bytes(ASKED)
+    loop = asyncio.get_running_loop()
+    nonce = secrets.token_bytes(ASKED)
     connect_s = echo_s = kernel_s = None
     with suppress(OSError, TimeoutError), socket.socket(family, socket.SOCK_STREAM) as way:
         way.setblocking(False)
@@ -71,7 +74,8 @@ class Answering:
     """Answers probes. Who sends too little or too slowly is left; beyond 64 at once connections are closed."""
 
     def __init__(self, cluster_uid: Callable[[], str], patience_s: float = PATIENCE_S) -> None:
-        self._cluster_uid, self._patience_s = cluster_uid, patience_s
+        self._cluster_uid = cluster_uid
+        self._patience_s = patience_s
         self._server: asyncio.Server | None = None
         self._at_once = 0
 

@@ -45,7 +45,8 @@ class Body(msgspec.Struct, gc=False):
     warnings: list[str] | None = None
 
 
-_BODY, _VECTOR = msgspec.json.Decoder(Body), msgspec.json.Decoder(list[Series])
+_BODY = msgspec.json.Decoder(Body)
+_VECTOR = msgspec.json.Decoder(list[Series])
 
 
 def read_vector(body: bytes) -> tuple[list[Series], list[str]]:
@@ -89,12 +90,16 @@ class Prometheus:
         labels: Iterable[str],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._name, self._web, self._clock = name, web, clock
-        self._queries, self._labels = tuple(queries), tuple(labels)
+        self._name = name
+        self._web = web
+        self._clock = clock
+        self._queries = tuple(queries)
+        self._labels = tuple(labels)
 
     async def sample_all(self, targets: Mapping[str, NodeTarget]) -> Answer:
         """The samples of all nodes. A query that fails costs its own measure; SourceError if none succeeds."""
-        answer, nodes = Answer(), Nodes(targets, self._labels)
+        answer = Answer()
+        nodes = Nodes(targets, self._labels)
         times: dict[str, _ByNode | SourceError] = {}
         found: dict[str, dict[str, Measure]] = {}
         problems: list[str] = []

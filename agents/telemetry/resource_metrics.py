@@ -12,7 +12,9 @@ from shared.messages.usage import CONTAINER_NAME, MAX_CONTAINERS, ContainerUse, 
 
 PATH = "/metrics/resource"
 Pods = dict[tuple[str, str], tuple[Use, tuple[ContainerUse, ...]]]  # by (namespace, name)
-_CPU, _MEMORY, _STARTED = "cpu_usage_seconds_total", "memory_working_set_bytes", "start_time_seconds"
+_CPU = "cpu_usage_seconds_total"
+_MEMORY = "memory_working_set_bytes"
+_STARTED = "start_time_seconds"
 # Written by Go's client library: one space between the parts, and names of Kubernetes need no escape.
 _LINE = re.compile(
     rb"^(?:container|pod)_(cpu_usage_seconds_total|memory_working_set_bytes|start_time_seconds)"
@@ -59,5 +61,6 @@ def _may_be(container: str) -> bool:
 
 
 def _use(told: _Told) -> Use:
-    cpu, memory = told.get(_CPU, (None, 0)), told.get(_MEMORY, (None, 0))
+    cpu = told.get(_CPU, (None, 0))
+    memory = told.get(_MEMORY, (None, 0))
     return Use(cpu[0], cpu[1], memory[0], memory[1])

@@ -55,7 +55,8 @@ class Turned:
             LOG.warning(f"{self.source}s do not answer", **told)
         if self.recovered:
             LOG.info(f"{self.source}s answer again", count=len(self.recovered), nodes=self.recovered[:3])
-        self.lost, self.recovered = [], []
+        self.lost = []
+        self.recovered = []
 
 
 AskNode = Callable[[NodeTarget], Awaitable[Sample]]

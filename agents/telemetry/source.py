@@ -84,16 +84,20 @@ class Status:
     def answered(self, now: float, lag_s: float, answer: Answer | None = None) -> None:
         """An answer came."""
         self.asked += 1
-        self.answered_at, self.lag_s, self.problem = now, lag_s, ""
+        self.answered_at = now
+        self.lag_s = lag_s
+        self.problem = ""
         if answer is not None:
-            self.matching, self.problem = answer.matching, answer.problem
+            self.matching = answer.matching
+            self.problem = answer.problem
             self.rejected += answer.rejected
 
     def failed(self, problem: str, lag_s: float) -> None:
         """None came."""
         self.asked += 1
         self.errors += 1
-        self.problem, self.lag_s = problem[:300], lag_s
+        self.problem = problem[:300]
+        self.lag_s = lag_s
 
 
 class NodeSource(Protocol):

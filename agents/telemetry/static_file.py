@@ -50,7 +50,8 @@ def read_file(
         age = age_of(at, now)
     except ValueError as reason:
         raise SourceError(f"sampled_at is {reason}") from None
-    answer, named = Answer(), [(str(name), told) for name, told in data["nodes"].items()]
+    answer = Answer()
+    named = [(str(name), told) for name, told in data["nodes"].items()]
     take_by_name(answer, source, named, targets, lambda told, target: _measures(told, target, at, age, answer))
     return answer
 
@@ -96,7 +97,9 @@ class StaticFile:
     """One file. `constant`: what it says holds for ever, however old it is."""
 
     def __init__(self, name: str, path: str, *, constant: bool = False) -> None:
-        self._name, self._path, self._constant = name, Path(path), constant
+        self._name = name
+        self._path = Path(path)
+        self._constant = constant
 
     async def sample_all(self, targets: Mapping[str, NodeTarget]) -> Answer:
         """The samples of all nodes; SourceError says why there are none."""
@@ -109,7 +112,8 @@ class StaticFile:
 
     def _sample(self, targets: Mapping[str, NodeTarget]) -> Answer:
         with self._path.open("rb") as stream:
-            raw, written_at = stream.read(MAX_FILE + 1), os.fstat(stream.fileno()).st_mtime
+            raw = stream.read(MAX_FILE + 1)
+            written_at = os.fstat(stream.fileno()).st_mtime
         if len(raw) > MAX_FILE:
             raise SourceError(f"larger than {MAX_FILE} bytes")
         now = time.time()

@@ -65,7 +65,8 @@ class Tls:
         try:
             context = ssl.create_default_context(cafile=self.ca_file or None)
             if self.insecure:
-                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+                context.check_hostname = False
+                context.verify_mode = ssl.CERT_NONE
             if self.cert_file:
                 context.load_cert_chain(self.cert_file, self.key_file or None)
         except OSError as error:  # ssl.SSLError is one
@@ -127,7 +128,8 @@ class Pool:
 
     async def close(self) -> None:
         """Close all connections."""
-        client, self._client = self._client, None
+        client = self._client
+        self._client = None
         if client is not None:
             await client.aclose()
 
@@ -145,11 +147,14 @@ class Web:
     ) -> None:
         parts = urlsplit(base)
         self.base = base.rstrip("/")
-        self._scheme, self._host = parts.scheme, parts.hostname or ""
+        self._scheme = parts.scheme
+        self._host = parts.hostname or ""
         self._port = parts.port or (443 if parts.scheme == "https" else 80)
         self._path = parts.path.rstrip("/")
         self._authority = parts.netloc.rpartition("@")[2]
-        self._limits, self._pool, self._credentials = limits, pool or Pool(), credentials or Credentials()
+        self._limits = limits
+        self._pool = pool or Pool()
+        self._credentials = credentials or Credentials()
         self._resolve = resolve or _resolve
 
     async def get(self, path: str, params: Sequence[tuple[str, str]] = ()) -> Page:

@@ -114,7 +114,8 @@ def make_app(shown: Shown, login: Login | None = None, *, loopback: bool = True)
 
 async def serve(shown: Shown, host: str, port: int, login: Login) -> web.AppRunner:
     """Listen; the caller cleans the runner up. OSError when the address is taken."""
-    app, logger = make_app(shown, login, loopback=host in _LOOPBACK), http_logger(SparingLog())
+    app = make_app(shown, login, loopback=host in _LOOPBACK)
+    logger = http_logger(SparingLog())
     runner = web.AppRunner(app, access_log=None, logger=logger, shutdown_timeout=1.0)
     await runner.setup()
     await web.TCPSite(runner, host, port).start()
@@ -159,7 +160,9 @@ async def _local_host(request: web.Request, handler: Handler) -> web.StreamRespo
 
 
 async def _page(request: web.Request) -> web.Response:
-    views, turn, pods = request.app[SHOWN].views, request.app[ONE_AT_A_TIME], list[Row]()
+    views = request.app[SHOWN].views
+    turn = request.app[ONE_AT_A_TIME]
+    pods = list[Row]()
     clusters = [row async for piece in in_turns(views.clusters(), turn) for row in piece]
     async for piece in in_turns(views.pods(), turn):
         pods += piece
@@ -177,7 +180,8 @@ async def _ready(request: web.Request) -> web.Response:
     """Ready: it leads, and every configured cluster was heard of or given up for now, so that decisions are taken; or
     it could lead now: it stands by, and follows all of them.
     """
-    service, standby = request.app[SHOWN].service, _standby(request)
+    service = request.app[SHOWN].service
+    standby = _standby(request)
     if standby:
         return web.Response(text=standby, status=200 if service.could_lead else 503)
     if service.ready:
@@ -222,7 +226,8 @@ async def _links(request: web.Request) -> web.StreamResponse:
 
 
 async def _nodes(request: web.Request) -> web.StreamResponse:
-    views, cluster = request.app[SHOWN].views, request.query.get("cluster", "")
+    views = request.app[SHOWN].views
+    cluster = request.query.get("cluster", "")
     unknown = _unknown_cluster(views, request, ("cluster",))
     return _error(404, unknown) if unknown else await _rows(request, "nodes", views.nodes(cluster), ("cluster",))
 
@@ -237,7 +242,8 @@ async def _telemetry(request: web.Request) -> web.Response:
 
 
 async def _pods(request: web.Request) -> web.StreamResponse:
-    views, namespace = request.app[SHOWN].views, request.query.get("namespace", "")
+    views = request.app[SHOWN].views
+    namespace = request.query.get("namespace", "")
     if unknown := _unknown_cluster(views, request, ("cluster", "source")):
         return _error(404, unknown)
     keys = ("namespace", "cluster", "source", "phase")
@@ -260,7 +266,8 @@ async def _rebalancing(request: web.Request) -> web.Response:
 
 
 async def _drain(request: web.Request) -> web.StreamResponse:
-    views, cluster = request.app[SHOWN].views, request.query.get("cluster", "")
+    views = request.app[SHOWN].views
+    cluster = request.query.get("cluster", "")
     if not cluster:
         return _error(400, "name the cluster: /v1/drain?cluster=NAME")
     unknown = _unknown_cluster(views, request, ("cluster",))
@@ -270,7 +277,8 @@ async def _drain(request: web.Request) -> web.StreamResponse:
 
 async def _explain(request: web.Request) -> web.Response:
     views = request.app[SHOWN].views
-    namespace, name = request.match_info["namespace"], request.match_info["name"]
+    namespace = request.match_info["namespace"]
+    name = request.match_info["name"]
     record = views.explain(namespace, name, request.query.get("cluster", ""))
     if record is None:
         unknown = _unknown_cluster(views, request, ("cluster",))
@@ -281,7 +289,8 @@ async def _explain(request: web.Request) -> web.Response:
 def _not_ours(views: FleetViews, request: web.Request, namespace: str, name: str) -> str:
     source = views.source_of(namespace, name)
     if source is not None:
-        of, home = f"{source['namespace']}/{source['name']}", source["home"]
+        of = f"{source['namespace']}/{source['name']}"
+        home = source["home"]
         return (
             f"pod {namespace}/{name} of cluster {source['cluster']} is the copy of {of}, submitted in {home}: "
             f"`global-dispatcher explain {of} --cluster {home}`"

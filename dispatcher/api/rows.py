@@ -37,7 +37,8 @@ async def in_turns(pieces: Iterator[_T], turn: AbstractAsyncContextManager[None]
 
 def _some(pieces: Iterator[_T]) -> list[_T]:
     """The next ones, at least one; none: that is all."""
-    until, made = thread_time() + TURN_S, list[_T]()
+    until = thread_time() + TURN_S
+    made = list[_T]()
     for piece in pieces:
         made.append(piece)
         if thread_time() > until:

@@ -18,8 +18,10 @@ class Shared(Generic[T]):
 
     async def get(self, by: object, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The answer; one that was made for another `by` is no answer. What `make` raises is raised for all."""
-        now, made = asyncio.get_running_loop().time(), self._made
+        now = asyncio.get_running_loop().time()
+        made = self._made
         if made is None or self._by is not by or (made.done() and now - self._began >= FRESH_S):
             made = self._made = asyncio.create_task(make())
-            self._by, self._began = by, now
+            self._by = by
+            self._began = now
         return await asyncio.shield(made)  # who goes away does not end it for others

@@ -10,10 +10,13 @@ from shared.model.names import NONE, SERVICES, marks_lost, proxy_node_name
 from shared.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
 
 Row = Mapping[str, Any]
-PROBLEM, NOTE = "problem", "note"
+PROBLEM = "problem"
+NOTE = "note"
 _NAMED = 3  # nodes or series named in one line
 _NEEDED = frozenset((CPU_SIGNAL, MEMORY_SIGNAL))  # which every source that does well tells
-_CLOCKS_APART_S, _CLOCKS_REFUSED_S = 2.0, 60.0  # the latter by default, orders.clock_skew_s
+# the latter by default, orders.clock_skew_s
+_CLOCKS_APART_S = 2.0
+_CLOCKS_REFUSED_S = 60.0
 _OLDEST = (1, 31)  # Kubernetes
 _MINOR = re.compile(r"v?(\d+)\.(\d+)")
 _SLOW_S = 3.0  # an answer that takes longer is worth a word: the default timeout is 5 s
@@ -126,7 +129,8 @@ def _of_clock(row: Row) -> Iterator[Finding]:
 
 
 def _of_versions(row: Row, dispatcher: str) -> Iterator[Finding]:
-    agent, server = row.get("agent_version", ""), row.get("server_version", "")
+    agent = row.get("agent_version", "")
+    server = row.get("server_version", "")
     if agent and dispatcher and agent != dispatcher:
         text = f"its agent is of version {agent}, the dispatcher of {dispatcher}"
         fix = "upgrade the older one; between neighbouring versions any order will do (docs/operations.md)"

@@ -77,7 +77,8 @@ def _place(found: Record) -> "RenderableType":
 
     if not found.get("cluster"):
         return Text("nowhere yet", style="yellow")
-    cluster, node = harmless(str(found["cluster"])), harmless(str(found.get("node") or "-"))
+    cluster = harmless(str(found["cluster"]))
+    node = harmless(str(found.get("node") or "-"))
     return Text.assemble((cluster, "bold green"), " / ", (node, "bold"))
 
 
@@ -95,7 +96,8 @@ def _promised(decision: Record) -> str:
 
 
 def _why(found: Record, decision: Record) -> str:
-    chosen, rival = decision.get("decision"), decision.get("runner_up")
+    chosen = decision.get("decision")
+    rival = decision.get("runner_up")
     if not chosen:
         return str(found.get("message") or decision.get("message") or found.get("reason") or "no decision is known")
     if not rival:
@@ -204,7 +206,8 @@ def _turned_away(refusals: list[Record]) -> "RenderableType":
 
 def _readings(decision: Record) -> "RenderableType":
     """A line for each signal: the mean and the last reading, who told it and when, which plugins went by it."""
-    scores, extras = decision.get("scores") or {}, decision.get("extras") or {}
+    scores = decision.get("scores") or {}
+    extras = decision.get("extras") or {}
     rows = []
     for signal, seen in decision["readings"].items():
         by = [plugin for plugin, numbers in scores.items() if signal in (numbers.get("signals") or ())]
@@ -230,7 +233,8 @@ def _reading_note(plugin: str, explained: object, signal: str) -> str:
         explained = explained[signal]
     if not isinstance(explained, Mapping):
         return ""
-    forecast, judged = explained.get("forecast"), str(explained.get("judged", ""))
+    forecast = explained.get("forecast")
+    judged = str(explained.get("judged", ""))
     words = [] if forecast is None else [f"forecast {share(forecast)}"]
     words += [] if judged in ("", "fresh") else [judged]
     return f"{plugin}: {', '.join(words)}" if words else ""

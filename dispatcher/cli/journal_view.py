@@ -9,7 +9,8 @@ from dispatcher.service.journal import Unread, journal_lines
 
 def print_journal(file: Path) -> None:
     """Each record, oldest first; at the end what could not be read, and where it is."""
-    printed, unread = False, list[Unread]()
+    printed = False
+    unread = list[Unread]()
     try:
         for line in journal_lines(file, unread):
             sys.stdout.buffer.write(line)

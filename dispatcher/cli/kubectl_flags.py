@@ -25,7 +25,8 @@ def taken_over(
     left, flags = _without(words, (*_CLUSTER, "--server"))
     if not any(flags.get(name) for name in _CLUSTER):
         return words, {}
-    place, name = flags.get("--server", ""), f"--server {flags.get('--server', '')}"
+    place = flags.get("--server", "")
+    name = f"--server {flags.get('--server', '')}"
     if not place:
         place = environment.get(SERVER_VARIABLE, "") or SCHEME
         name = f"{SERVER_VARIABLE}={place}"
@@ -49,14 +50,17 @@ def _command_first(words: Sequence[str]) -> list[str]:
     at = 0
     while at < len(words) and words[at].partition("=")[0] in _FIRST:
         at += 1 if "=" in words[at] else 2
-    flags, rest = words[:at], list(words[at:])
+    flags = words[:at]
+    rest = list(words[at:])
     end = rest.index("--") if "--" in rest else len(rest)
     return [*rest[:end], *flags, *rest[end:]] if rest else []
 
 
 def _without(words: Sequence[str], names: Collection[str]) -> tuple[list[str], dict[str, str]]:
     """The other words, and the value of each of these flags, the last one if it is given twice."""
-    left, found, at = list[str](), dict[str, str](), 0
+    left = list[str]()
+    found = dict[str, str]()
+    at = 0
     while at < len(words) and words[at] != "--":
         name, given, value = words[at].partition("=")
         at += 1

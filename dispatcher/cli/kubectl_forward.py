@@ -76,7 +76,9 @@ def _end(process: "subprocess.Popen[str]") -> None:
 
 def parts(server: str) -> tuple[str, str, str]:
     """Context, namespace and Service, each empty where not told. A context may hold slashes (those of OpenShift do)."""
-    context, mark, service = server.removeprefix(SCHEME), "", ""
+    context = server.removeprefix(SCHEME)
+    mark = ""
+    service = ""
     if "#" in context:
         context, mark, service = context.rpartition("#")
     namespace, _, name = service.partition("/")

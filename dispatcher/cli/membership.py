@@ -84,7 +84,8 @@ def join(  # noqa: PLR0913 - an option is an argument
     from dispatcher.cli.joining.join import join as carry_out
     from dispatcher.cli.joining.target import Place
 
-    place, other = Place(context, kubeconfig), _dispatcher(dispatcher_context, kubeconfig)
+    place = Place(context, kubeconfig)
+    other = _dispatcher(dispatcher_context, kubeconfig)
     files = config, values_out, secrets_out
     wish = Joining(
         cluster, place, folder, tuple(gateway or ()), namespace, *files, chart, other, new_authority, dry_run, output

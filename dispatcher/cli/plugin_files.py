@@ -43,7 +43,8 @@ def check(file: Path, output: Output) -> int:
     points: tuple[str, ...] = ()
     try:
         spec = read_plugin_file(file)
-        name, points = spec.plugin.name, spec.points
+        name = spec.plugin.name
+        points = spec.points
     except ConfigError as error:
         problems = [one.text for one in error.problems]
     if output is not Output.TABLE:

@@ -78,7 +78,8 @@ def remedy(problem: str, key: str) -> str:
     """What to do about what a source said, in one line. `key`: where it stands in the configuration."""
     words = problem.lower()
     text = next((text for pattern, text in _REMEDIES if re.search(pattern, words)), _ELSE)
-    by_path, by_port = ".file[" in f".{key}", "node_exporter" in key
+    by_path = ".file[" in f".{key}"
+    by_port = "node_exporter" in key
     files = f"{key}.path" if by_path else f"the keys of {key} that end in _file"
     address = f"{key}.path" if by_path else f"{key}.port and {key}.scheme" if by_port else f"{key}.url"
     return text.replace("KEY", key).replace("ADDRESS", address).replace("FILE", files)

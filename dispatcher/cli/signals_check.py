@@ -99,7 +99,8 @@ async def _try_all(found: list[tuple[str, AgentSettings]], wanted: Wanted) -> li
 
 def _row(checked: Checked) -> dict[str, Any]:
     """JSON-ready: nodes, sources, readings, and problems and notes as {key, problem, fix}."""
-    trial, cluster = checked.trial, checked.settings.cluster
+    trial = checked.trial
+    cluster = checked.settings.cluster
     nothing: dict[str, Any] = {"cluster": cluster, "nodes": 0, "shown": [], "sources": [], "readings": [], "notes": []}
     if isinstance(trial, TrialError):
         key = checked.place.removesuffix(".agent.") or "kubeconfig"
@@ -190,7 +191,8 @@ def _problems(tried: Tried, place: str) -> Iterator[dict[str, str]]:
 
 def _notes(tried: Tried, place: str) -> Iterator[dict[str, str]]:
     """What need not be wrong: one server may know more than this cluster."""
-    matching, key = tried.answer.matching, place + tried.key
+    matching = tried.answer.matching
+    key = place + tried.key
     if tried.told and matching.unmatched:
         text = f"{matching.unmatched} series of no known node ({_some(matching.unmatched_names)})"
         yield {"key": key, "problem": text, "fix": about_unmatched(key)}

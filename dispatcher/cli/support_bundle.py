@@ -54,7 +54,8 @@ def _ask(server: str) -> tuple[dict[str, bytes], dict[str, CommandError]]:
     from dispatcher.cli.api_client import ApiClient
 
     client = ApiClient(server, timeout_s=60.0)
-    found, errors = dict[str, bytes](), dict[str, CommandError]()
+    found = dict[str, bytes]()
+    errors = dict[str, CommandError]()
     for kind, path, name in (
         *((kind, f"/v1/{kind}", f"{kind}.json") for kind in KINDS),
         ("metrics", "/metrics", "metrics.txt"),

@@ -145,7 +145,8 @@ def _server_in(config: Mapping[str, Any], file: str, wanted: str) -> Server:
     if context is None:
         raise AccessError("context", f"{file} has no context {name!r}{_hint(name, contexts)}")
     for part in ("user", "cluster"):
-        named, entries = str(context.get(part) or ""), _named(config, f"{part}s", part)
+        named = str(context.get(part) or "")
+        entries = _named(config, f"{part}s", part)
         if (named or part == "cluster") and named not in entries:
             text = f"context {name!r} of {file} names the {part} {named!r}, which is not in it{_hint(named, entries)}"
             raise AccessError("context", text)

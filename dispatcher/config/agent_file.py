@@ -97,7 +97,8 @@ def _gateway_problems(
         *pair_problems(PairFiles(gateway.cert_file, gateway.key_file, CLIENT), now),
     ]
     yield from (document.problem(("gateway", one.key), one.text) for one in found)
-    own, uris = uri_of(settings.cluster, settings.role), uris_of(gateway.cert_file)
+    own = uri_of(settings.cluster, settings.role)
+    uris = uris_of(gateway.cert_file)
     good = (own,), (uri_of(settings.cluster),)
     if not any(one.key == "cert_file" for one in found) and uris not in good:
         text = f"{gateway.cert_file} is not of cluster {settings.cluster}: its URIs are {shown(list(uris))}, not {own}"

@@ -33,7 +33,8 @@ def agent_file_problems(cluster: ClusterSection, at: int, document: Document) ->
     problems: list[Problem] = []
     if cluster.via != "ray":
         return problems
-    file, kubelet = cluster.agent.get("key_file", ""), cluster.agent.get("kubelet")
+    file = cluster.agent.get("key_file", "")
+    kubelet = cluster.agent.get("kubelet")
     keys = FilePath(file) if file and isinstance(file, str) else default_path(cluster.name)
     if keys != default_path(cluster.name) or os.path.exists(keys):  # the default file is made where there is none
         try:

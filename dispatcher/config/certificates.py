@@ -15,7 +15,8 @@ from shared.security.revocation_lists import lists_of, revocation_lists
 
 URI = "spiffe://global-dispatcher.io/cluster/"  # https://spiffe.io/docs, "SPIFFE ID"
 ROLES = ("observer", "executor")  # whose processes may have a certificate of their own
-SERVER, CLIENT = "server", "client"
+SERVER = "server"
+CLIENT = "client"
 _USES = {SERVER: ExtendedKeyUsageOID.SERVER_AUTH, CLIENT: ExtendedKeyUsageOID.CLIENT_AUTH}
 SOON = dt.timedelta(days=14)  # before its end a file is worth a word
 _List = x509.CertificateRevocationList
@@ -45,7 +46,8 @@ def uri_of(cluster: str, role: str = "") -> str:
 
 def pair_problems(files: PairFiles, now: dt.datetime | None) -> Iterator[FileProblem]:
     """What keeps these from being presented: the first certificate of the file is ours. None: at any time."""
-    certificates, key = _certificates(files.cert_file), _read(files.key_file)
+    certificates = _certificates(files.cert_file)
+    key = _read(files.key_file)
     if isinstance(certificates, str):
         yield FileProblem("cert_file", certificates)
     else:
@@ -113,7 +115,8 @@ def untimely(certificates: Sequence[x509.Certificate], name: str, now: dt.dateti
 
 def list_problems(key: str, file: str, now: dt.datetime | None) -> Iterator[FileProblem]:
     """Authorities whose clusters are all refused for want of a good revocation list, in a file that holds any."""
-    certificates, lists = _certificates(file), _lists(file)
+    certificates = _certificates(file)
+    lists = _lists(file)
     if isinstance(lists, str):
         yield FileProblem(key, lists)
     elif lists and now is not None and not isinstance(certificates, str):
@@ -133,7 +136,8 @@ def _no_list(file: str, authority: x509.Certificate, lists: list[_List]) -> str:
 
 def expiring(key: str, file: str, now: dt.datetime) -> Iterator[FileProblem]:
     """What of a file is good now, and ends soon."""
-    certificates, lists = _certificates(file), _lists(file)
+    certificates = _certificates(file)
+    lists = _lists(file)
     ends = [] if isinstance(certificates, str) else [("a certificate", one.not_valid_after_utc) for one in certificates]
     ends += [] if isinstance(lists, str) else [("a revocation list", _until(one)) for one in lists]
     for what, until in ends:

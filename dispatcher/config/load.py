@@ -116,7 +116,8 @@ def load_config(
     if reach:
         problems += http_problems(http, document)
         problems += _reach_problems(config, clusters, election, document, known_bad="clusters" in misread)
-    unusable, of_profiles = list[Problem](), list[Problem]()
+    unusable = list[Problem]()
+    of_profiles = list[Problem]()
     plugin_files = _plugin_files(document, config, unusable)
     known = with_plugin_files(plugin_files, registry, unusable)
     named = _there(_profile_files(document, config, problems), document, problems)
@@ -178,7 +179,8 @@ def _files_placed(
         return _whole(document, name)
 
     election = _lease_placed(config.leader_election, document)
-    gateway, signing = placed(config.gateway, whole), signing_placed(config.signing, whole)
+    gateway = placed(config.gateway, whole)
+    signing = signing_placed(config.signing, whole)
     return (
         election,
         gateway,
@@ -246,7 +248,8 @@ def _collected(problems: list[Problem], read: Callable[[], T], fallback: T) -> T
 
 def _tenants(document: Document, config: ConfigFile, problems: list[Problem]) -> tuple[Tenant, ...]:
     """What the file of tenants holds, also when the file that names it has problems of its own."""
-    name, clusters = config.tenants, [cluster.name for cluster in config.clusters]
+    name = config.tenants
+    clusters = [cluster.name for cluster in config.clusters]
     raw = document.data.get("tenants") if isinstance(document.data, dict) else None
     if not name and problems and isinstance(raw, str):
         name = raw
@@ -349,7 +352,8 @@ def _rebalancing_problems(section: RebalancingSection, document: Document) -> li
 
 def _environment_problems() -> list[Problem]:
     """Variables of sections that do not exist; pydantic reads those that do."""
-    prefix, known = ENV_PREFIX.upper(), [name.upper() for name in ConfigFile.model_fields]
+    prefix = ENV_PREFIX.upper()
+    known = [name.upper() for name in ConfigFile.model_fields]
     sections = {name: name.upper()[len(prefix) :].partition(ENV_NESTING) for name in os.environ}
     unknown = [
         Problem("environment", 0, name, f"unknown section{did_you_mean(section, known)}")

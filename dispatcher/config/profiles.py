@@ -105,7 +105,8 @@ def _base_problems(entries: ProfileFile, document: Document) -> list[Problem]:
 def _whole(
     entries: ProfileFile, uses: Sequence[PluginUse], document: Document, registry: Mapping[str, PluginSpec]
 ) -> list[Problem]:
-    problems, seen = [], set()
+    problems = []
+    seen = set()
     if not is_ours(entries.scheduler_name):
         text = f"must be {SCHEDULER_NAME} or {SCHEDULER_NAME}-<suffix>: agents hand over no other pods"
         problems.append(document.problem(("scheduler_name",), text))

@@ -27,7 +27,8 @@ class QuotaOfProfiles:
 
     def problems(self) -> list[Problem]:
         """Profiles that would let tenants' pods pass their quota, and names that are of no profile."""
-        names, unlimited = [one.scheduler_name for one in self.read.profiles], self.section.unlimited_profiles
+        names = [one.scheduler_name for one in self.read.profiles]
+        unlimited = self.section.unlimited_profiles
         problems = [
             self._of_name(name, f"{shown(name)} is no profile's scheduler_name{did_you_mean(name, names)}")
             for name in unlimited

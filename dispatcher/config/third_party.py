@@ -11,7 +11,8 @@ GROUP = "global_dispatcher.plugins"
 
 def plugin_registry(found: tuple[EntryPoint, ...] | None = None) -> dict[str, PluginSpec]:
     """Our plugins and all installed ones; ConfigError names every entry point that cannot be used."""
-    registry, problems = dict(REGISTRY), []
+    registry = dict(REGISTRY)
+    problems = []
     for point in entry_points(group=GROUP) if found is None else found:
         where = f"entry point {point.name} = {point.value}"
         try:

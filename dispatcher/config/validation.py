@@ -18,7 +18,11 @@ from dispatcher.scheduling.framework.plugin_args import did_you_mean, shown
 M = TypeVar("M", bound=BaseModel)
 _SHOWN_KEYS = 4
 _GONE: Mapping[Path, str] = {("scheduling",): "remove it, as there are no shards any more"}
-_NUMBER, _WHOLE, _CHOICE, _MAP, _LIST = "a number", "a whole number", "true or false", "a map of keys", "a list"
+_NUMBER = "a number"
+_WHOLE = "a whole number"
+_CHOICE = "true or false"
+_MAP = "a map of keys"
+_LIST = "a list"
 # pydantic's types of errors -> what a value must be; in braces what pydantic says of the limit.
 _MUST_BE = {
     "int_type": _WHOLE,

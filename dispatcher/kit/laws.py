@@ -212,7 +212,8 @@ def _normalize_laws(plugin: Score, raw: Floats) -> Iterator[str]:
 def _classes(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
     known: dict[Hashable, str] = {}
     for placed in odd_pods():
-        key, answer = plugin.class_key(placed), answer_in_words(plugin, placed, fleet)
+        key = plugin.class_key(placed)
+        answer = answer_in_words(plugin, placed, fleet)
         if known.setdefault(key, answer) != answer:
             yield f"pod {placed.pod.name} has the class key of another pod but another answer: put what differs into it"
 

@@ -22,7 +22,8 @@ def stale_law(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
     if plugin.depends not in _CHANGED:
         return
     observed = Observed()
-    view, pods = ObservedView(fleet, observed), odd_pods()
+    view = ObservedView(fleet, observed)
+    pods = odd_pods()
     states = [plugin.pre_filter(placed, view) for placed in pods]
     before = [_answers(plugin, *asked, view) for asked in zip(states, pods, strict=True)]
     if observed.counts or observed.kinds:
@@ -43,7 +44,8 @@ def _answers(
     plugin: Plugin, state: object, placed: Placed, view: FleetView
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     """[2, n] its code and its raw score of each row, 0 where it has none."""
-    told, rows = np.zeros((2, view.n)), slice(0, view.n)
+    told = np.zeros((2, view.n))
+    rows = slice(0, view.n)
     if isinstance(state, Refuse | Skip):
         return told
     if isinstance(plugin, Filter):

@@ -49,7 +49,8 @@ class ClusterAllowed(ClusterFilter):
 
     def standing_key(self, placed: Placed, fleet: FleetView) -> Hashable:
         """The clusters that are closed to pods from its home, to all or by taints; None if none is."""
-        closed, tainted = fleet.closed.get(placed.home), fleet.proxy_taints.get(placed.home)
+        closed = fleet.closed.get(placed.home)
+        tainted = fleet.proxy_taints.get(placed.home)
         return (closed, tainted) if closed or tainted else None
 
     def away_key(self, placed: Placed, fleet: FleetView) -> Hashable:

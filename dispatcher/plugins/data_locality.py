@@ -66,7 +66,8 @@ class DataLocality(DomainPlugin[_Ground]):
     keyed_by_template = True
 
     def __init__(self, datasets: Datasets, half_ms: float) -> None:
-        self._datasets, self._half_ms = dict(datasets), half_ms
+        self._datasets = dict(datasets)
+        self._half_ms = half_ms
 
     def class_key(self, placed: Placed) -> Hashable:
         """The two annotations."""

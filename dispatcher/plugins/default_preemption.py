@@ -140,7 +140,8 @@ class _Tried:
     """What comes of trying rows: a candidate, or the texts of why it is none."""
 
     def __init__(self, trial: Trial, fleet: FleetView) -> None:
-        self._trial, self._fleet = trial, fleet
+        self._trial = trial
+        self._fleet = fleet
         self._budgets = Budgets(fleet.objects)
 
     def rows(self, rows: RowList) -> dict[int, "_Candidate | tuple[str, ...]"]:

@@ -94,24 +94,30 @@ class EgressPrice(DomainPlugin[_Ground]):
     keyed_by_template = True
 
     def __init__(self, prices: tuple[Price, ...], datasets: Datasets) -> None:
-        self._prices, self._datasets = prices, dict(datasets)
+        self._prices = prices
+        self._datasets = dict(datasets)
         self._most = max((price for _, _, price in prices), default=0.0)
         self._known: tuple[tuple[str, ...], Floats] | None = None  # names of the clusters, and [from, to]
 
     def class_key(self, placed: Placed) -> Hashable:
         """What is named."""
-        near, data = near_of(placed.pod), _data_of(placed)
+        near = near_of(placed.pod)
+        data = _data_of(placed)
         return None if near is None and data is None else (near_key(near, placed), data)
 
     def pre_filter(self, placed: Placed, fleet: FleetView) -> _Ground | Refuse | Skip:
         """Prices of each cluster; SKIP for a pod that names nothing, or without any price above 0."""
-        near, data = near_of(placed.pod), _data_of(placed)
+        near = near_of(placed.pod)
+        data = _data_of(placed)
         if self._most <= 0.0 or (near is None and data is None):
             return SKIP
         if near is not None:
-            what, there, by_pods = str(near), clusters_with(near, placed, fleet), near.kind == nearness.SERVICE
+            what = str(near)
+            there = clusters_with(near, placed, fleet)
+            by_pods = near.kind == nearness.SERVICE
         else:
-            where, by_pods = self._datasets.get(data or "", ()), False
+            where = self._datasets.get(data or "", ())
+            by_pods = False
             what = f"data {data}"
             there = np.fromiter((info.name in where for info in fleet.clusters), dtype=np.int64)
         if not there.any():

@@ -156,9 +156,13 @@ def _costs(columns, now, fresh, stale, surge, chance, salt, factor, told, costs)
     """Add what each row costs by one signal to `costs`."""
     faded = 0
     for row in range(len(costs)):  # all as if fresh, without a branch: the usual case
-        mean, usual, age = float(columns.mean[row]), float(columns.usual[row]), now - columns.sampled_at[row]
-        part0, part1 = _part(columns.capacity0[row]), _part(columns.capacity1[row])
-        settling0, settling1 = columns.settling0[row], columns.settling1[row]
+        mean = float(columns.mean[row])
+        usual = float(columns.usual[row])
+        age = now - columns.sampled_at[row]
+        part0 = _part(columns.capacity0[row])
+        part1 = _part(columns.capacity1[row])
+        settling0 = columns.settling0[row]
+        settling1 = columns.settling1[row]
         settling = usual * _share(settling0, part0, settling1, part1)
         coming = usual * _share(settling0 + columns.more0, part0, settling1 + columns.more1, part1)
         measured = _measured(float(columns.used[row]), mean, settling, coming, surge)
@@ -168,8 +172,10 @@ def _costs(columns, now, fresh, stale, surge, chance, salt, factor, told, costs)
     for row in range(len(costs) if faded else 0):
         weight = _weight(now - columns.sampled_at[row], fresh, stale, float(columns.mean[row]))
         if weight < 1.0:
-            part0, part1 = _part(columns.capacity0[row]), _part(columns.capacity1[row])
-            amount0, amount1 = columns.nonzero0[row] + columns.more0, columns.nonzero1[row] + columns.more1
+            part0 = _part(columns.capacity0[row])
+            part1 = _part(columns.capacity1[row])
+            amount0 = columns.nonzero0[row] + columns.more0
+            amount1 = columns.nonzero1[row] + columns.more1
             requested = float(columns.usual[row]) * _share(amount0, part0, amount1, part1)
             told[row] = _mixed(told[row], requested, weight)
     for row in range(len(costs)):
@@ -180,10 +186,14 @@ def _costs(columns, now, fresh, stale, surge, chance, salt, factor, told, costs)
 def _bounds(columns, until, fresh, surge, cost, room, fall0, fall1):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - a kernel
     """See `ExpectedLoad._bound`."""
     for row in range(len(cost)):
-        mean, usual = float(columns.mean[row]), float(columns.usual[row])
-        part0, part1 = _part(columns.capacity0[row]), _part(columns.capacity1[row])
-        settling0, settling1 = columns.settling0[row] * part0, columns.settling1[row] * part1
-        booked0, booked1 = columns.nonzero0[row] * part0, columns.nonzero1[row] * part1
+        mean = float(columns.mean[row])
+        usual = float(columns.usual[row])
+        part0 = _part(columns.capacity0[row])
+        part1 = _part(columns.capacity1[row])
+        settling0 = columns.settling0[row] * part0
+        settling1 = columns.settling1[row] * part1
+        booked0 = columns.nonzero0[row] * part0
+        booked1 = columns.nonzero1[row] * part1
         settling = usual * most(settling0, settling1)
         measured = _measured(float(columns.used[row]), mean, settling, settling, surge)
         low = _lowest(until - columns.sampled_at[row] <= fresh, measured, usual * most(booked0, booked1))
@@ -231,10 +241,15 @@ class ExpectedLoad(BoundedScore[Amounts]):
     ) -> None:
         if stale_s <= fresh_s:
             raise ValueError(f"stale_s ({stale_s:g}) must be greater than fresh_s ({fresh_s:g})")
-        self._signals, self._points = signals, 100.0 / (_FULL * sum(weight for _, weight in signals))
-        self._fresh_s, self._stale_s = fresh_s, stale_s
-        self._surge, self._chance, self._seed = surge, chance, seed
-        self._forecast, self.forecasts = forecast, forecast > 0.0
+        self._signals = signals
+        self._points = 100.0 / (_FULL * sum(weight for _, weight in signals))
+        self._fresh_s = fresh_s
+        self._stale_s = stale_s
+        self._surge = surge
+        self._chance = chance
+        self._seed = seed
+        self._forecast = forecast
+        self.forecasts = forecast > 0.0
 
     def class_key(self, placed: Placed) -> Hashable:
         """What the pod is expected to use of CPU and memory."""
@@ -246,8 +261,11 @@ class ExpectedLoad(BoundedScore[Amounts]):
 
     def score(self, state: Amounts, fleet: FleetView, rows: Rows) -> Floats:
         """100 less what the utilisation expected with this pod costs."""
-        now, salt, booked = fleet.now, self._salt(fleet.now), _booked(state, fleet, rows)
-        costs, told = np.zeros(len(booked[0])), np.empty(len(booked[0]))
+        now = fleet.now
+        salt = self._salt(fleet.now)
+        booked = _booked(state, fleet, rows)
+        costs = np.zeros(len(booked[0]))
+        told = np.empty(len(booked[0]))
         for name, weight in self._signals:
             columns = _columns(name, booked, fleet, rows, self._forecast)
             if _costs.fast is not None:
@@ -260,7 +278,9 @@ class ExpectedLoad(BoundedScore[Amounts]):
 
     def _expected(self, columns: SignalLoad, now: float) -> tuple[Floats, Floats]:
         """[rows] utilisation, and the weight that the reading had in it."""
-        age, mean, salt = now - columns.sampled_at, columns.mean.astype(np.float64), self._salt(now)
+        age = now - columns.sampled_at
+        mean = columns.mean.astype(np.float64)
+        salt = self._salt(now)
         weight = _weight(age, self._fresh_s, self._stale_s, mean)
         if _costs.fast is not None:
             told, costs = np.empty((2, len(mean)))
@@ -279,8 +299,10 @@ class ExpectedLoad(BoundedScore[Amounts]):
         The curve is convex, so its slope without the pod bounds it up to full utilisation. A signal that goes by the
         larger share rises at least as the share does that is the larger one without the pod.
         """
-        count, booked = len(fleet.nodes.rank[rows]), _booked(_NOTHING, fleet, rows)
-        costs, falls = np.zeros(count), (list[Fall](), list[Fall]())
+        count = len(fleet.nodes.rank[rows])
+        booked = _booked(_NOTHING, fleet, rows)
+        costs = np.zeros(count)
+        falls = (list[Fall](), list[Fall]())
         for name, weight in self._signals:
             columns = _columns(name, booked, fleet, rows, self._forecast)
             cost, room, *told = self._bound(columns, until)
@@ -297,7 +319,8 @@ class ExpectedLoad(BoundedScore[Amounts]):
             _bounds.fast(*columns, until, self._fresh_s, self._surge, *found)
             return found[0], found[1], found[2], found[3]
         low = _lowest(until - columns.sampled_at <= self._fresh_s, *self._both(columns))
-        part0, part1 = _part(columns.capacity0), _part(columns.capacity1)
+        part0 = _part(columns.capacity0)
+        part1 = _part(columns.capacity1)
         shares0 = columns.settling0 * part0, columns.nonzero0 * part0
         shares1 = columns.settling1 * part1, columns.nonzero1 * part1
         fall0, fall1 = _falls(_slope(low) * columns.usual, shares0, shares1)
@@ -305,8 +328,10 @@ class ExpectedLoad(BoundedScore[Amounts]):
 
     def _both(self, columns: SignalLoad) -> tuple[Floats, Floats]:
         """[rows] utilisation with the pod by readings (without chance; not a number where unknown), and by requests."""
-        part0, part1 = _part(columns.capacity0), _part(columns.capacity1)
-        mean, usual = columns.mean.astype(np.float64), columns.usual.astype(np.float64)
+        part0 = _part(columns.capacity0)
+        part1 = _part(columns.capacity1)
+        mean = columns.mean.astype(np.float64)
+        usual = columns.usual.astype(np.float64)
         settling = usual * _share(columns.settling0, part0, columns.settling1, part1)
         coming = usual * _share(columns.settling0 + columns.more0, part0, columns.settling1 + columns.more1, part1)
         requested = usual * _share(columns.nonzero0 + columns.more0, part0, columns.nonzero1 + columns.more1, part1)
@@ -321,20 +346,24 @@ class ExpectedLoad(BoundedScore[Amounts]):
 
     def explain_rows(self, state: Amounts, placed: Placed, fleet: FleetView, rows: Rows) -> Column:
         """The same of each row."""
-        learnt, booked = state != nonzero_request(placed.pod), _booked(state, fleet, rows)
+        learnt = state != nonzero_request(placed.pod)
+        booked = _booked(state, fleet, rows)
         by = {"pod_by": Same("what pods of its owner use" if learnt else "its request")}
         told = {name: self._told(name, booked, fleet, rows) for name, _ in self._signals}
         return fields({name: fields({**one, **by}) for name, one in told.items()})
 
     def _told(self, name: str, booked: _Booked, fleet: FleetView, rows: Rows) -> dict[str, Column]:
-        columns, now = _columns(name, booked, fleet, rows, self._forecast), fleet.now
-        means, at = fleet.signals.mean(name)[rows], columns.sampled_at
+        columns = _columns(name, booked, fleet, rows, self._forecast)
+        now = fleet.now
+        means = fleet.signals.mean(name)[rows]
+        at = columns.sampled_at
         coming = columns.usual * _share(
             columns.more0, _part(columns.capacity0), columns.more1, _part(columns.capacity1)
         )
         expected, weights = self._expected(columns, now)
         known = np.isfinite(means) & np.isfinite(at)
-        told, never = numbers(known), Same(None)
+        told = numbers(known)
+        never = Same(None)
         return {
             "utilisation": numbers(expected, 4),
             "mean": where(told, numbers(means, 4), never),
@@ -353,7 +382,8 @@ class ExpectedLoad(BoundedScore[Amounts]):
             return {}
         expected = signals.forecast(name)[rows]
         whole = _by_forecast(columns._replace(mean=signals.mean(name)[rows]), expected, 1.0)
-        part0, part1 = _part(columns.capacity0), _part(columns.capacity1)
+        part0 = _part(columns.capacity0)
+        part1 = _part(columns.capacity1)
         settling = columns.usual * _share(columns.settling0, part0, columns.settling1, part1)
         error, last_error = (one[rows] for one in signals.forecast_errors(name))
         shown = np.where(np.isnan(expected), np.nan, whole + settling), error, last_error
@@ -366,7 +396,9 @@ class ExpectedLoad(BoundedScore[Amounts]):
 
 def _booked(amounts: Amounts, fleet: FleetView, rows: Rows) -> _Booked:
     """What the formula takes of resources, for a pod that uses `amounts`: once for all signals."""
-    nodes, rank, found = fleet.nodes, fleet.nodes.rank[rows], []
+    nodes = fleet.nodes
+    rank = fleet.nodes.rank[rows]
+    found = []
     for row, column in enumerate(map(fleet.axis.column, _RESOURCES)):
         room = np.zeros(len(rank), dtype=np.int64) if column is None else nodes.allocatable[column][rows]
         found.append((nodes.settling[row][rows], nodes.nonzero[row][rows], room, float(amounts[row])))
@@ -385,7 +417,8 @@ def _columns(signal: str, booked: _Booked, fleet: FleetView, rows: Rows, forecas
 
 def _by_forecast(columns: SignalLoad, expected: Readings, part: float) -> Readings:
     """[rows] the mean that counts."""
-    part0, part1 = _part(columns.capacity0), _part(columns.capacity1)
+    part0 = _part(columns.capacity0)
+    part1 = _part(columns.capacity1)
     booked = columns.usual * _share(columns.nonzero0, part0, columns.nonzero1, part1)
     settling = columns.usual * _share(columns.settling0, part0, columns.settling1, part1)
     found: Readings = _foreseen(expected, columns.mean, booked, settling, part).astype(np.float32)

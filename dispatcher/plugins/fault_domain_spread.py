@@ -142,11 +142,14 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
     def __init__(self, defaults: tuple[SpreadConstraint, ...], defaulting: str = LIST) -> None:
         if defaults and defaulting != LIST:
             raise ValueError(f"defaults (defaultConstraints) need defaulting (defaultingType) {LIST}")
-        self._defaults, self._defaulting = APP_DEFAULTS if defaulting == APP else defaults, defaulting
+        self._defaults = APP_DEFAULTS if defaulting == APP else defaults
+        self._defaulting = defaulting
         self._system = defaulting == SYSTEM
         self._by_app = bool(self._defaults) and all(one.selector is None for one in self._defaults)
         self.spreads_all = any(rule.hard for rule in self._defaults)
-        self._masks, self._taints, self._known = LabelMasks(), TaintMasks(), KnownAreas()
+        self._masks = LabelMasks()
+        self._taints = TaintMasks()
+        self._known = KnownAreas()
         self._cluster_filters: Sequence[Filter] = ()
         self._entries: dict[Hashable, Any] = {}  # which clusters are open, by what is asked of them
 
@@ -229,11 +232,13 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
             return ()
         pod = placed.pod
         levels = tuple([topology_key(rule.key, pod) for rule in rules]) if strict else ()
-        key, found = selection_key(pod), list[Area]()
+        key = selection_key(pod)
+        found = list[Area]()
         selected = cache(partial(self._masks.selected, pod, fleet, slice(0, fleet.n)))
         open_clusters_of = cache(partial(self._open_clusters, placed, fleet))
         for rule in rules:
-            selects, open_ = rule.honor_affinity and key is not None, open_clusters_of(rule.honor_taints)
+            selects = rule.honor_affinity and key is not None
+            open_ = open_clusters_of(rule.honor_taints)
             if not rule.honor_taints:
                 rows = partial(self._rows, pod if selects else None, fleet, open_)
                 asked = key if selects else None, None if open_ is None else open_.tobytes()
@@ -318,7 +323,8 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         """100 for the emptiest domains, down to 100 * least / largest cost; 0 where a key is missing."""
         if not raw.any():  # no soft constraint
             return raw
-        cost, has = np.floor(0.5 - (raw + _HEARD)), raw > _LACKS_KEY / 2
+        cost = np.floor(0.5 - (raw + _HEARD))
+        has = raw > _LACKS_KEY / 2
         told = cost if has.all() else cost[has]
         largest = told.max(initial=0.0)
         if largest <= 0.0:
@@ -369,7 +375,8 @@ def _counted(areas: Sequence[Area], fleet: FleetView) -> tuple[Spread, ...]:
 
 def _answers(ground: _Ground, rule: Spread, weight: float, heard: float) -> Floats | CountedAnswers:
     """Minus the cost of each domain, and `heard`."""
-    free, absent = rule.area.constraint.max_skew - 1, ground.elsewhere(rule) - heard
+    free = rule.area.constraint.max_skew - 1
+    absent = ground.elsewhere(rule) - heard
     if rule.area.level == HOST_LEVEL:
         highest = rule.highest
         values: Floats = np.arange(highest + 1, dtype=np.float64)
@@ -385,7 +392,8 @@ def _weighed(ground: _Ground, rows: Rows, alike: Ints | None) -> _Ground:
     found = [one.area.domain[rows] for one in ground.soft]
     if ground.strict:
         whole = np.logical_and.reduce([codes >= 0 for codes in found])
-        found, alike = [codes[whole] for codes in found], None if alike is None else alike[whole]
+        found = [codes[whole] for codes in found]
+        alike = None if alike is None else alike[whole]
     hosts = len(found[0]) if alike is None else int(alike.sum())
     sizes = (_size(one.area, codes, hosts) for one, codes in zip(ground.soft, found, strict=True))
     weights = tuple([_weight(size) for size in sizes])

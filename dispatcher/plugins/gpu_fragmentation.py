@@ -174,7 +174,8 @@ class GPUFragmentation(Filter[Amounts], Score[Amounts], Reserve[Amounts]):
         """[choices, rows] F after minus F before, inf where it cannot be; for a share each GPU is a choice."""
         mix = self._mix
         fits = free[:, :, None] >= mix.part  # [GPUs, rows, tasks]
-        count, total = fits.sum(axis=0), free.sum(axis=0)
+        count = fits.sum(axis=0)
+        total = free.sum(axis=0)
         low = np.where(fits, 0, free[:, :, None]).sum(axis=0)
         before = _cost(room, count, low, total, mix)
         left = room - cpu

@@ -94,7 +94,8 @@ class HotNode(Filter[None]):
         return {rule.signal: self._told(rule, fleet, row) for rule in self._rules}
 
     def _told(self, rule: HotRule, fleet: FleetView, row: int) -> dict[str, Any]:
-        mean, used = float(fleet.signals.mean(rule.signal)[row]), float(fleet.signals.used(rule.signal)[row])
+        mean = float(fleet.signals.mean(rule.signal)[row])
+        used = float(fleet.signals.used(rule.signal)[row])
         known = bool(np.isfinite(mean) and np.isfinite(used))
         numbers = {"mean": round(mean, 4), "reading": round(used, 4)} if known else {"mean": None, "reading": None}
         return {**numbers, "enter": rule.enter, "leave": rule.leave}

@@ -24,7 +24,8 @@ from dispatcher.scheduling.framework import (
 )
 
 _MIB = 1024 * 1024
-_LEAST, _MOST = 23 * _MIB, 1000 * _MIB
+_LEAST = 23 * _MIB
+_MOST = 1000 * _MIB
 
 
 class ImageLocality(Score[Floats]):
@@ -46,7 +47,8 @@ class ImageLocality(Score[Floats]):
         held = [(name, fleet.images.nodes_with(name)) for name in names]
         if not any(nodes for _, nodes in held):
             return SKIP
-        total, found = int(np.count_nonzero(fleet.nodes.live)), np.zeros(fleet.n, dtype=np.int64)
+        total = int(np.count_nonzero(fleet.nodes.live))
+        found = np.zeros(fleet.n, dtype=np.int64)
         for name, nodes in held:
             if nodes:
                 found += (fleet.images.sizes(name) * (nodes / total)).astype(np.int64)

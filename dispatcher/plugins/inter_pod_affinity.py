@@ -140,7 +140,8 @@ class InterPodAffinity(DomainPlugin[_State]):
 
     def hint_any(self, event: ClusterEvent, key: Hashable) -> bool:
         """A pod that comes or goes helps those whose terms mean its namespace, and if it bore a grudge, any."""
-        came, gone = event.after, event.before
+        came = event.after
+        gone = event.before
         pods = [one for one in (came, gone) if isinstance(one, Pod)]
         if not pods or not isinstance(key, frozenset):
             return True
@@ -151,7 +152,8 @@ class InterPodAffinity(DomainPlugin[_State]):
         others, which then are none more; one that went if it bore a grudge, or any required term means it, or its terms
         made room for those of this pod. Pods of one class may differ in labels, so whom others mean is not asked.
         """
-        came, gone = event.after, event.before
+        came = event.after
+        gone = event.before
         if not isinstance(came, Pod) and not isinstance(gone, Pod):
             return True
         rules = self._book.rules_of(placed) or _NO_RULES
@@ -211,7 +213,8 @@ class InterPodAffinity(DomainPlugin[_State]):
 
     def count_rules(self, state: _State, placed: Placed, fleet: FleetView) -> CountRules | None:
         """The same as rules; None while nobody holds one of the pod's terms: the next pod would meet a new one."""
-        known, brought = state, fleet.affinity.brings(placed)
+        known = state
+        brought = fleet.affinity.brings(placed)
         if brought is None:
             return None
         moving = AffinityCounts(known.rules, known.about, placed, fleet, brought)
@@ -219,7 +222,8 @@ class InterPodAffinity(DomainPlugin[_State]):
 
     def normalize(self, raw: Floats) -> Floats:
         """Whole numbers: 0 for the least, 100 for the most; 0 for all if they are equal."""
-        least, most = raw.min(initial=np.inf), raw.max(initial=-np.inf)
+        least = raw.min(initial=np.inf)
+        most = raw.max(initial=-np.inf)
         if not most > least:
             return np.zeros(len(raw))
         scores: Floats = np.floor(MAX_SCORE * ((raw - least) / (most - least)))
@@ -271,7 +275,8 @@ def _self_key(rules: AffinityRules, placed: Placed) -> Hashable:
 
     Where labels of namespaces have a say, they are looked up in time: what they are looked up by stands for them.
     """
-    pod, home = placed.pod, placed.home
+    pod = placed.pod
+    home = placed.home
     sets = rules.sets
     if any(pods.asks_namespaces for pods in sets):
         return frozenset(pod.labels.items()), pod.namespace, home

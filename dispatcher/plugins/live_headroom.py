@@ -114,8 +114,14 @@ _FORMULA = (_measured, _requested, _weight, _mixed, _score, _lowest, _slope)
 @kernel(LoadColumns, "float float float float float out", formulas=_FORMULA)
 def _scores(columns, now, fresh, stale, knee, extra, scores):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - a kernel
     """The score of each row."""
-    used, sampled_at, recent, more = columns.used, columns.sampled_at, columns.recent, columns.more
-    nonzero0, capacity0, nonzero1, capacity1 = columns.nonzero0, columns.capacity0, columns.nonzero1, columns.capacity1
+    used = columns.used
+    sampled_at = columns.sampled_at
+    recent = columns.recent
+    more = columns.more
+    nonzero0 = columns.nonzero0
+    capacity0 = columns.capacity0
+    nonzero1 = columns.nonzero1
+    capacity1 = columns.capacity1
     faded = 0
     for row in range(len(scores)):  # all as if fresh, without a branch: the usual case
         measured = least(_measured(float(used[row]), recent[row], more, capacity0[row]), 1.0)
@@ -134,8 +140,14 @@ def _scores(columns, now, fresh, stale, knee, extra, scores):  # type: ignore[no
 @kernel(LoadColumns, "float float float float out out out", formulas=_FORMULA)
 def _bounds(columns, until, fresh, knee, extra, base, slope, room):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - a kernel
     """See `_LiveHeadroom._bound`."""
-    used, sampled_at, recent, more = columns.used, columns.sampled_at, columns.recent, columns.more
-    nonzero0, capacity0, nonzero1, capacity1 = columns.nonzero0, columns.capacity0, columns.nonzero1, columns.capacity1
+    used = columns.used
+    sampled_at = columns.sampled_at
+    recent = columns.recent
+    more = columns.more
+    nonzero0 = columns.nonzero0
+    capacity0 = columns.capacity0
+    nonzero1 = columns.nonzero1
+    capacity1 = columns.capacity1
     for row in range(len(base)):
         measured = _measured(float(used[row]), recent[row], more, capacity0[row])
         requested = _requested(
@@ -173,8 +185,10 @@ class _LiveHeadroom(BoundedScore[Amounts]):
     def __init__(self, fresh_s: float, stale_s: float, hot_above: float, hot_steepness: float) -> None:
         if stale_s <= fresh_s:
             raise ValueError(f"stale_s ({stale_s:g}) must be greater than fresh_s ({fresh_s:g})")
-        self._fresh_s, self._stale_s = fresh_s, stale_s
-        self._knee, self._extra = hot_above, hot_steepness - 1.0
+        self._fresh_s = fresh_s
+        self._stale_s = stale_s
+        self._knee = hot_above
+        self._extra = hot_steepness - 1.0
         self._take(self.SIGNALS)
 
     def _take(self, signals: Sequence[str]) -> None:
@@ -225,7 +239,8 @@ class _LiveHeadroom(BoundedScore[Amounts]):
         signal = self._signals[0]
         columns = _columns(signal, _NOTHING, fleet, rows)
         base, slope, room = self._bound(columns, until)
-        none, adds_to = np.zeros(len(base)), _ADDS_TO.get(signal)
+        none = np.zeros(len(base))
+        adds_to = _ADDS_TO.get(signal)
         falls = none if adds_to is None else slope / most(columns.capacity0, 1)
         return UpperBound(base, falls if adds_to == 0 else none, room, falls if adds_to == 1 else none, room)
 
@@ -270,7 +285,8 @@ class _LiveHeadroom(BoundedScore[Amounts]):
 
 def _columns(signal: str, amounts: Amounts, fleet: FleetView, rows: Rows) -> LoadColumns:
     """What the formula takes of a signal, for a pod that is expected to use `amounts`."""
-    used, sampled_at = fleet.signals.used(signal)[rows], fleet.signals.sampled_at(signal)[rows]
+    used = fleet.signals.used(signal)[rows]
+    sampled_at = fleet.signals.sampled_at(signal)[rows]
     adds_to = _ADDS_TO.get(signal)
     if adds_to is None:
         pairs = (*_fallback(0, amounts, fleet, rows), *_fallback(1, amounts, fleet, rows))
@@ -301,7 +317,8 @@ def _load_of(signal: str, amounts: Amounts, fleet: FleetView, row: int) -> _Load
 
 def _fallback(at: int, amounts: Amounts, fleet: FleetView, rows: Rows) -> tuple[Ints, Ints, float]:
     """Of CPU or memory: requested, allocatable, and what the pod requests."""
-    nonzero, column = fleet.nodes.nonzero[at][rows], fleet.axis.column(_RESOURCES[at])
+    nonzero = fleet.nodes.nonzero[at][rows]
+    column = fleet.axis.column(_RESOURCES[at])
     capacity = fleet.nodes.allocatable[column][rows] if column is not None else np.zeros(len(nonzero), dtype=np.int64)
     return nonzero, capacity, float(amounts[at])
 

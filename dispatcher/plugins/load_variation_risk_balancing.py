@@ -47,7 +47,9 @@ class LoadVariationRiskBalancing(Score[Amounts]):
     derives = Derived(deviations=True)
 
     def __init__(self, margin: float, sensitivity: float, fresh_s: float, stale_s: float) -> None:
-        self._margin, self._root, self._fade = margin, 1.0 / sensitivity, Fade(fresh_s, stale_s)
+        self._margin = margin
+        self._root = 1.0 / sensitivity
+        self._fade = Fade(fresh_s, stale_s)
 
     def class_key(self, placed: Placed) -> Hashable:
         """What it requests of CPU and memory."""
@@ -83,6 +85,7 @@ class LoadVariationRiskBalancing(Score[Amounts]):
     def _told(self, signal: str, state: Amounts, fleet: FleetView, row: int) -> dict[str, Any]:
         rows = np.asarray([row])
         expected = self._expected(signal, state, fleet, rows)
-        deviation, risk = self._deviation(signal, expected, fleet, rows), self._risk(signal, state, fleet, rows)
+        deviation = self._deviation(signal, expected, fleet, rows)
+        risk = self._risk(signal, state, fleet, rows)
         numbers = {"deviation": round(float(deviation[0]), 4), "risk": round(float(risk[0]), 4)}
         return {**told(signal, expected, fleet, row), **numbers}

@@ -73,7 +73,8 @@ def _why(info: ClusterInfo, placed: Placed, fleet: FleetView) -> Why | None:
     closed = _closed(info.name, placed, fleet)
     if closed is not None:
         return closed
-    pod, rows = placed.pod, rows_for(placed.home, placed.pod.namespace, info.opens)
+    pod = placed.pod
+    rows = rows_for(placed.home, placed.pod.namespace, info.opens)
     if rows is not None and not rows:
         return Why(Reason.NAMESPACE_CLOSED)
     if pod.needs is not None and pod.needs.barred:

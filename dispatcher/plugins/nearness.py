@@ -70,7 +70,8 @@ class Nearness(DomainPlugin[_Ground]):
     keyed_by_template = True
 
     def __init__(self, half_ms: float, app: bool) -> None:
-        self._half_ms, self._app = half_ms, app
+        self._half_ms = half_ms
+        self._app = app
 
     def class_key(self, placed: Placed) -> Hashable:
         """The annotation, and what a name in it or an app rests on."""
@@ -87,7 +88,8 @@ class Nearness(DomainPlugin[_Ground]):
         if near is None:
             return SKIP
         there = clusters_with(near, placed, fleet)
-        what, zone = str(near), near.name if near.kind == nearness.ZONE else ""
+        what = str(near)
+        zone = near.name if near.kind == nearness.ZONE else ""
         if not there.any():
             return _Ground(what, there, np.zeros(len(there)), zone)
         rtt = fleet.links.rtt_ms()
@@ -109,7 +111,8 @@ class Nearness(DomainPlugin[_Ground]):
         """What it is near to, the nearest cluster that has it, and the round-trip time to that with age and source."""
         if not state.there.any():
             return {"near": state.what, "found": "nowhere" + _meant(state.what, fleet)}
-        here, there = int(fleet.nodes.cluster[row]), state.there > 0
+        here = int(fleet.nodes.cluster[row])
+        there = state.there > 0
         return {"near": state.what, **way_between(fleet, here, nearest_of(fleet, here, there))}
 
 

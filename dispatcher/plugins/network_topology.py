@@ -36,7 +36,8 @@ def _level_weights(raw: object) -> Weights:
     """{level or label: weight}, one at least."""
     if not isinstance(raw, Mapping) or not raw:
         raise ValueError(f"must map levels to weights, for example {{rack: 2, zone: 1}}, not {shown(raw)}")
-    weight, found = number(0.01, 1000), dict[str, float]()
+    weight = number(0.01, 1000)
+    found = dict[str, float]()
     for name, value in raw.items():
         level = level_of(name if name in LEVELS else label_key(name))
         if level in found:
@@ -73,7 +74,8 @@ class NetworkTopology(DomainPlugin[_Ground]):
     keyed_by_template = True
 
     def __init__(self, levels: Weights) -> None:
-        self._levels, self._points = levels, 100.0 / sum(weight for _, weight in levels)
+        self._levels = levels
+        self._points = 100.0 / sum(weight for _, weight in levels)
 
     def class_key(self, placed: Placed) -> Hashable:
         """Whom it is near to, and what that rests on."""

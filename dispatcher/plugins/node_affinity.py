@@ -78,7 +78,8 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
 
     def hint(self, event: ClusterEvent, placed: Placed) -> bool:
         """A node that came or changed helps if the pod's selector and required affinity name it."""
-        node, pod = event.after, placed.pod
+        node = event.after
+        pod = placed.pod
         if not isinstance(node, Node):
             return True
         required = pod.affinity.required if pod.affinity else None
@@ -129,9 +130,12 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
         """The clusters of the nodes that its own terms let the pod be on; None unless its selector makes these few."""
         if not placed.pod.node_selector:
             return None
-        hosts, selection = fleet.topology.domain(HOST_LEVEL), selection_key(placed.pod)
+        hosts = fleet.topology.domain(HOST_LEVEL)
+        selection = selection_key(placed.pod)
         if hosts is not self._reach_at or len(self._reach) >= _MOST_KNOWN:
-            self._reach_at, self._reach = hosts, {}  # while no node changes, it is the very same array
+            # while no node changes, it is the very same array
+            self._reach_at = hosts
+            self._reach = {}
         if selection not in self._reach:
             rows = self._masks.few_rows(placed.pod, fleet)
             there = None if rows is None else np.unique(fleet.nodes.cluster[rows]).tolist()

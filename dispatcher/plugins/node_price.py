@@ -35,8 +35,10 @@ from shared.model.resources import CPU, MEMORY
 
 Table = tuple[tuple[str, float], ...]
 _UNPRICED = 1.0  # raw score of a node without a price; those with one have minus their cost
-_LEAST_PRICE, _MOST_PRICE = 1e-6, 1e6
-_LEAST_FACTOR, _MOST_FACTOR = 1e-3, 1e3
+_LEAST_PRICE = 1e-6
+_MOST_PRICE = 1e6
+_LEAST_FACTOR = 1e-3
+_MOST_FACTOR = 1e3
 
 
 def _read_table(low: float, high: float) -> Callable[[object], Table]:
@@ -93,7 +95,9 @@ class NodePrice(Score[_Asked]):
     normalizes: ClassVar[bool] = True
 
     def __init__(self, label: str, prices: Table, clusters: Table) -> None:
-        self._label, self._prices, self._factors = label, dict(prices), dict(clusters)
+        self._label = label
+        self._prices = dict(prices)
+        self._factors = dict(clusters)
         self._by_code = ByCode[str](lambda value: self._prices.get(value, np.nan), np.float64, np.nan)
 
     def class_key(self, placed: Placed) -> Hashable:

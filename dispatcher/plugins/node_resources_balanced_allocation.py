@@ -96,7 +96,8 @@ class NodeResourcesBalancedAllocation(BoundedScore[Pod]):
             pairs = [
                 table[column][rows] for column in columns for table in (fleet.nodes.allocatable, fleet.nodes.requested)
             ]
-            base, none = np.empty(len(pairs[0])), np.zeros(len(pairs[0]))
+            base = np.empty(len(pairs[0]))
+            none = np.zeros(len(pairs[0]))
             _best.fast(*pairs, base)
             return UpperBound(base, none, none, none, none)
         allocatable = fleet.nodes.allocatable[columns][:, rows]
@@ -119,7 +120,8 @@ class NodeResourcesBalancedAllocation(BoundedScore[Pod]):
 def _two(all0, used0, asked0, all1, used1, asked1, scores):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
     """The score for two resources."""
     for row in range(len(scores)):
-        whole0, whole1 = all0[row], all1[row]
+        whole0 = all0[row]
+        whole1 = all1[row]
         after = before = 0.0
         if whole0 > 0 and whole1 > 0:
             after = abs((min((used0[row] + asked0) / whole0, 1.0) - min((used1[row] + asked1) / whole1, 1.0)) / 2.0)
@@ -132,7 +134,8 @@ def _two(all0, used0, asked0, all1, used1, asked1, scores):  # type: ignore[no-u
 def _best(all0, used0, all1, used1, scores):  # type: ignore[no-untyped-def]
     """The highest score that any pod may get, for two resources."""
     for row in range(len(scores)):
-        whole0, whole1 = all0[row], all1[row]
+        whole0 = all0[row]
+        whole1 = all1[row]
         before = 0.0
         if whole0 > 0 and whole1 > 0:
             before = abs((min(used0[row] / whole0, 1.0) - min(used1[row] / whole1, 1.0)) / 2.0)
@@ -145,7 +148,8 @@ def _deviation(shares: Floats, has: Bools) -> Floats:
         both: Floats = np.abs((shares[0] - shares[1]) / 2.0) * (has[0] & has[1])
         return both
     count = has.sum(axis=0)
-    total, squares = np.zeros(shares.shape[1]), np.zeros(shares.shape[1])
+    total = np.zeros(shares.shape[1])
+    squares = np.zeros(shares.shape[1])
     for share, there in zip(shares, has, strict=True):  # one after the other, as the sums of the source are rounded
         total += share * there
     mean = total / np.maximum(count, 1)

@@ -130,9 +130,11 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
         ignored_resources: tuple[str, ...] = (),
         ignored_resource_groups: tuple[str, ...] = (),
     ) -> None:
-        self._strategy, self._resources = strategy, resources
+        self._strategy = strategy
+        self._resources = resources
         self._values = np.asarray([_broken_line(shape, utilisation) for utilisation in range(101)], dtype=np.float64)
-        self._ignored, self._groups = frozenset(ignored_resources), frozenset(ignored_resource_groups)
+        self._ignored = frozenset(ignored_resources)
+        self._groups = frozenset(ignored_resource_groups)
 
     def hint_any(self, event: ClusterEvent, key: Hashable) -> bool:
         """A node that changed helps nobody if it can allocate no more of anything."""
@@ -142,10 +144,12 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
         """A node that came or changed helps if the pod would fit it were it empty; one that changed, only if it can
         allocate more of what the pod asks for.
         """
-        before, node = event.before, event.after
+        before = event.before
+        node = event.after
         if not isinstance(node, Node):
             return True
-        wanted, has = self._wanted(placed.pod), node.allocatable
+        wanted = self._wanted(placed.pod)
+        has = node.allocatable
         if isinstance(before, Node) and not any(
             has.get(name, 0) > before.allocatable.get(name, 0) for name, _ in wanted
         ):
@@ -216,7 +220,8 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
             slopes[name] = 100.0 * share / np.maximum(allocatable, 1)
             free[name] = slopes[name] * np.maximum(allocatable - used[rows], 0)
             weights += share
-        whole, zeros = np.maximum(weights, 1.0), np.zeros(len(weights))
+        whole = np.maximum(weights, 1.0)
+        zeros = np.zeros(len(weights))
         base = sum(free.values(), zeros) / whole
         falls = ([one.get(name, zeros) / whole for one in (slopes, free)] for name in _NONZERO)
         (cpu, most_cpu), (memory, most_memory) = falls
@@ -225,7 +230,8 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
     def _score_two(self, pod: Pod, fleet: FleetView, rows: Rows) -> Floats:
         columns: list[Any] = []
         for name, weight in self._resources:
-            column, asked = fleet.axis.column(name), _expected(pod, name)
+            column = fleet.axis.column(name)
+            asked = _expected(pod, name)
             if column is None or not _has_part(name, asked) or asked >= EXACT:
                 return self._score_any(pod, fleet, rows)
             used = fleet.nodes.nonzero[_NONZERO.index(name)] if name in _NONZERO else fleet.nodes.requested[column]
@@ -239,7 +245,8 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
         total = np.zeros(len(fleet.nodes.live[rows]))
         weights: Floats = np.zeros(1)
         for name, weight in self._resources:
-            column, asked = fleet.axis.column(name), _expected(pod, name)
+            column = fleet.axis.column(name)
+            asked = _expected(pod, name)
             if column is None or not _has_part(name, asked):
                 continue
             allocatable = fleet.nodes.allocatable[column][rows]
@@ -284,15 +291,20 @@ def _two(  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
     all0, used0, asked0, weight0, all1, used1, asked1, weight1, most, scores
 ):
     """The mean of two resources, least or `most` allocated; 0 where a quantity is too great for exact floats."""
-    worth_full, great = 100.0 if most else 0.0, 0
+    worth_full = 100.0 if most else 0.0
+    great = 0
     for row in range(len(scores)):
-        whole0, whole1 = all0[row], all1[row]
+        whole0 = all0[row]
+        whole1 = all1[row]
         great |= (whole0 >= EXACT) | (whole1 >= EXACT) | (used0[row] >= EXACT) | (used1[row] >= EXACT)
-        left0, left1 = whole0 - used0[row] - asked0, whole1 - used1[row] - asked1
-        part0, part1 = whole0 - left0 if most else left0, whole1 - left1 if most else left1
+        left0 = whole0 - used0[row] - asked0
+        left1 = whole1 - used1[row] - asked1
+        part0 = whole0 - left0 if most else left0
+        part1 = whole1 - left1 if most else left1
         value0 = worth_full if left0 < 0 else np.floor(100.0 * part0 / max(whole0, 1))
         value1 = worth_full if left1 < 0 else np.floor(100.0 * part1 / max(whole1, 1))
-        share0, share1 = weight0 if whole0 > 0 else 0.0, weight1 if whole1 > 0 else 0.0
+        share0 = weight0 if whole0 > 0 else 0.0
+        share1 = weight1 if whole1 > 0 else 0.0
         share = share0 + share1
         scores[row] = np.floor((value0 * share0 + value1 * share1) / (share if share > 0 else 1.0))
     return 0 if great else 1

@@ -70,7 +70,8 @@ class NodeVolumeLimits(Filter[_State]):
         wanted = wanted_of(placed, fleet) if placed.pod.volumes else Wanted()
         if not wanted.size:
             return SKIP
-        limits, least = fleet.objects.of(placed.home, CSINode), fleet.objects.derived(placed.home, _least, CSINode)
+        limits = fleet.objects.of(placed.home, CSINode)
+        least = fleet.objects.derived(placed.home, _least, CSINode)
         needed = _needed(placed.home, wanted, fleet)
         if least == _NO_LIMIT and not needed:
             return SKIP
@@ -88,13 +89,15 @@ class NodeVolumeLimits(Filter[_State]):
         """CSI_DRIVER where a driver is missing, else VOLUME_LIMIT where the limit of one would be passed."""
         used, supposed = fleet.volumes.counts(rows)
         codes = np.zeros(len(used), dtype=np.uint16)
-        limits, volumes = fleet.objects.of(state.home, CSINode), CsiVolumes(state.home, fleet)
+        limits = fleet.objects.of(state.home, CSINode)
+        volumes = CsiVolumes(state.home, fleet)
         for at, row in _worth_a_look(state, fleet, rows, used + state.wanted.size * supposed):
             cluster, name = fleet.nodes.name_of(row)
             node = limits.get(name) if cluster == state.home else None
             if node is not None and node.limits:
                 attached = state.attached.on.get(name, frozenset())
-                there, pods = volumes.behind(fleet.volumes.on(row)), int(supposed[at])
+                there = volumes.behind(fleet.volumes.on(row))
+                pods = int(supposed[at])
                 if _too_many(state.wanted, there, attached, pods, node.limits):
                     codes[at] = fleet.reasons.code(Reason.VOLUME_LIMIT)
         for driver, having in reversed(state.needed):

@@ -41,7 +41,8 @@ class _Judge:
     """
 
     def __init__(self, kinds: Sequence[Sequence[Toleration]], reasons: ReasonTable) -> None:
-        self._kinds, self.reasons = kinds, reasons
+        self._kinds = kinds
+        self.reasons = reasons
         self.codes = ByCode[Taints](self._codes, np.uint16, 0, (len(kinds),))
         self.soft = ByCode[Taints](self._soft, np.float64, 0.0, (len(kinds),))
 
@@ -67,7 +68,8 @@ class _Verdicts(NamedTuple):
 
     def at(self, verdicts: ByCode[Taints], fleet: FleetView, rows: Rows) -> NDArray[Any]:
         """[rows] the verdict on the node's taint set of the cluster's kind."""
-        nodes, answers = fleet.nodes, verdicts.of(fleet.nodes.taint_sets)
+        nodes = fleet.nodes
+        answers = verdicts.of(fleet.nodes.taint_sets)
         kinds = 0 if len(self.tolerance.kinds) == 1 else self.tolerance.of[nodes.cluster[rows]]
         found: NDArray[Any] = answers[nodes.taint_set[rows], kinds]
         return found

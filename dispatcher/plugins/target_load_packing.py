@@ -42,7 +42,9 @@ class TargetLoadPacking(Score[Amounts]):
     depends: ClassVar[Depends] = Depends.NODE
 
     def __init__(self, target: float, multiplier: float, fresh_s: float, stale_s: float) -> None:
-        self._target, self._multiplier, self._fade = target, multiplier, Fade(fresh_s, stale_s)
+        self._target = target
+        self._multiplier = multiplier
+        self._fade = Fade(fresh_s, stale_s)
 
     def class_key(self, placed: Placed) -> Hashable:
         """The CPU it requests."""
@@ -54,7 +56,8 @@ class TargetLoadPacking(Score[Amounts]):
 
     def score(self, state: Amounts, fleet: FleetView, rows: Rows) -> Floats:
         """The formula of the module."""
-        used, target = self._expected(state, fleet, rows).utilisation, self._target
+        used = self._expected(state, fleet, rows).utilisation
+        target = self._target
         points: Floats = np.where(
             used <= target, (1.0 - target) * used / target + target, target * (1.0 - used) / (1.0 - target)
         )

@@ -57,7 +57,9 @@ class TenantQuota(Reserve[None]):
         """Quota that a pod gives back helps pods of its own tenant; a node, those whose share of the fleet it makes
         larger.
         """
-        before, after, tenant = event.before, event.after, key
+        before = event.before
+        after = event.after
+        tenant = key
         if isinstance(after, Node) and isinstance(tenant, str):
             had = before.allocatable if isinstance(before, Node) else {}
             return self.ledger.grows(tenant, had, after.allocatable)
@@ -108,10 +110,13 @@ class TenantQuota(Reserve[None]):
 
     def fits(self, pods: Sequence[Placed], fleet: FleetView) -> int:
         """All, for nobody's pods; else as many as the quota of each one's tenant is left for."""
-        ledger, most = self.ledger, len(pods)
+        ledger = self.ledger
+        most = len(pods)
         if self._tenant(pods[0]) is None:
             return most
-        asked, totals, tenants = charge_of(pods[0].pod), fleet.nodes.allocatable_total(), self._tenants(pods)
+        asked = charge_of(pods[0].pod)
+        totals = fleet.nodes.allocatable_total()
+        tenants = self._tenants(pods)
         for tenant in dict.fromkeys(tenants):
             unknown = ledger.unknown(tenant, fleet.clusters)
             left = 0 if unknown else ledger.times(tenant, asked, totals, len(pods))
@@ -123,8 +128,11 @@ class TenantQuota(Reserve[None]):
         """Charge each; what is told of each are figures that moved with those before it."""
         if self._tenant(pods[0]) is None:
             return None
-        ledger, tenants, totals = self.ledger, self._tenants(pods), fleet.nodes.allocatable_total()
-        asked, pod_ids = charge_of(pods[0].pod), _pod_ids(pods)
+        ledger = self.ledger
+        tenants = self._tenants(pods)
+        totals = fleet.nodes.allocatable_total()
+        asked = charge_of(pods[0].pod)
+        pod_ids = _pod_ids(pods)
         known = {one: (ledger.usage(one), ledger.limits(one, totals)) for one in dict.fromkeys(tenants)}
         charged = {one: list[PodId]() for one in known} if len(known) > 1 else {tenants[0]: pod_ids}
         for tenant, pod_id in zip(tenants, pod_ids, strict=True) if len(known) > 1 else ():
@@ -162,7 +170,8 @@ class TenantQuota(Reserve[None]):
         tenant = self._tenant(placed)
         if tenant is None:
             return {}
-        usage, charge = self.ledger.usage(tenant), self.ledger.charged(_pod_id(placed))
+        usage = self.ledger.usage(tenant)
+        charge = self.ledger.charged(_pod_id(placed))
         for name, amount in charge.amounts.items() if charge else ():
             usage[name] = usage.get(name, 0) - amount
         limits = self.ledger.limits(tenant, fleet.nodes.allocatable_total())
@@ -187,7 +196,8 @@ def _figures_of(
 
     `known`: usage before them all and limits, by tenant.
     """
-    of, before = [tenants[at] for at in ats], _before(tenants, ats)
+    of = [tenants[at] for at in ats]
+    before = _before(tenants, ats)
     limits = {one: known[one][1] for one in dict.fromkeys(of)}
     limited = [tuple(told) for told in limits.values()]
     if limited.count(limited[0]) < len(limited):
@@ -215,7 +225,8 @@ def _before(tenants: Sequence[str], ats: Sequence[int]) -> Sequence[int]:
     """How many pods of its own tenant came before each of these."""
     if tenants.count(tenants[0]) == len(tenants):
         return ats
-    counts, found = Counter[str](), list[int]()
+    counts = Counter[str]()
+    found = list[int]()
     for tenant in tenants:
         found.append(counts[tenant])
         counts[tenant] += 1

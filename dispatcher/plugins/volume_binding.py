@@ -65,7 +65,8 @@ class _Held:
     def order(self, placed: Placed) -> Order:
         """The order to write it."""
         pod = PodRef(placed.pod.namespace, placed.pod.name, placed.pod.uid)
-        claim, uid = self.claim.key, self.claim.uid
+        claim = self.claim.key
+        uid = self.claim.uid
         if self.volume is None:
             return Order(placed.home, SelectNode("", pod, 0, claim, uid, self.node), f"a volume for claim {claim}")
         about = f"claim {claim} to be bound to volume {self.volume.name}"
@@ -204,9 +205,11 @@ class VolumeBinding(Filter[VolumePlan], Score[VolumePlan], Reserve[VolumePlan], 
 def _given_up(held: _Held, claim: PersistentVolumeClaim, volume: PersistentVolume | None) -> str:
     """Why what was chosen will not come about, '' if it may: it was shown once and is taken back, or went elsewhere."""
     if held.volume is None:
-        shown, wanted = claim.selected_node, held.node
+        shown = claim.selected_node
+        wanted = held.node
     else:
-        shown, wanted = volume.claim if volume is not None else "", held.claim.key
+        shown = volume.claim if volume is not None else ""
+        wanted = held.claim.key
     if shown == wanted:
         held.told = True
         return ""

@@ -51,7 +51,8 @@ class VolumeRestrictions(Filter[_State]):
         if isinstance(alone, Refuse):
             return alone
         users = [fleet.volumes.claim_users(placed.home, *claim) for claim in alone]
-        disks, in_use = _disks(pod), any(users)
+        disks = _disks(pod)
+        in_use = any(users)
         return _State(disks, in_use) if disks or in_use else SKIP
 
     def filter(self, state: _State, fleet: FleetView, rows: Rows) -> Codes:
@@ -74,7 +75,8 @@ def _disks(pod: Pod) -> tuple[Volume, ...]:
 
 def _claims_of_one_pod(placed: Placed, fleet: FleetView) -> tuple[tuple[str, str], ...] | Refuse:
     """(namespace, name) of the pod's claims that bear one pod; a Refuse for a claim that is not there."""
-    pod, alone = placed.pod, list[tuple[str, str]]()
+    pod = placed.pod
+    alone = list[tuple[str, str]]()
     for volume in claims_of(pod):
         if volume.ephemeral:
             continue

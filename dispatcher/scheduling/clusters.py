@@ -280,10 +280,15 @@ def is_as_healthy(view: ClusterView, changes: Changes) -> bool:
 def fold_health(view: ClusterView, changes: Changes, now: float) -> None:
     """Take over who the agent is and how its API server does."""
     view.uid = changes.cluster_uid or view.uid
-    view.incarnation, view.revision = changes.incarnation, changes.revision
-    view.synced, view.api_ok, view.silent = changes.synced, changes.api_ok, False
-    view.problem, view.evicts_foreign = changes.problem, changes.evicts_foreign
-    view.restored, view.keys = changes.restored, changes.keys or view.keys
+    view.incarnation = changes.incarnation
+    view.revision = changes.revision
+    view.synced = changes.synced
+    view.api_ok = changes.api_ok
+    view.silent = False
+    view.problem = changes.problem
+    view.evicts_foreign = changes.evicts_foreign
+    view.restored = changes.restored
+    view.keys = changes.keys or view.keys
     view.confirmed = changes.confirmed
     if changes.synced:
         view.opens = changes.opens
@@ -310,7 +315,9 @@ def note_readiness(view: ClusterView, was_ready: bool, now: float) -> bool:
             view.not_ready_since = now
         return False
     if view.ready:
-        view.ready_since, view.not_ready_since = now, float("inf")
+        view.ready_since = now
+        view.not_ready_since = float("inf")
     else:
-        view.not_ready_since, view.ready_since = now, float("inf")
+        view.not_ready_since = now
+        view.ready_since = float("inf")
     return True

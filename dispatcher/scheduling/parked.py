@@ -56,7 +56,8 @@ class ParkedPods:
     """The lines. Those of which a pod is tried are kept apart: an event does not look at them."""
 
     def __init__(self) -> None:
-        self._idle, self._tried = _Lines(), _Lines()
+        self._idle = _Lines()
+        self._tried = _Lines()
 
     def line_of(self, item: QueuedPod, alike: Hashable) -> Line:
         """Where a pod that is refused stands, to be entered there."""
@@ -68,7 +69,8 @@ class ParkedPods:
 
     def leave(self, item: QueuedPod) -> None:
         """A pod is taken out of its line."""
-        line, item.line = item.line, None
+        line = item.line
+        item.line = None
         if line is None:
             return
         del line[item.pod_id]

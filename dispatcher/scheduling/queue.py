@@ -47,8 +47,13 @@ __all__ = ["HELPED_BY", "QueuedPod", "SchedulingQueue", "WakeEvent"]
 
 IN_A_ROW = 256  # pods; with that many of a class, what a class costs to bring up to date is shared by enough of them
 _FLUSHED = 1000  # lines, and pods, at a time; the next flush goes on with the others
-_ACTIVE, _BACKOFF, _UNSCHEDULABLE = State.ACTIVE, State.BACKOFF, State.UNSCHEDULABLE  # Enum look-ups are slow
-_GATED, _WAITING, _POPPED = State.GATED, State.WAITING, State.POPPED
+# Enum look-ups are slow
+_ACTIVE = State.ACTIVE
+_BACKOFF = State.BACKOFF
+_UNSCHEDULABLE = State.UNSCHEDULABLE
+_GATED = State.GATED
+_WAITING = State.WAITING
+_POPPED = State.POPPED
 _PARKED = (_UNSCHEDULABLE, _GATED)
 
 
@@ -69,17 +74,22 @@ class SchedulingQueue:
         longest_s: float = 10.0,
         flush_s: float = 300.0,
     ) -> None:
-        self._sort, self._classify = sort, classify
+        self._sort = sort
+        self._classify = classify
         self._gates: Gates = gates or NoPlugins()
-        self._pause, self._flush_s = Backoff(first_s, longest_s), flush_s
+        self._pause = Backoff(first_s, longest_s)
+        self._flush_s = flush_s
         self._pods: dict[PodId, QueuedPod] = {}
         self._counts = dict.fromkeys(State, 0)
         self.incoming: defaultdict[tuple[State, str], int] = defaultdict(int)  # pods into a state, by what moved them
-        self._active, self._parked = ActivePods(), ParkedPods()
-        self._retried, self._unflushed = RetriedPods(), RefusedPods()
+        self._active = ActivePods()
+        self._parked = ParkedPods()
+        self._retried = RetriedPods()
+        self._unflushed = RefusedPods()
         self.waking = Waking(self._parked)
         self._left: deque[Line] = deque()  # nobody is tried for these any more: the next `flush` sees to it
-        self._tickets, self._policies = itertools.count(1), 0
+        self._tickets = itertools.count(1)
+        self._policies = 0
 
     # --- in and out --------------------------------------------------------------------------------------------------
 
@@ -95,7 +105,8 @@ class SchedulingQueue:
         order = order_of(self._sort, pod_id, placed, queued_at)
         item = QueuedPod(pod_id, placed, self._classify(placed), queued_at, order, policies=self._policies)
         if known is not None:
-            item.attempts, item.ready_at = known.attempts, known.ready_at
+            item.attempts = known.attempts
+            item.ready_at = known.ready_at
             self._note_left(known)
             self._drop(pod_id)
         self._pods[pod_id] = item
@@ -104,8 +115,12 @@ class SchedulingQueue:
 
     def add_all(self, pods: Iterable[tuple[PodId, Placed]], now: float) -> list[QueuedPod]:
         """`add` each of them; those that are new and not gated are counted together."""
-        known, gate, tickets, policies = self._pods, self._gates.gate, self._tickets, self._policies
-        items, entered = list[QueuedPod](), 0
+        known = self._pods
+        gate = self._gates.gate
+        tickets = self._tickets
+        policies = self._policies
+        items = list[QueuedPod]()
+        entered = 0
         try:
             for pod_id, placed in pods:
                 if pod_id in known or gate(placed) is not None:
@@ -174,7 +189,8 @@ class SchedulingQueue:
 
         They are of its turn, or there is nobody else in between.
         """
-        batch, item = list[QueuedPod](), self._first(now)
+        batch = list[QueuedPod]()
+        item = self._first(now)
         key = None if item is None else batch_key(item.class_key)
         while item is not None and len(batch) < limit and (not batch or batch_key(item.class_key) == key):
             batch += self._take(item, min(limit - len(batch), IN_A_ROW))
@@ -182,7 +198,8 @@ class SchedulingQueue:
         return batch
 
     def _take(self, first: QueuedPod, most: int) -> list[QueuedPod]:
-        taken, pods = self._active.take(first, most), self._pods
+        taken = self._active.take(first, most)
+        pods = self._pods
         for item in taken:
             del pods[item.pod_id]
             item.state = _POPPED
@@ -217,16 +234,26 @@ class SchedulingQueue:
         self, items: Sequence[QueuedPod], reasons: frozenset[Reason], now: float, *, alone: bool = False
     ) -> None:
         """`unschedulable` of pods that were popped together; their refusal holds for pods like them unless `alone`."""
-        helped_by, line, attempts = helped_by_of(self._gates, items[0].placed, reasons), None, 0
-        parked, pods, unflushed, tickets = 0, self._pods, self._unflushed, self._tickets
+        helped_by = helped_by_of(self._gates, items[0].placed, reasons)
+        line = None
+        attempts = 0
+        parked = 0
+        pods = self._pods
+        unflushed = self._unflushed
+        tickets = self._tickets
         class_key = items[0].class_key
         for item in items:
             if item.attempts != attempts or line is None:
                 attempts = item.attempts
                 ready_at = now + self._pause.after(attempts + 1)
-            was_first, before = item.line, item.reasons
-            item.attempts, item.ready_at = attempts + 1, ready_at  # as `retry`
-            item.reasons, item.helped_by, item.since = reasons, helped_by, now
+            was_first = item.line
+            before = item.reasons
+            # as `retry`
+            item.attempts = attempts + 1
+            item.ready_at = ready_at
+            item.reasons = reasons
+            item.helped_by = helped_by
+            item.since = now
             if item.class_key is not class_key or line is None:
                 kind = self._gates.kind_of(item.placed, reasons)
             item.kind = kind
@@ -238,7 +265,8 @@ class SchedulingQueue:
             self._drop(pod_id)
             if line is None or item.class_key is not class_key:
                 alike = None if alone else alike_by(self._gates, item)
-                line, class_key = self._parked.line_of(item, alike), item.class_key
+                line = self._parked.line_of(item, alike)
+                class_key = item.class_key
             line[pod_id] = pods[pod_id] = item
             item.line, item.state, item.ticket = line, _UNSCHEDULABLE, next(tickets)
             self._counts[_UNSCHEDULABLE] += 1
@@ -286,7 +314,8 @@ class SchedulingQueue:
         class_key = self._classify(item.placed)
         if class_key is not item.class_key:
             self._note_left(item)
-        item.class_key, item.policies = class_key, self._policies
+        item.class_key = class_key
+        item.policies = self._policies
 
     # --- waking ------------------------------------------------------------------------------------------------------
 
@@ -313,7 +342,8 @@ class SchedulingQueue:
         """These popped pods have a place: others that were refused as they were may have one, too."""
         for item in items:
             if item.line is not None and item.state not in _PARKED:
-                line, item.line = item.line, None
+                line = item.line
+                item.line = None
                 self._wake([Woken.next_of(line)], now)
 
     def listens(self, kind: WakeEvent) -> bool:
@@ -338,7 +368,8 @@ class SchedulingQueue:
         self, sort: QueueSort, classify: Callable[[Placed], Hashable], now: float, *, gates: Gates | None = None
     ) -> None:
         """Other policies hold from now on: all that waits for a decision is sorted, classified and tried anew."""
-        self._sort, self._classify = sort, classify
+        self._sort = sort
+        self._classify = classify
         self._gates = gates or self._gates
         self._policies += 1
         self.waking.forget()
@@ -349,7 +380,8 @@ class SchedulingQueue:
     # --- states ------------------------------------------------------------------------------------------------------
 
     def _ready(self, item: QueuedPod, now: float, cause: str) -> None:
-        was_gated, why = item.state is _GATED, self._gates.gate(item.placed)
+        was_gated = item.state is _GATED
+        why = self._gates.gate(item.placed)
         if why is not None:
             self._leave(item)
             item.state = _POPPED  # what wakes it is written over: it must have left its old group first

@@ -167,7 +167,8 @@ class QueuedPod(msgspec.Struct, eq=False):
 
 def note_gated(gates: Gates, item: QueuedPod, why: Why) -> None:
     """What a pod waits for that may not enter."""
-    item.reasons, item.note = frozenset((why.reason,)), why.text
+    item.reasons = frozenset((why.reason,))
+    item.note = why.text
     item.helped_by = helped_by_of(gates, item.placed, item.reasons)
     item.kind = gates.kind_of(item.placed, item.reasons)
 
@@ -200,7 +201,9 @@ class Line(dict[PodId, QueuedPod]):
         super().__init__()
         self.alike: Hashable = alike
         self.tried: QueuedPod | None = None
-        self.width, self.failed, self.ready_at = 1, 0, float("-inf")
+        self.width = 1
+        self.failed = 0
+        self.ready_at = float("-inf")
 
     def due(self, *, more: bool) -> list[QueuedPod]:
         """The pods to be tried, now that an event may help; `more`: the last try did not end in the same refusal."""
@@ -209,7 +212,9 @@ class Line(dict[PodId, QueuedPod]):
         if not self or self.is_tried():
             return []
         if more:
-            self.width, self.failed, self.ready_at = min(2 * self.width, AT_A_TIME), 0, float("-inf")
+            self.width = min(2 * self.width, AT_A_TIME)
+            self.failed = 0
+            self.ready_at = float("-inf")
         else:
             self.width = 1
         found = (
@@ -242,14 +247,17 @@ class Group:
     __slots__ = ("_entries", "_sorted", "key", "pods", "shown")
 
     def __init__(self, key: Hashable) -> None:
-        self.key, self.pods, self.shown = key, 0, ()
+        self.key = key
+        self.pods = 0
+        self.shown = ()
         # Entries of pods that have left since are void; they are dropped when they come up.
         self._entries: deque[_Entry] = deque()
         self._sorted = True
 
     def add(self, item: QueuedPod) -> None:
         """One more pod; most come in order."""
-        entries, entry = self._entries, (item.order, item.ticket, item)
+        entries = self._entries
+        entry = (item.order, item.ticket, item)
         self.pods += 1
         self._sorted = self._sorted and (not entries or entries[-1][0] < item.order)
         entries.append(entry)
@@ -265,7 +273,9 @@ class Group:
 
     def take(self, most: int) -> list[QueuedPod]:
         """The first pods, `most` at most; they are no pods of the group any more."""
-        entries, taken, wanted = self._in_order(), list[QueuedPod](), min(most, self.pods)
+        entries = self._in_order()
+        taken = list[QueuedPod]()
+        wanted = min(most, self.pods)
         while len(taken) < wanted:
             _, ticket, item = entries.popleft()
             if item.group is self and item.ticket == ticket:  # as `_has`, which costs a call
@@ -276,7 +286,8 @@ class Group:
 
     def _in_order(self) -> deque[_Entry]:
         if not self._sorted:
-            self._entries, self._sorted = deque(sorted(self._entries)), True
+            self._entries = deque(sorted(self._entries))
+            self._sorted = True
         return self._entries
 
     def _has(self, entry: _Entry) -> bool:
@@ -296,7 +307,8 @@ class ActivePods:
 
     def add(self, item: QueuedPod) -> None:
         """One more."""
-        key, group = (item.order[0], batch_key(item.class_key)), self._last
+        key = (item.order[0], batch_key(item.class_key))
+        group = self._last
         if not group.pods or group.key != key:
             found = self._groups.get(key)
             if found is None:
@@ -340,7 +352,8 @@ class ActivePods:
         """It is active no more."""
         group = item.group
         if group is not None:
-            item.group, group.pods = None, group.pods - 1
+            item.group = None
+            group.pods = group.pods - 1
         self._drop_empty(group)
 
     def _drop_empty(self, group: Group | None) -> None:

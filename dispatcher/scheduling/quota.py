@@ -55,7 +55,8 @@ class QuotaNode:
         `beside`: what is used beside what is charged here.
         """
         for resource in sorted(asked):
-            limit, unseen = self.limit(resource, totals), beside.get(resource, 0)
+            limit = self.limit(resource, totals)
+            unseen = beside.get(resource, 0)
             used = self.usage.get(resource, 0) + unseen
             if limit is not None and asked[resource] > 0 and used + asked[resource] > limit:
                 return Exceeded(self.name, resource, asked[resource], used, limit, unseen)
@@ -178,7 +179,8 @@ class QuotaLedger:
 
     def charge_all(self, pod_ids: Sequence[PodId], tenant: str, amounts: Mapping[str, int]) -> None:
         """Charge the same for each of these pods, fit or not; none of them is charged yet."""
-        charge, by_home = self._charge(tenant, amounts), defaultdict[str, list[str]](list)
+        charge = self._charge(tenant, amounts)
+        by_home = defaultdict[str, list[str]](list)
         for home, uid in pod_ids:
             by_home[home].append(uid)
         for home, uids in by_home.items():

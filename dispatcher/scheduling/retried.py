@@ -56,7 +56,8 @@ class RetriedPods:
                 break
             _, _, ticket, item = heapq.heappop(self._backoff)
             self._ended.setdefault(batch_key(item.class_key), []).append((ticket, item))
-        found, room = list[QueuedPod](), RETRIED - len(self._active)
+        found = list[QueuedPod]()
+        room = RETRIED - len(self._active)
         while self._ended and room > 0:
             key = next(iter(self._ended))
             entries = self._ended.pop(key)

@@ -31,8 +31,10 @@ class UnsyncedUsage:
 
     def begin(self, remembered: PersistedUsage | None, *, wait: bool) -> None:
         """A leader term begins: as if no cluster had been heard. What is charged stays so."""
-        self.remembered, self._wait = remembered or {}, wait
-        self._names, self._silent = [], {}
+        self.remembered = remembered or {}
+        self._wait = wait
+        self._names = []
+        self._silent = {}
 
     def note(self, tenant: str, home: str, amounts: Mapping[str, int], sign: int) -> None:
         """A pod of `home` is charged (1), or its charge given back (-1)."""

@@ -20,8 +20,10 @@ from dispatcher.scheduling.parked import ParkedPods
 from dispatcher.scheduling.queued import AT_A_TIME, Cause, Gates, Line, QueuedPod
 
 # What waking costs, in the time that it takes to ask about a line: about 3 us, so 9 ms are the most at once.
-_ASKED, _WOKEN = 1, 2
-AT_ONCE, A_TURN = 3000, 1500
+_ASKED = 1
+_WOKEN = 2
+AT_ONCE = 3000
+A_TURN = 1500
 MOST_EVENTS = 64
 
 
@@ -45,7 +47,8 @@ class _Told(NamedTuple):
 
     def joined(self, other: "_Told") -> "_Told":
         """Both as one."""
-        kind, but = self.event.kind | other.event.kind, self.but if self.but is other.but else None
+        kind = self.event.kind | other.event.kind
+        but = self.but if self.but is other.but else None
         return _Told(ClusterEvent(kind), but, self.cause if self.cause == other.cause else Cause.SEVERAL)
 
 

@@ -66,7 +66,8 @@ def assemble(
     """
     term = term or Term()
     _ways(config.tracing)  # what is missing for it shows at the start, also of a standby
-    clock, fleet = Clock(), FleetState()
+    clock = Clock()
+    fleet = FleetState()
     fleet.links.configure({row.clusters: row.rtt_ms for row in config.links.between}, config.links.stale_s)
     ledger = QuotaLedger(config.tenants)
     core = _core(links, config, fleet, _policies(config, fleet, ledger), term)

@@ -27,7 +27,10 @@ class _Tally:
     """A histogram to which many equal observations are added at once, for a third of what the library's costs."""
 
     def __init__(self, name: str, text: str, labels: Sequence[str], bounds: Sequence[float]) -> None:
-        self._name, self._text, self._labels, self._bounds = name, text, labels, bounds
+        self._name = name
+        self._text = text
+        self._labels = labels
+        self._bounds = bounds
         self._counts: dict[tuple[str, ...], list[int]] = {}
         self._sums: dict[tuple[str, ...], float] = {}
 

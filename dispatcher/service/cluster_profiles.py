@@ -94,7 +94,8 @@ class ClusterProfiles:
 
     async def publish(self, properties: Mapping[str, list[Object]]) -> int:
         """Write the properties of each cluster that has a profile; how many were written. What fails is logged."""
-        written, named = 0, []
+        written = 0
+        named = []
         for cluster, ours in properties.items():
             response = await self._client.send(Request("GET", f"{self._folder}/{cluster}"), timeout_s=_TIMEOUT_S)
             if response.status == NOT_FOUND:

@@ -36,7 +36,8 @@ def program(process: Process) -> str:
 
 
 def _below(pid: int, children: dict[int, list[Process]]) -> list[Process]:
-    below, waiting = [], [pid]
+    below = []
+    waiting = [pid]
     while waiting:
         for child in children.get(waiting.pop(), ()):
             below.append(child)

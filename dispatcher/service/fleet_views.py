@@ -78,7 +78,10 @@ class CoreViews:
         pollers: Mapping[str, Poller],
         senders: Mapping[str, IntentSender],
     ) -> None:
-        self._core, self._ledger, self._pollers, self._senders = core, ledger, pollers, senders
+        self._core = core
+        self._ledger = ledger
+        self._pollers = pollers
+        self._senders = senders
 
     def clusters(self) -> Pieces:
         """One row a cluster, with what its agent reported of itself when it was last greeted, whether it is silent now,

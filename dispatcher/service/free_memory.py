@@ -22,7 +22,8 @@ class FreeMemory:
     """When to give back: in a quiet moment after reports, and not often."""
 
     def __init__(self, clock: Callable[[], float], give_back: Callable[[], None] = trim) -> None:
-        self._clock, self._give_back = clock, give_back
+        self._clock = clock
+        self._give_back = give_back
         self._due = False
         self._at = float("-inf")
 
@@ -34,5 +35,6 @@ class FreeMemory:
         """Nothing is to be done now."""
         now = self._clock()
         if self._due and now - self._at >= _EVERY_S:
-            self._due, self._at = False, now
+            self._due = False
+            self._at = now
             self._give_back()

@@ -40,7 +40,9 @@ from shared.model.bounds import MAX_CALL
 log = structlog.get_logger("sender")
 
 Emit = Callable[[Event], None]
-_SHOWN, _LONGEST_REFUSAL = 256, 500  # characters of what an agent says
+# characters of what an agent says
+_SHOWN = 256
+_LONGEST_REFUSAL = 500
 _QUESTIONS = 64  # about ends, in a call
 _ORDER = 1024  # bytes of an intent, and of its answer, beside what `_size` counts
 _HEAVY = 16 * 1024  # bytes from which on an intent stands in a line of its own
@@ -87,8 +89,12 @@ class IntentSender:
         self, link: AgentLink, emit: Emit, timing: ServiceTiming, term: Term, depose: Callable[[Deposed], None]
     ) -> None:
         self.cluster = link.cluster
-        self._link, self._emit, self._timing = link, emit, timing
-        self._term, self._depose, self._silenced = term, depose, False
+        self._link = link
+        self._emit = emit
+        self._timing = timing
+        self._term = term
+        self._depose = depose
+        self._silenced = False
         self._orders = _Lane(timing.batch, timing.in_flight)
         self._heavy = _Lane(timing.batch, 1)
         self._questions = _Lane(_QUESTIONS, 1)
@@ -272,10 +278,12 @@ class IntentSender:
     async def _send_peers(self) -> None:
         try:
             while self._peers is not None and self._may_speak():
-                told, self._peers = self._peers, None
+                told = self._peers
+                self._peers = None
                 peers = cast("tuple[Peer, ...]", told.encoded) or told.peers
                 try:
-                    by, lease_s = (self._term.identity, self._term.epoch), self._timing.delegate_lease_s
+                    by = (self._term.identity, self._term.epoch)
+                    lease_s = self._timing.delegate_lease_s
                     message = Peers(*by, peers, echo=self._word, lease_s=lease_s, shadows=told.shadows)
                     answer = await self._link.set_peers(message, timeout_s=self._timing.execute_s)
                 except LinkError as error:  # the core tells the peers anew every few seconds

@@ -23,7 +23,8 @@ from dispatcher.scheduling.framework.value_columns import Table
 
 log = structlog.get_logger("journal")
 
-MARK, VERSION = b"\xc1GD", b"\x01"
+MARK = b"\xc1GD"
+VERSION = b"\x01"
 _AGAIN_S = 60.0
 _NOT_WHOLE = "no whole batch: a crash left it unfinished, or it is damaged; its decisions are lost"
 _HEAD = len(MARK) + len(VERSION) + 8
@@ -40,10 +41,15 @@ class Journal:
     def __init__(
         self, path: Path, limit_bytes: int = 64 * 1024 * 1024, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._path, self._limit, self._clock = path, limit_bytes, clock
+        self._path = path
+        self._limit = limit_bytes
+        self._clock = clock
         self._encoder = msgspec.msgpack.Encoder(enc_hook=str)
         self._file: BinaryIO | None = None
-        self._size, self._missing, self._again_at, self._said = 0, 0, float("-inf"), ""
+        self._size = 0
+        self._missing = 0
+        self._again_at = float("-inf")
+        self._said = ""
         self._open()
 
     @property
@@ -108,11 +114,13 @@ class Journal:
         frames.clear()
         if self._said:
             log.warning("decisions go to the journal again", path=str(self._path), missing=self._missing)
-            self._said, self._missing = "", 0
+            self._said = ""
+            self._missing = 0
 
     def close(self) -> None:
         """Close the file. OSError: of what was written something may be missing."""
-        file, self._file = self._file, None
+        file = self._file
+        self._file = None
         if file is not None:
             file.close()
 
@@ -173,11 +181,14 @@ class _Reading:
     """One file as it is read."""
 
     def __init__(self, data: mmap.mmap, name: str, unread: list[Unread]) -> None:
-        self._data, self._name, self._unread = data, name, unread
+        self._data = data
+        self._name = name
+        self._unread = unread
 
     def lines(self) -> Iterator[bytes]:
         """Each record."""
-        data, at = self._data, 0
+        data = self._data
+        at = 0
         while at < len(data):
             end = _frame_end(data, at)
             if end is not None:
@@ -225,6 +236,7 @@ def _frame_end(data: mmap.mmap, at: int) -> int | None:
     head = data[at : at + _HEAD]
     if not head.startswith(MARK) or len(head) < _HEAD:
         return None
-    begin, length = at + _HEAD, int.from_bytes(head[-8:-4])
+    begin = at + _HEAD
+    length = int.from_bytes(head[-8:-4])
     whole = begin + length <= len(data) and zlib.crc32(data[begin : begin + length]) == int.from_bytes(head[-4:])
     return begin + length if whole else None

@@ -50,7 +50,8 @@ class NoElection:
 
     def __init__(self, identity: str) -> None:
         self.identity = self.leader = identity
-        self.transitions, self.problem = 1, ""
+        self.transitions = 1
+        self.problem = ""
 
     def valid(self) -> bool:
         """Always."""
@@ -77,7 +78,8 @@ class Leadership:
     """Leads when it may: `lead` gives the next term, `lost` says when that ends, `deposed` that an agent ended it."""
 
     def __init__(self, candidate: Elector | LeaseThread | NoElection, links: Sequence[AgentLink]) -> None:
-        self._candidate, self._links = candidate, links
+        self._candidate = candidate
+        self._links = links
         self.obeyed = ObeyedEpochs([link.cluster for link in links])
         self._floor = 0
         self._deposals = 0
@@ -88,7 +90,8 @@ class Leadership:
     @property
     def leader_status(self) -> LeaderStatus:
         """As of now."""
-        one, term = self._candidate, self.term
+        one = self._candidate
+        term = self.term
         leads = term is not None and term.valid()
         epoch = term.epoch if term is not None else 0
         return LeaderStatus(one.identity, leads, one.leader, epoch, one.problem)

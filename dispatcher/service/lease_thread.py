@@ -48,7 +48,9 @@ class LeaseThread:
     """A candidate whose elector works in a thread: what it says of itself may be asked from any other."""
 
     def __init__(self, elector: Elector, thread: LoopThread, clock: Callable[[], float] = awake) -> None:
-        self._elector, self._thread, self._clock = elector, thread, clock
+        self._elector = elector
+        self._thread = thread
+        self._clock = clock
         self._beat_at = clock()
         self.identity = elector.identity
         elector.held_up = self._stands_still

@@ -15,7 +15,8 @@ class LinkCollector(Collector):
     """A gauge a direction between two clusters; what is not known has none."""
 
     def __init__(self, clusters: Sequence[str], fleet: FleetState) -> None:
-        self._clusters, self._fleet = tuple(clusters), fleet
+        self._clusters = tuple(clusters)
+        self._fleet = fleet
 
     def collect(self) -> Iterator[Metric]:
         """One scrape."""
@@ -24,9 +25,11 @@ class LinkCollector(Collector):
         loss = _gauge("global_dispatcher_link_loss_ratio", "Share of such round trips that were lost.")
         age = _gauge("global_dispatcher_link_age_seconds", "Since the last probe that came back.")
         counts = _gauge("global_dispatcher_link_counts_seconds", "The round trip that decisions go by.")
-        links, now = self._fleet.links, self._fleet.now
+        links = self._fleet.links
+        now = self._fleet.now
         for way in permutations(self._clusters, 2):
-            told, counted = links.measured(*way), links.between(*way, now)
+            told = links.measured(*way)
+            counted = links.between(*way, now)
             if told is not None:
                 rtt.add_metric(way, told.rtt_ms / 1e3)
                 jitter.add_metric(way, told.jitter_ms / 1e3)

@@ -48,7 +48,8 @@ class LoadCollector(Collector):
         )
         fleet = self._fleet
         for resource in (CPU, MEMORY, PODS):
-            column, scale = fleet.axis.column(resource), unit_scale(resource)
+            column = fleet.axis.column(resource)
+            scale = unit_scale(resource)
             if column is None or column >= len(fleet.requested):
                 continue
             for cluster, rows in found:
@@ -78,7 +79,8 @@ class LoadCollector(Collector):
         fleet = self._fleet
         signals = fleet.signal_axis.names
         for signal in signals:
-            used, sampled_at = fleet.signals.used(signal), fleet.signals.sampled_at(signal)
+            used = fleet.signals.used(signal)
+            sampled_at = fleet.signals.sampled_at(signal)
             for cluster, rows in found:
                 read = rows[~np.isnan(used[rows])]
                 known.add_metric([cluster, signal], len(read))
@@ -99,5 +101,6 @@ def _quantiles_of(used: Readings) -> Iterator[tuple[float, float]]:
     last = len(ordered) - int(np.count_nonzero(np.isnan(ordered))) - 1
     for quantile in _QUANTILES if last >= 0 else ():
         at = int(quantile * last)
-        low, high = float(ordered[at]), float(ordered[min(at + 1, last)])
+        low = float(ordered[at])
+        high = float(ordered[min(at + 1, last)])
         yield quantile, low + (high - low) * (quantile * last - at)

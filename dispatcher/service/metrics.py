@@ -65,7 +65,8 @@ class Metrics:
     def tick(self, spent_s: float, counters: Mapping[tuple[str, str], int]) -> int:
         """Deciding took this long in a Tick; the decisions that it made share the time. How many these are."""
         so_far = Counter({outcome: count for outcome, count in counters.items() if outcome[0] in RESULTS})
-        made, self._seen = so_far - self._seen, so_far
+        made = so_far - self._seen
+        self._seen = so_far
         self._attempts.round(made, spent_s)
         return made.total()
 

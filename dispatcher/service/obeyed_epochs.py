@@ -27,7 +27,8 @@ class ObeyedEpochs:
     """
 
     def __init__(self, clusters: Collection[str] = (), clock: Callable[[], float] | None = None) -> None:
-        self._clusters, self._clock = frozenset(clusters), clock or Clock()
+        self._clusters = frozenset(clusters)
+        self._clock = clock or Clock()
         self._words: dict[str, int] = {}  # by cluster, as last heard
         self._against: dict[str, int] = {}  # by cluster, the epoch of the last term that its word was against
         self._deposed_by: set[str] = set()  # clusters that have ended a term, confirmed by nobody

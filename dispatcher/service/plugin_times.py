@@ -21,7 +21,10 @@ T = TypeVar("T")
 SAMPLED = 0.1  # of the rounds; kube-scheduler's pluginMetricsSamplePercent
 _POINT_BUCKETS = tuple(0.0001 * 2**step for step in range(12))
 _PLUGIN_BUCKETS = tuple(0.00001 * 1.5**step for step in range(20))
-SUCCESS, SKIP, UNSCHEDULABLE, ERROR = "Success", "Skip", "Unschedulable", "Error"
+SUCCESS = "Success"
+SKIP = "Skip"
+UNSCHEDULABLE = "Unschedulable"
+ERROR = "Error"
 
 # Method of a plugin -> kube-scheduler's name of its point. Others, such as class_key, are none of its points.
 POINTS = {
@@ -54,7 +57,8 @@ class PluginTimes:
     def __init__(
         self, registry: CollectorRegistry, clock: Callable[[], float] = perf_counter, share: float = SAMPLED
     ) -> None:
-        self._clock, self._share = clock, share
+        self._clock = clock
+        self._share = share
         self._of_points = Histogram(
             "scheduler_framework_extension_point_duration_seconds",
             "Time of all plugins of an extension point in deciding a batch of equal pods, one observation a batch, at "
@@ -101,7 +105,8 @@ class PluginTimes:
         point = POINTS.get(getattr(call, "__name__", ""))
         if point is None:
             return call(*args, **kwargs)
-        status, started = ERROR, self._clock()
+        status = ERROR
+        started = self._clock()
         try:
             answer = call(*args, **kwargs)
             status = _status(answer)

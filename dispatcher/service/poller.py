@@ -27,13 +27,17 @@ from shared.model.backoff import Backoff
 from shared.model.token_buckets import Allowance, TokenBuckets
 
 Deliver = Callable[[Event], Awaitable[bool]]  # False: the core could not take it
-_LATE_FACTOR, LONGEST_REPORT_S = 4.0, 600.0
+_LATE_FACTOR = 4.0
+LONGEST_REPORT_S = 600.0
 _LINES = 20  # of a kind in the log, a minute
 _LARGE = 2**18  # bytes of a report, as 1,000 nodes or 800 pods take
 # Pods, nodes and other objects of one cluster that are taken in at once, and a second: beyond, it is asked less often,
 # so that one that tells everything anew each time has a tenth of a core and no more. A report, also one that tells
 # nothing, costs as much as so many objects.
-_AT_ONCE, _PER_S, _LONGEST_PAUSE_S, _REPORT = 1_000_000, 20_000.0, 60.0, 50
+_AT_ONCE = 1_000_000
+_PER_S = 20_000.0
+_LONGEST_PAUSE_S = 60.0
+_REPORT = 50
 
 log = structlog.get_logger("poller")
 
@@ -60,23 +64,33 @@ class Poller:
         self.silent = True
         self.failures = 0
         self.greeting = Greeting()
-        self._link, self._deliver, self._timing, self._clock = link, deliver, timing, clock
-        self._term, self._depose, self._turns, self._distrust = term, depose, turns, distrust
+        self._link = link
+        self._deliver = deliver
+        self._timing = timing
+        self._clock = clock
+        self._term = term
+        self._depose = depose
+        self._turns = turns
+        self._distrust = distrust
         self._most_memory = most_memory
-        self._incarnation, self._since = "", 0
+        self._incarnation = ""
+        self._since = 0
         self._heard = self._greeted = False
         self._asked = self._told = False  # an answer came to a question of this one; it told of everything listed
         self._given_up = False  # it is known to be silent, and nobody waits for it
         self._late = 0  # reports in a row that did not come in time
         self._started = clock()
         self._allowance = Allowance(_AT_ONCE, _PER_S, _LONGEST_PAUSE_S)
-        self._lines, self._floods = TokenBuckets(_LINES, _LINES / 60), TokenBuckets(1, 1 / 60)
+        self._lines = TokenBuckets(_LINES, _LINES / 60)
+        self._floods = TokenBuckets(1, 1 / 60)
         self._debt_s = 0.0  # how long to wait, by the allowance, before it is asked again
 
     def go_on_from(self, before: "Poller", incarnation: str, since: int) -> None:
         """Another reader has brought all up to there. What came since is asked for anew, and at once."""
-        self._incarnation, self._since = incarnation, since
-        self._started, self._given_up = before._started, before._heard and before.silent
+        self._incarnation = incarnation
+        self._since = since
+        self._started = before._started
+        self._given_up = before._heard and before.silent
 
     async def run(self) -> None:
         """Follow the agent until cancelled."""
@@ -97,7 +111,8 @@ class Poller:
         asked = time.time()
         hello = await self._link.hello(timeout_s=self._timing.silent_s)
         self.greeting = Greeting.of(hello, asked, time.time())
-        first, self._greeted = not self._greeted, True
+        first = not self._greeted
+        self._greeted = True
         if hello.obeys > self._term.epoch:
             why = f"the agent of cluster {self.cluster} obeys epoch {hello.obeys}{through(self._link.actor)}"
             self._depose(Deposed(hello.obeys, why, self.cluster, first))
@@ -133,14 +148,16 @@ class Poller:
                 await self._note_first_sync(changes)
                 self._charge(changes)
                 return True
-        self._incarnation, self._since = "", 0
+        self._incarnation = ""
+        self._since = 0
         self.failures += 1
         return False
 
     def _weigh(self, answer: bytes) -> int:
         memory = memory_of(answer)
         if memory > self._most_memory:
-            self._incarnation, self._since = "", 0
+            self._incarnation = ""
+            self._since = 0
             raise AgentTooLarge(
                 f"cluster {self.cluster}: what its agent reports would take {memory >> 20} MiB of memory, and "
                 f"{self._most_memory >> 20} are its share: nothing of it is taken in. Find out what fills the cluster, "
@@ -184,12 +201,16 @@ class Poller:
         return changes.full or (changes.incarnation, changes.since) == (self._incarnation, self._since)
 
     def _took(self, changes: Changes) -> None:
-        self._incarnation, self._since = changes.incarnation, changes.revision
+        self._incarnation = changes.incarnation
+        self._since = changes.revision
         if self.silent or changes.full:
             told = {"nodes": len(changes.nodes), "full": changes.full, "api_ok": changes.api_ok}
             self._say(log.info, "cluster answers", **told)
-        self.silent, self.failures, self._late = False, 0, 0
-        self._asked, self._told = True, self._told or changes.synced
+        self.silent = False
+        self.failures = 0
+        self._late = 0
+        self._asked = True
+        self._told = self._told or changes.synced
 
     async def _note_first_sync(self, changes: Changes) -> None:
         """A cluster that cannot be listed must not hold up the start of all the others for ever."""
@@ -202,7 +223,8 @@ class Poller:
 
     async def _tell_silent(self, problem: str) -> None:
         if not self._told:  # what another reader has brought is not gone on with
-            self._incarnation, self._since = "", 0
+            self._incarnation = ""
+            self._since = 0
         trusted = not self._distrust(self.cluster)
         await self._deliver(ClusterSilent(self.cluster, problem, self._link.executor_apart if trusted else None))
 

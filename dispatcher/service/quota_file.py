@@ -74,7 +74,9 @@ class QuotaFile:
     def __init__(
         self, path: Path, ledger: QuotaLedger, clusters: Sequence[ClusterInfo], remembered: PersistedUsage | None
     ) -> None:
-        self._path, self._ledger, self._clusters = path, ledger, clusters
+        self._path = path
+        self._ledger = ledger
+        self._clusters = clusters
         self._owners = owners_of(ledger.tenants)
         self._written: PersistedUsage = remembered or {}
         self._at = float("-inf")
@@ -89,7 +91,8 @@ class QuotaFile:
     def keep(self, now: float) -> None:
         """To be called before orders leave. A full or broken disk costs the file, never a decision."""
         unsynced = self._ledger.unsynced
-        raised, unsynced.raised = unsynced.raised, set()
+        raised = unsynced.raised
+        unsynced.raised = set()
         behind = [row for row in raised if self._behind(*row)]
         if (self._broken or not behind) and now - self._at < _EVERY_S:
             return
@@ -123,7 +126,9 @@ class QuotaFile:
             return
         if self._broken:
             log.warning("the quota in use is written again", path=str(self._path))
-        self._written, self._broken, self._left = usage, False, False
+        self._written = usage
+        self._broken = False
+        self._left = False
 
     def _failed(self, error: OSError) -> None:
         if not self._broken:
@@ -133,7 +138,8 @@ class QuotaFile:
                 problem=str(error),
                 fix="make room, or mend quota.ledger; it is tried again every few seconds",
             )
-        self._broken, self._written = True, {}
+        self._broken = True
+        self._written = {}
         try:
             self._path.unlink(missing_ok=True)
         except OSError as worse:

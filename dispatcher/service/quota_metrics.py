@@ -14,7 +14,8 @@ class QuotaCollector(Collector):
     """What each configured tenant uses and may use, of the resources that it is limited in."""
 
     def __init__(self, ledger: QuotaLedger, fleet: FleetState) -> None:
-        self._ledger, self._fleet = ledger, fleet
+        self._ledger = ledger
+        self._fleet = fleet
 
     def collect(self) -> Iterator[Metric]:
         """One scrape."""

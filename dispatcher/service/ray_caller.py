@@ -29,7 +29,8 @@ class RayCaller:
     """As of Caller. `open_actor` finds or creates the actor; it may block, with a dead Ray for ever."""
 
     def __init__(self, cluster: str, open_actor: Callable[[], Any]) -> None:
-        self.cluster, self._open = cluster, open_actor
+        self.cluster = cluster
+        self._open = open_actor
         self._handle: Any = None
         self._opening: asyncio.Future[Any] | None = None
 

@@ -26,13 +26,11 @@ class RayInProcess:
         leads: Callable[[], bool],
     ) -> None:
         self.ours = ray.ours
-        self._ray, self._section, self._clusters, self._log_level, self._leads = (
-            ray,
-            section,
-            clusters,
-            log_level,
-            leads,
-        )
+        self._ray = ray
+        self._section = section
+        self._clusters = clusters
+        self._log_level = log_level
+        self._leads = leads
 
     def link(self, settings: AgentSettings, sealer: Sealer) -> RayLink:
         """As of RayRuntime."""

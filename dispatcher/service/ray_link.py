@@ -30,7 +30,8 @@ class RayLink:
     def __init__(self, caller: Caller, sealer: Sealer = NO_SIGNER) -> None:
         """`sealer` signs what the actor acts on."""
         self.cluster = caller.cluster
-        self._call, self._sealer = caller.call, sealer
+        self._call = caller.call
+        self._sealer = sealer
         self._audience = Audience(self.cluster, "", "")  # as it last told
 
     async def hello(self, *, timeout_s: float) -> Hello:

@@ -191,7 +191,8 @@ def require_resource(cluster: str) -> None:
 
 def _probe(options: RayOptions) -> None:
     """Ray retries a dead address for minutes without a word, so see first whether anything listens."""
-    key, address = options.key, options.address
+    key = options.key
+    address = options.address
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
         with socket.create_connection((host, int(port)), _PROBE_S):

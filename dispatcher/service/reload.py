@@ -27,7 +27,9 @@ class Reloader:
     def __init__(
         self, config: DispatcherConfig, registry: Mapping[str, PluginSpec], take: Callable[[DispatcherConfig], None]
     ) -> None:
-        self._config, self._registry, self._take = config, registry, take
+        self._config = config
+        self._registry = registry
+        self._take = take
         self._tenants = config.tenants  # as read at the start: their quota holds
         self._marks = marks(config.policy_files)
         self.start_files = config.start_files
@@ -85,7 +87,8 @@ class Reloader:
     async def _look_at_start_files(self) -> bool:
         """Whether one has changed since the last look."""
         found = await asyncio.to_thread(marks, tuple(self.start_files.values()))
-        before, self._seen = self._seen, found
+        before = self._seen
+        self._seen = found
         for path in self.start_files.values():
             if found[path] not in (before[path], self._at_start[path]):
                 log.warning(

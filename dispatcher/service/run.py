@@ -139,7 +139,8 @@ def _rays(
     config: DispatcherConfig, ray: RayRuntime | None, leads: Callable[[], bool]
 ) -> RayInProcess | RayDriver | None:
     """The way to actors, if there are any."""
-    dialling, level = _dialling(config), config.log.level
+    dialling = _dialling(config)
+    level = config.log.level
     if ray is not None:
         return RayInProcess(ray, config.gateway, dialling, level, leads)
     if not _needs_ray(config):
@@ -187,10 +188,12 @@ def _actor_links(
     here_alone = Signer(key) if key is not None else sealer
     links: dict[str, AgentLink] = {}
     for cluster in clusters:
-        settings, signer = agent_with_log(cluster), sealer
+        settings = agent_with_log(cluster)
+        signer = sealer
         if authority and not settings.orders.verified:
             orders = settings.orders.model_copy(update={"authority": authority})
-            settings, signer = settings.model_copy(update={"orders": orders}), here_alone
+            settings = settings.model_copy(update={"orders": orders})
+            signer = here_alone
         links[cluster.name] = rays.link(settings, signer)
     return links
 
@@ -246,6 +249,7 @@ async def _wait_for_end(ray_ended: Callable[[], str]) -> str:
 
 
 def _all_problems(file: Path | None, error: ConfigError) -> str:
-    first, more = error.problems[0], len(error.problems) - 1
+    first = error.problems[0]
+    more = len(error.problems) - 1
     rest = f" (and {more} more: global-dispatcher config check {file})" if more and file else ""
     return f"{first}{rest}"

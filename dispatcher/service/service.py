@@ -47,7 +47,9 @@ from dispatcher.service.warm_up import collect_no_more_of
 
 log = structlog.get_logger("service")
 
-_WARN_AGAIN_S, MOST_WARNED = 60.0, 1000  # seconds between two lines of one text, and texts that are remembered
+# seconds between two lines of one text, and texts that are remembered
+_WARN_AGAIN_S = 60.0
+MOST_WARNED = 1000
 
 
 class Queue(Protocol):
@@ -145,10 +147,14 @@ class Service:
         before: "Service | None" = None,
     ) -> None:
         """`before` has followed the fleet into `core`, has stopped, and is gone on from."""
-        self.core, self.metrics, self.clock, self.links = core, metrics, clock, tuple(links)
+        self.core = core
+        self.metrics = metrics
+        self.clock = clock
+        self.links = tuple(links)
         self.quota_file: QuotaFile | None = None  # to be brought up to date before orders leave
         self.ways: Ways | None = None  # of pods that are traced
-        self.timing, self.term = timing or ServiceTiming(), term or Term()
+        self.timing = timing or ServiceTiming()
+        self.term = term or Term()
         self.obeyed = obeyed or ObeyedEpochs([link.cluster for link in links])
         self.deposed: Deposed | None = None  # why it has ended, if an agent told it to
         self._journal = journal
@@ -299,11 +305,13 @@ class Service:
 
     def _decide_some(self, *, tick: bool) -> None:
         """What time makes due (`tick`), then decisions: as long as the round lasts, or one class if that is longer."""
-        was_open, self._opened = self._opened, self.core.open
+        was_open = self._opened
+        self._opened = self.core.open
         if self._opened and not was_open:
             collect_no_more_of(sum(len(one.nodes) for one in self.core.clusters.values()))
         done = not tick or self._handle(Tick(None))
-        asked, started = min(self._active(), self._budget.pods), perf_counter()
+        asked = min(self._active(), self._budget.pods)
+        started = perf_counter()
         with self.metrics.plugin_times.round():
             done = self._handle(Decide(self._budget.pods, self._round.deciding(), thread_time)) and done
         passed = self._round.begin()

@@ -46,8 +46,10 @@ class Signer:
 
     def __init__(self, key: SigningKey | SigningSection, clock: Callable[[], float] = time.time) -> None:
         """`clock`: seconds since 1970. OSError, ValueError, TypeError: a file is missing, or is none."""
-        self._section, self._clock = key if isinstance(key, SigningSection) else None, clock
-        self._life, self._numbers = uuid.uuid4().hex, itertools.count(1)
+        self._section = key if isinstance(key, SigningSection) else None
+        self._clock = clock
+        self._life = uuid.uuid4().hex
+        self._numbers = itertools.count(1)
         self._looked_at = time.monotonic()
         self._read_at = _version(key) if isinstance(key, SigningSection) else ()
         self._signing = read_signing_key(key) if isinstance(key, SigningSection) else key
@@ -57,7 +59,8 @@ class Signer:
         if self._section is not None and time.monotonic() - self._looked_at >= _LOOK_S:
             self._look(self._section)
         cluster, uid, incarnation = audience
-        expires, number = self._clock() + LIFE_S, next(self._numbers)
+        expires = self._clock() + LIFE_S
+        number = next(self._numbers)
         header = Header(kind, cluster, uid, epoch, expires, self._life, number, incarnation)
         return seal(self._signing, header, body)
 
@@ -66,7 +69,8 @@ class Signer:
         self._looked_at = time.monotonic()
         try:
             if (found := _version(section)) != self._read_at:
-                self._signing, self._read_at = read_signing_key(section), found
+                self._signing = read_signing_key(section)
+                self._read_at = found
                 log.info("the signing key was read again", file=section.key_file)
         except (OSError, ValueError, TypeError) as error:
             log.warning("the signing key cannot be read again", file=section.key_file, problem=str(error))

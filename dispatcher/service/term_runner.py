@@ -29,7 +29,9 @@ class TermRunner:
     """The dispatcher of this term, or of the last one: the HTTP API, metrics and reloads ask here."""
 
     def __init__(self, links: Sequence[AgentLink], config: DispatcherConfig, leadership: Leadership) -> None:
-        self._links, self._config, self._leadership = links, config, leadership
+        self._links = links
+        self._config = config
+        self._leadership = leadership
         self._collectors: list[Collector] = [LeaderCollector(lambda: self.leader_status.leads)]
         self.dispatcher: Dispatcher = self._assembled(NOBODY)
 
@@ -51,7 +53,8 @@ class TermRunner:
     @property
     def leader_url(self) -> str:
         """Where the HTTP API of the dispatcher that leads is, '' if that is not known."""
-        url, host = self._config.leader_election.leader_url, self.leader_status.leader.rpartition("_")[0]
+        url = self._config.leader_election.leader_url
+        host = self.leader_status.leader.rpartition("_")[0]
         return url.replace("{host}", host) if _HOST.fullmatch(host) else ""
 
     def loads_led(self) -> LoadCollector | None:

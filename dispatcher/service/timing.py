@@ -4,7 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter, thread_time
 
-_LEAST_BUDGET, _FIRST_BUDGET, _MOST_BUDGET = 64, 256, 20_000  # pods
+# pods
+_LEAST_BUDGET = 64
+_FIRST_BUDGET = 256
+_MOST_BUDGET = 20_000
 _FEW = 4  # decisions
 
 
@@ -45,7 +48,8 @@ class Slice:
     """Asked after each class of pods: whether another that takes as long as the last would end after this slice."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = perf_counter) -> None:
-        self._clock, self._before = clock, clock()
+        self._clock = clock
+        self._before = clock()
         self._ends = self._before + seconds
 
     @property
@@ -56,7 +60,8 @@ class Slice:
     def __call__(self) -> bool:
         """Whether the round is to end now."""
         now = self._clock()
-        last, self._before = now - self._before, now
+        last = now - self._before
+        self._before = now
         return now + last > self._ends
 
 
@@ -73,11 +78,14 @@ class Round:
     """
 
     def __init__(self, slice_s: float, clock: Callable[[], float] = thread_time) -> None:
-        self._slice_s, self._clock, self._began = slice_s, clock, clock()
+        self._slice_s = slice_s
+        self._clock = clock
+        self._began = clock()
 
     def begin(self) -> float:
         """Decisions have ended: nothing is spent. The seconds that were, with those of the decisions."""
-        before, self._began = self._began, self._clock()
+        before = self._began
+        self._began = self._clock()
         return self._began - before
 
     @property

@@ -32,7 +32,8 @@ class Guard:
     def close(self) -> None:
         """End the guard; it kills what is left."""
         with self._lock:
-            process, self._process = self._process, None
+            process = self._process
+            self._process = None
         if process is not None and process.stdin is not None:
             process.stdin.close()
             process.wait()
@@ -57,7 +58,8 @@ def watch_over() -> None:
     """The guard process."""
     groups: set[int] = set()
     for line in sys.stdin:
-        change, group = line[0], int(line[1:])
+        change = line[0]
+        group = int(line[1:])
         (groups.add if change == "+" else groups.discard)(group)
     for group in groups:
         with suppress(ProcessLookupError):

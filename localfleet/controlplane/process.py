@@ -101,7 +101,8 @@ class Component:
         return f"{self.name} ended with {self._code()}\n{self.tail()}"
 
     def _reap(self) -> None:
-        process, self._process = self._process, None
+        process = self._process
+        self._process = None
         if process is not None:
             process.wait()
             GUARD.remove(process.pid)

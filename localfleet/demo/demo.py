@@ -182,7 +182,8 @@ class Stage:
 
 async def _serve(stage: Stage, submissions: list[Submission]) -> int:
     """Run the dispatcher and its HTTP API while the demo goes on."""
-    options, dispatcher = stage.options, stage.dispatcher
+    options = stage.options
+    dispatcher = stage.dispatcher
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -214,7 +215,9 @@ async def _serve(stage: Stage, submissions: list[Submission]) -> int:
 
 async def _play(stage: Stage, submissions: list[Submission], port: int) -> int:
     """Wait for the fleet, submit, watch until all runs, and report; returns the exit code."""
-    options, dispatcher, show = stage.options, stage.dispatcher, stage.show
+    options = stage.options
+    dispatcher = stage.dispatcher
+    show = stage.show
     submitter = Submitter(stage.fleet.kubeconfig, options.names[0])
     try:
         if options.busy(stage.kind):

@@ -36,7 +36,8 @@ _FULL = ("Insufficient ", "Too many pods")
 
 def own_command() -> str:
     """How this program is started by hand from here: its name where that finds it, else its path."""
-    name, beside = "global-dispatcher", Path(sys.executable).with_name("global-dispatcher")
+    name = "global-dispatcher"
+    beside = Path(sys.executable).with_name("global-dispatcher")
     found = shutil.which(name)
     if not beside.exists() or (found and Path(found).resolve() == beside.resolve()):
         return name
@@ -52,7 +53,8 @@ class DemoShow:
         self._started = started
         self._console = Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
         self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
-        self._last_line, self._last_line_at = "", float("-inf")
+        self._last_line = ""
+        self._last_line_at = float("-inf")
         self._lenient = False
 
     def __enter__(self) -> "DemoShow":
@@ -103,7 +105,8 @@ class DemoShow:
 
     async def watch_on(self, dispatcher: Dispatcher, port: int) -> None:
         """On a terminal: go on showing how load and pods move and say what to do next, until cancelled."""
-        command, server = own_command(), _server(port)
+        command = own_command()
+        server = _server(port)
         self.picture = replace(
             self.picture,
             hint=f"Ctrl-C ends the demo. In another terminal: {command} explain {self._a_pod()}{server}, or see "
@@ -129,8 +132,10 @@ class DemoShow:
 
     def invite(self, fleet: Running, contexts: list[str], port: int) -> None:
         """Say how to look around while the demo stays up."""
-        first, other = contexts[0], contexts[min(1, len(contexts) - 1)]
-        command, server = own_command(), _server(port)
+        first = contexts[0]
+        other = contexts[min(1, len(contexts) - 1)]
+        command = own_command()
+        server = _server(port)
         self._console.print(
             f"\nThe fleet stays up until Ctrl-C. Contexts: {', '.join(contexts)}\n\n"
             f"  export KUBECONFIG={fleet.kubeconfig}\n"
@@ -147,7 +152,8 @@ class DemoShow:
         return next((f"{row['namespace']}/{row['name']}" for row in self.picture.pods), "NAMESPACE/POD")
 
     def _look(self, dispatcher: Dispatcher) -> None:
-        views, before = dispatcher.views, self.picture
+        views = dispatcher.views
+        before = self.picture
         self.picture = replace(
             before,
             clusters=whole(views.clusters()),
@@ -172,7 +178,8 @@ class DemoShow:
         return [row for row in self.picture.unsettled if not (self._lenient and no_room(row))]
 
     def _judge(self) -> int:
-        missing, unseen = self._missing(), self.picture.expected - len(self.picture.pods)
+        missing = self._missing()
+        unseen = self.picture.expected - len(self.picture.pods)
         if unseen > 0:
             self._console.print(f"error: {unseen} of {self.picture.expected} pods were never seen", soft_wrap=True)
         for row in missing[:20]:

@@ -23,8 +23,10 @@ class Submitter:
 
     def __init__(self, kubeconfig: Path, context: str) -> None:
         config = yaml.safe_load(kubeconfig.read_text())
-        cluster, user = _entry(config, "contexts", context)["cluster"], _entry(config, "contexts", context)["user"]
-        found, identity = _entry(config, "clusters", cluster), _entry(config, "users", user)
+        cluster = _entry(config, "contexts", context)["cluster"]
+        user = _entry(config, "contexts", context)["user"]
+        found = _entry(config, "clusters", cluster)
+        identity = _entry(config, "users", user)
         self._client = httpx.AsyncClient(
             base_url=found["server"],
             headers={"Authorization": f"Bearer {identity['token']}"} if "token" in identity else {},

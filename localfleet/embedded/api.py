@@ -175,7 +175,8 @@ class Api:
         """Replace an object, or its part behind `subresource` ("status", "scale"); 409 when it has moved on."""
         row = self._row(resource)
         meta = obj.get("metadata") or {}
-        name, namespace = meta.get("name", ""), meta.get("namespace", "")
+        name = meta.get("name", "")
+        namespace = meta.get("namespace", "")
         record = self._require(row, name, namespace)
         if meta.get("uid") and meta["uid"] != record.object["metadata"]["uid"]:
             raise precondition(row.key, namespace, name, "UID", meta["uid"], record.object["metadata"]["uid"])

@@ -121,7 +121,8 @@ class _Member:
 
     def reap(self, timeout_s: float) -> int | None:
         """Wait for the end of the process, and make sure of it; its exit code."""
-        process, self.process = self.process, None
+        process = self.process
+        self.process = None
         if process is None:
             return None
         try:

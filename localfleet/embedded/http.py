@@ -211,7 +211,8 @@ class _Front:
     async def _virtual(self, request: web.Request, target: Target) -> web.Response:
         """Resources that are answered and not stored."""
         if target.group == "metrics.k8s.io" and request.method == "GET" and target.plural in KINDS:
-            labels, fields = request.query.get("labelSelector", ""), request.query.get("fieldSelector", "")
+            labels = request.query.get("labelSelector", "")
+            fields = request.query.get("fieldSelector", "")
             return answer(metrics(self.api, target.plural, target.namespace, target.name, labels, fields))
         review = REVIEWS.get(target.plural)
         if review is None or not target.group.startswith("auth"):

@@ -8,7 +8,8 @@ from zlib import crc32
 from localfleet.embedded.api import Api, ApiError
 from localfleet.embedded.meta import Object, stamp
 
-NORMAL, WARNING = "Normal", "Warning"
+NORMAL = "Normal"
+WARNING = "Warning"
 _REMEMBERED = 4096
 _LONGEST_MESSAGE = 1024
 _Key = tuple[str, str, str]
@@ -50,7 +51,8 @@ class Recorder:
         return True
 
     def _create(self, regarding: Object, kind: str, what: tuple[str, str, str], host: str) -> str:
-        metadata, now = regarding["metadata"], stamp(self._clock())
+        metadata = regarding["metadata"]
+        now = stamp(self._clock())
         severity, reason, message = what
         involved = {
             "kind": kind,

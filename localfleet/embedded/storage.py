@@ -67,8 +67,10 @@ class Storage:
 
     def flush(self) -> None:
         """Commit everything pending now."""
-        pending, self._pending = self._pending, {}
-        waiter, self._flushed = self._flushed, None
+        pending = self._pending
+        self._pending = {}
+        waiter = self._flushed
+        self._flushed = None
         if self._connection is not None and pending:
             puts = [(*key, version, body) for key, (version, body) in pending.items() if body is not None]
             drops = [key for key, (_, body) in pending.items() if body is None]

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import trustme
 
-KUBELET_CLIENT, MASTERS = "kube-apiserver-kubelet-client", "system:masters"  # as kubeadm names them
+# as kubeadm names them
+KUBELET_CLIENT = "kube-apiserver-kubelet-client"
+MASTERS = "system:masters"
 
 
 class Authority:
@@ -49,14 +51,16 @@ class Authority:
     def client_context(self) -> ssl.SSLContext:
         """Client TLS of the API server towards kubelets, which it does not verify: no authority of theirs is known."""
         context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
         self._ca.issue_cert("kube-apiserver", common_name=KUBELET_CLIENT, organization_name=MASTERS).configure_cert(
             context
         )
         return context
 
     def _load(self) -> trustme.CA | None:
-        certificate, key = self._directory / "ca.pem", self._directory / "ca-key.pem"
+        certificate = self._directory / "ca.pem"
+        key = self._directory / "ca-key.pem"
         if not (certificate.exists() and key.exists()):
             return None
         return trustme.CA.from_pem(certificate.read_bytes(), key.read_bytes())

@@ -102,7 +102,8 @@ class AnswerReader:
 
     def on_headers_complete(self) -> None:
         """How long is the body?"""
-        self._status, self._idle = self._parser.get_status_code(), 0
+        self._status = self._parser.get_status_code()
+        self._idle = 0
         if self._parser.get_http_version() != "1.1":
             raise AnswerError("another version than HTTP/1.1")
         coding = self._headers.get(b"transfer-encoding", b"").lower()

@@ -74,7 +74,8 @@ class KubeClient:
         """Close every connection; calls in flight end with status 0."""
         self._closed = True
         sessions = [*self._old, *([self._session] if self._session is not None else [])]
-        self._session, self._old = None, []
+        self._session = None
+        self._old = []
         for session in sessions:
             await session.close()
 
@@ -105,7 +106,8 @@ class KubeClient:
             raw = [session.rendering.render(request, authorization) for request in requests]
             answers, problem = await session.exchanges.series(raw, MAX_BODY, self._patience.request_s)
         except FAILURES as error:
-            answers, problem = [], error
+            answers = []
+            problem = error
         if isinstance(problem, OSError | AccessError):
             await self._unreachable()
         elif answers:
@@ -153,7 +155,8 @@ class KubeClient:
         if answer.status == 401:
             await self._answered(401)
         else:
-            self.last_answer, self._unreachable_since = time.monotonic(), None
+            self.last_answer = time.monotonic()
+            self._unreachable_since = None
         return _response(request, answer)
 
     @asynccontextmanager

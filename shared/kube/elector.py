@@ -67,10 +67,13 @@ class Elector:
         *,
         kind: str = "dispatcher",
     ) -> None:
-        self.identity, self.problem = identity, ""
+        self.identity = identity
+        self.problem = ""
         self.held_up: Callable[[], bool] = lambda: False
         self.asks_s = float("inf")
-        self._file, self._timing, self._world = file, timing, environment or ElectorEnvironment()
+        self._file = file
+        self._timing = timing
+        self._world = environment or ElectorEnvironment()
         self._kind = kind
         self._seen: Lease | None = None
         self._seen_at = float("-inf")  # when it was last seen to have changed
@@ -110,7 +113,8 @@ class Elector:
 
     def _until_next_try(self) -> float:
         """Seconds: client-go's, or less where another's Lease, as last seen, runs out before."""
-        dice, seen = self._world.dice(), self._seen
+        dice = self._world.dice()
+        seen = self._seen
         usual = self._timing.retry_s * (1 + JITTER * dice)
         runs_out = self._seen_at + seen.duration_s if seen is not None else float("-inf")
         left = runs_out - self._world.clock()
@@ -136,7 +140,8 @@ class Elector:
     async def release(self) -> None:
         """Give the Lease up, if it is ours, so that the next need not wait."""
         seen: Lease | ReadFailure | None = self._seen
-        self._seen, self._renewed_at = None, float("-inf")
+        self._seen = None
+        self._renewed_at = float("-inf")
         for _ in range(2):
             if not isinstance(seen, Lease) or seen.holder != self.identity:
                 return
@@ -164,7 +169,8 @@ class Elector:
             self.problem = ""
             await self._ask(found)
             return False
-        started, wall = self._world.clock(), stamp(self._world.wall())
+        started = self._world.clock()
+        wall = stamp(self._world.wall())
         ours = found is not None and found.holder == self.identity
         acquired = found.times[0] if found is not None and ours else wall
         wanted = Lease(
@@ -175,7 +181,8 @@ class Elector:
             self._note(written)
             return False
         self._see(written)
-        self._renewed_at, self.problem = started, ""
+        self._renewed_at = started
+        self.problem = ""
         return True
 
     async def _ask(self, found: Lease | None) -> None:

@@ -117,7 +117,8 @@ class Exchange(asyncio.Protocol):
         """Send, and wait for all answers, or for the end of hope for the rest."""
         if self._transport is None or self._waiting is not None:
             raise ConnectionError("the connection is not free")
-        self._reader.max_body, self._reader.more = max_body, len(requests) - 1
+        self._reader.max_body = max_body
+        self._reader.more = len(requests) - 1
         answers: list[Answer] = []
         self._answers = answers
         self._waiting = self._loop.create_future()

@@ -74,7 +74,9 @@ class LeaseStore:
     """One Lease at one API server. `fixes`: by HTTP status, as `OF_LEADERS`."""
 
     def __init__(self, client: Client, place: LeaseRef, fixes: Mapping[int, str] = OF_LEADERS) -> None:
-        self._client, self.place, self._fixes = client, place, fixes
+        self._client = client
+        self.place = place
+        self._fixes = fixes
 
     async def read(self, timeout_s: float) -> Lease | ReadFailure | None:
         """What it says; None where there is none."""

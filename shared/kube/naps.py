@@ -33,8 +33,11 @@ class Naps:
     """
 
     def __init__(self, sleep: Callable[[float], None] = time.sleep, clocks: Clocks = _clocks) -> None:
-        self._sleep, self._clocks = sleep, clocks
-        self._came, self._waited_s, self._last = 0, 0.0, clocks()
+        self._sleep = sleep
+        self._clocks = clocks
+        self._came = 0
+        self._waited_s = 0.0
+        self._last = clocks()
         self._due = False
 
     def came(self, loop: asyncio.AbstractEventLoop, waited_s: float) -> None:
@@ -52,8 +55,12 @@ class Naps:
             return
         self._due = False
         now, busy = self._clocks()
-        passed_s, busy_s = now - self._last[0], busy - self._last[1]
-        each_s, nap_s = passed_s / self._came, min(MOST_S, self._waited_s / self._came * SHARE)
-        self._came, self._waited_s, self._last = 0, 0.0, (now, busy)
+        passed_s = now - self._last[0]
+        busy_s = busy - self._last[1]
+        each_s = passed_s / self._came
+        nap_s = min(MOST_S, self._waited_s / self._came * SHARE)
+        self._came = 0
+        self._waited_s = 0.0
+        self._last = (now, busy)
         if nap_s >= LEAST * each_s and busy_s < passed_s / 2:
             self._sleep(nap_s)

@@ -17,7 +17,8 @@ class Pipe:
     """A plain connection, or one whose TLS somebody else does. All raise OSError for what the network does."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
+        self.reader = reader
+        self.writer = writer
 
     async def read(self) -> bytes:
         """What has come, once there is any; b'' at the end."""
@@ -51,7 +52,8 @@ class TlsPipe(Pipe):
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, context: ssl.SSLContext, server_name: str
     ) -> None:
         super().__init__(reader, writer)
-        self._came, self._goes = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._came = ssl.MemoryBIO()
+        self._goes = ssl.MemoryBIO()
         self._ended = False
         self._tls = context.wrap_bio(self._came, self._goes, server_hostname=server_name)
 

@@ -22,7 +22,8 @@ class Rendering:
     def render(self, request: Request, authorization: str) -> bytes:
         """Head and body. `authorization` is the header's value, '' for none."""
         if authorization != self._authorization:
-            self._heads, self._authorization = {}, authorization
+            self._heads = {}
+            self._authorization = authorization
         kind = request.content_type if request.body else ""
         head = self._heads.get(kind) or self._head(kind)
         target = self._prefix + request.path

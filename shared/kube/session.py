@@ -65,12 +65,15 @@ class ApiSession:
             cookie_jar=aiohttp.DummyCookieJar(),
         )
         url = urlsplit(self.host)
-        self._where, self._tls = url, context
-        self.authority, self.prefix = url.netloc.rpartition("@")[2], url.path.rstrip("/")
+        self._where = url
+        self._tls = context
+        self.authority = url.netloc.rpartition("@")[2]
+        self.prefix = url.path.rstrip("/")
         direct = Exchanges(url, context, self.server_hostname, connect_s)
         self.exchanges: Exchanges | None = None if self.proxy else direct
         self.rendering = Rendering(url)
-        self._token, self._token_at = "", -float("inf")
+        self._token = ""
+        self._token_at = -float("inf")
 
     @classmethod
     async def open(cls, access: Access, connect_s: float = 3.0) -> "ApiSession":
@@ -87,14 +90,16 @@ class ApiSession:
         """The header that proves who we are, '' with client certificates; AccessError if the token hook fails."""
         now = time.monotonic()
         if now - self._token_at > FRESH_S:
-            self._token, self._token_at = await self._authorization(), now
+            self._token = await self._authorization()
+            self._token_at = now
         return self._token
 
     async def connect(self) -> Pipe:
         """A connection of one's own, for bytes that are no HTTP. OSError, or AccessError where a proxy is between."""
         if self.proxy:
             raise AccessError("logs and exec are not relayed through the proxy of a kubeconfig")
-        secure, host = self._where.scheme == "https", self._where.hostname or ""
+        secure = self._where.scheme == "https"
+        host = self._where.hostname or ""
         reader, writer = await asyncio.open_connection(host, self._where.port or (443 if secure else 80))
         if not secure:
             return Pipe(reader, writer)

@@ -41,7 +41,8 @@ def _values(piece: bytes) -> int:
     whole = np.frombuffer(piece, dtype=np.uint8)
     at = np.flatnonzero(whole >= 0x80)
     high = whole[at]
-    marks, goes_on = _MARKS[high], (high[1:] < _NO_FIRST) & (np.diff(at) == 1)
+    marks = _MARKS[high]
+    goes_on = (high[1:] < _NO_FIRST) & (np.diff(at) == 1)
     for length, (first, last) in _FIRST.items():
         many = max(0, len(high) - length + 1)
         begins = (high[:many] >= first) & (high[:many] <= last)

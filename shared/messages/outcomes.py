@@ -8,10 +8,17 @@ from shared.messages.version import VERSION
 from shared.model.bounds import MAX_NAMES, MAX_ROWS, Amount, Text, Word
 from shared.model.pod import Record
 
-BOUND, CLAIMED, DONE, STALE, REFUSED, UNKNOWN = "bound", "claimed", "done", "stale", "refused", "unknown"
+BOUND = "bound"
+CLAIMED = "claimed"
+DONE = "done"
+STALE = "stale"
+REFUSED = "refused"
+UNKNOWN = "unknown"
 # What a refusal is about: one node (room, taints), the cluster (namespace, quota, policy), or the pod, which can run
 # in its own cluster alone.
-OF_NODE, OF_CLUSTER, OF_POD = "node", "cluster", "pod"
+OF_NODE = "node"
+OF_CLUSTER = "cluster"
+OF_POD = "pod"
 DELETING = "deleting"  # how a delegate ends that has no final phase: its deletion has begun
 
 

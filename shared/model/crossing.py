@@ -144,7 +144,8 @@ def priority_abroad(pod: Pod, rows: Sequence[Opening] | None, classes: Sequence[
 
     NO_PRIORITY where it preempts nobody: its class there says so, or what it will have there is not known.
     """
-    need, most = class_named(pod.needs), most_priority(rows or ())
+    need = class_named(pod.needs)
+    most = most_priority(rows or ())
     found = class_of(need.word, classes) if need is not None else None
     if found is not None and most is not None and found.value <= most:
         return found.value if found.preempts else NO_PRIORITY

@@ -12,7 +12,9 @@ from collections.abc import Iterable
 import msgspec
 
 MAX_EVENTS = 8  # of one delegate
-MAX_REASON, MAX_MESSAGE = 128, 800  # characters, of which a message has up to four bytes each; longer ones are cut
+# characters, of which a message has up to four bytes each; longer ones are cut
+MAX_REASON = 128
+MAX_MESSAGE = 800
 _START = b'{"events":'
 
 

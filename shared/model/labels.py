@@ -5,7 +5,12 @@ from collections.abc import Mapping
 
 import msgspec
 
-IN, NOT_IN, EXISTS, NOT_EXISTS, GT, LT = "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"
+IN = "In"
+NOT_IN = "NotIn"
+EXISTS = "Exists"
+NOT_EXISTS = "DoesNotExist"
+GT = "Gt"
+LT = "Lt"
 _DECIMAL = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?", re.ASCII)
 _LONGEST = 63  # characters of a label value
@@ -54,7 +59,8 @@ class Requirement(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return self.operator in (IN, NOT_IN) and bool(self.values)
 
     def _compares(self, value: str | None) -> bool:
-        left, right = integer(value), integer(self.values[0] if len(self.values) == 1 else None)
+        left = integer(value)
+        right = integer(self.values[0] if len(self.values) == 1 else None)
         if left is None or right is None:
             return False
         return left > right if self.operator == GT else left < right

@@ -4,7 +4,9 @@ import re
 from difflib import get_close_matches
 from typing import NamedTuple
 
-CLUSTER, SERVICE, ZONE = "cluster", "service", "zone"
+CLUSTER = "cluster"
+SERVICE = "service"
+ZONE = "zone"
 _SHAPES = {CLUSTER: "cluster/NAME", SERVICE: "service/NAMESPACE/NAME", ZONE: "zone/NAME"}
 _PARTS = {CLUSTER: 1, SERVICE: 2, ZONE: 1}
 _DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")

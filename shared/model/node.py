@@ -15,7 +15,9 @@ RESTART_ALL = "RestartAllContainersOnContainerExits"
 USER_NAMESPACES = "UserNamespacesHostNetworkSupport"
 BIND_MOUNT_OPTIONS = "VolumeBindMountOptions"
 FEATURES = (RESTART_ALL, USER_NAMESPACES, BIND_MOUNT_OPTIONS)
-NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "PreferNoSchedule", "NoExecute"
+NO_SCHEDULE = "NoSchedule"
+PREFER_NO_SCHEDULE = "PreferNoSchedule"
+NO_EXECUTE = "NoExecute"
 
 
 class Taint(Record, frozen=True):

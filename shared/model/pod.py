@@ -10,7 +10,10 @@ from shared.model.labels import LabelSelector, NodeSelectorTerm, PreferredTerm
 from shared.model.leases import LEASE
 from shared.model.names import is_app_label
 
-PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
+PENDING = "Pending"
+RUNNING = "Running"
+SUCCEEDED = "Succeeded"
+FAILED = "Failed"
 TERMINAL = frozenset((SUCCEEDED, FAILED))
 PodId = tuple[str, str]  # cluster of submission, uid
 
@@ -81,8 +84,12 @@ class PodAffinity(Record, frozen=True):
     preferred: tuple[WeightedPodAffinityTerm, ...] = ()
 
 
-CLAIM, ISCSI, RBD = "claim", "iscsi", "rbd"
-GCE_DISK, EBS_VOLUME, AZURE_DISK = "gcePersistentDisk", "awsElasticBlockStore", "azureDisk"
+CLAIM = "claim"
+ISCSI = "iscsi"
+RBD = "rbd"
+GCE_DISK = "gcePersistentDisk"
+EBS_VOLUME = "awsElasticBlockStore"
+AZURE_DISK = "azureDisk"
 
 
 class Volume(Record, frozen=True):

@@ -54,5 +54,6 @@ class Refusal:
 
     def record(self, now: float) -> dict[str, Any]:
         """{cluster ("" all others), message, ago_s, again_in_s}."""
-        ago, left = max(now - self.at, 0.0), max(self.until - now, 0.0)
+        ago = max(now - self.at, 0.0)
+        left = max(self.until - now, 0.0)
         return {"cluster": self.cluster, "message": self.words, "ago_s": round(ago, 3), "again_in_s": round(left, 3)}

@@ -10,7 +10,9 @@ from collections.abc import Iterable
 
 from shared.model.axis import Axis
 
-CPU_SIGNAL, MEMORY_SIGNAL, NETWORK_SIGNAL = "cpu", "memory", "network"
+CPU_SIGNAL = "cpu"
+MEMORY_SIGNAL = "memory"
+NETWORK_SIGNAL = "network"
 BASE_SIGNALS = (CPU_SIGNAL, MEMORY_SIGNAL, NETWORK_SIGNAL)
 MAX_SIGNALS = 32  # of a fleet: each costs 12 bytes a node
 NAME_PATTERN = r"^[a-z][a-z0-9_]{0,39}$"

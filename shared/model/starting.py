@@ -78,7 +78,8 @@ def not_started(status: bytes) -> NotStarted | None:
         read = _decode(status)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    own, first = read.container_statuses or [], read.init_container_statuses or []
+    own = read.container_statuses or []
+    first = read.init_container_statuses or []
     if read.phase != PENDING or not own or any(one.ran for one in (*first, *own)):
         return None
     if any(one.ran for one in read.ephemeral_container_statuses or ()):

@@ -14,7 +14,8 @@ class TokenBuckets:
     """
 
     def __init__(self, most: float, per_s: float) -> None:
-        self._most, self._per_s = most, per_s
+        self._most = most
+        self._per_s = per_s
         self._buckets: dict[Hashable, tuple[float, float, int]] = {}  # tokens, as of when, and refused since
         self._many = _FEW  # kinds, from which on some are forgotten: at twice those that were kept the last time
 
@@ -47,11 +48,15 @@ class Allowance:
     """
 
     def __init__(self, most: float, per_s: float, longest_s: float) -> None:
-        self._most, self._per_s, self._longest_s = most, per_s, longest_s
-        self._left, self._since = most, float("-inf")
+        self._most = most
+        self._per_s = per_s
+        self._longest_s = longest_s
+        self._left = most
+        self._since = float("-inf")
 
     def take(self, now: float, amount: float) -> float:
         """Take that much at `now` (s): how long to wait before more is taken, 0.0 without a debt."""
         left = min(self._most, self._left + (now - self._since) * self._per_s) - amount
-        self._left, self._since = max(left, -self._longest_s * self._per_s), now
+        self._left = max(left, -self._longest_s * self._per_s)
+        self._since = now
         return max(0.0, -self._left / self._per_s)

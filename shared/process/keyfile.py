@@ -67,7 +67,8 @@ def read_keys(path: Path, cluster: str) -> OwnKeys:
 
 def _others_read(path: Path) -> bool:
     """Whether more than the owner can. A volume that cannot be written, as a pod's Secret, may be its group's."""
-    status, folder = path.stat(), os.statvfs(path)
+    status = path.stat()
+    folder = os.statvfs(path)
     allowed = stat.S_IRWXG if folder.f_flag & os.ST_RDONLY else 0
     return bool(status.st_mode & (stat.S_IRWXG | stat.S_IRWXO) & ~allowed)
 

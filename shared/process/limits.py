@@ -11,7 +11,8 @@ import structlog
 LOG = structlog.get_logger("agent.limits")
 WANTED_FILES = 65_536
 # glibc's mallopt: its names and what is set, bytes.
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = (-1, 8 << 20), (-3, 1 << 20)
+_TRIM_THRESHOLD = (-1, 8 << 20)
+_MMAP_THRESHOLD = (-3, 1 << 20)
 
 
 def allow_open_files(wanted: int = WANTED_FILES) -> int:

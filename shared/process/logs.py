@@ -9,7 +9,9 @@ from pathlib import Path
 
 import structlog
 
-FILE_BYTES, FILES = 16 * 1024 * 1024, 4  # of a log file, before it is moved aside, and how many there are at most
+# of a log file, before it is moved aside, and how many there are at most
+FILE_BYTES = 16 * 1024 * 1024
+FILES = 4
 
 
 def state_folder() -> Path:

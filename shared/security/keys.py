@@ -166,11 +166,13 @@ class TrustedKeys:
 
     def text(self, limit: int = 2**31) -> StoredKeys:
         """What is to be kept beyond this process, in at most `limit` bytes: those known longest, of as many as fit."""
-        kept, size = dict[str, tuple[str, ...]](), 2
+        kept = dict[str, tuple[str, ...]]()
+        size = 2
         for uid, entry in self._kept.items():
             length = len(msgspec.json.encode({uid: entry})) - 1  # without a brace, with a comma
             if size + length <= limit:
-                kept[uid], size = entry, size + length
+                kept[uid] = entry
+                size = size + length
         left = tuple(entry[0] for uid, entry in self._kept.items() if uid not in kept)
         return StoredKeys(msgspec.json.encode(kept, order="sorted").decode(), left)
 

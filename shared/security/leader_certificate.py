@@ -64,7 +64,9 @@ def leader_of(der: bytes, authorities: Authorities) -> Leader | str:
 
 
 def _leader_of(certificate: x509.Certificate, authorities: Authorities) -> Leader | str:
-    key, uris, is_authority = certificate.public_key(), _uris(certificate), _is_authority(certificate)
+    key = certificate.public_key()
+    uris = _uris(certificate)
+    is_authority = _is_authority(certificate)
     if uris != (LEADER_URI,) or is_authority:
         named = ", ".join(uris)[:200] or "no URI"
         return f"its certificate is not of the dispatcher: it names {named}, not {LEADER_URI}"

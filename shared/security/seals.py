@@ -17,7 +17,9 @@ from shared.model.pod import Record
 
 MAX_SEAL = 16 * 1024  # bytes, most of them the certificate
 LIFE_S = 60.0  # how long what is signed is good: longer than any dispatcher waits for an answer by default
-ORDERS, PEERS = "orders", "peers"  # what is sealed: an IntentBatch, a Peers
+# what is sealed: an IntentBatch, a Peers
+ORDERS = "orders"
+PEERS = "peers"
 _PREFIX = b"global-dispatcher order 1\n"  # so that the signature is good for nothing else
 
 
@@ -66,7 +68,8 @@ class SigningKey(NamedTuple):
 
 
 _ENCODE = msgspec.msgpack.Encoder().encode
-_SEAL, _HEADER = msgspec.msgpack.Decoder(Seal), msgspec.msgpack.Decoder(Header)
+_SEAL = msgspec.msgpack.Decoder(Seal)
+_HEADER = msgspec.msgpack.Decoder(Header)
 
 
 def seal(signing: SigningKey, header: Header, body: bytes) -> bytes:

@@ -28,8 +28,10 @@ MAX_MARK = 4096  # characters
 MAX_KEYS = 16  # of a cluster, the newest, that are believed: each costs a signature with every report, or every mark
 MAX_KEPT = 1024  # characters of a mark or proof that is remembered with what was found: users write what they like
 # What is signed begins with its purpose, so that no mark can be passed off as one of the other kind.
-_CLAIM, _PROOF = b"global-dispatcher claim 1\n", b"global-dispatcher proof 1\n"
-_ASK, _PREEMPTOR = b"global-dispatcher ask 1\n", b"global-dispatcher preemptor 1\n"
+_CLAIM = b"global-dispatcher claim 1\n"
+_PROOF = b"global-dispatcher proof 1\n"
+_ASK = b"global-dispatcher ask 1\n"
+_PREEMPTOR = b"global-dispatcher preemptor 1\n"
 
 
 class SignedClaim(Record, frozen=True):

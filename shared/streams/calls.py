@@ -14,7 +14,11 @@ BOTH = "both"  # the roles of an agent's process
 OBSERVER = "observer"
 EXECUTOR = "executor"
 
-HELLO, CHANGES, EXECUTE, SET_PEERS, TELEMETRY = "hello", "changes", "execute", "set_peers", "telemetry"
+HELLO = "hello"
+CHANGES = "changes"
+EXECUTE = "execute"
+SET_PEERS = "set_peers"
+TELEMETRY = "telemetry"
 PRIORITIES = {
     HELLO: Priority.CONTROL,
     SET_PEERS: Priority.CONTROL,

@@ -16,12 +16,14 @@ class Pace:
     """How long to wait after so many events in all, for no more than `per_s` a second beyond a second's worth."""
 
     def __init__(self, per_s: float) -> None:
-        self._per_s, self._counted = per_s, 0
+        self._per_s = per_s
+        self._counted = 0
         self._free_at = float("-inf")  # when all that was counted would have been due
 
     def pause(self, total: int, now: float) -> float:
         """Seconds, 0.0 if there were not too many."""
-        new, self._counted = total - self._counted, total
+        new = total - self._counted
+        self._counted = total
         self._free_at = max(self._free_at, now - 1.0) + new / self._per_s
         return max(0.0, self._free_at - now)
 
@@ -43,7 +45,8 @@ class Connection:
 
     def __init__(self, socket: Socket, wanted: Callable[[int], bool] | None = None) -> None:
         """`wanted`: as of Multiplexer."""
-        self._socket, self._streams = socket, Multiplexer(wanted=wanted)
+        self._socket = socket
+        self._streams = Multiplexer(wanted=wanted)
         self._news = asyncio.Event()
         self._pace = Pace(LITTLE_PER_S)
         # The peer's close code: the one that aiohttp keeps is lost where the peer is gone before it is answered.

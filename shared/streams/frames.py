@@ -16,9 +16,13 @@ from typing import NamedTuple
 
 VERSION = 1
 CHUNK = 16 * 1024
-END, COUNTED = 1, 2  # flags: the last of its message; counts against the window
+# flags: the last of its message; counts against the window
+END = 1
+COUNTED = 2
 STREAM_WINDOW = 256 * 1024  # of DATA of one relayed stream and direction
-RELAYED, OPENED_BY_AGENT = 0x8000_0000, 0x4000_0000  # bits of a stream's number
+# bits of a stream's number
+RELAYED = 0x8000_0000
+OPENED_BY_AGENT = 0x4000_0000
 _HEAD = struct.Struct("!BBBI")
 _AMOUNT = struct.Struct("!I")
 

@@ -65,7 +65,9 @@ class _Sending:
     __slots__ = ("at", "counted", "message")
 
     def __init__(self, message: Message, *, counted: bool) -> None:
-        self.message, self.counted, self.at = message, counted, 0
+        self.message = message
+        self.counted = counted
+        self.at = 0
 
     def next(self, most: int) -> Frame:
         kind, stream, body = self.message
@@ -84,7 +86,9 @@ class Multiplexer:
         wanted: Callable[[int], bool] | None = None,
     ) -> None:
         """`wanted` says of which streams parts are kept; None: of all."""
-        self._window, self._max_message, self._wanted = window, max_message, wanted
+        self._window = window
+        self._max_message = max_message
+        self._wanted = wanted
         self.little = 0  # frames that came and brought little, or nothing that was asked for
         self._queues: tuple[deque[_Sending], ...] = tuple(deque() for _ in Priority)
         self._on_the_way = 0  # counted bytes, sent and not yet taken
@@ -113,7 +117,8 @@ class Multiplexer:
     def next_frame(self) -> bytes | None:
         """The next frame to send; None while there is nothing, or nothing that the window lets go."""
         if self._untold * 2 >= self._window:
-            frame, self._untold = credit(self._untold), 0
+            frame = credit(self._untold)
+            self._untold = 0
             return encode_frame(frame)
         for queue in self._queues:
             if queue and (most := self._allowed(queue[0])):

@@ -57,7 +57,8 @@ class Stream:
         self._taken += len(data)
         if self._taken * 2 >= STREAM_WINDOW and not self._they_finished:
             self._send(Kind.GRANT, amount(self._taken))
-            self._held, self._taken = self._held - self._taken, 0
+            self._held = self._held - self._taken
+            self._taken = 0
         return data
 
     async def write(self, data: bytes) -> None:
@@ -74,7 +75,8 @@ class Stream:
             if self._problem:
                 raise StreamReset(self._problem)
             part = data[at : at + min(CHUNK, self._room)]
-            at, self._room = at + len(part), self._room - len(part)
+            at = at + len(part)
+            self._room = self._room - len(part)
             self._send(Kind.DATA, part)
 
     def finish(self) -> None:

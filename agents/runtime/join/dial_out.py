@@ -21,7 +21,8 @@ LOG = structlog.get_logger("join")
 _LOOK_S = 0.2
 _BEAT_S = 1.0
 STARTING = "starts"
-STOPPED, WRONG = 0, 2
+STOPPED = 0
+WRONG = 2
 
 
 class Outbound:
@@ -42,7 +43,8 @@ def dial_out(settings: JoinSettings, stop: threading.Event) -> int:
     allow_open_files()
     collect_less_often()
     keep_freed_memory()
-    outbound, beat = Outbound(), Beat()
+    outbound = Outbound()
+    beat = Beat()
     try:
         with serving(outbound.unwell, settings.health, beat):
             run(_work(settings, outbound, stop, beat))

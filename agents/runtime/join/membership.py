@@ -71,7 +71,8 @@ class Membership:
                 lines = str(error).strip().splitlines() or [repr(error)]
                 self._say(f"{type(error).__name__}: {lines[0][:300]}")
             else:
-                self.last_good, self.joined = time.monotonic(), True
+                self.last_good = time.monotonic()
+                self.joined = True
                 self._say("")
             time.sleep(ROUND_S)
 

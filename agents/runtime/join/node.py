@@ -59,7 +59,8 @@ def node_options(settings: JoinSettings) -> list[str]:
 def head_answers(ray: RayNodeSettings, stop: threading.Event, beat: Beat) -> bool:
     """Wait for the head, and `beat` meanwhile; False if `stop` or the end of the patience comes first."""
     host, _, port = ray.address.rpartition(":")
-    until, told = time.monotonic() + ray.wait_s, ""
+    until = time.monotonic() + ray.wait_s
+    told = ""
     while not stop.is_set():
         beat()
         try:

@@ -21,7 +21,9 @@ from agents.runtime.join.settings import JoinSettings, WrongConfiguration, read_
 from shared.process.logs import configure_logging
 
 LOG = structlog.get_logger("join")
-STOPPED, LOST, WRONG = 0, 1, 2
+STOPPED = 0
+LOST = 1
+WRONG = 2
 
 
 def join(file: Path, node_ip: str = "", role: str = "") -> int:
@@ -53,7 +55,8 @@ def _join(file: Path, node_ip: str, role: str) -> int:
 
 def stay(settings: JoinSettings, stop: threading.Event) -> int:
     """Join, and stay until `stop` or until something is lost; returns the exit code."""
-    membership, beat = Membership(settings), Beat()
+    membership = Membership(settings)
+    beat = Beat()
     with serving(membership.unwell, settings.health, beat):
         if head_answers(settings.node, stop, beat):
             return _be_member(settings, membership, stop, beat)

@@ -119,7 +119,9 @@ class Answering:
     """One connection's calls. A call that fails is answered with a FAULT: it ends neither the connection nor others."""
 
     def __init__(self, connection: Connection, answers: Mapping[str, Answer], serve: Serve = serve_none) -> None:
-        self._connection, self._answers, self._serve = connection, answers, serve
+        self._connection = connection
+        self._answers = answers
+        self._serve = serve
         self.streams = Streams(connection)
         self._serving: set[asyncio.Task[None]] = set()
         self._under_way: dict[int, asyncio.Task[None]] = {}

@@ -69,8 +69,11 @@ class Dialler:
         role: str = BOTH,
         lease: Lease | None = None,
     ) -> None:
-        self._settings, self._answers, self._serve = settings, answers, serve
-        self._path, self._lease = path_of(cluster, role), lease
+        self._settings = settings
+        self._answers = answers
+        self._serve = serve
+        self._path = path_of(cluster, role)
+        self._lease = lease
         self._relaying: dict[str, Answering] = {}  # by gateway, those that know relayed streams
         self.problems = dict.fromkeys(settings.urls, _NOT_TRIED)
         if lease is not None:
@@ -93,7 +96,8 @@ class Dialler:
                 group.create_task(self._keep(url), name=f"gateway {url}")
 
     async def _keep(self, url: str) -> None:
-        failures, replaced = 0, False
+        failures = 0
+        replaced = False
         pauses = Backoff(FIRST_PAUSE_S, self._settings.longest_pause_s)
         while True:
             if self._lease is not None and (why := self._lease.keeps_away(replaced=replaced)):

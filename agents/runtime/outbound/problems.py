@@ -105,7 +105,8 @@ def _no_way(error: aiohttp.ClientConnectorError) -> str:
 
 
 def _handshake(error: BaseException, host: str) -> str:
-    status, message = getattr(error, "status", 0), getattr(error, "message", "")
+    status = getattr(error, "status", 0)
+    message = getattr(error, "message", "")
     reason = _STATUS.get(status, f"answered with HTTP {status} ({message}): is it a dispatcher's gateway?")
     return f"{host}: {reason}"
 

@@ -18,7 +18,9 @@ from shared.kube.http import Request
 UNAUTHORIZED = 401
 _CONFIG = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-_GOOD_S, _BAD_S = 10.0, 2.0  # for so long an answer counts
+# for so long an answer counts
+_GOOD_S = 10.0
+_BAD_S = 2.0
 _MOST = 256
 
 
@@ -49,7 +51,9 @@ class Callers:
     def __init__(
         self, client: KubeClient, settings: RelaySettings, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._client, self._settings, self._clock = client, settings, clock
+        self._client = client
+        self._settings = settings
+        self._clock = clock
         self._answers: OrderedDict[tuple[Caller, str, str, str], tuple[bool, float]] = OrderedDict()
 
     async def authorities(self) -> str:

@@ -57,7 +57,9 @@ class Endpoint:
         serve: Serve,
         requested: ServingCertificate | None = None,
     ) -> None:
-        self._settings, self._authorities, self._serve = settings, authorities, serve
+        self._settings = settings
+        self._authorities = authorities
+        self._serve = serve
         self._requested = requested
         self._own: tuple[bytes, bytes] | None = None
         self._tls: ssl.SSLContext | None = None  # of new connections
@@ -93,7 +95,9 @@ class Endpoint:
                 task.cancel()
 
     async def _listen(self) -> None:
-        loop, host, port = asyncio.get_running_loop(), self._settings.host, self._settings.port
+        loop = asyncio.get_running_loop()
+        host = self._settings.host
+        port = self._settings.port
         infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         with contextlib.ExitStack() as opened:
             found = [
@@ -191,7 +195,8 @@ def _context(material: _Material) -> ssl.SSLContext:
 
 
 def _self_signed(address: str) -> tuple[bytes, bytes]:
-    key, now = ec.generate_private_key(ec.SECP256R1()), dt.datetime.now(dt.UTC)
+    key = ec.generate_private_key(ec.SECP256R1())
+    now = dt.datetime.now(dt.UTC)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "global-dispatcher proxy nodes")])
     builder = (
         x509.CertificateBuilder()

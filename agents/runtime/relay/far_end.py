@@ -30,7 +30,9 @@ class FarEnd:
     """Serves streams that other clusters open. `unfit`: why nobody is served just now, '' if all are."""
 
     def __init__(self, local: Local, client: KubeClient, unfit: Callable[[], str] = lambda: "") -> None:
-        self._local, self._client, self._unfit = local, client, unfit
+        self._local = local
+        self._client = client
+        self._unfit = unfit
         self.usage: TellUsage | None = None
 
     async def serve(self, stream: Stream, opening: bytes) -> None:

@@ -20,7 +20,9 @@ class Fresh(Generic[Answer]):
     """By key. What fails fails for all that have waited, and for those that ask within `failed_s`."""
 
     def __init__(self, good_s: float, failed_s: float = 0.0, clock: Callable[[], float] = time.monotonic) -> None:
-        self._good_s, self._failed_s, self._clock = good_s, failed_s, clock
+        self._good_s = good_s
+        self._failed_s = failed_s
+        self._clock = clock
         self._asked: dict[str, _Asked[Answer]] = {}
 
     async def get(self, key: str, ask: Callable[[], Awaitable[Answer]]) -> Answer:

@@ -42,7 +42,10 @@ class NearEnd:
     """Serves connections of the API server, one request each."""
 
     def __init__(self, local: Local, streams: OpenStreams, check: Check, unfit: Callable[[], str]) -> None:
-        self._local, self._streams, self._check, self._unfit = local, streams, check, unfit
+        self._local = local
+        self._streams = streams
+        self._check = check
+        self._unfit = unfit
         self._places = Places()
         self.serve_metrics: ServeMetrics | None = None
 
@@ -73,9 +76,11 @@ class NearEnd:
             await self._relayed(wanted, pod, cluster, wire)
             return
         except Refusal as refusal:
-            status, text = refusal.status, refusal.text
+            status = refusal.status
+            text = refusal.text
         except ValueError as error:  # of what the caller, the API server or the other cluster has said
-            status, text = relay.FAILED, f"the agent cannot read what it was told: {error}"
+            status = relay.FAILED
+            text = f"the agent cannot read what it was told: {error}"
         await (wire.answer(status, _status(status, text), "application/json") if upgrade else wire.answer(status, text))
 
     async def _permitted(self, request: h11.Request, wire: Wire) -> tuple[Wanted, Pod, str]:

@@ -29,7 +29,8 @@ async def serve_endpoint(
     executor: ExecutorLoop, client: KubeClient, settings: RelaySettings, streams: OpenStreams
 ) -> None:
     """Serve as the kubelet of this cluster's proxy nodes until cancelled, and let them show where."""
-    local, callers = executor.local, Callers(client, settings)
+    local = executor.local
+    callers = Callers(client, settings)
 
     def listening(port: int) -> None:
         local.kubelet = KubeletEndpoint(settings.address, port)
@@ -42,5 +43,6 @@ async def serve_endpoint(
     asked = settings.certificate == CSR
     requested = ServingCertificate(client, settings, names.proxy_node_name(local.cluster)) if asked else None
     endpoint = Endpoint(settings, callers.authorities, near.serve, requested)
-    near.serve_metrics, metrics.admitted = metrics.serve, endpoint.admitted
+    near.serve_metrics = metrics.serve
+    metrics.admitted = endpoint.admitted
     await endpoint.run(listening)

@@ -66,7 +66,10 @@ class ServingCertificate:
     def __init__(
         self, client: KubeClient, settings: RelaySettings, node: str, now: Callable[[], float] = time.time
     ) -> None:
-        self._client, self._settings, self._node, self._now = client, settings, node, now
+        self._client = client
+        self._settings = settings
+        self._node = node
+        self._now = now
         self._issued: Issued | None = None
         self._key = b""  # of the request that waits
         self._read = False
@@ -77,7 +80,8 @@ class ServingCertificate:
 
     async def pair(self) -> tuple[bytes, bytes] | None:
         """Certificate and key to serve with; None while there is none. Never raises: what fails is said in the log."""
-        address, now = self._settings.address, self._now()
+        address = self._settings.address
+        now = self._now()
         try:
             if not self._read:
                 await asyncio.to_thread(self._recall)
@@ -124,7 +128,8 @@ class ServingCertificate:
             self._asked_at = now - AGAIN_S + LATE_S  # for the next try
             self._say(f"a serving certificate cannot be asked for: {error_text(answer)}", "see that it has the rights")
             return
-        self._asked_at, self._approved_at = now, None
+        self._asked_at = now
+        self._approved_at = None
         self._say(*SigningRequest().lacks(name))
 
     async def _follow_up(self, name: str, found: SigningRequest, now: float) -> None:
@@ -148,7 +153,9 @@ class ServingCertificate:
             return
         await asyncio.to_thread(self._keep, "serving.pem", self._key + certificate)
         await asyncio.to_thread(self._keep, "request.key", b"")
-        self._issued, self._key, self._asked_at = issued, b"", float("-inf")
+        self._issued = issued
+        self._key = b""
+        self._asked_at = float("-inf")
         self._said.clear()
         LOG.info("the kubelet endpoint has a serving certificate", request=name, ends=_text(issued.ends))
 
@@ -217,7 +224,8 @@ def _issued(certificate: bytes, key: bytes) -> Issued:
     except x509.ExtensionNotFound:
         raise ValueError("the certificate that was issued has no names") from None
     addresses = frozenset(found.get_values_for_type(x509.IPAddress))
-    begins, ends = leaf.not_valid_before_utc.timestamp(), leaf.not_valid_after_utc.timestamp()
+    begins = leaf.not_valid_before_utc.timestamp()
+    ends = leaf.not_valid_after_utc.timestamp()
     return Issued(certificate, key, addresses, begins, ends)
 
 

@@ -23,7 +23,8 @@ class Frames:
     """Follows what the command's side says. `said` whether it has told how the command ended."""
 
     def __init__(self) -> None:
-        self._head, self._left = bytearray(), 0
+        self._head = bytearray()
+        self._left = 0
         self.said = False
 
     def follow(self, data: bytes) -> None:
@@ -31,7 +32,8 @@ class Frames:
         at = 0
         while at < len(data):
             skipped = min(self._left, len(data) - at)
-            self._left, at = self._left - skipped, at + skipped
+            self._left = self._left - skipped
+            at = at + skipped
             taken = data[at : at + _HEAD.size - len(self._head)] if not self._left else b""
             self._head += taken
             at += len(taken)

@@ -28,7 +28,9 @@ class DelegateUsage:
     """Answers for all source clusters; a kubelet is asked once for all of them, and not again for some seconds."""
 
     def __init__(self, local: Local, targets: Mapping[str, NodeTarget], ask: Ask) -> None:
-        self._local, self._targets, self._ask = local, targets, ask
+        self._local = local
+        self._targets = targets
+        self._ask = ask
         self._pages = Fresh[Pods](FRESH_S, AGAIN_S)
         self._said: Recent[str, str] = Recent(1000)
         self._slots = asyncio.Semaphore(AT_ONCE)

@@ -24,7 +24,9 @@ LOG = structlog.get_logger("relay")
 FRESH_S = 5.0  # metrics-server asks each 15 s, and may have replicas
 ASKED_S = 8.0  # for another cluster to answer; metrics-server waits 10 s
 TRIED = 4  # pods that a question rests on, one after the other
-MOST, MOST_OF_POD = 64 * 1024, 4 * 1024  # bytes of an answer, and more for each pod there: an honest one has 300 or so
+# bytes of an answer, and more for each pod there: an honest one has 300 or so
+MOST = 64 * 1024
+MOST_OF_POD = 4 * 1024
 KIND = "text/plain; version=0.0.4; charset=utf-8"
 Read = Callable[[Wanted, Pod, str, int], Awaitable[bytes]]  # of another cluster. Refusal, StreamReset
 May = Callable[[Caller, str, str, str], Awaitable[bool]]  # verb, subresource, node ('': all). Refusal
@@ -34,7 +36,11 @@ class ProxyMetrics:
     """Serves them. Another cluster is asked once for all its pods, and not again for some seconds."""
 
     def __init__(self, local: Local, read: Read, may: May, tokens: Tokens, unfit: Callable[[], str]) -> None:
-        self._local, self._read, self._may, self._tokens, self._unfit = local, read, may, tokens, unfit
+        self._local = local
+        self._read = read
+        self._may = may
+        self._tokens = tokens
+        self._unfit = unfit
         self._fresh = Fresh[Usage](FRESH_S)
         self._problems: dict[str, str] = {}  # by cluster, as last said
         self.admitted: Callable[[], None] = lambda: None  # called once the caller at hand may ask

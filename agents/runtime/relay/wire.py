@@ -12,8 +12,11 @@ from shared.kube.pipe import Pipe
 from shared.streams.frames import CHUNK
 from shared.streams.relayed import Stream
 
-SWITCHING, OK = 101, 200
-_SMALL, _GATHER_S = CHUNK // 2, 0.01  # after a small piece the next is given this time to grow: frames are costly
+SWITCHING = 101
+OK = 200
+# after a small piece the next is given this time to grow: frames are costly
+_SMALL = CHUNK // 2
+_GATHER_S = 0.01
 _FAREWELL_S = 5.0  # for the last word to be read
 Role = type[h11.CLIENT] | type[h11.SERVER]
 

@@ -93,7 +93,9 @@ def _row(profile: Object, providers: Providers | None, config: Config, before: C
     """A row of the table; with providers the profile is entered in the kubeconfig, or the row says why it is not: what
     an earlier kubeconfig says of it is kept.
     """
-    name, provider, problem = str(profile["metadata"]["name"]), "", ""
+    name = str(profile["metadata"]["name"])
+    provider = ""
+    problem = ""
     try:
         if providers is not None:
             provider = _enter(name, profile, providers, config)

@@ -36,7 +36,8 @@ class Listed:
 
 def listed(profile: Object, provider: str = "", problem: str = "") -> Listed:
     """What is told of a profile; `provider`: whose access is taken, '' for the first that is offered."""
-    spec, status = _map(profile.get("spec")), _map(profile.get("status"))
+    spec = _map(profile.get("spec"))
+    status = _map(profile.get("status"))
     offered = offered_by(profile)
     chosen = provider or next(iter(offered), "")
     conditions = (one for one in _list(status.get("conditions")) if one.get("type") == _HEALTHY)
@@ -79,7 +80,8 @@ def entries(profile: Object, providers: Providers) -> tuple[str, dict[str, Any],
 
 def _exec(program: Program, offered: Object, cluster: Mapping[str, Any]) -> dict[str, Any]:
     """The `exec` section. What the program is told of its cluster is written out, as not all clients would tell it."""
-    command, args = program.command, list(program.args)
+    command = program.command
+    args = list(program.args)
     if program.knows_cluster:
         config = next(
             (one.get("extension") for one in _list(offered.get("extensions")) if one.get("name") == _EXEC_INFO), None

@@ -97,7 +97,8 @@ class Providers:
     """The providers of a file, the first ones preferred."""
 
     def __init__(self, file: Path, providers: list[_Provider]) -> None:
-        self._file, self._providers = file, providers
+        self._file = file
+        self._providers = providers
 
     @classmethod
     def read(cls, file: Path) -> "Providers":

@@ -36,7 +36,9 @@ async def agents(member: Member) -> list[Agent]:
     """One for each Deployment whose pods are agents: the chart's webhook is none. MemberError."""
     found = []
     for one in await member.items(DEPLOYMENTS, labelSelector=f"{LABEL}/part-of=global-dispatcher"):
-        template, namespace, name = one["spec"]["template"], one["metadata"]["namespace"], one["metadata"]["name"]
+        template = one["spec"]["template"]
+        namespace = one["metadata"]["namespace"]
+        name = one["metadata"]["name"]
         labels = template["metadata"].get("labels") or {}
         component = labels.get(f"{LABEL}/component", "")
         if f"{LABEL}/part-of" in labels and component in ("agent", "observer", "executor"):

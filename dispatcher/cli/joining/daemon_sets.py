@@ -22,7 +22,8 @@ from shared.model import names
 
 ABOUT = "DaemonSets"
 MOST = 20  # findings of a cluster
-_PODS, _DAEMON_SETS = "/api/v1/pods", "/apis/apps/v1/daemonsets"
+_PODS = "/api/v1/pods"
+_DAEMON_SETS = "/apis/apps/v1/daemonsets"
 _OF_DAEMON_SETS = "controller-revision-hash,!statefulset.kubernetes.io/pod-name"  # no label of its own tells them
 _TEMPLATE = "/spec/template/spec"
 _ASKING = "list nodes, pods and daemonsets"

@@ -75,7 +75,8 @@ def _mounted(pod: Object) -> str:
 async def _known(target: Target, secrets: list[Object], pods: list[Object] | None) -> list[Object]:
     """Those that are there. CommandError: the gateway's is not, or pods mount another in its place."""
     gateway, *others = secrets
-    name, mounted = gateway["metadata"]["name"], sorted({_mounted(pod) for pod in pods or ()} - {""})
+    name = gateway["metadata"]["name"]
+    mounted = sorted({_mounted(pod) for pod in pods or ()} - {""})
     if mounted and name not in mounted:
         raise CommandError(
             f"{target.where}: the dispatcher's pods mount Secret {mounted[0]}, not {name}, which is the one written "
@@ -103,7 +104,8 @@ def _mounting_others(pods: list[Object]) -> list[str]:
 
 
 async def _look_at_once(target: Target, pods: list[Object], mark: str) -> None:
-    change, problem = {"metadata": {"annotations": {LOOKED: mark}}}, ""
+    change = {"metadata": {"annotations": {LOOKED: mark}}}
+    problem = ""
     for pod in pods:
         meta = pod["metadata"]
         if (meta.get("annotations") or {}).get(LOOKED) == mark:

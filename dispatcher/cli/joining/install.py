@@ -22,7 +22,8 @@ POLICIES = [Path(admission.__file__).with_name(name) for name in ("opt_in.yaml",
 GUARD = Path(admission.__file__).with_name("gone_pods.yaml")
 ROLES = Path(__file__).with_name("roles.yaml")
 _VALIDATING = "validatingadmissionpolicies"
-_WAIT_S, _POLL_S = 30.0, 0.2
+_WAIT_S = 30.0
+_POLL_S = 0.2
 _SERVICE_ACCOUNT = "system:serviceaccount:"
 _BETA = (
     "start it with --feature-gates=MutatingAdmissionPolicy=true and "
@@ -51,7 +52,8 @@ async def _install(wish: Installing) -> ExitCode:
         text = f"--user {wish.user!r}: a service account is {_SERVICE_ACCOUNT}NAMESPACE:NAME"
         raise CommandError(text, ExitCode.USAGE)
     async with reached(wish.place, wish.dry_run) as target:
-        version, guards = await _policy_version(target), await _policy_version(target, _VALIDATING)
+        version = await _policy_version(target)
+        guards = await _policy_version(target, _VALIDATING)
         user = wish.user or await _user(target)
         objects = [*roles(user), *(policies(version) if version else ()), *(guard() if guards else ())]
         for one in reversed(objects) if wish.uninstall else objects:

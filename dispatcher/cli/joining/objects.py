@@ -17,8 +17,12 @@ from dispatcher.service.gateway.folder import Folder
 from shared.security.signatures import public_key
 
 Object = dict[str, Any]
-TLS_SECRET, KEY_SECRET, GATEWAY_SECRET = "global-dispatcher-agent", "global-dispatcher-key", "global-dispatcher-gateway"
-KEY_FILE, SIGNING_SECRET, WEBHOOK_SECRET = "key.pem", "global-dispatcher-signing", "global-dispatcher-webhook"
+TLS_SECRET = "global-dispatcher-agent"
+KEY_SECRET = "global-dispatcher-key"
+GATEWAY_SECRET = "global-dispatcher-gateway"
+KEY_FILE = "key.pem"
+SIGNING_SECRET = "global-dispatcher-signing"
+WEBHOOK_SECRET = "global-dispatcher-webhook"
 RELEASE = "agent"
 _PEM = re.compile(rb"-----BEGIN .*?-----END [A-Z ]+-----", re.DOTALL)
 _LABELS = {"app.kubernetes.io/part-of": "global-dispatcher"}

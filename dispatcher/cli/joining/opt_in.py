@@ -145,7 +145,8 @@ async def _mechanisms(member: Member) -> list[Mechanism]:
     found: dict[str, Mechanism] = {}
     for version in VERSIONS:
         for one in await _listed(member, f"{REGISTRATION}/{version}/{POLICIES}"):
-            name, spec = one["metadata"]["name"], one["spec"]
+            name = one["metadata"]["name"]
+            spec = one["spec"]
             if any(f"'{names.SCHEDULER_NAME}'" in _expression(row) for row in spec.get("mutations", ())):
                 selector = (spec.get("matchConstraints") or {}).get("namespaceSelector") or {}
                 found.setdefault(name, Mechanism(f"{POLICY_KIND} {version} ({name})", selector))

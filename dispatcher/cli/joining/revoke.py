@@ -58,7 +58,8 @@ def _brought(wish: Revoking, place: Place, folder: Folder, lines: list[str]) -> 
 
 
 def _lines(wish: Revoking, found: Revoked) -> list[str]:
-    file, did = wish.folder / "ca.crt", "would be revoked" if wish.dry_run else "revoked"
+    file = wish.folder / "ca.crt"
+    did = "would be revoked" if wish.dry_run else "revoked"
     lines = [f"{file}: certificate {one:x} of cluster {wish.cluster} {did}" for one in found.now]
     lines += [f"{file}: certificate {one:x} of cluster {wish.cluster} was revoked before" for one in found.before]
     return lines or [f"{file}: no certificate of cluster {wish.cluster} is still valid: nothing to revoke"]

@@ -133,7 +133,8 @@ class Target:
 def path_of(one: Mapping[str, Any]) -> str:
     """Where an object of a known kind is."""
     plural, namespaced = _KINDS[one["kind"]]
-    version, meta = one["apiVersion"], one["metadata"]
+    version = one["apiVersion"]
+    meta = one["metadata"]
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
     inside = f"/namespaces/{meta['namespace']}" if namespaced else ""
     return f"{root}{inside}/{plural}/{meta['name']}"

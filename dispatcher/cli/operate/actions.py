@@ -108,7 +108,8 @@ async def _look_at_own_keys(errand: Errand, member: Member) -> None:
         signs = await executor_words.own_key(member)
         sight.note = f"signs with {signs}; an agent with another key may act for it from now on"
     except MemberError as error:
-        signs, sight.problem = "", "" if error.status == 404 else str(error)
+        signs = ""
+        sight.problem = "" if error.status == 404 else str(error)
     if signs or sight.problem:
         errand.sights.append(sight)
 
@@ -200,7 +201,8 @@ async def _verify(errand: Errand, left_of: Callable[[Census], Sequence[PodAt]], 
     for sight in errand.sights:
         seen = now[sight.name]
         if not seen.problem:
-            sight.found, sight.proxy = seen.found, seen.proxy
+            sight.found = seen.found
+            sight.proxy = seen.proxy
         left = left_of(seen.found)
         if left:
             problem = f"{len(left)} pods are left, such as {left[0].namespace}/{left[0].name}: repeat this"

@@ -53,7 +53,9 @@ class Census:
 def census(cluster: str, leaving: str, pods: Iterable[Object], own: Collection[str] = ()) -> Census:
     """Count the pods that `cluster` listed. `own`: nodes of the cluster itself, whatever they are named."""
     mine = cluster == leaving
-    bound, copies, marked = [], [], []
+    bound = []
+    copies = []
+    marked = []
     for pod in pods:
         at = _pod_at(cluster, pod)
         node = "" if at.node in own else at.node

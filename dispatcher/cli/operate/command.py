@@ -72,7 +72,8 @@ def _will(wish: Wish, sights: list[Sight]) -> str:
     others = [sight for sight in sights if wish.does.itself or sight.name != wish.cluster]
     alone = without_controller(sights)
     gone = f"; {len(alone)} without one are gone for good ({named(alone)})" if alone else ""
-    pods, copied = how_many(bound(sights), sights), how_many(copies(others), others)
+    pods = how_many(bound(sights), sights)
+    copied = how_many(copies(others), others)
     will = wish.does.will.format(name=wish.cluster, pods=pods, copies=copied, gone=gone)
     silent = ", ".join(sight.name for sight in sights if sight.problem and not sight.counted)
     if not silent:

@@ -15,7 +15,9 @@ from dispatcher.cli.operate.members import Member, MemberError
 POLL_S = 1.0
 AGAIN_S = 5.0  # kubectl's pause after 429
 _AT_ONCE = 16
-_GONE, _CONFLICT, _BUDGET = 404, 409, 429
+_GONE = 404
+_CONFLICT = 409
+_BUDGET = 429
 
 
 @dataclass

@@ -32,7 +32,8 @@ class Member:
     def __init__(self, name: str, client: KubeClient, wrong: str = "") -> None:
         """`wrong`: why there is no way to it."""
         self.name = name
-        self._client, self._wrong = client, wrong
+        self._client = client
+        self._wrong = wrong
 
     async def call(self, method: str, path: str, body: Object | None = None, kind: str = JSON) -> Object:
         """The object that is answered; MemberError for anything but 2xx."""
@@ -63,7 +64,8 @@ class Member:
 @asynccontextmanager
 async def reached(config: DispatcherConfig) -> AsyncIterator[dict[str, Member]]:
     """The clusters of a configuration by name; connections are made when they are used."""
-    clients, members = [], {}
+    clients = []
+    members = {}
     for cluster in config.clusters:
         clients.append(client := KubeClient(access_to(cluster), Patience()))
         members[cluster.name] = Member(cluster.name, client, _wrong(cluster))

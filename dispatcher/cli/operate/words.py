@@ -85,7 +85,8 @@ async def node_of(member: Member, name: str) -> Object | None:
 
 def behind(node: Object) -> str:
     """The cluster that a node stands for, by our mark; "" for one of the cluster that has it, whatever its name."""
-    meta, given = node["metadata"], node.get("spec", {}).get("taints") or ()
+    meta = node["metadata"]
+    given = node.get("spec", {}).get("taints") or ()
     taints = (Taint(one["key"], one.get("value", ""), one["effect"]) for one in given)
     return cluster_behind(meta["name"], meta.get("labels") or {}, taints)
 

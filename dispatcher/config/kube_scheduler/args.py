@@ -18,7 +18,9 @@ _META = ("apiVersion", "kind")
 
 def converted(plugin: str, args: Mapping[str, Any]) -> tuple[Ours, list[tuple[str, str]]]:
     """Our arguments, and (key, problem) for everything that cannot be taken over."""
-    table, ours, problems = TABLE.get(plugin), {}, []
+    table = TABLE.get(plugin)
+    ours = {}
+    problems = []
     if table is None:
         return {key: value for key, value in args.items() if key not in _META}, []
     for key, value in args.items():

@@ -75,7 +75,9 @@ class _Reader:
     """Reads profile after profile; whatever is wrong goes into `problems`."""
 
     def __init__(self, document: Document, registry: Mapping[str, PluginSpec], problems: list[Problem]) -> None:
-        self._document, self._registry, self._problems = document, registry, problems
+        self._document = document
+        self._registry = registry
+        self._problems = problems
 
     def profile(self, given: KubeProfile, path: Path, *, alone: bool) -> Profile:
         """One profile: the default plugins, what it changes, and the rules of the fleet."""

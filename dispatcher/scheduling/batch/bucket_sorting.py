@@ -114,7 +114,8 @@ class _Digits:
 
     def keys(self, numbers: Ints) -> _Keys:
         """What the numbers stand for."""
-        rest, values = numbers, []
+        rest = numbers
+        values = []
         for low, more in zip(reversed(self.lows), reversed(self.widths), strict=True):
             rest, value = np.divmod(rest, more)
             values.append((value + low).tolist())
@@ -126,7 +127,9 @@ def sorting_of(
 ) -> BucketSorting | None:
     """The rows of a refreshed class, sorted by group and by each of the counts on hosts; None for too many buckets."""
     many = partition is not None and partition.whole and partition.size >= MANY_GROUPS
-    told, rows, held_of = on_host, None, list[RowList]()
+    told = on_host
+    rows = None
+    held_of = list[RowList]()
     if many:
         held_of = [_held(counts, eq_class.fleet.n) for counts in on_host]
         told = [counts[held] for counts, held in zip(on_host, held_of, strict=True)]

@@ -97,7 +97,8 @@ class BucketLayout:
 
     def normalize(self, columns: Sequence[NormalizedColumn], *, open_alone: bool) -> None:
         """Normalise the node-only scores of `columns` over the buckets that are open now, or over all in use."""
-        buckets, normals = self.all_buckets, list[Floats]()
+        buckets = self.all_buckets
+        normals = list[Floats]()
         open_ = buckets.open == 1 if open_alone else np.arange(len(buckets.open)) < self.used
         buckets.shared[:] = 0.0
         for column, raw in zip(columns, self.shared, strict=True):
@@ -113,7 +114,8 @@ class BucketLayout:
 
         Those after it, too, while there is room for many: rows that take small pods go on from each to the next.
         """
-        found, room = self._after(bucket), len(self.all_buckets.members)
+        found = self._after(bucket)
+        room = len(self.all_buckets.members)
         made = found is not None
         for _ in range(_AHEAD):
             if found is None or self.all_buckets.after[found] >= 0 or room - self.used < _MORE_BUCKETS // 2:
@@ -211,7 +213,9 @@ def _link_existing(layout: BucketLayout) -> None:
     if prod(widths.tolist()) > _MOST_NUMBERS:
         return  # some keys would get the same number: `BucketLayout.after` finds the next ones
     weights = np.append(np.cumprod(widths[:0:-1])[::-1], 1)
-    numbers, wanted = (keys - lows) @ weights, (more - lows) @ weights  # `numbers` ascend, as the keys do
+    # `numbers` ascend, as the keys do
+    numbers = (keys - lows) @ weights
+    wanted = (more - lows) @ weights
     found = np.minimum(np.searchsorted(numbers, wanted), layout.used - 1)
     layout.all_buckets.after[: layout.used] = np.where(numbers[found] == wanted, found, -1)
 
@@ -239,11 +243,11 @@ def _slots(
     room: int,
 ) -> tuple[Ints, Ints, Counts]:
     """Where each bucket finds each count, what a pod adds, and the counts: by domain, then by bucket for hosts."""
-    slot, step = (
-        np.zeros((room, len(domain_counts)), dtype=np.int64),
-        np.zeros((room, len(domain_counts)), dtype=np.int64),
-    )
-    used, flat, base = len(keys), [], 0
+    slot = np.zeros((room, len(domain_counts)), dtype=np.int64)
+    step = np.zeros((room, len(domain_counts)), dtype=np.int64)
+    used = len(keys)
+    flat = []
+    base = 0
     for at, one in enumerate(domain_counts):
         if not one.by_host:
             code = codes[id(one.domain)]
@@ -271,7 +275,8 @@ def _moves(domain_counts: Sequence[RuleCount], hosts: Sequence[int]) -> bool:
 def _buckets(slot: Ints, step: Ints, room: int, members: Ints, *, moving: bool) -> Buckets:
     counted = np.zeros(room, dtype=np.int64)
     counted[: len(members)] = members
-    blank, marks = np.full(room, -1, dtype=np.int64), np.zeros(room, dtype=np.uint16)
+    blank = np.full(room, -1, dtype=np.int64)
+    marks = np.zeros(room, dtype=np.uint16)
     return Buckets(
         slot,
         step,

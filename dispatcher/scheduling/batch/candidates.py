@@ -22,12 +22,16 @@ class CandidateQueue:
     __slots__ = ("_at", "_touched", "_untouched", "complete")
 
     def __init__(self, untouched: list[Candidate], *, complete: bool) -> None:
-        self._untouched, self._at, self.complete = [*untouched, NO_CANDIDATE, NO_CANDIDATE], 0, complete
+        self._untouched = [*untouched, NO_CANDIDATE, NO_CANDIDATE]
+        self._at = 0
+        self.complete = complete
         self._touched: list[Candidate] = []
 
     def two(self) -> tuple[Candidate, Candidate]:
         """The best candidate and the next best; NO_CANDIDATE where there is none."""
-        untouched, touched, at = self._untouched, self._touched, self._at
+        untouched = self._untouched
+        touched = self._touched
+        at = self._at
         fresh = untouched[at]
         if not touched:
             return fresh, untouched[at + 1]
@@ -42,7 +46,8 @@ class CandidateQueue:
 
         False if a row that is missing here might be among the next.
         """
-        untouched, touched = self._untouched, self._touched
+        untouched = self._untouched
+        touched = self._touched
         if touched and touched[0] < untouched[self._at]:
             if candidate is None:
                 heapq.heappop(touched)

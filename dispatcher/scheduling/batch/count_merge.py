@@ -39,7 +39,9 @@ from shared.model.pod import PodId
 _FEW = 16  # buckets whose next ones are found before the merge begins
 _SOON = 128  # rows, beside two for each pod, that are looked at in one go
 _UNKNOWN = -1
-_LEAST_TRACED, _MOST_TRACED = 256, 1 << 23  # pods; pods times buckets of which a batch keeps a trace
+# pods; pods times buckets of which a batch keeps a trace
+_LEAST_TRACED = 256
+_MOST_TRACED = 1 << 23
 
 
 def count_merge_of(eq_class: EquivalenceClass, kinds: Sequence[Placed], count: int) -> "CountMerge | None":
@@ -105,8 +107,11 @@ class CountMerge(BatchSelector):
         layout: BucketLayout,
         best: "_Best",
     ) -> None:
-        self._eq_class, self._fleet, self._placed = eq_class, eq_class.fleet, placed
-        self._layout, self._count = layout, count
+        self._eq_class = eq_class
+        self._fleet = eq_class.fleet
+        self._placed = placed
+        self._layout = layout
+        self._count = count
         self._asked = [one for one in eq_class.evaluators if one.role.scope is AnswerScope.ROW and not one.skipped]
         self._at = 0  # pods decided and booked
         self._candidates, starts = best
@@ -123,7 +128,8 @@ class CountMerge(BatchSelector):
 
     def _run(self) -> int:
         """Decide as many pods as can be known in advance; returns how many."""
-        layout, going_on = self._layout, True
+        layout = self._layout
+        going_on = True
         for bucket in range(min(layout.begun, max(_FEW, self._count // 8))):  # each would stop the merge once
             if layout.all_buckets.after[bucket] < 0:
                 layout.after(bucket)
@@ -161,8 +167,10 @@ class CountMerge(BatchSelector):
         """Make the next bucket of those, too, that pods probably go to soon, the best first: each would stop the merge
         once. Room for one new bucket a pod is left.
         """
-        layout, left = self._layout, self._count - int(self._progress[AT])
-        buckets, roots = layout.all_buckets, layout.all_buckets.root[: layout.used]
+        layout = self._layout
+        left = self._count - int(self._progress[AT])
+        buckets = layout.all_buckets
+        roots = layout.all_buckets.root[: layout.used]
         likely = np.flatnonzero((buckets.after[: layout.used] < 0) & (roots >= 0) & (buckets.open[: layout.used] == 1))
         points = buckets.points[likely] + self._candidates.points[roots[likely]]
         for bucket in likely[np.argsort(-points, kind="stable")[: min(left, _FEW)]].tolist():
@@ -185,8 +193,11 @@ class CountMerge(BatchSelector):
 
     def _look_ahead(self, due: Ints) -> None:
         """Ask the plugins about the rows of candidates `due`, ordered by row, as if each had one more pod."""
-        candidates, fleet, placed = self._candidates, self._fleet, self._placed
-        rows, more = candidates.row[due], candidates.taken[due] + 1
+        candidates = self._candidates
+        fleet = self._fleet
+        placed = self._placed
+        rows = candidates.row[due]
+        more = candidates.taken[due] + 1
         fleet.suppose(rows, placed, more)
         try:
             self._ask(due, rows)
@@ -195,7 +206,8 @@ class CountMerge(BatchSelector):
 
     def _soon(self) -> Ints:
         """Candidates that may be chosen soon, and whose next ones are not known."""
-        candidates, left = self._candidates, self._count - int(self._progress[AT])
+        candidates = self._candidates
+        left = self._count - int(self._progress[AT])
         unknown = candidates.next_code < 0
         taking = np.flatnonzero(unknown & (candidates.taken > 0))
         fresh = np.flatnonzero(unknown & (candidates.taken == 0))
@@ -206,13 +218,15 @@ class CountMerge(BatchSelector):
         return np.concatenate([taking, fresh])
 
     def _ask(self, due: Ints, rows: RowList) -> None:
-        eq_class, candidates = self._eq_class, self._candidates
+        eq_class = self._eq_class
+        candidates = self._candidates
         codes = np.zeros(len(rows), dtype=np.uint16)
         for evaluator in self._asked:
             if evaluator.role.filter_at is not None:
                 np.copyto(codes, evaluator.codes(rows), where=codes == 0)
         fits = codes == 0
-        raw, points = eq_class.raw_of(rows[fits]), np.zeros(int(np.count_nonzero(fits)))
+        raw = eq_class.raw_of(rows[fits])
+        points = np.zeros(int(np.count_nonzero(fits)))
         for at, one in enumerate(eq_class.scored):
             if not one.role.normalizes and one.role.scope in (AnswerScope.ROW, AnswerScope.SHARED):
                 points += weighted(finite(one.role.plugin, raw[at]), one.role.weight)
@@ -262,9 +276,12 @@ class _Best(NamedTuple):
 
 def _candidates_of(eq_class: EquivalenceClass, layout: BucketLayout, count: int) -> _Best:
     """The best rows of each bucket, in order, as its heap; where the candidates of each begin, and the last end."""
-    buckets, size, ranks = layout.all_buckets, layout.begun, eq_class.fleet.rank
+    buckets = layout.all_buckets
+    size = layout.begun
+    ranks = eq_class.fleet.rank
     found, starts = leading_rows(layout, eq_class.rows, ranks, count)
-    first, held = starts[:-1], starts[1:] - starts[:-1]
+    first = starts[:-1]
+    held = starts[1:] - starts[:-1]
     buckets.fresh[:size], buckets.root[:size] = held, np.where(held > 0, first, _UNKNOWN)
     buckets.complete[:size] = (held == buckets.members[:size]) | (held > count)
     blank = np.full(len(found), _UNKNOWN, dtype=np.int64)

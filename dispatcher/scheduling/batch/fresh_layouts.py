@@ -23,7 +23,8 @@ def layout_of(eq_class: EquivalenceClass, plugin_rules: PluginRules, count: int)
     terms = [term for _, rules in plugin_rules for term in rules.score_terms]
     if not _is_fresh(eq_class, plugin_rules, terms):
         return bucket_layout_of(eq_class, plugin_rules, count)
-    kept, shape = eq_class.partitions.memo(), _shape_of(eq_class, plugin_rules, count)
+    kept = eq_class.partitions.memo()
+    shape = _shape_of(eq_class, plugin_rules, count)
     if shape not in kept:
         layout = bucket_layout_of(eq_class, plugin_rules, count)
         if layout is None or layout.sorting.leading:  # `leading` goes by the scores of this class

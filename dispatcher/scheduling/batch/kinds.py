@@ -23,7 +23,8 @@ class Kinds:
     """Of each kind the first pod: `ats`, ascending, is its place in the batch, and `pods` itself."""
 
     def __init__(self, ats: Sequence[int], pods: Sequence[Placed]) -> None:
-        self.ats, self.pods = ats, pods
+        self.ats = ats
+        self.pods = pods
 
     def first(self, count: int) -> "Kinds":
         """The kinds among the first `count` pods."""

@@ -38,7 +38,8 @@ def leading_rows(layout: BucketLayout, of: ClassRows, ranks: Ints, count: int) -
     # Deep buckets are filled anew, and all are put together in the order of buckets. Example: of buckets 0, 1, 2 with
     # rows a | b | c, only 1 is deep and now has d e: rows are a c d e, their buckets 0 2 1 1, and sorted a | d e | c.
     more, more_starts = _filled(layout, of, ranks, np.where(deep, np.minimum(members, count + 1), 0))
-    sizes, more_sizes = np.where(deep, 0, np.diff(starts)), np.diff(more_starts)
+    sizes = np.where(deep, 0, np.diff(starts))
+    more_sizes = np.diff(more_starts)
     rows = np.concatenate([found[np.repeat(~deep, np.diff(starts))], more])
     buckets = np.repeat(np.tile(np.arange(len(deep)), 2), np.concatenate([sizes, more_sizes]))
     return rows[np.argsort(buckets, kind="stable")], _starts(sizes + more_sizes)
@@ -73,7 +74,8 @@ def _totals_of_few(rows: RowList, of: ClassRows, ranks: Ints) -> Floats:
 
 def _best_of_each(rows: RowList, bucket_of: Ints, totals: Floats, ranks: Ints, sizes: Ints) -> tuple[RowList, Ints]:
     starts = _starts(sizes)
-    found, held = np.empty(int(starts[-1]), dtype=np.int64), np.zeros(len(sizes), dtype=np.int64)
+    found = np.empty(int(starts[-1]), dtype=np.int64)
+    held = np.zeros(len(sizes), dtype=np.int64)
     fill_best_kernel.fast(rows, bucket_of, totals, ranks, starts, found, held)
     return found, starts
 
@@ -103,7 +105,8 @@ def _one_by_one(layout: BucketLayout, of: ClassRows, ranks: Ints, depth: Ints) -
     """The same with a pass for each bucket, which is faster for few and deep ones."""
     order = np.argsort(layout.sorting.bucket_of.astype(np.int16), kind="stable")
     ends = np.cumsum(layout.all_buckets.members[: layout.begun]).tolist()
-    few, chosen = _few_feasible(layout, ranks), list[RowList]()
+    few = _few_feasible(layout, ranks)
+    chosen = list[RowList]()
     for first, last, most in zip([0, *ends], ends, depth.tolist(), strict=False):
         rows = layout.sorting.rows[order[first:last]]
         if few:

@@ -48,7 +48,8 @@ def lookahead_of(
     `kinds`: the first pod and one of each kind among the others (see `kinds`).
     `deferred`: what is booked is not in the fleet yet, but will be before anybody else looks.
     """
-    groups, placed = eq_class.groups, kinds[0]
+    groups = eq_class.groups
+    placed = kinds[0]
     if groups is None or groups.group_scores.size > _MOST_GROUPS or not _are_alike(eq_class, kinds):
         return None
     best = _best_per_group(eq_class, groups.group_scores, count)
@@ -79,9 +80,11 @@ class _Best(NamedTuple):
 
 def _best_per_group(eq_class: EquivalenceClass, group_scores: GroupScores, count: int) -> list[tuple[RowList, bool]]:
     """Per group: its best feasible rows in order, and whether these are all that `count` pods can come to."""
-    partition, size = group_scores.partition, group_scores.size
+    partition = group_scores.partition
+    size = group_scores.size
     most = count + 1 if size == 1 else min(count + 1, max(_LEAST_DEPTH, 4 * count // size))
-    scores, ranks = eq_class.rows.total[: eq_class.fleet.n], eq_class.fleet.rank
+    scores = eq_class.rows.total[: eq_class.fleet.n]
+    ranks = eq_class.fleet.rank
     found = []
     for group in range(size):
         rows = best_rows(None if partition is None else partition.rows(group), scores, ranks, most)
@@ -102,9 +105,14 @@ class Lookahead(BatchSelector):
         *,
         deferred: bool,
     ) -> None:
-        self._eq_class, self._groups, self._placed, self._left = eq_class, groups, placed, count
-        self._deferred, self._spent = deferred, False
-        self._group_scores, self._fleet = groups.group_scores, eq_class.fleet
+        self._eq_class = eq_class
+        self._groups = groups
+        self._placed = placed
+        self._left = count
+        self._deferred = deferred
+        self._spent = False
+        self._group_scores = groups.group_scores
+        self._fleet = eq_class.fleet
         self._asked = [one for one in eq_class.evaluators if one.role.scope is AnswerScope.ROW and not one.skipped]
         self._names = tuple(one.role.name for one in eq_class.scored), tuple(one.role.weight for one in eq_class.scored)
         rows = best.rows
@@ -137,7 +145,8 @@ class Lookahead(BatchSelector):
         self._finalise()
 
     def _candidates_of(self, found: RowList, raw: Floats, rows: RowList, points: Floats) -> list[Candidate]:
-        at, ranks = np.searchsorted(rows, found).tolist(), self._fleet.rank[found].tolist()
+        at = np.searchsorted(rows, found).tolist()
+        ranks = self._fleet.rank[found].tolist()
         return list(zip((-points).tolist(), ranks, found.tolist(), repeat(raw), at, strict=False))
 
     def _finalise(self) -> None:
@@ -148,7 +157,8 @@ class Lookahead(BatchSelector):
             return
         self._batch = None
         self._points: list[float] = group_scores.points.tolist()
-        self._raw, self._normal = group_scores.raw, group_scores.normal
+        self._raw = group_scores.raw
+        self._normal = group_scores.normal
         self._common: GroupScoreColumns = tuple(
             (at, group_scores.raw[score], group_scores.normal[score])
             for at, one in enumerate(self._eq_class.scored)
@@ -180,7 +190,9 @@ class Lookahead(BatchSelector):
         found: list[Decision] = []
         if not self._open[0]:
             return found
-        queue, taken, places = self._queues[0], self.sheet.taken, self._places
+        queue = self._queues[0]
+        taken = self.sheet.taken
+        places = self._places
         for pod_id, placed in items:
             first, second = queue.two()
             if first is NO_CANDIDATE:
@@ -220,12 +232,10 @@ class Lookahead(BatchSelector):
         return Decision(pod_id, placed, cluster, node, row, self._points[group] - first[0], why)
 
     def _circumstances(self) -> LookaheadContext:
-        context, fleet, row_explainers, places = (
-            self.context(),
-            self._fleet,
-            self._eq_class.row_explainers,
-            self._places,
-        )
+        context = self.context()
+        fleet = self._fleet
+        row_explainers = self._eq_class.row_explainers
+        places = self._places
         self._batch = LookaheadContext(
             context, fleet, row_explainers, self.sheet, places, self._names, self._common, self._points
         )
@@ -249,7 +259,8 @@ class Lookahead(BatchSelector):
             return None
         best = min(offers)
         offers.remove(best)
-        group, own = best[3], self._queues[best[3]].two()[1]
+        group = best[3]
+        own = self._queues[best[3]].two()[1]
         if own is not NO_CANDIDATE:
             offers.append((own[0] - self._points[group], own[1], own[2], group, own))
         rival = min(offers) if offers else None
@@ -285,7 +296,8 @@ class Lookahead(BatchSelector):
     def _requeue(self, row: int, group: int) -> None:
         queue = self._queues[group]
         self._spent = not queue.go_on(self._next_of(row, group))
-        was, head = self._heads[group], queue.two()[0]
+        was = self._heads[group]
+        head = queue.two()[0]
         self._heads[group] = head
         if not self._spent and (was is NO_CANDIDATE or head is NO_CANDIDATE):
             self._finalise()
@@ -339,7 +351,8 @@ class Lookahead(BatchSelector):
         asked about as many pods more as it has taken, and so are the best rows beside it, twice as many each time. So
         the number of calls is about how deep the rows are, and not the number of pods.
         """
-        depth, wide = 1, self._left
+        depth = 1
+        wide = self._left
         if self._next:
             depth = max(1, min(self.sheet.pods(row), self._left, _DEEPEST))
             self._wide = min(2 * self._wide, self._left)
@@ -358,7 +371,8 @@ class Lookahead(BatchSelector):
     def _look_at(self, rows: RowList, just_taken: int, level: int) -> None:
         """Ask about `rows`, ascending, with so many pods more; `just_taken` has the next one already."""
         more = (rows != just_taken).astype(np.int64) + level
-        fleet, placed = self._fleet, self._placed
+        fleet = self._fleet
+        placed = self._placed
         if self._deferred:
             more += list(map(self.sheet.taken.get, rows.tolist(), repeat(0)))
         fleet.suppose(rows, placed, more)
@@ -373,7 +387,8 @@ class Lookahead(BatchSelector):
             if evaluator.role.filter_at is not None:
                 np.copyto(codes, evaluator.codes(rows), where=codes == 0)
         fits = rows[codes == 0]
-        raw, points = self._eq_class.raw_of(fits), np.zeros(len(fits))
+        raw = self._eq_class.raw_of(fits)
+        points = np.zeros(len(fits))
         for at, one in enumerate(self._eq_class.scored):
             if not one.role.normalizes and one.role.scope in (AnswerScope.ROW, AnswerScope.SHARED):
                 points += weighted(finite(one.role.plugin, raw[at]), one.role.weight)

@@ -56,7 +56,8 @@ class LookaheadRecord(BatchRecord[LookaheadContext], gc=False, eq=False, frozen=
     def parts(self, whys: Sequence["LookaheadRecord"]) -> RecordParts:
         """Their rows as they were; all else is the same for all."""
         facts = self.batch.sheet.facts([one.first[2] for one in whys], [one.pods for one in whys])
-        firsts, groups = [one.first for one in whys], [one.group for one in whys]
+        firsts = [one.first for one in whys]
+        groups = [one.group for one in whys]
         seconds = [one.first if one.second is NO_CANDIDATE else one.second for one in whys]
         raw, normalized = self._values(firsts, groups)
         rivals = self._values(seconds, [one.other for one in whys])[1]
@@ -66,7 +67,8 @@ class LookaheadRecord(BatchRecord[LookaheadContext], gc=False, eq=False, frozen=
     @property
     def runner_up(self) -> tuple[str, str, float] | None:
         """(cluster, node, score) of the next best."""
-        candidate, batch = self.second, self.batch
+        candidate = self.second
+        batch = self.batch
         return (
             None
             if candidate is NO_CANDIDATE

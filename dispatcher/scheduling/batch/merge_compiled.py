@@ -66,7 +66,8 @@ class _Merge(Kernel):
 
         def own(function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
             copy = FunctionType(function.__code__, known, function.__name__)
-            copy.__module__, copy.__qualname__ = function.__module__, name or function.__qualname__
+            copy.__module__ = function.__module__
+            copy.__qualname__ = name or function.__qualname__
             return copy
 
         known = dict(vars(merge_kernel))  # in which the steps find each other compiled

@@ -35,7 +35,8 @@ from dispatcher.scheduling.equivalence.evaluators import GRID
 from dispatcher.scheduling.framework import MAX_SCORE
 from dispatcher.scheduling.framework.domain_counts import Scale
 
-_RANGE, _COST = int(Scale.RANGE), int(Scale.COST)
+_RANGE = int(Scale.RANGE)
+_COST = int(Scale.COST)
 _UNKNOWN = -1
 
 
@@ -138,7 +139,8 @@ def score(buckets: Buckets, counts: Counts, plugins: Plugins, fresh: bool) -> No
 
 def add_term(buckets: Buckets, counts: Counts, plugins: Plugins, plugin: int, term: int) -> None:
     """Add to the sum of each bucket what a term of a plugin makes of the count where the bucket is."""
-    domain_count, factor = plugins.term_count[term], plugins.factor[term]
+    domain_count = plugins.term_count[term]
+    factor = plugins.factor[term]
     if plugins.size_mode[plugin]:
         factor *= plugins.ln[plugins.size[term]]
     for bucket in range(len(buckets.sums)):
@@ -151,8 +153,10 @@ def add_term(buckets: Buckets, counts: Counts, plugins: Plugins, plugin: int, te
 
 def size_of(buckets: Buckets, counts: Counts, plugins: Plugins, term: int) -> int:
     """How many domains of a count have rows that take pods; rows without one are one more."""
-    plugin, domain_count = plugins.term_plugin[term], plugins.term_count[term]
-    size, without = 0, 0
+    plugin = plugins.term_plugin[term]
+    domain_count = plugins.term_count[term]
+    size = 0
+    without = 0
     if not plugins.term_by_host[term]:
         counts.stamps[:] = 0
     for bucket in range(len(buckets.open)):
@@ -202,7 +206,9 @@ def normalize(buckets: Buckets, plugins: Plugins, fresh: bool) -> None:
 
 def normal_of(plugins: Plugins, plugin: int, bucket: int) -> Any:
     """The raw score of an open bucket on the scale of its plugin."""
-    raw, least, most = plugins.raw[bucket, plugin], plugins.ends[plugin, 0], plugins.ends[plugin, 1]
+    raw = plugins.raw[bucket, plugin]
+    least = plugins.ends[plugin, 0]
+    most = plugins.ends[plugin, 1]
     if plugins.scale[plugin] == _COST:
         if not raw > plugins.void[plugin]:
             return 0.0
@@ -214,24 +220,28 @@ def normal_of(plugins: Plugins, plugin: int, bucket: int) -> Any:
 
 def ends_of_range(buckets: Buckets, plugins: Plugins, plugin: int) -> tuple[float, float]:
     """The least and the most of raw scores, for Scale.RANGE over the open buckets."""
-    least, most = np.inf, -np.inf
+    least = np.inf
+    most = -np.inf
     for bucket in range(len(buckets.open)):
         if buckets.open[bucket]:
             raw = plugins.raw[bucket, plugin]
-            least, most = min(least, raw), max(most, raw)
+            least = min(least, raw)
+            most = max(most, raw)
     return least, most
 
 
 def ends_of_costs(buckets: Buckets, plugins: Plugins, plugin: int) -> tuple[float, float]:
     """The least and the most of costs, for Scale.COST over the open buckets; finds those of buckets that have moved."""
-    least, most = np.inf, 0.0
+    least = np.inf
+    most = 0.0
     for bucket in range(len(buckets.open)):
         raw = plugins.raw[bucket, plugin]
         if buckets.open[bucket] and raw > plugins.void[plugin]:
             if buckets.moved[bucket]:
                 plugins.cost[bucket, plugin] = np.floor(0.5 - (raw - plugins.base[plugin]))
             cost = plugins.cost[bucket, plugin]
-            least, most = min(least, cost), max(most, cost)
+            least = min(least, cost)
+            most = max(most, cost)
     return least, most
 
 
@@ -246,15 +256,23 @@ def pick(buckets: Buckets, plugins: Plugins, candidates: Candidates, trace: Trac
             continue
         points = candidates.points[candidate] + buckets.points[bucket]
         if first < 0 or beats(candidates, candidate, points, first, most):
-            second, of_second, next_most = first, of_first, most
-            first, of_first, most = candidate, bucket, points
+            second = first
+            of_second = of_first
+            next_most = most
+            first = candidate
+            of_first = bucket
+            most = points
         elif second < 0 or beats(candidates, candidate, points, second, next_most):
-            second, of_second, next_most = candidate, bucket, points
+            second = candidate
+            of_second = bucket
+            next_most = points
     for candidate in (candidates.left[first], candidates.right[first]):
         if candidate >= 0:
             points = candidates.points[candidate] + buckets.points[of_first]
             if second < 0 or beats(candidates, candidate, points, second, next_most):
-                second, of_second, next_most = candidate, of_first, points
+                second = candidate
+                of_second = of_first
+                next_most = points
     trace.candidate[at, 0], trace.bucket[at, 0] = first, of_first
     trace.candidate[at, 1], trace.bucket[at, 1] = second, of_second
     if first >= 0:  # asked here and not in `trace_choice`, the merge takes half as long
@@ -309,7 +327,8 @@ def book(  # noqa: PLR0913 - as `merge`
     at: int,
 ) -> int:
     """The best row has taken the pod; TOO_FEW if the next cannot be known."""
-    candidate, bucket = trace.candidate[at, 0], trace.bucket[at, 0]
+    candidate = trace.candidate[at, 0]
+    bucket = trace.bucket[at, 0]
     buckets.root[bucket] = join(candidates, candidates.left[candidate], candidates.right[candidate])
     buckets.members[bucket] -= 1
     count(buckets, counts, rules, plugins, bucket)
@@ -330,7 +349,8 @@ def count(buckets: Buckets, counts: Counts, rules: Rules, plugins: Plugins, buck
     """One more pod in a bucket."""
     for rule in range(len(rules.domain_count)):
         domain_count = rules.domain_count[rule]
-        slot, step = buckets.slot[bucket, domain_count], buckets.step[bucket, domain_count]
+        slot = buckets.slot[bucket, domain_count]
+        step = buckets.step[bucket, domain_count]
         if slot < 0 or step == 0:
             continue
         if rules.kind[rule] == REQUIRED_COUNT:
@@ -367,7 +387,8 @@ def join(candidates: Candidates, one: int, other: int) -> int:
         candidates.left[one] = other
         if old < 0:
             return root
-        one, other = other, old
+        one = other
+        other = old
 
 
 def better(candidates: Candidates, one: int, other: int) -> Any:

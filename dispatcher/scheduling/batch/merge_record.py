@@ -41,10 +41,15 @@ class MergeHistory:
         candidates: Candidates,
         trace: Trace,
     ) -> None:
-        self.fleet, self.row_explainers, self.raws = eq_class.fleet, eq_class.row_explainers, RawValues()
+        self.fleet = eq_class.fleet
+        self.row_explainers = eq_class.row_explainers
+        self.raws = RawValues()
         self.normal_history: list[tuple[int, list[Floats]]] = []
-        self._row_of, self._trace = candidates.row, trace  # of candidates, the rest is not kept
-        self._shared, self._after = layout.shared, layout.all_buckets.after
+        # of candidates, the rest is not kept
+        self._row_of = candidates.row
+        self._trace = trace
+        self._shared = layout.shared
+        self._after = layout.all_buckets.after
         self._names = tuple(one.role.name for one in eq_class.scored), tuple(one.role.weight for one in eq_class.scored)
         self._score_positions = _score_positions(eq_class, plugin_rules)
         self._begin = eq_class.context_of(dict(eq_class.rows.rejected), eq_class.rows.feasible)
@@ -70,7 +75,8 @@ class MergeHistory:
         self._cluster_of = self.fleet.cluster[self._chosen[:, 0]]
         self._feasible: list[int] = self._feasible_nodes(decided).tolist()  # lists: each decision is told of at once
         self._rival_scores: list[float] = trace.score[:decided, 1].tolist()
-        rows, view = self._chosen[:, 0], view_of(self.fleet)
+        rows = self._chosen[:, 0]
+        view = view_of(self.fleet)
         for evaluator, _ in plugin_rules if decided else ():
             plugin = evaluator.role.plugin
             if evaluator.role.explainer:
@@ -91,7 +97,8 @@ class MergeHistory:
 
     def decisions(self, items: Sequence[tuple[PodId, Placed]]) -> list[Decision]:
         """Those for the first pods."""
-        rows, scores = self._chosen[: len(items), 0].tolist(), self._trace.score[: len(items), 0].tolist()
+        rows = self._chosen[: len(items), 0].tolist()
+        scores = self._trace.score[: len(items), 0].tolist()
         if not items:
             return []
         clusters, nodes = zip(*[self.places[row] for row in rows], strict=True)
@@ -106,8 +113,11 @@ class MergeHistory:
 
     def _feasible_nodes(self, decided: int) -> Ints:
         """[pods] feasible nodes: without those that are full by then, and those of buckets that are refused."""
-        trace, taking = self._trace, self._trace.bucket[:decided, 0]
-        full, codes, pods = trace.full[:decided] > 0, trace.codes[:decided], np.arange(decided)
+        trace = self._trace
+        taking = self._trace.bucket[:decided, 0]
+        full = trace.full[:decided] > 0
+        codes = trace.codes[:decided]
+        pods = np.arange(decided)
         feasible: Ints = self._begin.feasible - np.add.accumulate(full, dtype=np.int64) + full
         if len(self._members):
             moves = np.zeros(codes.shape, dtype=np.int64)
@@ -138,14 +148,17 @@ class MergeHistory:
         return RecordParts(list(self.contexts(ats)), facts, self._extras(ats), scores, self._rivals(ats))
 
     def _rivals(self, ats: Sequence[int]) -> list[tuple[str, str, float] | None]:
-        rows, scores = self._chosen[ats, 1].tolist(), self._trace.score[ats, 1].tolist()
-        told, places = zip(self._has_rival[ats].tolist(), rows, scores, strict=True), self.places
+        rows = self._chosen[ats, 1].tolist()
+        scores = self._trace.score[ats, 1].tolist()
+        told = zip(self._has_rival[ats].tolist(), rows, scores, strict=True)
+        places = self.places
         return [(*places[row], score) if has else None for has, row, score in told]
 
     def _values(self, ats: Sequence[int], places: Ints) -> tuple[Floats, Floats]:
         """[scores, pods] raw and normalised, of the chosen rows (place 0) or the next best (1)."""
         trace = self._trace
-        buckets, raw = trace.bucket[ats, places], self.raws.of(trace.candidate[ats, places], trace.depth[ats, places])
+        buckets = trace.bucket[ats, places]
+        raw = self.raws.of(trace.candidate[ats, places], trace.depth[ats, places])
         normal = raw.copy()
         evaluators, columns = self._score_positions
         for evaluator, where in evaluators:
@@ -159,12 +172,18 @@ class MergeHistory:
 
     def contexts(self, ats: Sequence[int]) -> Iterator[DecisionContext]:
         """What the decisions for pods of these numbers, ascending, stood on; one and the same where nothing moved."""
-        trace, done, found, stands_on = self._trace, 0, self._begin, 0
+        trace = self._trace
+        done = 0
+        found = self._begin
+        stands_on = 0
         if not trace.codes.any() and not trace.full.any():
             yield from repeat(found, len(ats))
             return
-        filled, members = Counter[tuple[int, int]](), self._members.copy()
-        buckets, clusters, full = trace.bucket[:, 0].tolist(), self._cluster_of.tolist(), trace.full.tolist()
+        filled = Counter[tuple[int, int]]()
+        members = self._members.copy()
+        buckets = trace.bucket[:, 0].tolist()
+        clusters = self._cluster_of.tolist()
+        full = trace.full.tolist()
         closed = trace.codes.any(axis=1).tolist()
         for at in ats:
             for bucket, cluster, code in zip(buckets[done:at], clusters[done:at], full[done:at], strict=True):
@@ -176,12 +195,14 @@ class MergeHistory:
                         members[self._after[bucket], cluster] += 1
             refused = self._refused(trace.codes[at], members) if closed[at] else Counter[tuple[int, int]]()
             if refused or stands_on != filled.total():
-                found, stands_on = self._context(filled, refused), -1 if refused else filled.total()
+                found = self._context(filled, refused)
+                stands_on = -1 if refused else filled.total()
             yield found
             done = at
 
     def _context(self, filled: Counter[tuple[int, int]], refused: Counter[tuple[int, int]]) -> DecisionContext:
-        begin, gone = self._begin, filled.total() + refused.total()
+        begin = self._begin
+        gone = filled.total() + refused.total()
         rejected = merged(merged(begin.rejected, filled), refused)
         return replace(begin, rejected=rejected, feasible=begin.feasible - gone)
 
@@ -199,7 +220,8 @@ class MergeHistory:
 
 def _members(layout: BucketLayout, fleet: FleetState) -> Ints:
     """[buckets, clusters] rows that no other filter refuses."""
-    buckets, clusters = len(layout.all_buckets.members), max(len(fleet.clusters), 1)
+    buckets = len(layout.all_buckets.members)
+    clusters = max(len(fleet.clusters), 1)
     where = layout.sorting.bucket_of * clusters + fleet.cluster[layout.sorting.rows]
     counts: Ints = np.bincount(where, minlength=buckets * clusters).reshape(buckets, clusters)
     return counts

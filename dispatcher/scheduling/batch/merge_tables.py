@@ -108,9 +108,12 @@ class Trace(NamedTuple):
 
 def blank() -> tuple[Any, ...]:
     """What `merge` takes, with nothing in it: the types of its arguments."""
-    whole, wide = np.zeros(1, dtype=np.int64), np.zeros((1, 1), dtype=np.int64)
-    real, broad = np.zeros(1), np.zeros((1, 1))
-    mark, deep = np.zeros(1, dtype=np.uint16), np.zeros((1, 1, 1))
+    whole = np.zeros(1, dtype=np.int64)
+    wide = np.zeros((1, 1), dtype=np.int64)
+    real = np.zeros(1)
+    broad = np.zeros((1, 1))
+    mark = np.zeros(1, dtype=np.uint16)
+    deep = np.zeros((1, 1, 1))
     marks = np.zeros((1, 1), dtype=np.uint16)
     return (
         Buckets(wide, wide, whole, whole, whole, mark, whole, real, mark, mark, real, mark, real),

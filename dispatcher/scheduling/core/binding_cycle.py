@@ -57,7 +57,8 @@ class BindingCycle:
     """Every pod between its decision and its bind. Satisfies `lifecycle.WaitingRoom`."""
 
     def __init__(self, state: CoreState, launch: Launch) -> None:
-        self._state, self._launch = state, launch
+        self._state = state
+        self._launch = launch
         self._view = view_of(state.fleet)
         self._held: dict[PodId, _Held] = {}
         self._verdicts: list[tuple[PodId, str, Why | None]] = []  # of Permit plugins, to be followed
@@ -73,7 +74,8 @@ class BindingCycle:
             there = {plugin.name for plugin in self._scheduler(held.decision).plan.permits}
             held.waits = {plugin: until for plugin, until in held.waits.items() if plugin in there}
             if not held.handed:
-                held.at, held.until = 0, float("inf")
+                held.at = 0
+                held.until = float("inf")
 
     def holds(self, pod_id: PodId) -> bool:
         """Whether the pod has a place, and waits at Permit, PreBind or Bind."""
@@ -120,7 +122,8 @@ class BindingCycle:
     def follow(self, now: float) -> None:
         """Apply what Permit plugins have allowed and rejected."""
         while self._verdicts:
-            verdicts, self._verdicts = self._verdicts, []
+            verdicts = self._verdicts
+            self._verdicts = []
             for pod_id, plugin, why in verdicts:
                 self._follow(pod_id, plugin, why, now)
 
@@ -182,7 +185,10 @@ class BindingCycle:
                     self._send(held, cast(Sequence[Order], answer))
                     self._show_held(held)
                     return
-                held.at, held.until, held.sent, held.open = held.at + 1, float("inf"), [], {}
+                held.at = held.at + 1
+                held.until = float("inf")
+                held.sent = []
+                held.open = {}
             self._bind(held, now)
         except PluginError as error:
             self._state.warn(str(error))
@@ -215,7 +221,8 @@ class BindingCycle:
                 self.give_back(held.decision.pod_id, answer.why, now)
                 return
             if isinstance(answer, Handed):
-                held.handed, held.until = answer.to, now + answer.deadline_s
+                held.handed = answer.to
+                held.until = now + answer.deadline_s
                 self._await_post_bind(held.decision)
                 self._show_held(held)
                 return
@@ -277,7 +284,8 @@ class BindingCycle:
         decision = self._post_bind_due.pop(pod_id, None)
         if decision is None:
             return
-        cycle, row = decision.cycle or CycleState(), self._state.fleet.row_of(decision.cluster, decision.node)
+        cycle = decision.cycle or CycleState()
+        row = self._state.fleet.row_of(decision.cluster, decision.node)
         for plugin in self._scheduler(decision).plan.post_binds:
             try:
                 guarded(plugin, plugin.post_bind, cycle, decision.placed, -1 if row is None else row, self._view)

@@ -48,14 +48,22 @@ class SchedulerCore:
         profiles = scheduler if isinstance(scheduler, Profiles) else Profiles([scheduler])
         timing = timing or CoreTiming()
         state = self._state = CoreState(clusters, fleet, queue, profiles, boot_epoch=boot_epoch, timing=timing)
-        self.clusters, self.tracked, self.timing, self.counters = state.clusters, state.tracked, timing, state.counters
-        self.fleet, self.queue, self.log, self.outbox = fleet, queue, state.log, state.outbox
+        self.clusters = state.clusters
+        self.tracked = state.tracked
+        self.timing = timing
+        self.counters = state.counters
+        self.fleet = fleet
+        self.queue = queue
+        self.log = state.log
+        self.outbox = state.outbox
         self.refusals = state.refusals
         self._deciding = Deciding(state)
         self.binding = self._deciding.binding
         self.rebalancing = Rebalancing(state, self._deciding.evictions, *rebalancing)
-        self._starts, self.unstarted = Starts(state), state.unstarted
-        self._outcomes, self._peer_updates = Outcomes(state, self._deciding), PeerUpdates(state)
+        self._starts = Starts(state)
+        self.unstarted = state.unstarted
+        self._outcomes = Outcomes(state, self._deciding)
+        self._peer_updates = PeerUpdates(state)
         self.uncounted_budgets = self._peer_updates.uncounted_budgets
         self._reconciler = Reconciler(state, self._deciding)
         reports = self._reports = Reports(state, self._deciding.retries, self._deciding.evictions, self._peer_updates)
@@ -85,7 +93,8 @@ class SchedulerCore:
             return self._follower.handle(event, now)
         self._handlers[type(event)](event, now)
         self._reconciler.reconcile_due(now)
-        effects, self._state.effects = self._state.effects, []
+        effects = self._state.effects
+        self._state.effects = []
         return [*effects, *self.outbox.take()]
 
     @property
@@ -116,7 +125,9 @@ class SchedulerCore:
         network that it is part of. `most_memory`: bytes that what it reports may take.
         """
         view = self.clusters[cluster]
-        view.pinned_uid, view.pinned_key, view.network = uid, key, network
+        view.pinned_uid = uid
+        view.pinned_key = key
+        view.network = network
         view.most_memory = most_memory
 
     def follow(self) -> None:

@@ -139,7 +139,9 @@ class Deciding:
         if len(decisions) == len(results) and self._only_bound(decisions):
             self._bind_all(items, decisions, now)
             return
-        refused, reasons = list[tuple[QueuedPod, Unschedulable]](), frozenset[Reason]()  # for the same ones
+        # for the same ones
+        refused = list[tuple[QueuedPod, Unschedulable]]()
+        reasons = frozenset[Reason]()
         for item, result in zip(items, results, strict=True):
             if isinstance(result, Decision):
                 if refused:
@@ -164,10 +166,12 @@ class Deciding:
 
     def _wake_for_lapsed(self, nominees: Sequence[Nominee], now: float) -> None:
         """A nomination that ended although its pod did not take the room leaves room that may help another pod."""
-        fleet, nominations = self._state.fleet, self._state.profiles.nominations
+        fleet = self._state.fleet
+        nominations = self._state.profiles.nominations
         for nominee in nominees:
             occupant = fleet.occupant(nominee.pod_id)
-            kept, place = nominations.of(nominee.pod_id), (nominee.cluster, nominee.node)
+            kept = nominations.of(nominee.pod_id)
+            place = (nominee.cluster, nominee.node)
             places = [(one.cluster, one.node) for one in (occupant, kept) if one is not None]
             if place not in places:
                 self._state.queue.wake(WakeEvent.POD_REMOVED, now)
@@ -192,16 +196,23 @@ class Deciding:
         state = self._state
         pods = [state.tracked.unsettled[one.pod_id] for one in decisions]
         for tracked, item in zip(pods, items, strict=True):
-            tracked.item, tracked.queued, tracked.reported, tracked.refused = item, False, "", ""
+            tracked.item = item
+            tracked.queued = False
+            tracked.reported = ""
+            tracked.refused = ""
         state.log.add_all(decisions)
-        attempts, queued_at = [item.attempts + 1 for item in items], [item.queued_at for item in items]
+        attempts = [item.attempts + 1 for item in items]
+        queued_at = [item.queued_at for item in items]
         state.effects += map(events.Decided, decisions, attempts, queued_at)
         state.outbox.send_all(pods, intents.bind_all(decisions, state.outbox.next_epochs(len(pods)), now))
 
     def _decided(self, item: QueuedPod, decision: Decision, now: float) -> None:
         state = self._state
         tracked = state.tracked.unsettled[decision.pod_id]
-        tracked.item, tracked.queued, tracked.reported, tracked.refused = item, False, "", ""
+        tracked.item = item
+        tracked.queued = False
+        tracked.reported = ""
+        tracked.refused = ""
         state.log.add(decision)
         state.effects.append(events.Decided(decision, item.attempts + 1, item.queued_at))
         self.binding.begin(item, decision, now)
@@ -209,7 +220,9 @@ class Deciding:
     def _launch(self, item: QueuedPod, decision: Decision, now: float) -> None:
         """The default Bind: our own intent to the agents."""
         state = self._state
-        tracked, source, home = state.tracked.unsettled[decision.pod_id], decision.placed.pod, decision.pod_id[0]
+        tracked = state.tracked.unsettled[decision.pod_id]
+        source = decision.placed.pod
+        home = decision.pod_id[0]
         epoch = state.outbox.next_epoch()
         if decision.cluster == home:
             in_flight = intents.bind(home, source, decision.node, epoch, decision.summary(), now)
@@ -221,7 +234,8 @@ class Deciding:
 
     def _report(self, tracked: Tracked, result: Unschedulable, now: float) -> None:
         """Say why a pod waits. How much its tenant uses right now is no news; the record of the refusal has it."""
-        message, known = result.full_message, tracked.reported
+        message = result.full_message
+        known = tracked.reported
         if known and Reason.QUOTA in result.reasons and without_figures(known) == without_figures(message):
             message = known
         self._state.report(tracked, message, now, nodes_help=nodes_help(result.placed, result.reasons))
@@ -231,11 +245,13 @@ class Deciding:
         is nominated may displace another nominee, which is activated if it is parked already. A nominee is refused
         alike with no other pod: it has room of its own.
         """
-        state, nominations = self._state, self._state.profiles.nominations
+        state = self._state
+        nominations = self._state.profiles.nominations
         state.counters["unschedulable", state.profiles.name_of(run[0][1].placed)] += len(run)
         singly = len(nominations) > 0 or any(result.displaced or result.victims for _, result in run)
         for some in [[one] for one in run] if singly else [run]:
-            items, first = [item for item, _ in some], some[0][1]
+            items = [item for item, _ in some]
+            first = some[0][1]
             alone = singly and (bool(first.victims) or nominations.of(first.pod_id) is not None)
             state.queue.unschedulable_all(items, first.reasons, now, alone=alone)
             for item, result in some:

@@ -26,7 +26,8 @@ class Evictions:
     """Evictions under way, by victim."""
 
     def __init__(self, state: CoreState, binding: BindingCycle) -> None:
-        self._state, self._binding = state, binding
+        self._state = state
+        self._binding = binding
         self._under_way: dict[PodId, str] = {}
         self.preemptors = Preemptors(state, self._evict)
 

@@ -26,7 +26,9 @@ class Follower:
 
     def __init__(self, state: CoreState, reports: Reports, reconciler: Reconciler) -> None:
         self.on = False
-        self._state, self._reports, self._reconciler = state, reports, reconciler
+        self._state = state
+        self._reports = reports
+        self._reconciler = reconciler
         self._takes_over = False
         self._reported: set[str] = set()  # since it takes over
 
@@ -41,7 +43,8 @@ class Follower:
 
     def handle(self, event: events.Event, now: float) -> list[events.Effect]:
         """Take in what is reported; all else means nothing before there are orders."""
-        state, reports = self._state, self._reports
+        state = self._state
+        reports = self._reports
         if isinstance(event, events.ClusterChanged):
             reports.changed(event, now)
             self._note(event.changes.cluster)
@@ -56,7 +59,8 @@ class Follower:
         if self._takes_over and not reports.folding and all(view.heard for view in state.clusters.values()):
             self._lead(now)
             self._reconciler.reconcile_due(now)
-        effects, state.effects = state.effects, []
+        effects = state.effects
+        state.effects = []
         return [*effects, *state.outbox.take()]
 
     def _note(self, cluster: str) -> None:

@@ -14,7 +14,9 @@ from dispatcher.scheduling.delegation.tracking import ConfirmedEnd, Tracked
 from dispatcher.scheduling.framework import Placed
 from shared.messages import BOUND, CLAIMED, DONE, OF_CLUSTER, REFUSED, STALE, Outcome
 
-_LATER, _UPDATE = Transition.LATER, Transition.UPDATE  # Enum attributes are slow to look up
+# Enum attributes are slow to look up
+_LATER = Transition.LATER
+_UPDATE = Transition.UPDATE
 _QUESTIONS = frozenset((IntentKind.CONFIRM, IntentKind.CONFIRM_SOURCE))
 
 
@@ -22,7 +24,8 @@ class Outcomes:
     """Moves intents on by what agents answer."""
 
     def __init__(self, state: CoreState, deciding: Deciding) -> None:
-        self._state, self._deciding = state, deciding
+        self._state = state
+        self._deciding = deciding
         self._moves: dict[Transition, Callable[[Tracked, InFlightIntent, Outcome, float], None]] = {
             Transition.CREATE: self._create,
             Transition.UPDATE: self._update,
@@ -101,7 +104,9 @@ class Outcomes:
         self._state.due.add(tracked.pod_id)
 
     def _bind_proxy(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
-        why, place, epoch = self._state.why(tracked), (in_flight.cluster, in_flight.node), in_flight.epoch
+        why = self._state.why(tracked)
+        place = (in_flight.cluster, in_flight.node)
+        epoch = in_flight.epoch
         self._state.outbox.send(tracked, intents.bind_proxy(tracked.home, in_flight.intent.pod, place, epoch, why, now))
 
     def _take_back(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
@@ -121,7 +126,8 @@ class Outcomes:
         if in_flight.kind is IntentKind.MIRROR:
             tracked.mirror_at = timing.next_mirror(tracked.mirror_at, now)
             if verdict == DONE:  # a newer status is written as soon as its pace allows
-                tracked.mirrored, tracked.mirrored_until = in_flight.status, now + timing.retry.first_s
+                tracked.mirrored = in_flight.status
+                tracked.mirrored_until = now + timing.retry.first_s
                 return
         pause = timing.retry.most_s if in_flight.kind is IntentKind.CONFIRM else timing.retry.first_s
         tracked.hold_until = now + (timing.refused.after(tracked.refusals) if verdict == REFUSED else pause)
@@ -206,7 +212,8 @@ class Outcomes:
         if verdict == BOUND and in_flight.kind in BINDING:
             self._deciding.binding.bound(tracked.pod_id)
         elif verdict == CLAIMED:
-            tracked.claimed_at, tracked.decided = now, in_flight.epoch
+            tracked.claimed_at = now
+            tracked.decided = in_flight.epoch
         elif verdict == DONE and in_flight.kind is IntentKind.UNCLAIM:
             tracked.claimed_at = float("-inf")
             tracked.given_up = max(tracked.given_up, in_flight.epoch)

@@ -28,17 +28,20 @@ class PeerUpdates:
 
     def tick(self, now: float) -> None:
         """Send what is due."""
-        state, timing = self._state, self._state.timing
+        state = self._state
+        timing = self._state.timing
         due = self._shadows.look(state.clusters, state.tracked, self._budgets, now)
         if now - self._at >= timing.peers_s:
-            self._at, due = now, list(state.clusters)
+            self._at = now
+            due = list(state.clusters)
         shown = peers(state.clusters, state.fleet, now, timing.cluster_lost_s) if due else ()
         encoded = tuple(map(encode_part, shown))
         places = {peer.cluster: at for at, peer in enumerate(shown)}
         for name in due:
             if state.clusters[name].executor_answers:
                 at = places.get(name, len(shown))
-                others, sent = shown[:at] + shown[at + 1 :], encoded[:at] + encoded[at + 1 :]
+                others = shown[:at] + shown[at + 1 :]
+                sent = encoded[:at] + encoded[at + 1 :]
                 state.effects.append(events.SendPeers(name, others, self._shadows.of(name), sent))
 
     def uncounted_budgets(self, tracked: Tracked) -> str:
@@ -51,7 +54,8 @@ class PeerUpdates:
         """Cached until budgets change: a list of all pods asks for each of them."""
         version = self._state.fleet.kept.versions[PodDisruptionBudget.__name__]
         if version != self._indexed_version:
-            self._indexed_version, self._indexes = version, {}
+            self._indexed_version = version
+            self._indexes = {}
         if cluster not in self._indexes:
             self._indexes[cluster] = BudgetIndex(partial(self._budgets, cluster))
         return self._indexes[cluster]

@@ -29,7 +29,9 @@ from shared.model.resources import Resources, format_quantity
 from shared.model.token_buckets import Allowance, TokenBuckets
 from shared.security.signatures import plain_keys, read_preemptor
 
-UNCONFIRMED, HELD = "preemption_unconfirmed", "preemption_held"  # counters, by cluster of submission
+# counters, by cluster of submission
+UNCONFIRMED = "preemption_unconfirmed"
+HELD = "preemption_held"
 _AT_ONCE_S = 100.0  # what may be evicted in so many seconds may be evicted at once
 _LONGEST_S = 600.0  # that evictions which were too many at once hold up others
 _AGAIN_S = 60.0  # until a pod that was not confirmed is asked for again
@@ -58,7 +60,8 @@ class Preemptors:
     """
 
     def __init__(self, state: CoreState, evict: Evict) -> None:
-        self._state, self._evict = state, evict
+        self._state = state
+        self._evict = evict
         self._refused_at: dict[PodId, float] = {}
         self._confirmed: dict[str, dict[PodId, _Confirmed]] = {}  # by home: those whose turn comes
         self._paces: dict[str, Allowance] = {}
@@ -127,7 +130,8 @@ class Preemptors:
         return _overstated(nominee.placed.pod.requests, signed.requests)
 
     def _refuse(self, nominee: Nominee, target: str, why: str, now: float) -> None:
-        state, home = self._state, nominee.pod_id[0]
+        state = self._state
+        home = nominee.pod_id[0]
         if len(self._refused_at) >= _MOST_REFUSED:
             self._refused_at.clear()
         self._refused_at[nominee.pod_id] = now
@@ -178,7 +182,8 @@ class Preemptors:
         return [one for one in victims if one.pod_id in nominee.victims] if nominee is not None else ()
 
     def _tell_held(self, preemptor: PodId, victims: Victims, now: float) -> None:
-        state, home = self._state, preemptor[0]
+        state = self._state
+        home = preemptor[0]
         state.counters[HELD, home] += 1
         per_s = state.timing.evictions_abroad_per_s
         pace = f"{_AT_ONCE_S * per_s:g} at once, then {per_s:g} a second (timing.evictions_abroad_per_s)"

@@ -66,7 +66,9 @@ class Rebalancing:
     """Looks and orders. `look`: the last one."""
 
     def __init__(self, state: CoreState, evictions: Evictions, rules: RebalancingRules, mode: Mode) -> None:
-        self._state, self._evictions, self.mode = state, evictions, mode
+        self._state = state
+        self._evictions = evictions
+        self.mode = mode
         self._rebalancer = Rebalancer(state.fleet, rules, self._would_move, self._may_go)
         self._moves: deque[_MoveResult] = deque(maxlen=_KEPT)
         self._looked_at = float("-inf")
@@ -139,7 +141,8 @@ class Rebalancing:
     # --- moving ------------------------------------------------------------------------------------------------------
 
     def _order(self, move: Move) -> None:
-        state, victim = self._state, move.victim
+        state = self._state
+        victim = move.victim
         occupant = state.fleet.occupant(victim.pod_id)
         target = self._evictions.target_of(occupant) if occupant is not None else None
         if target is None:
@@ -160,7 +163,8 @@ class Rebalancing:
         self._note(entry)
 
     def _answered(self, entry: _MoveResult, verdict: str, message: str, now: float) -> None:
-        entry.result, entry.message = (Result.EVICTED if verdict == DONE else Result.REFUSED), message
+        entry.result = Result.EVICTED if verdict == DONE else Result.REFUSED
+        entry.message = message
         self._state.counters[COUNTER, entry.result] += 1
         if verdict != DONE:
             self._rebalancer.moves.refused(entry.move.pod_id, now)
@@ -168,7 +172,8 @@ class Rebalancing:
     def _note(self, entry: _MoveResult) -> None:
         self._moves.append(entry)
         self._state.counters[COUNTER, entry.result] += 1
-        pod, where = entry.move.victim.placed.pod.key, "/".join(entry.move.spot.place)
+        pod = entry.move.victim.placed.pod.key
+        where = "/".join(entry.move.spot.place)
         verb = "would be moved" if entry.result is Result.PLANNED else "is moved"
         self._state.effects.append(events.OperatorNotice(f"pod {pod} {verb} off {where}: {entry.move.why}"))
 
@@ -189,7 +194,8 @@ class Rebalancing:
 
 
 def _means(move: Move, pod_id: PodId, placed: Placed) -> bool:
-    moved, pod = move.victim.placed, placed.pod
+    moved = move.victim.placed
+    pod = placed.pod
     alike = (moved.home, moved.pod.namespace, moved.pod.owner) == (placed.home, pod.namespace, pod.owner)
     return move.pod_id == pod_id or (alike and bool(pod.owner))
 

@@ -40,9 +40,13 @@ from shared.model.reasons import Reason, Why
 
 _PAUSE_S = 1.0  # of a pod whose turn has not come
 # Enum attributes are slow to look up.
-_QUEUE, _NOTHING, _BIND, _GATED = Step.QUEUE, Step.NOTHING, IntentKind.BIND, State.GATED
+_QUEUE = Step.QUEUE
+_NOTHING = Step.NOTHING
+_BIND = IntentKind.BIND
+_GATED = State.GATED
 _TOLD = {Step.HOLD: Reason.STILL_ELSEWHERE, Step.WAIT: Reason.UNANSWERED}
-_home_of, _uid_of = itemgetter(0), itemgetter(1)
+_home_of = itemgetter(0)
+_uid_of = itemgetter(1)
 
 
 def _in_order(pod_ids: Iterable[PodId]) -> list[PodId]:
@@ -54,17 +58,22 @@ class Reconciler:
     """Looks at pods that are due."""
 
     def __init__(self, state: CoreState, deciding: Deciding) -> None:
-        self._state, self._retries = state, deciding.retries
-        self._binding, self._evictions = deciding.binding, deciding.evictions
+        self._state = state
+        self._retries = deciding.retries
+        self._binding = deciding.binding
+        self._evictions = deciding.evictions
         self._reach: Reach | None = None  # while nothing but pods changes
         self._answering: dict[str, bool] = {}  # which clusters take orders, as long
         self._newcomers = Newcomers(state.queue)
 
     def reconcile_due(self, now: float) -> None:
         """Reconcile every pod that is due, until none is: what one needs may make another due."""
-        state, self._reach, self._answering = self._state, None, {}
+        state = self._state
+        self._reach = None
+        self._answering = {}
         while state.due:
-            due, state.due = _in_order(state.due), set()
+            due = _in_order(state.due)
+            state.due = set()
             for handler, run in groupby(state.tracked.get_all(due), partial(self._handler_of, now)):
                 handler(self, list(run), now)
         self._newcomers.wake_waiting(now)
@@ -94,7 +103,8 @@ class Reconciler:
     def occupy_due(self, now: float) -> None:
         """Make the fleet hold the pods that are due where they are, and do nothing about them: another leads."""
         state = self._state
-        due, state.due = _in_order(state.due | state.late.keys()), set()
+        due = _in_order(state.due | state.late.keys())
+        state.due = set()
         state.late.clear()
         state.touched.clear()
         for pod_id in due:
@@ -132,7 +142,9 @@ class Reconciler:
             self._reconcile_fully(tracked, now)
 
     def _reconcile_fully(self, tracked: Tracked, now: float) -> None:
-        state, pod_id, in_flight = self._state, tracked.pod_id, tracked.in_flight
+        state = self._state
+        pod_id = tracked.pod_id
+        in_flight = tracked.in_flight
         if in_flight is not None and self._is_over(tracked, in_flight, now):
             state.outbox.drop(tracked)
         if self._binding.holds(pod_id) and self._still_held(tracked, now):
@@ -200,7 +212,8 @@ class Reconciler:
 
         Then its intent is over, `_occupy` confirms its place, and the next step is NOTHING.
         """
-        in_flight, pod_id = tracked.in_flight, tracked.pod_id
+        in_flight = tracked.in_flight
+        pod_id = tracked.pod_id
         if in_flight is None or in_flight.kind is not _BIND or not in_flight.settling or not source.node:
             return False
         if source.has_finalizer or source.claim is not None or source.phase in TERMINAL or pod_id in self._state.abroad:
@@ -232,7 +245,8 @@ class Reconciler:
             state.queue.remove_all([one.pod_id for one in run])
             watched = len(state.profiles.nominations) > 0 or len(state.waiting) > 0
             for tracked in run:
-                tracked.queued, tracked.item = False, None
+                tracked.queued = False
+                tracked.item = None
                 if watched or tracked.missing_since:
                     self._rest(tracked, now)
                 else:
@@ -287,7 +301,9 @@ class Reconciler:
 
     def _rest(self, tracked: Tracked, now: float) -> None:
         """Nothing to do by event: forget what is over, come back by time to what is only missing."""
-        state, pod_id, source = self._state, tracked.pod_id, tracked.source
+        state = self._state
+        pod_id = tracked.pod_id
+        source = tracked.source
         if source is None or not wants_place(source):
             tracked.item = None  # never to be tried again: it would keep an old version of the pod
             if state.profiles.nominations.drop(pod_id) is not None:
@@ -318,7 +334,8 @@ class Reconciler:
         """Whether a confirmed effect ought to have shown. In a cluster that is not Ready nothing shows, and the effect
         holds: what was bound there takes its room and quota.
         """
-        view, settle_s = self._state.clusters.get(in_flight.via), self._state.timing.settle_s
+        view = self._state.clusters.get(in_flight.via)
+        settle_s = self._state.timing.settle_s
         ready_since = view.ready_since if view is not None else 0.0
         if in_flight.sent_at < ready_since <= now:
             self._state.look_at(tracked, ready_since + settle_s + 1.0)
@@ -326,7 +343,8 @@ class Reconciler:
 
     def _occupy(self, tracked: Tracked, now: float) -> None:
         """Make the fleet hold this pod where it is, goes, or may be; nowhere once it has ended."""
-        state, pod_id = self._state, tracked.pod_id
+        state = self._state
+        pod_id = tracked.pod_id
         place = place_of(tracked, state.fences.of(pod_id[0]))
         known = state.fleet.occupant(pod_id)
         if place is None:
@@ -392,4 +410,6 @@ class Reconciler:
 
 
 _Handler = Callable[[Reconciler, Sequence[Tracked], float], None]
-_EACH, _ENQUEUE, _CONFIRM = Reconciler._reconcile_each, Reconciler._enqueue_all, Reconciler._confirm_all
+_EACH = Reconciler._reconcile_each
+_ENQUEUE = Reconciler._enqueue_all
+_CONFIRM = Reconciler._confirm_all

@@ -33,7 +33,8 @@ _REVISION = "controller-revision-hash"  # a StatefulSet or DaemonSet keeps its U
 
 _Template = tuple[str, ...]
 _Key = tuple[str, str]  # cluster, and what is kept of it
-_PASSED_OVER, _SIZE = "passed over", "size"
+_PASSED_OVER = "passed over"
+_SIZE = "size"
 _MOST_GROWTHS = 3  # larger than what the pod was placed by, so often in a row, before the cluster is passed over
 
 
@@ -54,7 +55,8 @@ class Refusals:
 
     def __init__(self, first_s: float = 30.0, longest_s: float = 900.0, passing_s: float = 2.0) -> None:
         self._longest_s = longest_s
-        self._pause, self._passing_pause = Backoff(first_s, longest_s), Backoff(passing_s, longest_s)
+        self._pause = Backoff(first_s, longest_s)
+        self._passing_pause = Backoff(passing_s, longest_s)
         # It takes minutes to see that a pod does not start: so many that each other cluster is tried meanwhile.
         self._unstarted_pause = Backoff(longest_s, 16 * longest_s)
         self._kept: dict[_Template, dict[_Key, _Entry]] = {}
@@ -96,7 +98,8 @@ class Refusals:
         self._pass_over(pod_id, pod, cluster, outcome.message, now, passing=outcome.passing)
 
     def _pass_over(self, pod_id: PodId, pod: Pod, cluster: str, words: str, now: float, *, passing: bool) -> None:
-        template, key = _template(pod_id, pod), (cluster, _PASSED_OVER)
+        template = _template(pod_id, pod)
+        key = (cluster, _PASSED_OVER)
         known = self._kept.setdefault(template, {}).get(key)
         if known is not None and now < known.refusal.until:
             return
@@ -107,7 +110,8 @@ class Refusals:
 
     def note_unstarted(self, pod_id: PodId, pod: Pod, cluster: str, words: str, now: float) -> None:
         """A pod has not started in a cluster, whose agent has refused nothing."""
-        template, key = _template(pod_id, pod), (cluster, _PASSED_OVER)
+        template = _template(pod_id, pod)
+        key = (cluster, _PASSED_OVER)
         known = self._kept.get(template, {}).get(key)
         if known is not None and now < known.refusal.until:
             return
@@ -119,7 +123,8 @@ class Refusals:
         """The pod's own cluster does not confirm that it waits for a place there: for `again_s` it may go to that
         cluster, and nobody is evicted there for it.
         """
-        template, key = _template(pod_id, pod), (cluster, _PASSED_OVER)
+        template = _template(pod_id, pod)
+        key = (cluster, _PASSED_OVER)
         known = self._kept.get(template, {}).get(key)
         if known is None or known.passing:
             refusal = Refusal(cluster, words, now, now + again_s - self._longest_s)
@@ -127,7 +132,8 @@ class Refusals:
 
     def note_size(self, pod_id: PodId, pod: Pod, cluster: str, requests: Mapping[str, int], now: float) -> None:
         """The server of a cluster makes a pod request this, which is more than it asks for."""
-        template, key = _template(pod_id, pod), (cluster, _SIZE)
+        template = _template(pod_id, pod)
+        key = (cluster, _SIZE)
         known = self._kept.get(template, {}).get(key)
         largest = dict(known.refusal.requests) if known is not None else {}
         for name, amount in requests.items():

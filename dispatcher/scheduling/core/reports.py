@@ -45,9 +45,11 @@ def _advance(steps: Iterator[bool], most: int | None) -> bool:
 
 def _pods_worth(view: ClusterView, changes: Changes) -> int:
     """The size of a report, in pods that take as long to fold."""
-    pods, nodes = len(changes.pods) + len(changes.pods_gone), len(changes.nodes) + len(changes.nodes_gone)
+    pods = len(changes.pods) + len(changes.pods_gone)
+    nodes = len(changes.nodes) + len(changes.nodes_gone)
     if changes.full:  # those that go, too
-        pods, nodes = max(pods, len(view.pods)), max(nodes, len(view.nodes))
+        pods = max(pods, len(view.pods))
+        nodes = max(nodes, len(view.nodes))
     return pods + len(changes.objects) + len(changes.objects_gone) + nodes // _NODES_A_POD
 
 
@@ -93,7 +95,10 @@ class Reports:
     """
 
     def __init__(self, state: CoreState, retries: Retries, evictions: Evictions, peer_updates: PeerUpdates) -> None:
-        self._state, self._retries, self._evictions, self._peer_updates = state, retries, evictions, peer_updates
+        self._state = state
+        self._retries = retries
+        self._evictions = evictions
+        self._peer_updates = peer_updates
         self._folds: dict[str, _Fold] = {}
 
     @property
@@ -125,7 +130,8 @@ class Reports:
             self._folds[view.name] = _Fold(changes, steps, at_once, (view.uid, view.keys))
             view.hidden = not view.uid
             # Its pods are known by them.
-            view.uid, view.keys = changes.cluster_uid or view.uid, changes.keys or view.keys
+            view.uid = changes.cluster_uid or view.uid
+            view.keys = changes.keys or view.keys
             if self._folds[view.name].before[1] != view.keys:
                 self._keys_changed(view)
             self._continue_fold(view.name, at_once, now)
@@ -162,7 +168,8 @@ class Reports:
 
     def _continue_fold(self, cluster: str, steps: int | None, now: float) -> None:
         """Take so many more steps (None: all); after the last one the cluster is as reported."""
-        fold, view = self._folds[cluster], self._state.clusters[cluster]
+        fold = self._folds[cluster]
+        view = self._state.clusters[cluster]
         try:
             complete = _advance(fold.steps, steps)
         except Exception:  # it is asked for anew; what raised is not folded again, and stops nothing but itself
@@ -198,7 +205,9 @@ class Reports:
             yield True
 
     def _fold_health(self, view: ClusterView, changes: Changes, now: float) -> None:
-        was_ready, was_restored, keys = view.ready, view.restored, view.keys
+        was_ready = view.ready
+        was_restored = view.restored
+        keys = view.keys
         shown = (view.opens, view.priority_classes)
         confirms = views.confirms(view, changes)
         views.fold_health(view, changes, now)
@@ -222,7 +231,9 @@ class Reports:
     def _note_silent(self, event: events.ClusterSilent, now: float) -> None:
         view = self._state.clusters[event.cluster]
         was_ready = view.ready
-        view.silent, view.problem, view.heard = True, event.problem, True
+        view.silent = True
+        view.problem = event.problem
+        view.heard = True
         view.executor = event.executor
         self._note_readiness(view, was_ready, now)
 
@@ -245,7 +256,8 @@ class Reports:
 
     def _note_executor(self, view: ClusterView, executor: bool | None, now: float) -> None:
         """No new pod goes to a cluster whose executor is away, though its observer reports."""
-        took, view.executor = view.takes_orders, executor
+        took = view.takes_orders
+        view.executor = executor
         if view.ready and took != view.takes_orders:
             self._show_cluster(view, now)
             self._state.touch(view.name)
@@ -280,7 +292,8 @@ class Reports:
         """Real nodes that are new or changed enter the fleet together, in the order of the report, `most` at a time."""
         together: list[views.Change[Node]] = []
         for change in views.weighed(view, changes, views.fold_nodes(view, changes)):
-            before, after = change.before, change.after
+            before = change.before
+            after = change.after
             put = after is not None and not after.proxy_for and (before is None or not before.proxy_for)
             if together and (not put or len(together) >= most):
                 yield from self._put_nodes(view.name, together)
@@ -304,7 +317,8 @@ class Reports:
 
     def _node_changed(self, cluster: str, change: views.Change[Node], now: float) -> None:
         """A node that goes, or that is or was a proxy node."""
-        before, after = change.before, change.after
+        before = change.before
+        after = change.after
         self._proxy_changed(cluster, change, now)
         if after is not None and not after.proxy_for:
             self._state.fleet.put_node(cluster, after)
@@ -316,7 +330,8 @@ class Reports:
 
     def _proxy_changed(self, home: str, change: views.Change[Node], now: float) -> None:
         """What an operator says of another cluster, on its proxy node: take no pods there, or that nothing runs."""
-        was, closed = closed_proxy(change.before), closed_proxy(change.after)
+        was = closed_proxy(change.before)
+        closed = closed_proxy(change.after)
         if was != closed:
             self._state.fleet.set_closed(home, was or closed, closed=bool(closed))
             self._state.queue.wake(WakeEvent.CLUSTER_CHANGED, now)
@@ -334,7 +349,8 @@ class Reports:
         self._state.queue.wake(event, now)
 
     def _pod_changed(self, view: ClusterView, change: views.Change[Pod], now: float) -> None:
-        before, after = change.before, change.after
+        before = change.before
+        after = change.after
         if before is not None and after is not None and (kind := placed_pod_changed(before, after)):
             self._state.queue.wake(ClusterEvent(kind, view.name, before, after), now)
         if after is not None and _is_own(before, after):  # nearly all that is reported
@@ -365,7 +381,8 @@ class Reports:
         """A pod submitted to us in this cluster came, or changed. It holds room elsewhere by a claim that its executor
         has signed, not by what its observer says.
         """
-        state, pod_id = self._state, (view.name, pod.uid)
+        state = self._state
+        pod_id = (view.name, pod.uid)
         if pod.claim is not None and not _is_claimed(view, pod):
             pod = without_claim(pod)
         tracked = state.tracked.get(pod_id)
@@ -418,7 +435,8 @@ class Reports:
         self._state.seen(tracked)
 
     def _foreign_changed(self, cluster: str, uid: str, change: views.Change[Pod], now: float) -> None:
-        pod_id, pod = (cluster, uid), change.after
+        pod_id = (cluster, uid)
+        pod = change.after
         if pod is not None and pod.node and not pod.terminal:
             placed = Placed(pod, cluster)
             if pod.phase != RUNNING:

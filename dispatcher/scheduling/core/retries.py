@@ -32,7 +32,8 @@ class Retries:
 
     def placed(self, tracked: Tracked, pod: Pod, now: float) -> Placed:
         """A pod of ours as the cycle is handed it, with the refusals that hold now."""
-        pod_id, state = tracked.pod_id, self._state
+        pod_id = tracked.pod_id
+        state = self._state
         if not (state.refusals or state.fleet.uses):  # nothing is known beside the pod
             return Placed(pod, pod_id[0])
         return state.fleet.with_use(Placed(pod, pod_id[0], state.refusals.about(pod_id, pod, now)))
@@ -53,7 +54,8 @@ class Retries:
         At once where a cluster is passed over from now on: another one is decided. Else after a back-off, also under a
         profile that has no use for refusals.
         """
-        item, words = tracked.item, tracked.refused
+        item = tracked.item
+        words = tracked.refused
         if item is None or not words:
             return False
         tracked.refused = ""
@@ -66,9 +68,11 @@ class Retries:
 
     def requeue_changed(self, batch: Sequence[QueuedPod], now: float) -> list[QueuedPod]:
         """The pods of a popped batch that are known as they were queued; others are queued again, as they are now."""
-        state, ready = self._state, []
+        state = self._state
+        ready = []
         for item in batch:
-            placed, refused = item.placed, state.refusals.about(item.pod_id, item.placed.pod, now)
+            placed = item.placed
+            refused = state.refusals.about(item.pod_id, item.placed.pod, now)
             if refused != placed.refused:
                 placed = msgspec.structs.replace(placed, refused=refused)
             placed = state.fleet.with_use(placed)
@@ -91,7 +95,8 @@ class Retries:
 
     def _requeue(self, pod_ids: Iterable[tuple[str, str]], now: float) -> None:
         for pod_id in pod_ids:
-            tracked, item = self._state.tracked.get(pod_id), self._state.queue.get(pod_id)
+            tracked = self._state.tracked.get(pod_id)
+            item = self._state.queue.get(pod_id)
             if tracked is not None and item is not None:
                 self._state.queue.add(pod_id, self.placed(tracked, item.placed.pod, now), now)
 

@@ -7,7 +7,9 @@ from shared.model.token_buckets import Allowance
 
 LONGEST_S = 0.05  # CPU of one decision; pods of one class that are decided together have `_EACH_S` more
 _EACH_S = 0.0005
-_BURST_S, _SHARE, _LONGEST_REST_S = 2.0, 0.05, 60.0
+_BURST_S = 2.0
+_SHARE = 0.05
+_LONGEST_REST_S = 60.0
 MOST_KEPT = 4096  # namespaces
 _Namespace = tuple[str, str]  # cluster of submission, name
 

@@ -66,7 +66,8 @@ class Starts:
         state.report_waiting(tracked, text)
 
     def _may_move(self, home_name: str, namespace: str, target: str, now: float) -> bool:
-        home, view = self._state.clusters[home_name], self._state.clusters.get(target)
+        home = self._state.clusters[home_name]
+        view = self._state.clusters.get(target)
         answer = home.ready and home.takes_orders and view is not None and view.ready and view.takes_orders
         if not answer or target in self._state.fences.of(home_name):
             return False

@@ -63,7 +63,10 @@ class CoreState:
         timing: CoreTiming,
     ) -> None:
         self.clusters = {name: ClusterView(name) for name in clusters}
-        self.fleet, self.queue, self.profiles, self.timing = fleet, queue, profiles, timing
+        self.fleet = fleet
+        self.queue = queue
+        self.profiles = profiles
+        self.timing = timing
         self.outbox = Outbox(boot_epoch, timing.retry, timing.unknown_s)
         self.side_intents = SideIntents(self.outbox, timing.retry)
         self.log = DecisionLog()
@@ -203,7 +206,9 @@ class CoreState:
             self.held_reports.hold(tracked.pod_id, HeldReport(message, reason, nodes_help), again_at)
             return
         self.held_reports.drop(tracked.pod_id)
-        tracked.reported, tracked.reported_at, tracked.nominated_node = message, now, nominated_node
+        tracked.reported = message
+        tracked.reported_at = now
+        tracked.nominated_node = nominated_node
         nominated = nominated_node if nominated_node != known else None
         fields = ("", intents.ref(source), 0, message, reason, nominated, nodes_help)
         if tracked.report:

@@ -45,8 +45,11 @@ class Batches:
     """The batches of one scheduler. `select_and_book` decides a single pod, with all plugins of all points."""
 
     def __init__(self, books: Booking, classes: EquivalenceCache, select_and_book: _SelectAndBook) -> None:
-        self._books, self._plan, self._fleet = books, books.plan, books.fleet
-        self._classes, self._select_and_book = classes, select_and_book
+        self._books = books
+        self._plan = books.plan
+        self._fleet = books.fleet
+        self._classes = classes
+        self._select_and_book = select_and_book
         self._booking = (*self._plan.pod_plugins, *self._plan.reserves)
 
     def ahead(self, key: ClassKey, items: Sequence[Item], *, alike: bool = False) -> list[Result]:
@@ -54,7 +57,9 @@ class Batches:
 
         `alike`: all are known to be of one template and home.
         """
-        first, standing = items[0][1], key  # later: the key as the fleet is now
+        # later: the key as the fleet is now
+        first = items[0][1]
+        standing = key
         try:
             items = items[: self._books.fitting(items)] if len(items) >= _WORTH_IT else ()
             if len(items) < _WORTH_IT:
@@ -183,7 +188,8 @@ class Batches:
         """
         if any(unfit(placed, self._books) is not None for placed in kinds.pods):
             return False
-        first, fleet = kinds.pods[0], self._books.view
+        first = kinds.pods[0]
+        fleet = self._books.view
         try:
             alone = (one for one in self._plan.pod_plugins if one not in self._books.bulk)
             states = [guarded(one, one.pre_filter, first, fleet) for one in alone]

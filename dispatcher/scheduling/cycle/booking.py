@@ -36,7 +36,8 @@ class Book(msgspec.Struct, gc=False):
         """A later version of the pod, which asks for the same: it serves as well where it is the same object and all
         that says what it is has stayed, and the earlier one is not kept for the sake of the books.
         """
-        was, pod = self.placed.pod, placed.pod
+        was = self.placed.pod
+        pod = placed.pod
         alike = was.labels == pod.labels or was.app_labels == pod.app_labels
         if alike and was.uid == pod.uid and was.annotations == pod.annotations:
             counts_as = self.placed.counts_as  # no cluster shows it: it is given back as it was booked
@@ -48,7 +49,9 @@ class Booking:
     """What one profile has assumed and reserved. `on_wait` is called with every decision that Permit makes wait."""
 
     def __init__(self, plan: Plan, fleet: FleetState, faults: Faults) -> None:
-        self.plan, self.fleet, self._faults = plan, fleet, faults
+        self.plan = plan
+        self.fleet = fleet
+        self._faults = faults
         self.view = view_of(fleet)  # for points whose answers nobody keeps
         self.on_wait: Callable[[Decision], None] | None = None
         self.late = plan.late
@@ -67,7 +70,9 @@ class Booking:
 
     def book(self, cycle: CycleState, decision: Decision, later: list[int] | None) -> Refuse | None:
         """Reserve, and place the pod; with a list for `later` only note its row there. A Refuse books nothing."""
-        pod_id, placed, row = decision.pod_id, decision.placed.at(decision.cluster), decision.row
+        pod_id = decision.pod_id
+        placed = decision.placed.at(decision.cluster)
+        row = decision.row
         refused = self._reserve(cycle, placed, row)
         if refused is not None:
             return refused
@@ -99,7 +104,8 @@ class Booking:
         """Place pods, each on its row, where of all Reserve and Permit plugins only those of `bulk` and `bulk_by_row`
         have something to book, `alike` or not (see FleetState.assume_all). With a PluginError nothing is booked.
         """
-        pod_ids, pods = [one.pod_id for one in decisions], [one.placed for one in decisions]
+        pod_ids = [one.pod_id for one in decisions]
+        pods = [one.placed for one in decisions]
         rows = self.fleet.kept_rows([one.row for one in decisions])
         done: list[Reserve] = []
         try:
@@ -177,7 +183,8 @@ class Booking:
 
         Charges follow the pod: what was booked for an older version or another place is given back first.
         """
-        known, booked = self.fleet.occupant(pod_id), self._reserved.get(pod_id)
+        known = self.fleet.occupant(pod_id)
+        booked = self._reserved.get(pod_id)
         placed = placed.at(cluster) if placed.refused else placed
         same = known is not None and known.node == node and known.cluster == cluster
         if booked is not None and same and booked.placed.pod.requests == placed.pod.requests:
@@ -191,7 +198,9 @@ class Booking:
 
     def confirm(self, pod_id: PodId, placed: Placed) -> None:
         """`restore` a pod where its own cluster shows it; nearly always it is as it was assumed there."""
-        known, booked, pod = self.fleet.occupant(pod_id), self._reserved.get(pod_id), placed.pod
+        known = self.fleet.occupant(pod_id)
+        booked = self._reserved.get(pod_id)
+        pod = placed.pod
         there = known is not None and known.node == pod.node and known.cluster == placed.home
         same = there and booked is not None and booked.placed.pod.requests == pod.requests
         if known is None or booked is None or not same or not self.fleet.stays(known, placed, assumed=False):
@@ -209,7 +218,8 @@ class Booking:
 
     def give_books(self) -> dict[PodId, Book]:
         """Give back what the plugins have booked, for another scheduler to book; the pods stay in their places."""
-        books, self._reserved = self._reserved, {}
+        books = self._reserved
+        self._reserved = {}
         for book in books.values():
             self._unreserve(self.plan.reserves, book.placed, book.row)
         return books

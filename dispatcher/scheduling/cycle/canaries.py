@@ -43,7 +43,8 @@ class Canaries:
         for canary in schedulers:
             if canary.canary is None:
                 continue
-            base, name = canary.canary.of, canary.plan.profile
+            base = canary.canary.of
+            name = canary.plan.profile
             if base not in by_name or by_name[base].canary is not None or base in self._of:
                 raise ValueError(f"profile {name} cannot be a canary of {base}")
             self._of[base] = canary, round(canary.canary.percent * _PARTS / 100)
@@ -77,7 +78,8 @@ class Canaries:
 
 def canary_problems(named: Iterable[tuple[str, str]], names: Sequence[str]) -> list[str]:
     """What is wrong with (canary, base) among profiles of these names, in words."""
-    found, bases = [], dict[str, str]()
+    found = []
+    bases = dict[str, str]()
     canaries = dict(named)
     for canary, base in canaries.items():
         if base == canary:

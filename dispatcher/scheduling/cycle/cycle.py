@@ -76,7 +76,8 @@ class Scheduler(Booking):
         fleet.derive(self.plan.derives)
         self.nominations = nominations or Nominations(fleet)
         self.post_filters = PostFilters(self.plan, fleet, self.nominations, self._faults.note)
-        self.canary, self.faults = profile.canary, self._faults.counts
+        self.canary = profile.canary
+        self.faults = self._faults.counts
         self._classes = EquivalenceCache(self.plan, fleet, class_bytes)
         self.class_counts = self._classes.counts
         self._searches = PrunedSearches(self.plan, fleet, self._classes, large)
@@ -121,7 +122,8 @@ class Scheduler(Booking):
         if alike:
             return self._schedule_run(self._key_or_error(items[0][1]), items, alike=True, enough=enough)
         # They were of one class when they were queued; a node that came since may tell their homes apart.
-        results, at = list[Result](), 0
+        results = list[Result]()
+        at = 0
         for key, run in groupby(items, lambda item: self._key_or_error(item[1])):
             some = list(run)
             results += self._schedule_run(key, some, alike=False, enough=enough)
@@ -164,7 +166,8 @@ class Scheduler(Booking):
         Nothing has changed since. Only what may tell these pods apart is asked: priority and home, what is wrong with a
         pod itself, and the plugins that do not answer for a whole class.
         """
-        first, found = earlier.placed, list[Result]()
+        first = earlier.placed
+        found = list[Result]()
         if earlier.victims or len(self.nominations):
             return found
         try:
@@ -267,7 +270,8 @@ class Scheduler(Booking):
         states: dict[str, object],
         deferred: list[int] | None,
     ) -> Result | None:
-        why, cycle = selector.prepare(placed), CycleState(states, selector.answer_of)
+        why = selector.prepare(placed)
+        cycle = CycleState(states, selector.answer_of)
         if why is not None:
             return self._refused_class(cycle, key, pod_id, placed, why)
         found = selector.select(pod_id, placed)
@@ -317,7 +321,8 @@ class Scheduler(Booking):
     def _explanation(self, plugin: ExplainingPlugin, state: object, decision: Decision) -> object:
         """What a plugin explains of the place, or, where it can explain a batch, a function that returns it."""
         if explains_batches(type(plugin)):
-            rows, explain = np.asarray([decision.row], dtype=np.intp), cast(BatchExplained[Any], plugin).explain_batch
+            rows = np.asarray([decision.row], dtype=np.intp)
+            explain = cast(BatchExplained[Any], plugin).explain_batch
             explained = guarded(plugin, explain, state, rows, self.view)
             return LazyExplanation(explained, partial(self._faults.of, plugin.name))
         return guarded(plugin, plugin.explain, state, decision.placed, self.view, decision.row)
@@ -330,7 +335,8 @@ class Scheduler(Booking):
         occupant = self.fleet.occupant(pod_id)
         if occupant is None or occupant.row is None:
             return None
-        row, pod = occupant.row, msgspec.structs.replace(placed.pod, node="", phase=PENDING)
+        row = occupant.row
+        pod = msgspec.structs.replace(placed.pod, node="", phase=PENDING)
         self.fleet.remove_pod(occupant)
         try:
             with self.nominations.aside_for(pod_id, placed):
@@ -393,7 +399,8 @@ class Scheduler(Booking):
         if found.codes is None and self.plan.post_filters:
             return None
         # Pods of one class that meet the same fleet get the same message: it is written once.
-        earlier, context = self._no_place_by_class.get(key), found.context
+        earlier = self._no_place_by_class.get(key)
+        context = found.context
         if earlier is None or earlier.context is not context:
             absent = self._absent(cycle) if self.fleet.reasons.is_scarce else ()
             nodes = self.fleet.node_counts()

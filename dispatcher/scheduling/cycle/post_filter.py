@@ -35,7 +35,10 @@ class PostFilters:
     def __init__(
         self, plan: Plan, fleet: FleetState, nominations: Nominations, fault: Callable[[PluginError], None]
     ) -> None:
-        self._plan, self._fleet, self._nominations, self._fault = plan, fleet, nominations, fault
+        self._plan = plan
+        self._fleet = fleet
+        self._nominations = nominations
+        self._fault = fault
         self._view = view_of(fleet)
         self._least = LeastPods(fleet)
         self._no_help: OrderedDict[Hashable, tuple[object, float, list[NoHelp]]] = OrderedDict()
@@ -82,7 +85,9 @@ class PostFilters:
         self, cycle: CycleState, refused: Unschedulable, key: ClassKey, nominee: Nominee | None, first: Codes
     ) -> list[Nomination | NoHelp]:
         """The plugins' answers, up to the first nomination. `first` [n]: the code by which each row was refused."""
-        placed, fleet, answers = refused.placed, self._fleet, []
+        placed = refused.placed
+        fleet = self._fleet
+        answers = []
         alone = self._nominations.without_all if leans_on_pods(placed.pod) and self._nominations.any_placed else None
         promised = Promised(nominee, alone)
         known = self._known_of((key, placed.pod.priority, placed.pod.needs, placed.home))
@@ -114,7 +119,8 @@ class PostFilters:
             self._nominations.drop(refused.pod_id)
         message = " ".join([refused.message, *(one.message for one in no_help)])
         kept = self._nominations.of(refused.pod_id)
-        refused.message, refused.nominated = message, (kept.cluster, kept.node) if kept else None
+        refused.message = message
+        refused.nominated = (kept.cluster, kept.node) if kept else None
         return refused
 
     def _nominated(self, refused: Unschedulable, found: Nomination) -> Unschedulable:

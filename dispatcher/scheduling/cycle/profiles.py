@@ -31,8 +31,10 @@ class Profiles:
         self._by_name = {one.plan.profile: one for one in schedulers}
         if not schedulers or len(self._by_name) < len(schedulers):
             raise ValueError("profiles need at least one, and each its own schedulerName")
-        self._first, self.canaries = schedulers[0], Canaries(schedulers)
-        self._schedulers, self._canaried = tuple(schedulers), any(one.canary for one in schedulers)
+        self._first = schedulers[0]
+        self.canaries = Canaries(schedulers)
+        self._schedulers = tuple(schedulers)
+        self._canaried = any(one.canary for one in schedulers)
         self._not_followed = {one.plan.profile: _not_followed(one.plan) for one in schedulers}
         self._helped_by: dict[tuple[str, Reason], WakeEvent] = {}
         self._hinting: dict[tuple[str, frozenset[Reason], WakeEvent], tuple[Plugin | None, ...]] = {}
@@ -83,7 +85,8 @@ class Profiles:
         """Why a pod may not enter the queue: its scheduling gates, what the first PreEnqueue plugin says, or an
         annotation that the profile does not follow.
         """
-        plan, pod = self.of(placed).plan, placed.pod
+        plan = self.of(placed).plan
+        pod = placed.pod
         for key, plugin_name in self._not_followed[plan.profile] if pod.annotations else ():
             if key in pod.annotations:
                 text = f"annotation {key} is not followed by profile {plan.profile}, which has no plugin {plugin_name}"

@@ -27,7 +27,8 @@ class SecondPass(Selector):
     """
 
     def __init__(self, eq_class: EquivalenceClass, nominations: Nominations) -> None:
-        self._class, self._nominations = eq_class, nominations
+        self._class = eq_class
+        self._nominations = nominations
 
     def prepare(self, placed: Placed) -> Why | None:
         """As the class."""

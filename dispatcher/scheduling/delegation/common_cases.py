@@ -7,13 +7,16 @@ from dispatcher.scheduling.delegation.in_flight import IntentKind
 from dispatcher.scheduling.delegation.protocol import NOTHING, NextStep, Step, ends_shown, files_differ, target_of
 from dispatcher.scheduling.delegation.tracking import Tracked, another_than_claimed
 
-_BIND, _PROXY = IntentKind.BIND, IntentKind.PROXY  # Enum attributes are slow to look up
+# Enum attributes are slow to look up
+_BIND = IntentKind.BIND
+_PROXY = IntentKind.PROXY
 _AFTER_ANSWER = frozenset((IntentKind.CREATE, IntentKind.PROXY))  # of remote pods, sent on another one's answer
 
 
 def awaits_watch(tracked: Tracked) -> bool:
     """Whether all that a pod waits for is its bind at home, just answered, and that the watch shows it."""
-    in_flight, source = tracked.in_flight, tracked.source
+    in_flight = tracked.in_flight
+    source = tracked.source
     if in_flight is None or source is None or in_flight.kind is not _BIND:
         return False
     return not (source.node or source.claim or tracked.delegates)
@@ -23,7 +26,8 @@ def awaits_answer(tracked: Tracked) -> bool:
     """Whether the next order of a remote pod has left just now, or its bind to the proxy node is confirmed: until the
     answer comes, or the watch shows the bind, a look would find no step.
     """
-    in_flight, source = tracked.in_flight, tracked.source
+    in_flight = tracked.in_flight
+    source = tracked.source
     if in_flight is None or source is None or in_flight.kind not in _AFTER_ANSWER or in_flight.waits:
         return False
     if in_flight.settling and (in_flight.kind is not _PROXY or source.node):
@@ -65,7 +69,8 @@ def step_of_mirrored(tracked: Tracked, clusters: Mapping[str, ClusterView], now:
         return NOTHING
     if ends_shown(delegate):
         return None
-    home, view = clusters[tracked.pod_id[0]], clusters.get(target)
+    home = clusters[tracked.pod_id[0]]
+    view = clusters.get(target)
     if view is None or not (home.ready and home.takes_orders and view.ready) or another_than_claimed(source, view):
         return None
     return NOTHING if now < tracked.mirror_at else NextStep(Step.MIRROR, target)

@@ -30,7 +30,8 @@ class Fences:
 
     def note(self, home: str, change: Change[Node]) -> str:
         """A node of `home` came, changed or went; the cluster whose fence came or went with it, "" if none."""
-        was, now = fenced_proxy(change.before), fenced_proxy(change.after)
+        was = fenced_proxy(change.before)
+        now = fenced_proxy(change.after)
         if was == now:
             return ""
         self._of[home] = (self.of(home) - {was}) | ({now} if now else NONE)

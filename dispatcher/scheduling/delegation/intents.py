@@ -25,7 +25,9 @@ from shared.messages import (
 from shared.model.names import CLAIM, DECISION, proxy_node_name
 from shared.model.pod import Pod, SourceRef
 
-_BIND, _WORDS = IntentKind.BIND, {kind: kind.value for kind in IntentKind}  # Enum attributes are slow to look up
+# Enum attributes are slow to look up
+_BIND = IntentKind.BIND
+_WORDS = {kind: kind.value for kind in IntentKind}
 
 
 def ref(pod: Pod) -> PodRef:
@@ -45,9 +47,11 @@ def bind(home: str, source: Pod, node: str, epoch: int, why: str, now: float) ->
 
 def bind_all(decisions: Sequence[Decision], epochs: Sequence[int], now: float) -> list[InFlightIntent]:
     """`bind` each where it was decided, in one home cluster."""
-    home, pods = decisions[0].cluster, [one.placed.pod for one in decisions]
+    home = decisions[0].cluster
+    pods = [one.placed.pod for one in decisions]
     refs = map(PodRef, [pod.namespace for pod in pods], [pod.name for pod in pods], [pod.uid for pod in pods])
-    nodes, why = [one.node for one in decisions], [{DECISION: one.summary()} for one in decisions]
+    nodes = [one.node for one in decisions]
+    why = [{DECISION: one.summary()} for one in decisions]
     sent = map(Bind, [_id(epoch, _BIND) for epoch in epochs], refs, epochs, nodes, why)
     return list(map(InFlightIntent, repeat(_BIND), sent, repeat(home), repeat(home), nodes, epochs, repeat(now)))
 
@@ -136,7 +140,9 @@ def sign(home: str, source: Pod, place: tuple[str, str], epoch: int, now: float)
 
 def update(signed: InFlightIntent, answer: Outcome, source: SourceRef, now: float) -> InFlightIntent:
     """Let the files of a delegate show what was signed; `source` as the delegate carries it."""
-    cluster, node, epoch = signed.cluster, signed.node, signed.epoch
+    cluster = signed.cluster
+    node = signed.node
+    epoch = signed.epoch
     name = _id(epoch, IntentKind.UPDATE)
     intent = UpdateDelegate(name, signed.intent.pod, epoch, source, node, answer.manifest, answer.record)
     return InFlightIntent(IntentKind.UPDATE, intent, cluster, cluster, node, epoch, now)

@@ -23,7 +23,8 @@ class Orphans:
     """Counts orphans by the cluster of their source; the count holds for one moment, what it holds back for good."""
 
     def __init__(self, tracked: TrackedPods, fences: Fences) -> None:
-        self._tracked, self._fences = tracked, fences
+        self._tracked = tracked
+        self._fences = fences
         self._suspected: set[PodId] = set()
         self._held: set[PodId] = set()
         self._counted_at = float("-inf")

@@ -19,7 +19,9 @@ from shared.messages import AnyIntent, Outcome
 from shared.model.backoff import Backoff
 from shared.model.pod import PodId
 
-_SETTLE, _AGAIN = Transition.SETTLE, Transition.AGAIN  # Enum attributes are slow to look up
+# Enum attributes are slow to look up
+_SETTLE = Transition.SETTLE
+_AGAIN = Transition.AGAIN
 
 
 class Outbox:
@@ -63,7 +65,8 @@ class Outbox:
 
     def next_epochs(self, count: int) -> range:
         """So many of them."""
-        first, self._epoch = self._epoch + 1, self._epoch + count
+        first = self._epoch + 1
+        self._epoch = self._epoch + count
         return range(first, self._epoch + 1)
 
     def send_all(self, pods: Sequence[Tracked], in_flight: Sequence[InFlightIntent]) -> None:
@@ -86,7 +89,8 @@ class Outbox:
 
     def drop_all(self, pods: Iterable[Tracked]) -> None:
         """`drop` the intent of each."""
-        by_id, waiting = self._by_intent_id, self._waiting
+        by_id = self._by_intent_id
+        waiting = self._waiting
         for tracked in pods:
             if tracked.in_flight is not None:
                 by_id.pop(tracked.in_flight.intent.id, None)
@@ -104,7 +108,8 @@ class Outbox:
         in_flight = tracked.in_flight
         transition = transition_for(in_flight.kind, outcome.verdict)
         if transition is _SETTLE:
-            in_flight.settling, in_flight.sent_at = True, now
+            in_flight.settling = True
+            in_flight.sent_at = now
             heapq.heappush(self._settling, (now, tracked.pod_id))
         elif transition is _AGAIN:
             self._retry_later(tracked, in_flight, now, outcome.message)
@@ -156,7 +161,8 @@ class Outbox:
             in_flight.intent = msgspec.structs.replace(
                 in_flight.intent, id=f"{in_flight.epoch}.{in_flight.kind.value}.{in_flight.attempts}"
             )
-            in_flight.sent_at, in_flight.again_at = now, float("inf")
+            in_flight.sent_at = now
+            in_flight.again_at = float("inf")
             self._by_intent_id[in_flight.intent.id] = tracked
             self.post(in_flight.via, in_flight.intent)
 

@@ -25,7 +25,8 @@ def peers(clusters: Mapping[str, ClusterView], fleet: FleetState, now: float, lo
 def _peer(name: str, view: ClusterView, fleet: FleetState, now: float, lost_s: float) -> Peer | None:
     stands = _stands(view, now, lost_s)
     if view.uid and not view.hidden:
-        free, labels = fleet.free_total(name), view.shared.agreed
+        free = fleet.free_total(name)
+        labels = view.shared.agreed
         return Peer(name, stands, free, labels, view.uid, view.keys, view.api_ok, view.unrenewed_s(now), view.probe)
     return None if stands or not _was_missed(view) else Peer(name, ready=False, unrenewed_s=view.unrenewed_s(now))
 

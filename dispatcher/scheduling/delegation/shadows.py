@@ -30,7 +30,8 @@ from shared.model.pod import RUNNING, Pod
 MAX_COVERS = 512  # sent to one cluster at once
 MAX_UNCOUNTED = 128  # of whose owners are to be warned
 # Looked at, so that neither ever so many pods nor what users write for them cost more than a small part of the time.
-_PODS_PER_S, _CLAUSES_PER_S = 20_000, 1_000_000
+_PODS_PER_S = 20_000
+_CLAUSES_PER_S = 1_000_000
 _MOST_CLAUSES = 256  # of selectors, that a pod is asked: what users may write without end must not cost so much
 _MOST_BUDGETS = 8  # of one pod that are counted; from two on the Eviction API evicts it nowhere
 _LABELS_CUT = (
@@ -109,7 +110,8 @@ class _Budgets:
         return selection
 
     def _selecting(self, labels: Mapping[str, str]) -> tuple[_Selection, int]:
-        found, left = list[_Account](), _MOST_CLAUSES
+        found = list[_Account]()
+        left = _MOST_CLAUSES
         for accounts in (self._others, *(self._by_label.get(label, ()) for label in labels.items())):
             for one in accounts:
                 selector = one.budget.selector
@@ -180,7 +182,8 @@ class ShadowBudgets:
 
     def __init__(self) -> None:
         self._shadows: dict[str, Shadows] = {}
-        self._at, self._asked = float("-inf"), 0
+        self._at = float("-inf")
+        self._asked = 0
 
     def of(self, cluster: str) -> Shadows:
         """The budgets that a cluster is to keep; none before the first look."""
@@ -193,7 +196,9 @@ class ShadowBudgets:
         if now - self._at < max(1.0, len(tracked) / _PODS_PER_S, self._asked / _CLAUSES_PER_S):
             return []
         native = _native(clusters, budgets)
-        before, self._shadows, self._at = self._shadows, _shadows(clusters, tracked, native), now
+        before = self._shadows
+        self._shadows = _shadows(clusters, tracked, native)
+        self._at = now
         self._asked = sum(one.asked for one in native.values())
         return [name for name, now_kept in self._shadows.items() if now_kept != before.get(name, NO_SHADOWS)]
 

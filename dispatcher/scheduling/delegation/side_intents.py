@@ -42,7 +42,8 @@ class SideIntents:
     """What is sent and not answered yet, by its name: an intent's id is that and the number of the attempt."""
 
     def __init__(self, outbox: Outbox, backoff: Backoff) -> None:
-        self._outbox, self._retry_policy = outbox, RetryPolicy(backoff)
+        self._outbox = outbox
+        self._retry_policy = RetryPolicy(backoff)
         self._sent: dict[str, _SideIntent] = {}
         # By cluster, (epoch, name) of those that are to be sent again.
         self._again: defaultdict[str, DueTimes[tuple[int, str]]] = defaultdict(DueTimes)

@@ -78,7 +78,8 @@ def _bind_proxy(at: Attempt) -> InFlightIntent:
 
 
 def _mirror(at: Attempt) -> InFlightIntent:
-    home, clusters = at.tracked.home, at.clusters
+    home = at.tracked.home
+    clusters = at.clusters
     routed = share_network(clusters[home], clusters[at.cluster])
     return intents.mirror(home, at.source, at.cluster, (at.delegate.status, routed), at.epoch, at.now)
 

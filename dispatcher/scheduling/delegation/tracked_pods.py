@@ -64,7 +64,8 @@ class TrackedPods:
 
     def get_all(self, pod_ids: Iterable[PodId]) -> list[Tracked]:
         """The same of those that are ours, in order."""
-        unsettled, get = self.unsettled.get, self.get
+        unsettled = self.unsettled.get
+        get = self.get
         found = [unsettled(pod_id) or get(pod_id) for pod_id in pod_ids]
         return [one for one in found if one is not None]
 

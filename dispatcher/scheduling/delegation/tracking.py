@@ -213,7 +213,10 @@ class Reach(NamedTuple):
     @classmethod
     def of(cls, clusters: Mapping[str, ClusterView]) -> "Reach":
         """By what is known of them now."""
-        ready, restored, executor_only, observer_only = list[str](), list[str](), list[str](), list[str]()
+        ready = list[str]()
+        restored = list[str]()
+        executor_only = list[str]()
+        observer_only = list[str]()
         for name, view in clusters.items():  # for each event: `ready` and `takes_orders` of ClusterView, inlined
             orders = (not view.silent if view.executor is None else view.executor) and not view.refuses
             if view.synced and view.api_ok and not view.silent:
@@ -388,7 +391,8 @@ def place_of(tracked: Tracked, fenced: frozenset[str] = frozenset()) -> tuple[Po
         pod = tracked.delegates[cluster]
         if pod.node and not pod.terminal:
             return _as_submitted(tracked.source, pod), cluster, pod.node
-    source, home = tracked.source or tracked.vanished, tracked.pod_id[0]
+    source = tracked.source or tracked.vanished
+    home = tracked.pod_id[0]
     if source is None or source.phase in TERMINAL:
         return None
     claim = source.claim

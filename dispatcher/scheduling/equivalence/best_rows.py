@@ -135,10 +135,12 @@ def best_rows(rows: RowList | None, scores: Floats, ranks: Ints, count: int) -> 
     """The best feasible ones of `rows` (None: of all) in order, `count` at most."""
     totals = scores if rows is None else scores[rows]
     fits = np.flatnonzero(totals > INFEASIBLE)
-    totals, rows = totals[fits], fits if rows is None else rows[fits]
+    totals = totals[fits]
+    rows = fits if rows is None else rows[fits]
     if len(rows) > count:
         worst = np.partition(totals, len(rows) - count)[len(rows) - count]
-        better, equal = rows[totals > worst], rows[totals == worst]
+        better = rows[totals > worst]
+        equal = rows[totals == worst]
         wanted = count - len(better)
         if len(equal) > wanted:
             equal = equal[np.argpartition(ranks[equal], wanted - 1)[:wanted]]
@@ -152,8 +154,10 @@ def best_rows(rows: RowList | None, scores: Floats, ranks: Ints, count: int) -> 
 def fill_best_kernel(rows, bucket_of, totals, ranks, starts, found, held):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
     """The best rows of each bucket in order, as many as there is room for from `starts` on; `held`: how many."""
     for at in range(len(rows)):
-        row, bucket = rows[at], bucket_of[at]
-        start, size = starts[bucket], held[bucket]
+        row = rows[at]
+        bucket = bucket_of[at]
+        start = starts[bucket]
+        size = held[bucket]
         room = starts[bucket + 1] - start
         if size == room:
             if room == 0:

@@ -35,7 +35,9 @@ class EquivalenceCache:
     """
 
     def __init__(self, plan: Plan, fleet: FleetState, limit: int) -> None:
-        self._plan, self._fleet, self._limit = plan, fleet, limit
+        self._plan = plan
+        self._fleet = fleet
+        self._limit = limit
         self.roles = roles_of(plan)
         self.static_answers = StaticAnswersCache(self.roles, fleet, limit // 4)
         self._classes: OrderedDict[ClassKey, EquivalenceClass] = OrderedDict()

@@ -46,7 +46,8 @@ class RowTables:
     """The tables that classes use, and the plugins that they ask; what no class uses is forgotten."""
 
     def __init__(self, roles: Sequence[Role], fleet: FleetState) -> None:
-        self._roles, self._fleet = [role for role in roles if role.scope is AnswerScope.ROW], fleet
+        self._roles = [role for role in roles if role.scope is AnswerScope.ROW]
+        self._fleet = fleet
         self._plugins: WeakValueDictionary[tuple[Hashable, ...], RowPlugins] = WeakValueDictionary()
         self._tables: dict[RowTableName, RowTable] = {}
         self._users: Counter[RowTable] = Counter()
@@ -94,7 +95,8 @@ class ClassRows:
     """
 
     def __init__(self, fleet: FleetState, tables: RowTables, key: ClassKey) -> None:
-        self._fleet, self._tables = fleet, tables
+        self._fleet = fleet
+        self._tables = tables
         self.plugins = tables.plugins(key)
         self.table: RowTable | None = None
         self._left = False
@@ -120,7 +122,8 @@ class ClassRows:
         others = tuple([one for one in points if not isinstance(one, ClusterColumn)])
         name = static_filters, tuple(filters), others, tuple(evaluators)
         if self.table is None or self.table.name != name:
-            before, self._version = self.table, _NEVER
+            before = self.table
+            self._version = _NEVER
             if self._left:  # nobody would give it back
                 self.table = RowTable(self._fleet, self.plugins, name)
             else:
@@ -144,7 +147,9 @@ class ClassRows:
         table.refresh()
         rows = table.asked.since(self._asked_at) if table.version == self._version else None
         flipped = table.flips != self._flips
-        self._version, self._flips, self._asked_at = table.version, table.flips, table.asked.position
+        self._version = table.version
+        self._flips = table.flips
+        self._asked_at = table.asked.position
         self._plugins_at = self.plugins.version
         return rows, flipped
 
@@ -163,7 +168,9 @@ class ClassRows:
     @property
     def total(self) -> Floats:
         """[n] the sum of the weighted scores, -inf where refused."""
-        table, by_cluster, n = self._known, self.by_cluster, self._fleet.n
+        table = self._known
+        by_cluster = self.by_cluster
+        n = self._fleet.n
         if by_cluster is None:
             return table.total
         version, asked_at = self._total_of

@@ -64,7 +64,10 @@ class EquivalenceClass(Selector):
         key: ClassKey,
         rows: ClassRows,
     ) -> None:
-        self.plan, self.fleet, self._shared, self.rows = plan, fleet, shared, rows
+        self.plan = plan
+        self.fleet = fleet
+        self._shared = shared
+        self.rows = rows
         self.refusal: Why | None = None
         self._static = shared.part(key)
         by_row = {one.role: one for one in rows.plugins.evaluators}
@@ -90,9 +93,11 @@ class EquivalenceClass(Selector):
     def refresh(self, placed: Placed) -> None:
         """Bring every answer up to date with the fleet; `placed` is any pod of the class."""
         self._needs = placed.pod.needs
-        fleet, part = self.fleet, self._static
+        fleet = self.fleet
+        part = self._static
         changed, touched = self._since()
-        nodes_changed, rows_touched = changed is None or len(changed) > 0, touched is None or len(touched) > 0
+        nodes_changed = changed is None or len(changed) > 0
+        rows_touched = touched is None or len(touched) > 0
         stale = [one for one in self.evaluators if one.is_stale(changed=nodes_changed, touched=rows_touched)]
         current = part.current and self.rows.current and not stale
         if current and not nodes_changed and not rows_touched and self._active[0] == part.version:
@@ -112,12 +117,14 @@ class EquivalenceClass(Selector):
             one.record_dependencies()
         if cross_row:
             self._collect_explainers()
-        self._changes_at, self._loads_at = fleet.changes.position, fleet.loads.position
+        self._changes_at = fleet.changes.position
+        self._loads_at = fleet.loads.position
 
     def _since(self) -> tuple[RowList | None, RowList | None]:
         if self._loads_at == _NEVER:
             return None, None
-        changed, touched = self.fleet.changes.since(self._changes_at), self.fleet.loads.since(self._loads_at)
+        changed = self.fleet.changes.since(self._changes_at)
+        touched = self.fleet.loads.since(self._loads_at)
         return (None, None) if changed is None or touched is None else (changed, touched)
 
     def _pre_filter(self, placed: Placed, due: Sequence[PluginEvaluator]) -> Why | None:
@@ -154,7 +161,8 @@ class EquivalenceClass(Selector):
         if active == self._active:
             return False
         others = self._active[:1] + self._active[2:] != (part.version, row_scoped)
-        self._active, self._cross_row = active, []
+        self._active = active
+        self._cross_row = []
         if len(row_scoped) < len(evaluators):
             self._cross_row = [one for one in evaluators if one.role.scope is not AnswerScope.ROW]
         everybody: list[StaticColumn | PluginEvaluator] = [*part.active, *evaluators]
@@ -192,7 +200,8 @@ class EquivalenceClass(Selector):
                 or self.groups.group_scores is not self.group_scores
                 or self.group_scores.partition is not partition
             ):
-                self._fleet_scoped, rows = None, None
+                self._fleet_scoped = None
+                rows = None
                 self.groups = GroupTable(self.fleet, self.rows, self.group_scores)
         if self.groups is None:
             if self._fleet_scoped is not None:
@@ -296,7 +305,8 @@ class EquivalenceClass(Selector):
         table = self._table
         if table is None:
             raise LookupError("the class has not been refreshed")
-        fleet, rows = self.fleet, [first.row] if second is None else [first.row, second.row]
+        fleet = self.fleet
+        rows = [first.row] if second is None else [first.row, second.row]
         why = RowRecord(
             self.context(),
             fleet.now,
@@ -310,7 +320,8 @@ class EquivalenceClass(Selector):
 
     def _scores(self, rows: Sequence[int], raw: ScoresByPlace, normal: ScoresByPlace) -> Scores:
         """The scores of a row and perhaps its rival: `raw` and `normal` where they are known, the rest asked for."""
-        values, normals = [], []
+        values = []
+        normals = []
         for one in self.scored:
             at = -1 if one.role.score_at is None else one.role.score_at
             found = raw[at] if at in raw else self._raw_at(one, rows)
@@ -337,7 +348,8 @@ class EquivalenceClass(Selector):
 
         `refreshed`: the fleet is as at the last refresh, so that what was asked there need not be asked again.
         """
-        raw, known = np.zeros((len(self.scored), len(rows))), self.rows.last_scores if refreshed else {}
+        raw = np.zeros((len(self.scored), len(rows)))
+        known = self.rows.last_scores if refreshed else {}
         for at, one in enumerate(self.scored):
             if len(rows) and one.role.scope in (AnswerScope.SHARED, AnswerScope.ROW):
                 of_all = known.get(one.role.score_at)
@@ -351,7 +363,8 @@ class EquivalenceClass(Selector):
     def context(self) -> DecisionContext:
         """What a decision taken now stands on."""
         if self._context is None:
-            table, rows = self._table, self.rows
+            table = self._table
+            rows = self.rows
             refused = table.refused() if table else {}
             self._context = self.context_of(merged(rows.rejected, refused), rows.feasible - sum(refused.values()))
         return self._context
@@ -359,7 +372,8 @@ class EquivalenceClass(Selector):
     def context_of(self, rejected: Mapping[tuple[int, int], int], feasible: int) -> DecisionContext:
         """The same for given counts."""
         names = tuple(info.name for info in self.fleet.clusters)
-        profile, reasons = self.plan.profile, self.fleet.reasons
+        profile = self.plan.profile
+        reasons = self.fleet.reasons
         return DecisionContext(profile, reasons, names, rejected, feasible, self.rows.evaluated, self._needs)
 
     def explainers(self) -> Explainers:

@@ -80,7 +80,8 @@ class PluginEvaluator:
 
     def record_dependencies(self) -> None:
         """All asked: record what the answers rest on."""
-        fleet, seen = self.fleet, self.observed
+        fleet = self.fleet
+        seen = self.observed
         self.asked_at = fleet.clock
         if seen.counts or self.versions:
             self.versions = [(count, count.version) for count in seen.counts.values()]
@@ -94,7 +95,8 @@ class PluginEvaluator:
         """Run PreFilter if a node, or an object or the clock that it looked at, changed; else only `refresh` of what
         pods change. The reason if it refuses.
         """
-        plugin, fleet = self.role.plugin, self.fleet
+        plugin = self.role.plugin
+        fleet = self.fleet
         fresh = not self.known or self.nodes_at != fleet.changes.position or self._looked_aside()
         # Counts are those that it looks at now; but rows that are not asked again rest on the clock and the kinds of
         # objects that were looked at for them; on counts, too, where several classes share what one of them asked.
@@ -104,7 +106,8 @@ class PluginEvaluator:
             self.state = guarded(plugin, plugin.pre_filter, placed, self.view)
         else:
             self.state = guarded(plugin, plugin.refresh, self.state, placed, self.view)
-        self.nodes_at, self.score_state = fleet.changes.position, self.state
+        self.nodes_at = fleet.changes.position
+        self.score_state = self.state
         return self.state.why if isinstance(self.state, Refuse) else None
 
     def assume_first_placed(self, placed: Placed) -> bool:
@@ -129,7 +132,8 @@ class PluginEvaluator:
 
     def objects_moved(self) -> bool:
         """Whether kinds of objects that it looked at have changed since."""
-        seen, versions = self.object_versions, self.fleet.kept.versions
+        seen = self.object_versions
+        versions = self.fleet.kept.versions
         return any(versions[kind] != version for kind, version in seen.items())
 
     def codes(self, rows: Rows) -> Codes:
@@ -139,7 +143,8 @@ class PluginEvaluator:
 
     def open_rows(self) -> tuple[RowList, int] | None:
         """The rows that its filter lets pass and the code of all others, if it knows them (see `Filter.open_rows`)."""
-        plugin, n = self.role.plugin, self.fleet.n
+        plugin = self.role.plugin
+        n = self.fleet.n
         if not in_step(plugin.__class__, "open_rows", "filter"):
             return None
         answer = guarded(plugin, plugin.open_rows, self.state, self.view)
@@ -206,7 +211,8 @@ class PluginEvaluator:
         return self._parts("score_parts", self.score_state) if self.role.score_at is not None else ()
 
     def _parts(self, which: str, state: object) -> Sequence[Part]:
-        plugin, n = self.role.plugin, self.fleet.n
+        plugin = self.role.plugin
+        n = self.fleet.n
         parts: Sequence[Part] = guarded(plugin, getattr(plugin, which), state, self.view)
         for part in parts:
             if np.shape(part.domain) != (n,):

@@ -35,7 +35,9 @@ class FleetScopedTable:
         evaluators: Sequence[PluginEvaluator],
         last: LastAsked,
     ) -> None:
-        self._fleet, self._table, self._last = fleet, rows, last
+        self._fleet = fleet
+        self._table = rows
+        self._last = last
         self._columns = tuple(column for column in columns if column.role.score_at is not None)
         self._evaluators = tuple(evaluators)
         self._due: Placed | None = None
@@ -51,7 +53,9 @@ class FleetScopedTable:
         self._normal: dict[int, Floats] = {}
 
     def _take_turn(self, placed: Placed) -> None:
-        before, self._last.table, self._asked = self._last.table, self, placed
+        before = self._last.table
+        self._last.table = self
+        self._asked = placed
         if before is not None and before is not self:
             before._due = before._due or before._asked
             before._blank()
@@ -75,7 +79,9 @@ class FleetScopedTable:
         self._first = codes
         self._candidates = candidates
         self._rows = rows = candidates if not codes.any() else candidates[codes == 0]
-        self._totals, self._raw, self._normal = table.totals_of(rows), {}, {}
+        self._totals = table.totals_of(rows)
+        self._raw = {}
+        self._normal = {}
         if len(rows):
             self._score(placed, self._where(rows))
         for evaluator in self._evaluators:
@@ -121,7 +127,8 @@ class FleetScopedTable:
         if first is None:
             return None
         at = int(np.searchsorted(self._rows, first.row))
-        kept, self._totals[at] = self._totals[at], INFEASIBLE
+        kept = self._totals[at]
+        self._totals[at] = INFEASIBLE
         second = self._best_row()
         self._totals[at] = kept
         return first, second

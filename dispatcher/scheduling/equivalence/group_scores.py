@@ -39,7 +39,9 @@ class GroupScores:
     def __init__(
         self, columns: Sequence[NormalizedColumn], evaluators: Sequence[PluginEvaluator], partitions: Partitions
     ) -> None:
-        self.columns, self.evaluators, self._partitions = tuple(columns), tuple(evaluators), partitions
+        self.columns = tuple(columns)
+        self.evaluators = tuple(evaluators)
+        self._partitions = partitions
         self.partition: Partition | None = None
         self.codes: Codes = np.zeros(1, dtype=np.uint16)
         self.points: Floats = np.zeros(1)
@@ -99,7 +101,8 @@ class GroupScores:
                 np.copyto(self.codes, answers, where=self.codes == 0)
 
     def _sum_up(self, evaluator: PluginEvaluator, parts: Sequence[Part]) -> None:
-        at, plugin = evaluator.role.score_at, evaluator.role.plugin
+        at = evaluator.role.score_at
+        plugin = evaluator.role.plugin
         if at is None:
             return
         total = np.zeros(self.size)

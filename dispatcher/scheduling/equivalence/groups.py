@@ -23,7 +23,9 @@ class GroupTable:
     """The best row of each group, and the best of all with its group score."""
 
     def __init__(self, fleet: FleetState, rows: ClassRows, group_scores: GroupScores) -> None:
-        self._fleet, self._rows, self.group_scores = fleet, rows, group_scores
+        self._fleet = fleet
+        self._rows = rows
+        self.group_scores = group_scores
         self._best_of_group: list[RowScore | None] = []
         self._totals: Floats = np.zeros(0)  # [groups] of the best rows, -inf without
         self._due: set[int] = set()
@@ -49,17 +51,21 @@ class GroupTable:
             self._refused = None
         partition = self.group_scores.partition
         if partition is None:
-            self._top, self._due = None, {0}
+            self._top = None
+            self._due = {0}
             if not self._is_small():
                 self._all_rows_maxima.update(rows.tolist(), self._rows.total[: self._fleet.n])
             return
         for row, group in zip(rows.tolist(), partition.group[rows].tolist(), strict=True):
-            row_score, total = self._best_of_group[group], self._rows.total.item(row)
+            row_score = self._best_of_group[group]
+            total = self._rows.total.item(row)
             if group not in self._due and (row_score is None or row == row_score.row or total >= row_score.score):
                 self._due.add(group)
 
     def _look(self) -> None:
-        totals, ranks, partition = self._rows.total[: self._fleet.n], self._fleet.rank, self.group_scores.partition
+        totals = self._rows.total[: self._fleet.n]
+        ranks = self._fleet.rank
+        partition = self.group_scores.partition
         for group in self._due:
             if partition is None:
                 row_score = self._best_of_small(0) if self._is_small() else self._all_rows_maxima.best(totals, ranks)
@@ -132,7 +138,9 @@ class GroupTable:
         return -row_score.score, int(self._fleet.rank[row_score.row]), row_score.row
 
     def _second(self, group: int, row: int) -> RowScore | None:
-        totals, ranks, partition = self._rows.total[: self._fleet.n], self._fleet.rank, self.group_scores.partition
+        totals = self._rows.total[: self._fleet.n]
+        ranks = self._fleet.rank
+        partition = self.group_scores.partition
         if partition is None:
             found = self._best_of_small(1) if self._is_small() else self._all_rows_maxima.second(row, totals, ranks)
         else:
@@ -151,7 +159,8 @@ class GroupTable:
     def by_cluster(self) -> list[dict[int, int]]:
         """[groups] cluster index -> rows that no other filter refuses; a copy."""
         if self._refused is None:
-            rows, clusters = self._rows.feasible_rows(), max(len(self._fleet.clusters), 1)
+            rows = self._rows.feasible_rows()
+            clusters = max(len(self._fleet.clusters), 1)
             groups = self.group_scores.partition.group[rows].astype(np.int64) if self.group_scores.partition else 0
             counts = np.bincount(groups * clusters + self._fleet.cluster[rows])
             self._refused = [{} for _ in range(self.group_scores.size)]

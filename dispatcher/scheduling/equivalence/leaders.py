@@ -76,7 +76,8 @@ def _follow_all(touched, group_of, total, ranks, first, fits, best, members, hel
             held[group] = _SHORT
     for row in touched:
         group = group_of[row]
-        start, size = group * width, held[group]
+        start = group * width
+        size = held[group]
         if size == _SHORT or first[row] != 0:
             continue
         place = _place_of(row, best, start, size, total, ranks)
@@ -94,11 +95,14 @@ class GroupLeaders:
     """
 
     def __init__(self, fleet: FleetState, table: RowTable, partition: Partition) -> None:
-        self._fleet, self.table, self.partition = fleet, table, partition
+        self._fleet = fleet
+        self.table = table
+        self.partition = partition
         self.members: Ints = np.zeros(partition.size, dtype=np.int64)
         self.best: Ints = np.full((partition.size, WIDTH), -1, dtype=np.int64)
         self._fits: Bools = np.zeros(0, dtype=np.bool_)  # [n] which rows were feasible
-        self._version, self._asked_at = -1, 0
+        self._version = -1
+        self._asked_at = 0
 
     def refresh(self) -> None:
         """Follow the table, which is up to date."""
@@ -109,13 +113,16 @@ class GroupLeaders:
             self._look_at_all()
         elif len(rows):
             self._follow_rows(rows[self._fleet.live[rows]])
-        self._version, self._asked_at = table.version, table.asked.position
+        self._version = table.version
+        self._asked_at = table.asked.position
 
     def _follow_rows(self, touched: RowList) -> None:
-        size, table = self.partition.size, self.table
+        size = self.partition.size
+        table = self.table
         groups = self.partition.group
         if _follow_all.fast is not None:
-            held, whole = np.full(size, -1, dtype=np.int64), np.zeros(size, dtype=np.bool_)
+            held = np.full(size, -1, dtype=np.int64)
+            whole = np.zeros(size, dtype=np.bool_)
             known = table.total, self._fleet.rank, table.first, self._fits, self.best.reshape(-1), self.members
             _follow_all.fast(touched, groups, *known, held, whole)
             short = np.flatnonzero(held == _SHORT).tolist()
@@ -138,7 +145,9 @@ class GroupLeaders:
         Of the others, those in the list are its best still, and what ranks before the last of them is known: 64 best
         rows of which the 3rd and the 64th took a pod are 62 and these two, unless they rank below all 62.
         """
-        before, total, ranks = self.best[group], self.table.total, self._fleet.rank
+        before = self.best[group]
+        total = self.table.total
+        ranks = self._fleet.rank
         before = before[before >= 0]
         complete = len(before) == self.members[group]
         kept = before[~np.isin(before, touched)]
@@ -162,7 +171,8 @@ class GroupLeaders:
 
     def _look_at_all(self) -> None:
         self._fits = self.table.first[: self._fleet.n] == 0
-        fill, size = fill_best_kernel.fast, self.partition.size
+        fill = fill_best_kernel.fast
+        size = self.partition.size
         if fill is None:
             for group in range(size):
                 self._look_at(group)
@@ -171,7 +181,8 @@ class GroupLeaders:
         groups = self.partition.group[rows].astype(np.int64)
         self.members = np.bincount(groups, minlength=size)
         self.best[:] = -1
-        starts, held = np.arange(size + 1) * WIDTH, np.zeros(size, dtype=np.int64)
+        starts = np.arange(size + 1) * WIDTH
+        held = np.zeros(size, dtype=np.int64)
         fill(rows, groups, self.table.total, self._fleet.rank, starts, self.best.reshape(-1), held)
 
     def rows(self, group: int, count: int, without: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> RowList:
@@ -184,7 +195,8 @@ class Leaders:
     """Those of tables and partitions that were last asked about, until a node changes."""
 
     def __init__(self, fleet: FleetState) -> None:
-        self._fleet, self._at = fleet, -1
+        self._fleet = fleet
+        self._at = -1
         self._kept: OrderedDict[tuple[RowTable, Partition], GroupLeaders] = OrderedDict()
 
     def of(self, table: RowTable, partition: Partition) -> GroupLeaders:

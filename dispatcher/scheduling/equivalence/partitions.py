@@ -20,7 +20,10 @@ _FEW_GROUPS = 64
 _ROWS_A_GROUP = 4  # finer than this, going by groups saves nothing
 _WIDEST = 1 << 22  # combinations of codes that are counted in a table
 _KEPT = 256
-_LEAST_KEPT, _KEPT_BYTES, _BYTES_PER_ROW = 16, 2**28, 16  # of a row: group 4, order 8, axis 4
+# of a row: group 4, order 8, axis 4
+_LEAST_KEPT = 16
+_KEPT_BYTES = 2**28
+_BYTES_PER_ROW = 16
 
 
 @dataclass(eq=False)
@@ -41,7 +44,9 @@ class Partition:
             found = np.full(self.size, -1, dtype=np.int32)
             self._within = bool(_within.fast(self.group, areas, live, found))
         if self._within is None:
-            codes, among, first = areas[self.order], live[self.order], self.starts[:-1]
+            codes = areas[self.order]
+            among = live[self.order]
+            first = self.starts[:-1]
             least = np.minimum.reduceat(np.where(among, codes, np.iinfo(np.int32).max), first)
             self._within = bool((np.maximum.reduceat(np.where(among, codes, -1), first) <= least).all())
         return self._within
@@ -114,7 +119,9 @@ def partition_of(axes: Sequence[SmallInts]) -> Partition | None:
     n = len(axes[0])
     most = max(_FEW_GROUPS, min(n // _ROWS_A_GROUP, MOST_GROUPS))
     widths = [int(axis.max(initial=-1)) + 2 for axis in axes]
-    combined, width = np.zeros(n, dtype=np.int32), 1  # in place, and half as wide: it is memory that takes the time
+    # in place, and half as wide: it is memory that takes the time
+    combined = np.zeros(n, dtype=np.int32)
+    width = 1
     for axis, more in zip(axes, widths, strict=True):
         if width * more > _WIDEST or axis.min(initial=-1) < -1:
             return None
@@ -126,7 +133,8 @@ def partition_of(axes: Sequence[SmallInts]) -> Partition | None:
             combined += 1
         width *= more
     if _number.fast is not None:
-        ids, group = np.zeros(width, dtype=np.int32), np.empty(n, dtype=np.int32)
+        ids = np.zeros(width, dtype=np.int32)
+        group = np.empty(n, dtype=np.int32)
         size = _number.fast(combined, ids, group)
         return Partition(size, group, _split(np.flatnonzero(ids), widths)) if size <= most else None
     present = np.flatnonzero(np.bincount(combined, minlength=1))

@@ -96,7 +96,9 @@ class RowTable:
         self, fleet: FleetState, plugins: RowPlugins, name: RowTableName, old: "RowTable | None" = None
     ) -> None:
         """`old`: a table that nobody needs any more; its memory is used again."""
-        self._fleet, self._plugins, self.name = fleet, plugins, name
+        self._fleet = fleet
+        self._plugins = plugins
+        self.name = name
         self._static_filters, self._filters, self._points, self._evaluators = name
         self._loads_at = self._changes_at = _NEVER
         self._seen: tuple[int, ...] = ()
@@ -151,13 +153,16 @@ class RowTable:
         seen = self._versions()
         changed = touched = None
         if self._loads_at != _NEVER and seen == self._seen:
-            changed, touched = fleet.changes.since(self._changes_at), fleet.loads.since(self._loads_at)
+            changed = fleet.changes.since(self._changes_at)
+            touched = fleet.loads.since(self._loads_at)
         self._loads_at = self._changes_at = _NEVER  # if somebody fails, all is due
         if changed is None or touched is None:
             self._ask_all()
         elif len(changed) or len(touched):
             self._ask_again(distinct(changed, touched), nodes_changed=len(changed) > 0)
-        self._seen, self._changes_at, self._loads_at = seen, fleet.changes.position, fleet.loads.position
+        self._seen = seen
+        self._changes_at = fleet.changes.position
+        self._loads_at = fleet.loads.position
 
     def _versions(self) -> tuple[int, ...]:
         columns = [one.version for one in (*self._filters, *self._points) if isinstance(one, StaticColumn)]
@@ -194,7 +199,10 @@ class RowTable:
 
     def fill_all(self) -> None:
         """Ask about all rows, without counting."""
-        n, few, self._few, self._part = self._fleet.n, self._static_filters.few_open, None, None
+        n = self._fleet.n
+        few = self._static_filters.few_open
+        self._few = None
+        self._part = None
         if few is not None:
             self._fill_few(few)
             return
@@ -212,7 +220,8 @@ class RowTable:
                 self._total[rows] = self._fill(rows)
 
     def _fill_few(self, few: RowList) -> None:
-        where, codes = window_of(few), np.zeros(len(few), dtype=np.uint16)
+        where = window_of(few)
+        codes = np.zeros(len(few), dtype=np.uint16)
         if len(few):
             self._apply_filters(where, codes)
         self._part = where, self._add_up(where, codes) if len(few) else np.zeros(0)
@@ -279,8 +288,11 @@ class RowTable:
                 del self.rejected[code, cluster]
 
     def _count_all(self) -> None:
-        n, joint, few = self._fleet.n, self._static_filters, self._codes_of_few()
-        self.rejected, self.evaluated = Counter(joint.rejected), joint.evaluated
+        n = self._fleet.n
+        joint = self._static_filters
+        few = self._codes_of_few()
+        self.rejected = Counter(joint.rejected)
+        self.evaluated = joint.evaluated
         more: RowList = np.zeros(0, dtype=np.intp)  # rows that other filters refuse
         if few is not None:
             more = few[0][few[1] != 0]

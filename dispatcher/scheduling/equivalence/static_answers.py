@@ -52,7 +52,8 @@ class StaticFilters:
 
     def __init__(self, columns: Sequence[StaticColumn], shared: "StaticAnswersCache | None" = None) -> None:
         """`shared`: keeps those of the first columns alone."""
-        self.columns, self._shared = tuple(columns), shared
+        self.columns = tuple(columns)
+        self._shared = shared
         self.version = 0
         self._first: Codes = np.zeros(0, dtype=np.uint16)
         self._few: tuple[Codes, RowList, Codes] | None = None  # what `_first` is to be: all rows, but these
@@ -87,7 +88,9 @@ class StaticFilters:
         if changed is not None and not len(changed):
             return
         self.version += changed is None
-        self._n, self._open, self._closed = fleet.n, None, None
+        self._n = fleet.n
+        self._open = None
+        self._closed = None
         known = [(at, *one.open_rows) for at, one in enumerate(self.columns) if one.open_rows is not None]
         few = next((one for one in known if FEW_OPEN * len(one[1]) < fleet.n), None)
         if few is None or self._shared is None:
@@ -95,7 +98,8 @@ class StaticFilters:
         else:
             self._open_few(fleet, self._shared.filters(self.columns[: few[0]]), *few)
         self.evaluated = fleet.live_count
-        self._at, self._versions = fleet.changes.position, versions
+        self._at = fleet.changes.position
+        self._versions = versions
 
     def _ask(self, fleet: FleetState, rows: Rows) -> None:
         whole = self._first = grown(self.first, fleet.n, NO_NODE)
@@ -143,7 +147,8 @@ class StaticFilters:
 @kernel("marks wholes int out_ints")
 def _count_codes(first, cluster, clusters, counts):  # type: ignore[no-untyped-def]
     """Count rows by code and cluster, as far as `counts` [codes x clusters] goes; the highest code but NO_NODE."""
-    highest, codes = 0, len(counts) // clusters
+    highest = 0
+    codes = len(counts) // clusters
     for row in range(len(first)):
         code = int(first[row])
         if code not in (0, 0xFFFF):
@@ -156,14 +161,16 @@ def _count_codes(first, cluster, clusters, counts):  # type: ignore[no-untyped-d
 def _numbered(first: Codes) -> tuple[Ints, Codes]:
     """The codes in `first`, 0 and up; and by code, its place among them. There may be 60,000, and few of them here."""
     found = np.flatnonzero(np.bincount(first, minlength=NO_NODE + 1)[1:NO_NODE]) + 1
-    distinct, places = np.append(0, found), np.zeros(NO_NODE + 1, dtype=np.uint16)
+    distinct = np.append(0, found)
+    places = np.zeros(NO_NODE + 1, dtype=np.uint16)
     places[distinct], places[NO_NODE] = np.arange(len(distinct)), NO_NODE
     return distinct, places
 
 
 def count_codes(first: Codes, fleet: FleetState, rows: Rows | None = None) -> dict[tuple[int, int], int]:
     """(reason code, cluster index) -> rows refused for it; `first` is about `rows`, None: all."""
-    clusters, distinct = max(len(fleet.clusters), 1), np.arange(_USUAL_CODES)
+    clusters = max(len(fleet.clusters), 1)
+    distinct = np.arange(_USUAL_CODES)
     cluster = fleet.cluster if rows is None else fleet.cluster[rows]
     if _count_codes.fast is not None:
         counts = np.zeros(len(distinct) * clusters, dtype=np.int64)
@@ -179,7 +186,9 @@ def count_codes(first: Codes, fleet: FleetState, rows: Rows | None = None) -> di
             codes = places[codes]
         counts = np.bincount(codes.astype(np.int64) * clusters + cluster[no])
     keys = np.flatnonzero(counts)
-    whys, where, count = distinct[keys // clusters].tolist(), (keys % clusters).tolist(), counts[keys].tolist()
+    whys = distinct[keys // clusters].tolist()
+    where = (keys % clusters).tolist()
+    count = counts[keys].tolist()
     return dict(zip(zip(whys, where, strict=True), count, strict=True))
 
 
@@ -194,8 +203,11 @@ class StaticAnswers:
     def __init__(
         self, columns: Sequence[StaticColumn], leading: int, fleet: FleetState, shared: "StaticAnswersCache"
     ) -> None:
-        self._columns, self._leading, self._fleet = tuple(columns), leading, fleet
-        self._shared, self._partitions = shared, shared.partitions
+        self._columns = tuple(columns)
+        self._leading = leading
+        self._fleet = fleet
+        self._shared = shared
+        self._partitions = shared.partitions
         self._group_scores: GroupScores | None = None
         self._grouped = False
         self._uniform: bool | None = None
@@ -238,7 +250,8 @@ class StaticAnswers:
         self._group_scores = self._uniform = None
         seen = (self.static_filters, self.static_filters.version, *((one, one.version) for one in self.active))
         self.version += seen != self._seen
-        self._seen, self._at = seen, self._fleet.changes.position
+        self._seen = seen
+        self._at = self._fleet.changes.position
         return None
 
     def upper_bounds(self) -> Readings:
@@ -292,7 +305,8 @@ class StaticAnswersCache:
 
     def __init__(self, roles: Sequence[Role], fleet: FleetState, limit: int) -> None:
         self.partitions = Partitions(fleet)
-        self._fleet, self._limit = fleet, limit
+        self._fleet = fleet
+        self._limit = limit
         self._roles = [role for role in roles if role.scope is AnswerScope.SHARED]
         self._by_node = [role for role in self._roles if not role.by_cluster]
         others = [role.key_at for role in roles if role.scope is not AnswerScope.SHARED and role.filter_at is not None]

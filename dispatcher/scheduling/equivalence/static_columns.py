@@ -53,11 +53,13 @@ class StaticColumn:
 
     def refresh(self, placed: Placed, fleet: FleetState) -> Why | None:
         """Bring the answers up to date; the reason if the plugin refuses the pods as a whole."""
-        evaluator, changed = self.evaluator, fleet.changes.since(self._at) if self._at != _NEVER else None
+        evaluator = self.evaluator
+        changed = fleet.changes.since(self._at) if self._at != _NEVER else None
         everything = changed is None or evaluator.is_stale(changed=len(changed) > 0, touched=False)
         if not everything and changed is not None and not len(changed):
             return None
-        skipped, self._at = self.skipped, _NEVER
+        skipped = self.skipped
+        self._at = _NEVER
         refused = evaluator.pre_filter(placed)
         if refused is not None:
             evaluator.known = False
@@ -86,7 +88,8 @@ class StaticColumn:
                 self._forget_values(fleet.n)
 
     def _filter(self, rows: Rows, n: int) -> None:
-        before, self.open_rows = self.open_rows, self.evaluator.open_rows()
+        before = self.open_rows
+        self.open_rows = self.evaluator.open_rows()
         if self.open_rows is not None:
             self._codes = np.zeros(0, dtype=np.uint16)
             return
@@ -162,7 +165,8 @@ class ClusterColumn(StaticColumn):
     def _write(self, fleet: FleetState, changed: RowList | None) -> None:
         if self.skipped:
             return
-        before, some = self.by_cluster, fleet.row_of_each_cluster()
+        before = self.by_cluster
+        some = fleet.row_of_each_cluster()
         known = np.flatnonzero(some >= 0)
         rows = np.sort(some[known])
         self.by_cluster = np.zeros(len(some))

@@ -14,7 +14,9 @@ from dispatcher.scheduling.fleet.readings import left_to_settle
 from dispatcher.scheduling.framework import Ints
 from dispatcher.scheduling.rules.requests import nonzero_request
 
-_CPU, _MEMORY = 0, 1  # rows of `recent` and `settling`, and of the signals of these names
+# rows of `recent` and `settling`, and of the signals of these names
+_CPU = 0
+_MEMORY = 1
 _SETTLED = (0, 0)  # most pods: one for all
 
 
@@ -45,7 +47,8 @@ class AwaitedPods:
         awaited = self.by_row.get(row)
         if not awaited:
             return
-        cpu_at, memory_at = self._store.used_at[_CPU, row], self._store.used_at[_MEMORY, row]
+        cpu_at = self._store.used_at[_CPU, row]
+        memory_at = self._store.used_at[_MEMORY, row]
         for occupant in awaited:
             self._mark_seen(occupant, cpu=occupant.placed_at <= cpu_at, memory=occupant.placed_at <= memory_at)
             self._settle(occupant, row)
@@ -57,9 +60,12 @@ class AwaitedPods:
 
     def _settle(self, occupant: Occupant, row: int) -> None:
         """Count of a pod what the means of its row do not hold."""
-        store, before, left = self._store, occupant.settling, (0.0, 0.0)
+        store = self._store
+        before = occupant.settling
+        left = (0.0, 0.0)
         if occupant.settles:
-            since, times = occupant.placed_at, store.used_at
+            since = occupant.placed_at
+            times = store.used_at
             left = left_to_settle(since, times.item(_CPU, row)), left_to_settle(since, times.item(_MEMORY, row))
         cpu, memory = occupant.amounts
         now = (_part(cpu, left[_CPU]), _part(memory, left[_MEMORY]))

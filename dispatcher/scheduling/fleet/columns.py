@@ -45,7 +45,10 @@ class NodeColumns:
 
 
 # Leading axes of columns with one number a resource, a signal, a signal whose deviation is kept, a rule of hot nodes.
-RESOURCES, SIGNALS, DEVIATIONS, RULES = -1, -2, -3, -4
+RESOURCES = -1
+SIGNALS = -2
+DEVIATIONS = -3
+RULES = -4
 # column -> (dtype, value of an empty row, leading axis: 0 none, one of these, else its length)
 _TABLE: dict[str, tuple[type[np.generic], Any, int]] = {
     "live": (np.bool_, False, 0),
@@ -139,7 +142,8 @@ class RowStore(NodeColumns):
 
     def derive(self, *, deviations: bool, rules: Sequence[int | None]) -> None:
         """Keep deviations, or none; and as many rules: each with what the rule of that number had so far, or blank."""
-        before, rows = self.hot_since, self.live.shape[0]
+        before = self.hot_since
+        rows = self.live.shape[0]
         blank = np.full(rows, np.nan)
         self.hot_since = np.stack([blank, *(blank if at is None else before[at] for at in rules)])[1:]
         if deviations != self._deviates:
@@ -193,7 +197,8 @@ def cells_at(cells: NDArray[Any], rows: slice | Sequence[int] | RowList) -> NDAr
 
 def as_slice(rows: RowList) -> RowList | slice:
     """The same rows as a slice if each is the one after that before it: reading and writing there copies less."""
-    first, last = int(rows[0]), int(rows[-1])
+    first = int(rows[0])
+    last = int(rows[-1])
     follow = last - first + 1 == len(rows) and bool((rows[1:] == rows[:-1] + 1).all())
     return slice(first, last + 1) if follow else rows
 
@@ -202,7 +207,8 @@ def as_slice(rows: RowList) -> RowList | slice:
 def _add_pods(rows, times, columns, amounts, cpu_memory, requested, nonzero, recent, settling):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
     """See `add_pods`; `columns` and `amounts` are of `requested`, `cpu_memory` of the other three."""
     for at in range(len(rows)):
-        row, more = rows[at], times[at]
+        row = rows[at]
+        more = times[at]
         for one in range(len(columns)):
             requested[columns[one], row] += more * amounts[one]
         for one in range(2):
@@ -259,6 +265,7 @@ def distinct(*lists: RowList) -> RowList:
 
 def exact_sums(values: Ints) -> list[int]:
     """Sum of each resource over the rows of [resources, rows], capped at MAX_QUANTITY and never wrapped."""
-    high, low = values >> 32, values & 0xFFFFFFFF
+    high = values >> 32
+    low = values & 0xFFFFFFFF
     pairs = zip(high.sum(axis=1).tolist(), low.sum(axis=1).tolist(), strict=True)
     return [min((upper << 32) + lower, MAX_QUANTITY) for upper, lower in pairs]

@@ -13,7 +13,8 @@ DomainOf = Callable[[str, int], int]  # (level, row) -> domain code, -1 unknown
 DomainsOf = Callable[[str, RowList], SmallInts]  # the same of many rows
 Build = Callable[[PodSet, str], Iterable[tuple[Placed, int]]]  # (set, level) -> placed that may be in it, domain
 # To list a pod while counting afresh costs a 32nd of looking at a pod that comes or goes.
-_LEAST_WORTH, _LISTED_PER_LOOK = 16, 32
+_LEAST_WORTH = 16
+_LISTED_PER_LOOK = 32
 
 
 @dataclass(eq=False)
@@ -84,7 +85,8 @@ class MatchCounts:
     """
 
     def __init__(self, labels_of: LabelsOf, limit: int = 4096) -> None:
-        self._labels_of, self._limit = labels_of, limit
+        self._labels_of = labels_of
+        self._limit = limit
         self._counts: dict[Hashable, MatchCount] = {}
         self._index: PodSetIndex[MatchCount] = PodSetIndex()
 
@@ -110,9 +112,12 @@ class MatchCounts:
         count = MatchCount(key, pods=pods, namespaces_at=namespaces_at)
         self._index.put(count, pods)
         # Pods of a template share their labels (`SharedDicts`), and nothing else tells whether one is a member.
-        known, members, listed = dict[tuple[str, str, int, bool], bool](), list[int](), 0
+        known = dict[tuple[str, str, int, bool], bool]()
+        members = list[int]()
+        listed = 0
         for placed, domain in build(pods, key):
-            pod, listed = placed.pod, listed + 1
+            pod = placed.pod
+            listed = listed + 1
             like = (placed.home, pod.namespace, id(pod.labels), pod.terminating)
             if (has := known.get(like)) is None:
                 has = known[like] = count.has(placed, self._labels_of)
@@ -145,7 +150,8 @@ class MatchCounts:
 
     def _worth_it(self, placed: Placed) -> list[MatchCount]:
         """The counts that a pod may be part of, without those that are dropped now."""
-        near, kept = list(self._index.near(placed.pod, placed.home, self._labels_of)), list[MatchCount]()
+        near = list(self._index.near(placed.pod, placed.home, self._labels_of))
+        kept = list[MatchCount]()
         for count in near:
             if count.worth is not None:
                 count.unasked += 1

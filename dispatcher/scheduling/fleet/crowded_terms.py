@@ -130,9 +130,14 @@ class TermCrowd:
     def __init__(
         self, terms: Iterable[HeldTerm], many: int, labels_of: LabelsOf, numbers: Iterator[int], sums: LiveSums
     ) -> None:
-        self._many, self._labels_of, self._numbers, self._sums = many, labels_of, numbers, sums
-        self._labels, self._namespace_labels = Counter[str | Label](), Counter[str | Label]()
-        self._namespaces, self._homes = Counter[str](), Counter[str]()
+        self._many = many
+        self._labels_of = labels_of
+        self._numbers = numbers
+        self._sums = sums
+        self._labels = Counter[str | Label]()
+        self._namespace_labels = Counter[str | Label]()
+        self._namespaces = Counter[str]()
+        self._homes = Counter[str]()
         self._terms: dict[HeldTerm, int] = {}  # the how many-th that came, in this order
         self._came = 0
         self._verdicts: dict[Hashable, _Verdict] = {}  # the one unused for longest first

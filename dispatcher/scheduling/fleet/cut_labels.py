@@ -23,7 +23,8 @@ class CutLabels:
 
     def drop(self, pod_id: PodId, placed: Placed) -> None:
         """The inverse of `put`; one that was not entered is none of these."""
-        namespace, home = placed.pod.namespace, placed.home
+        namespace = placed.pod.namespace
+        home = placed.home
         homes = self._pods.get(namespace, {})
         if homes.get(home, {}).pop(pod_id, None) is None or homes[home]:
             return

@@ -50,8 +50,10 @@ class DerivedReadings(NodeTable):
         """
         if not self.signals.derived.hot:
             return False
-        mask, before = updated_mask(self, self._store, self.signals.derived.hot, self.now), self.hot
-        turned, cooled = np.flatnonzero(mask != before), bool((before & ~mask).any())
+        mask = updated_mask(self, self._store, self.signals.derived.hot, self.now)
+        before = self.hot
+        turned = np.flatnonzero(mask != before)
+        cooled = bool((before & ~mask).any())
         self._store.hot[: self.n] = mask
         self.loads.extend(turned)
         return cooled
@@ -68,6 +70,7 @@ class DerivedReadings(NodeTable):
         self._forecasts = (self._forecasts or Forecasts()) if wanted else None
         found = self._forecasts.step(self, self.now) if self._forecasts else Outlook.blank(self.used.shape)
         if found is not None:
-            store, n = self._store, self.n
+            store = self._store
+            n = self.n
             store.forecast[:, :n], store.forecast_error[:, :n], store.last_error[:, :n] = found
             self.loads.extend(np.flatnonzero(self.live))

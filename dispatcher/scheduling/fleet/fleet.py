@@ -45,7 +45,9 @@ from shared.model.topology import HOST_LEVEL, level_of
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 _FEW = 8  # nodes, of which one by one is as fast
 _ALL_OF_IT = (1.0, 1.0)  # `usual` of CPU and memory before anything is learnt
-_CPU, _MEMORY = 0, 1  # rows of `nonzero`, `recent` and `settling`, and of the signals of these names
+# rows of `nonzero`, `recent` and `settling`, and of the signals of these names
+_CPU = 0
+_MEMORY = 1
 
 
 class FleetState(ReadingTable):
@@ -99,7 +101,10 @@ class FleetState(ReadingTable):
         """`put_node` for each of them, in one go for those that are known, and for new ones that have no pods yet.
         Known ones enter first, then those that pods came before, then the others. No name comes twice.
         """
-        home, known, fresh, awaited = self._cluster(cluster), list[tuple[int, Node]](), list[Node](), list[Node]()
+        home = self._cluster(cluster)
+        known = list[tuple[int, Node]]()
+        fresh = list[Node]()
+        awaited = list[Node]()
         for node in nodes:
             row = home.rows.get(node.name)
             if row is not None:
@@ -122,7 +127,8 @@ class FleetState(ReadingTable):
 
     def _replace_nodes(self, rows: Sequence[int], nodes: Sequence[Node]) -> None:
         """These rows have other nodes now; pods of which that may change the fault domain are counted anew."""
-        at, before = np.asarray(rows, dtype=np.intp), [self._nodes[row] for row in rows]
+        at = np.asarray(rows, dtype=np.intp)
+        before = [self._nodes[row] for row in rows]
         for node, was in zip(nodes, before, strict=True):
             self._dicts.share_node(node, was)
         labels = self._labels.relabelling(at, [one.labels for one in before if one], [node.labels for node in nodes])
@@ -179,8 +185,11 @@ class FleetState(ReadingTable):
         new.unseen_cpu = new.unseen_memory = new.settles = assumed or is_unseen(placed)
         if old is not None:
             if stays:
-                new.placed_at, new.settles, new.counts_as = old.placed_at, old.settles, old.counts_as
-                new.unseen_cpu, new.unseen_memory = old.unseen_cpu, old.unseen_memory
+                new.placed_at = old.placed_at
+                new.settles = old.settles
+                new.counts_as = old.counts_as
+                new.unseen_cpu = old.unseen_cpu
+                new.unseen_memory = old.unseen_memory
             self.remove(pod_id)
         self._occupants[pod_id] = new
         self._apps.put(new)
@@ -191,7 +200,9 @@ class FleetState(ReadingTable):
 
     def stays(self, occupant: Occupant, placed: Placed, *, assumed: bool) -> bool:
         """Take another version of a pod for the one where it is; False if it takes or counts something else."""
-        pod, was, row = placed.pod, occupant.placed.pod, occupant.row
+        pod = placed.pod
+        was = occupant.placed.pod
+        row = occupant.row
         if not assumed:
             self._share(pod, occupant.node, row)
         if not same_footprint(was, pod):
@@ -202,7 +213,8 @@ class FleetState(ReadingTable):
             self.starts.append(row)
         if was.labels != pod.labels:  # API servers label a pod by its node's zone when they bind it
             self._relabel(occupant, placed)
-        occupant.placed, occupant.assumed = placed, assumed
+        occupant.placed = placed
+        occupant.assumed = assumed
         return True
 
     def _share(self, pod: Pod, node: str, row: int | None) -> str:
@@ -239,11 +251,13 @@ class FleetState(ReadingTable):
 
         All are of one class, which takes no host port or inline disk; `alike`: of one template and cluster, too.
         """
-        first, amounts = newcomers[0][1], expected_request(newcomers[0][1])
+        first = newcomers[0][1]
+        amounts = expected_request(newcomers[0][1])
         pod_ids, pods = zip(*newcomers, strict=True)
         at = np.asarray(rows, dtype=np.intp)
         names = zip(*[self._places[row] for row in rows], strict=True)
-        yes, sizes = repeat(True), (repeat(first.counts_as), repeat(amounts))
+        yes = repeat(True)
+        sizes = (repeat(first.counts_as), repeat(amounts))
         occupants = list(map(Occupant, pod_ids, pods, *names, yes, repeat(self.now), rows, yes, yes, yes, *sizes))
         self._occupants.update(zip(pod_ids, occupants, strict=True))
         self._on_nodes.put_all(occupants, rows)
@@ -302,7 +316,8 @@ class FleetState(ReadingTable):
         self.loads.append(row)
 
     def _weigh(self, occupant: Occupant, row: int, sign: int) -> None:
-        pod, store = occupant.placed.pod, self._store
+        pod = occupant.placed.pod
+        store = self._store
         for resource, amount in requested(pod):
             column = self.axis.column(resource)
             if column is not None:
@@ -334,7 +349,9 @@ class FleetState(ReadingTable):
             self.volumes.suppose(rows, times, self.n)
 
     def _weigh_all(self, rows: Rows, placed: Placed, times: "int | Ints") -> None:
-        store, pod, nonzero = self._store, placed.pod, nonzero_request(placed.pod)
+        store = self._store
+        pod = placed.pod
+        nonzero = nonzero_request(placed.pod)
         asked = [(self.axis.column(resource), amount) for resource, amount in requested(pod)]
         columns = [(column, amount) for column, amount in asked if column is not None]
         add_pods(store, rows, times, columns, (*nonzero, *nonzero, *expected_request(placed)))
@@ -380,7 +397,8 @@ class FleetState(ReadingTable):
 
     def count_in(self, pods: PodSet, key: str) -> DomainCount:
         """The count of a set of pods by domain, made when first asked for, then kept up to date."""
-        placed_in, namespaces_at = self._placed_in, self.kept.versions[Namespace.__name__]
+        placed_in = self._placed_in
+        namespaces_at = self.kept.versions[Namespace.__name__]
         return self._counts.find(pods, level_of(key), placed_in, namespaces_at)
 
     def moves(self, count: DomainCount, placed: Placed) -> bool:
@@ -396,7 +414,8 @@ class FleetState(ReadingTable):
         return found.labels if found else _NO_LABELS
 
     def _placed_in(self, pods: PodSet, level: str) -> Iterator[tuple[Placed, int]]:
-        namespaces, found = pods.namespaces, self._apps.holding(pods)
+        namespaces = pods.namespaces
+        found = self._apps.holding(pods)
         domain_of = int if level == HOST_LEVEL else self.domain(level).item
         for occupant in self._occupants.values() if found is None else found:
             if occupant.row is not None and (namespaces is None or occupant.placed.pod.namespace in namespaces):

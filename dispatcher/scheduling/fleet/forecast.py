@@ -38,12 +38,17 @@ from dispatcher.scheduling.framework import Floats, Readings
 from shared.model.resources import CPU, MEMORY
 from shared.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
 
-STEP_S, HORIZON, GAP_STEPS = 300.0, 12, 12
-SLOTS, SLOT_STEPS = 24, 12
+STEP_S = 300.0
+HORIZON = 12
+GAP_STEPS = 12
+SLOTS = 24
+SLOT_STEPS = 12
 DAY_STEPS = SLOTS * SLOT_STEPS
 MODELS = LEVEL, TREND, DAY = range(3)
 LAST = len(MODELS)  # beside the models: the last value stays
-ALPHA, PHI, GAMMA = 0.25, 0.9, 0.05
+ALPHA = 0.25
+PHI = 0.9
+GAMMA = 0.05
 BETA = np.asarray([0.0, 0.05, 0.05])[:, None, None]
 FIRST_DAY = 1 / 6  # what a value counts in the mean of its slot, while the first day is learnt
 ERROR_WEIGHT = 0.01  # what the newest error counts: half of the weight is that of the last six hours

@@ -34,7 +34,9 @@ def _since(fleet: NodeTable, rule: HotRule, since: Floats, now: float) -> Floats
     column = fleet.signal_axis.column(rule.signal)
     if column is None or column >= len(fleet.used):
         return np.full(fleet.n, np.nan)
-    mean, used, sampled_at = fleet.used_mean[column], fleet.used[column], fleet.used_at[column]
+    mean = fleet.used_mean[column]
+    used = fleet.used[column]
+    sampled_at = fleet.used_at[column]
     fresh = fleet.live & (now - sampled_at < rule.stale_s)
     enters = fresh & (mean >= rule.enter) & (used >= rule.enter)
     stays = fresh & ~np.isnan(since) & (mean > rule.leave)

@@ -19,7 +19,8 @@ class ImageColumns:
     """
 
     def __init__(self, versions: Counter[str], limit: int = 1024) -> None:
-        self._versions, self._limit = versions, limit
+        self._versions = versions
+        self._limit = limit
         self._columns: dict[str, Ints] = {}
         self._nodes_with: Counter[str] = Counter()
 

@@ -15,7 +15,9 @@ from dispatcher.scheduling.framework import SmallInts
 from dispatcher.scheduling.framework.coded_values import CodedValues
 
 V = TypeVar("V")
-LEAST, GROWTH = 64, 2  # values, and times as many as were in use: before that it is not worth a look at all rows
+# values, and times as many as were in use: before that it is not worth a look at all rows
+LEAST = 64
+GROWTH = 2
 
 
 class Interned(CodedValues[V]):

@@ -149,7 +149,8 @@ class LabelColumns:
     def relabel(self, change: Relabelling) -> None:
         """Write a change that was found."""
         for column, codes in change.columns:
-            column.codes[change.rows], column.sorted = codes, None
+            column.codes[change.rows] = codes
+            column.sorted = None
         for key, scoped in self._columns.keys() - change.seen:
             texts = [labels.get(key) for labels in change.after]
             column = self._columns[key, scoped]
@@ -167,7 +168,8 @@ class LabelColumns:
         for (key, scoped), column in self._columns.items():
             values = [node.labels.get(key) for node in nodes]
             column.make_room()
-            column.codes, column.sorted = grown(column.codes, most, ABSENT), None
+            column.codes = grown(column.codes, most, ABSENT)
+            column.sorted = None
             column.codes[rows] = column.codes_of(self._texts(rows, values, scoped))
 
     def _write(self, row: int, after: Mapping[str, str]) -> None:
@@ -176,4 +178,5 @@ class LabelColumns:
             column.codes = grown(column.codes, row + 1, ABSENT)
             code = column.code(self._text(row, after.get(key), scoped))
             if column.codes[row] != code:
-                column.codes[row], column.sorted = code, None
+                column.codes[row] = code
+                column.sorted = None

@@ -31,7 +31,8 @@ class LeastPods:
     def refresh(self) -> "LeastPods":
         """Bring it up to date; itself."""
         fleet = self._fleet
-        touched, changed = fleet.loads.since(self._loads_at), fleet.changes.since(self._changes_at)
+        touched = fleet.loads.since(self._loads_at)
+        changed = fleet.changes.since(self._changes_at)
         started = fleet.starts.since(self._starts_at)
         if self._loads_at < 0 or touched is None or changed is None or started is None:
             due = range(fleet.n)
@@ -49,7 +50,8 @@ class LeastPods:
         for row in due:
             if fleet.live[row]:
                 self._look(row)
-        self._loads_at, self._changes_at = fleet.loads.position, fleet.changes.position
+        self._loads_at = fleet.loads.position
+        self._changes_at = fleet.changes.position
         self._starts_at = fleet.starts.position
         return self
 

@@ -21,7 +21,8 @@ LINKS = "Link"  # the name of these among the kinds of things whose versions are
 STALE_S = 120.0
 MAX_RTT_MS = 60_000.0
 _FUTURE_S = 1.0
-_MOVES_SHARE, _MOVES_MS = 0.1, 0.5
+_MOVES_SHARE = 0.1
+_MOVES_MS = 0.5
 Pair = tuple[str, str]  # in the order of their names
 
 
@@ -39,7 +40,8 @@ class LinkTable:
     """Satisfies `framework.Links`, but for the notes of views. `versions` moves with what counts, not with ages."""
 
     def __init__(self, versions: Counter[str], clusters: Sequence[ClusterInfo]) -> None:
-        self._versions, self._clusters = versions, clusters
+        self._versions = versions
+        self._clusters = clusters
         self._measured: dict[tuple[str, str], MeasuredLink] = {}
         self._configured: dict[Pair, float] = {}
         self._counts: dict[Pair, float] = {}
@@ -63,7 +65,8 @@ class LinkTable:
         for one in readings:
             if one.cluster == cluster or one.cluster not in known or not _possible(one):
                 continue
-            at, before = now - max(one.age_s, 0.0), self._measured.get((cluster, one.cluster))
+            at = now - max(one.age_s, 0.0)
+            before = self._measured.get((cluster, one.cluster))
             if before is None or at >= before.at:
                 self._measured[cluster, one.cluster] = MeasuredLink(one.rtt_ms, one.jitter_ms, one.loss, at)
                 self._update_pair(_pair(cluster, one.cluster), now)

@@ -96,7 +96,8 @@ class NodeTable(NodeColumns):
         priority_classes: tuple[PriorityClass, ...] = (),
     ) -> None:
         """Insert or update a cluster. Its index never changes."""
-        cluster, info = self._cluster(name), ClusterInfo(name, ready, synced, opens, priority_classes)
+        cluster = self._cluster(name)
+        info = ClusterInfo(name, ready, synced, opens, priority_classes)
         if self.clusters[cluster.index] == info:
             return
         self._infos[cluster.index] = info
@@ -149,20 +150,24 @@ class NodeTable(NodeColumns):
         if self._free:
             row = self._free.pop()
         else:
-            row, self.n = self.n, self.n + 1
+            row = self.n
+            self.n = self.n + 1
             self._nodes.append(None)
             self._places.append(("", ""))
             self._reserve()
         cluster = self.clusters[home.index].name
-        home.rows[name], home.listed = row, None
-        self._places[row], self._by_name = (cluster, name), None
+        home.rows[name] = row
+        home.listed = None
+        self._places[row] = (cluster, name)
+        self._by_name = None
         self._store.cluster[row] = home.index
         self._store.rank[row] = rank_of(cluster, name)
         return row
 
     def _new_rows(self, home: _Cluster, nodes: Sequence[Node]) -> RowList:
         """`_new_row` and `_write_node` for many nodes that are not known, with one write a column. Their rows."""
-        store, cluster = self._store, self.clusters[home.index].name
+        store = self._store
+        cluster = self.clusters[home.index].name
         reused = [self._free.pop() for _ in range(min(len(self._free), len(nodes)))]
         rows = [*reused, *range(self.n, self.n + len(nodes) - len(reused))]
         more = len(rows) - len(reused)
@@ -192,7 +197,8 @@ class NodeTable(NodeColumns):
         return at
 
     def _write_node(self, row: int, node: Node) -> None:
-        before, store = self._nodes[row], self._store
+        before = self._nodes[row]
+        store = self._store
         self._nodes[row] = node
         store.live[row] = True
         store.ready[row] = node.ready
@@ -209,7 +215,8 @@ class NodeTable(NodeColumns):
 
     def _write_nodes(self, rows: RowList, nodes: Sequence[Node], labels: Relabelling) -> None:
         """`_write_node` for many known nodes of one cluster, with one write a column. `labels`: what changes there."""
-        store, listed = self._store, rows.tolist()
+        store = self._store
+        listed = rows.tolist()
         store.ready[rows] = [node.ready for node in nodes]
         store.unschedulable[rows] = [node.unschedulable for node in nodes]
         store.taint_set[rows] = self._taints(nodes)
@@ -258,7 +265,8 @@ class NodeTable(NodeColumns):
         return column
 
     def _drop_row(self, home: _Cluster, name: str) -> None:
-        row, home.listed = home.rows.pop(name), None
+        row = home.rows.pop(name)
+        home.listed = None
         node = self._nodes[row]
         self._labels.replace(row, node.labels if node else {}, {})
         self._images.replace(row, node, None)
@@ -344,12 +352,14 @@ class NodeTable(NodeColumns):
 
     def names_of(self, rows: Sequence[int]) -> list[tuple[str, str]]:
         """The same of many rows."""
-        nodes, places = self._nodes, self._places
+        nodes = self._nodes
+        places = self._places
         return [places[row] if nodes[row] is not None else self.name_of(row) for row in rows]
 
     def kept_rows(self, rows: Sequence[int]) -> list[int]:
         """The same numbers of live rows, as the objects that are kept here: so pods keep none of their own."""
-        clusters, places = self._clusters, self._places
+        clusters = self._clusters
+        places = self._places
         return [clusters[cluster].rows[node] for cluster, node in [places[row] for row in rows]]
 
     def by_name(self) -> Ints:
@@ -392,7 +402,8 @@ class NodeTable(NodeColumns):
     def domain(self, key: str) -> SmallInts:
         """[n] fault-domain code of a level or label key (or `within_cluster` of one), -1 where absent."""
         if self._domains_at != self.changes.position:
-            self._domains, self._domains_at = {}, self.changes.position
+            self._domains = {}
+            self._domains_at = self.changes.position
         found = self._domains.get(key)
         if found is None:  # whoever asks again while no node has changed is given the very same array
             found = self._domains[key] = self._domain(level_of(key))

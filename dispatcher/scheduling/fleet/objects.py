@@ -163,7 +163,8 @@ class ClusterObjects:
 
     def _moved(self, cluster: str, kind: str, before: Any, after: Any) -> None:
         """An object came (`before` None), changed or went (`after` None)."""
-        moved, whole = [kind], before is None or after is None
+        moved = [kind]
+        whole = before is None or after is None
         moved += [name for name, look in self._watched.get(kind, {}).items() if whole or look(before) != look(after)]
         for name in moved:
             self.versions[name] += 1

@@ -234,7 +234,9 @@ class SharedDicts:
     def _share_times(self, pod: Pod) -> None:
         if len(self._times) > self._limit:
             self._times.clear()
-        kept, created, started = self._times.setdefault, pod.created, pod.started
+        kept = self._times.setdefault
+        created = pod.created
+        started = pod.started
         msgspec.structs.force_setattr(pod, "created", kept(created, created))
         msgspec.structs.force_setattr(pod, "started", kept(started, started))
 
@@ -267,7 +269,9 @@ class SharedDicts:
                 kept = self._kept.setdefault(frozenset(own.items()), own)
             if kept is not own:
                 msgspec.structs.force_setattr(node, field, kept)
-        name, labels, kept_text = node.name, node.labels, self._texts.setdefault
+        name = node.name
+        labels = node.labels
+        kept_text = self._texts.setdefault
         for key, value in labels.items():
             labels[key] = name if value == name else kept_text(value, value)
 

@@ -72,7 +72,8 @@ class OwnerUses:
         if not self._reports:
             return None
         if usual != self._usual or len(self._found) > MAX_OWNERS:
-            self._found, self._usual = {}, usual
+            self._found = {}
+            self._usual = usual
         asked = nonzero_request(pod)
         key = owner_key(pod), asked
         if key not in self._found:  # a controller is asked about as often as it makes pods

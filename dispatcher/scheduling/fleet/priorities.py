@@ -20,7 +20,8 @@ class Priorities:
 
     def of(self, placed: Placed, cluster: str) -> int:
         """The priority that counts against pods in `cluster`."""
-        pod, info = placed.pod, self._info(cluster)
+        pod = placed.pod
+        info = self._info(cluster)
         if cluster == placed.home or info is None:
             return pod.priority
         key = (cluster, placed.home, pod.namespace, pod.priority, pod.needs)

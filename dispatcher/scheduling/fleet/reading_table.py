@@ -14,7 +14,8 @@ from dispatcher.scheduling.framework import Floats
 from shared.model.node import Reading
 
 _FEW = 8  # readings, of which one by one is as fast
-_SHARES, _AGES = attrgetter("cpu", "memory", "net"), attrgetter("cpu_age_s", "memory_age_s", "net_age_s")
+_SHARES = attrgetter("cpu", "memory", "net")
+_AGES = attrgetter("cpu_age_s", "memory_age_s", "net_age_s")
 
 
 class ReadingTable(DerivedReadings):
@@ -64,7 +65,9 @@ class ReadingTable(DerivedReadings):
 
         In one pass, while a reading is in the processor's cache: thousands are not.
         """
-        source, rows, values = readings[0].source, list[int](), list[float | None]()
+        source = readings[0].source
+        rows = list[int]()
+        values = list[float | None]()
         for one in readings:
             row = row_of(one.node)
             if row is None or one.source != source or one.sources or one.more:

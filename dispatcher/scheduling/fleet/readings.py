@@ -32,7 +32,8 @@ def take_sample(store: RowStore, column: int, row: int, share: float, age: float
     """
     if not math.isfinite(share) or share < 0.0 or not math.isfinite(age):
         return
-    sampled_at, before = now - max(age, 0.0), store.used_at.item(column, row)
+    sampled_at = now - max(age, 0.0)
+    before = store.used_at.item(column, row)
     if sampled_at >= before:
         share = min(share, 1.0)
         mean = store.used_mean.item(column, row) if before > -math.inf else share
@@ -82,7 +83,8 @@ def groups_alike(known: Iterable[tuple[int, Reading]]) -> Iterable[Sequence[tupl
     first is in these: the others follow, each by itself, in turn.
     """
     groups: dict[Hashable, list[tuple[int, Reading]]] = {}
-    seen, later = set[int](), list[list[tuple[int, Reading]]]()
+    seen = set[int]()
+    later = list[list[tuple[int, Reading]]]()
     for pair in known:
         row, one = pair
         if row in seen:
@@ -105,7 +107,8 @@ class SourceSets:
     Code 0: no source. Agents are not trusted: names are cut, and of more sets than MAX_SETS the sources are not known.
     """
 
-    MAX_SETS, MAX_NAME = 4096, 80
+    MAX_SETS = 4096
+    MAX_NAME = 80
 
     def __init__(self) -> None:
         self._sets: list[Mapping[str, str]] = [MappingProxyType({})]
@@ -116,7 +119,8 @@ class SourceSets:
 
     def note(self, store: RowStore, row: int, reading: Reading, signals: Sequence[str]) -> None:
         """Write the source of these `signals` of a row."""
-        before, now = store.source_set.item(row), (reading.source, reading.sources, signals)
+        before = store.source_set.item(row)
+        now = (reading.source, reading.sources, signals)
         if self._settled.get(before) == now:
             return
         code = self.code(before, {signal: reading.source_of(signal) for signal in signals})

@@ -73,13 +73,18 @@ class FactSheet:
     """The facts of many rows, ascending, as they were before the first of a batch of equal pods came."""
 
     def __init__(self, fleet: FleetState, rows: RowList, placed: Placed) -> None:
-        self.now, self.placed, self.axis = fleet.now, placed, fleet.axis
+        self.now = fleet.now
+        self.placed = placed
+        self.axis = fleet.axis
         self.rows = rows
-        self.allocatable, self.requested = cells_at(fleet.allocatable, rows), cells_at(fleet.requested, rows)
-        self.nonzero, self.recent = cells_at(fleet.nonzero, rows), cells_at(fleet.recent, rows)
+        self.allocatable = cells_at(fleet.allocatable, rows)
+        self.requested = cells_at(fleet.requested, rows)
+        self.nonzero = cells_at(fleet.nonzero, rows)
+        self.recent = cells_at(fleet.recent, rows)
         self.settling = cells_at(fleet.settling, rows)
         self.signals = SignalColumns.of(fleet).rows(rows)
-        self.source_set, self.source_sets = fleet.source_set[rows], fleet.source_sets
+        self.source_set = fleet.source_set[rows]
+        self.source_sets = fleet.source_sets
         self.taken: dict[int, int] = {}
 
     def pods(self, row: int) -> int:
@@ -98,7 +103,8 @@ class FactSheet:
             column = self.axis.column(resource)
             if column is not None and column < len(asked):
                 asked[column] = amount
-        nonzero, expected = nonzero_request(self.placed.pod), expected_request(self.placed)
+        nonzero = nonzero_request(self.placed.pod)
+        expected = expected_request(self.placed)
         return asked, np.asarray(nonzero, dtype=np.int64), np.asarray(expected, dtype=np.int64)
 
     def facts(self, rows: Sequence[int], pods: Sequence[int]) -> RowFacts:
@@ -124,15 +130,24 @@ class PastRows:
     """
 
     def __init__(self, fleet: FleetState, facts: RowFacts) -> None:
-        whole, at = view_of(fleet), np.asarray(facts.rows, dtype=np.intp)
-        self.now, self.n = facts.now, len(at)
-        self.axis, self.reasons, self.clusters, self.closed = fleet.axis, fleet.reasons, fleet.clusters, fleet.closed
+        whole = view_of(fleet)
+        at = np.asarray(facts.rows, dtype=np.intp)
+        self.now = facts.now
+        self.n = len(at)
+        self.axis = fleet.axis
+        self.reasons = fleet.reasons
+        self.clusters = fleet.clusters
+        self.closed = fleet.closed
         self.proxy_taints = fleet.proxy_taints
         self.nodes = _PastNodes(fleet, facts, at)
-        self.topology, self.affinity = _PastTopology(whole, at), whole.affinity
-        self.volumes, self.images, self.objects = _PastVolumes(whole, at), _PastImages(whole, at), whole.objects
+        self.topology = _PastTopology(whole, at)
+        self.affinity = whole.affinity
+        self.volumes = _PastVolumes(whole, at)
+        self.images = _PastImages(whole, at)
+        self.objects = whole.objects
         self.signals = NotedSignals(fleet.signal_axis, facts.signals, fleet.signals.derived)
-        self.links, self.of_clusters = whole.links, whole.of_clusters
+        self.links = whole.links
+        self.of_clusters = whole.of_clusters
 
 
 class NotedSignals(SignalView):
@@ -152,13 +167,19 @@ class NotedSignals(SignalView):
 
 class _PastNodes:
     def __init__(self, fleet: FleetState, facts: RowFacts, at: RowList) -> None:
-        self._fleet, self._at = fleet, at
+        self._fleet = fleet
+        self._at = at
         self.taint_sets = fleet.taint_sets
-        self.live, self.cluster = fleet.live[self._at], fleet.cluster[self._at]
-        self.ready, self.unschedulable = fleet.ready[self._at], fleet.unschedulable[self._at]
+        self.live = fleet.live[self._at]
+        self.cluster = fleet.cluster[self._at]
+        self.ready = fleet.ready[self._at]
+        self.unschedulable = fleet.unschedulable[self._at]
         self.taint_set = fleet.taint_set[self._at]
-        self.allocatable, self.requested = _column(facts.allocatable, fleet), _column(facts.requested, fleet)
-        self.nonzero, self.recent, self.settling = facts.nonzero, facts.recent, facts.settling
+        self.allocatable = _column(facts.allocatable, fleet)
+        self.requested = _column(facts.requested, fleet)
+        self.nonzero = facts.nonzero
+        self.recent = facts.recent
+        self.settling = facts.settling
         self.rank = fleet.rank[self._at]
 
     def name_of(self, row: int) -> tuple[str, str]:
@@ -201,7 +222,8 @@ class _PastNodes:
 
 class _PastFacet:
     def __init__(self, whole: FleetView, at: RowList) -> None:
-        self._whole, self._at = whole, at
+        self._whole = whole
+        self._at = at
 
 
 class _PastTopology(_PastFacet):

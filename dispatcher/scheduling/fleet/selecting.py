@@ -32,7 +32,8 @@ class DefaultSelectors:
         """
         now = tuple(self._kept.versions[kind] for kind in _KINDS)
         if now != self._at or len(self._known) > _MOST:
-            self._at, self._known = now, {}
+            self._at = now
+            self._known = {}
         pod = placed.pod
         key = (placed.home, pod.namespace, pod.owner, id(pod.labels))
         known = self._known.get(key)

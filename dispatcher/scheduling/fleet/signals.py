@@ -42,8 +42,11 @@ class SignalColumns(NamedTuple):
         """Those of some rows; copied unless `at` is a slice."""
         used, used_at, mean, usual, variance, *outlook, hot = self
         forecast, forecast_error, last_error = (cells_at(cells, at) for cells in outlook)
-        used, used_at, mean = cells_at(used, at), cells_at(used_at, at), cells_at(mean, at)
-        usual, variance = cells_at(usual, at), cells_at(variance, at)
+        used = cells_at(used, at)
+        used_at = cells_at(used_at, at)
+        mean = cells_at(mean, at)
+        usual = cells_at(usual, at)
+        variance = cells_at(variance, at)
         return SignalColumns(used, used_at, mean, usual, variance, forecast, forecast_error, last_error, hot[at])
 
 
@@ -58,7 +61,8 @@ class SignalView:
 
     def show(self, axis: SignalAxis, columns: SignalColumns) -> None:
         """From now on these columns."""
-        self._axis, self._columns = axis, columns
+        self._axis = axis
+        self._columns = columns
 
     def used(self, name: str) -> Readings:
         """[n] share 0..1 of the capacity, NaN unknown."""
@@ -66,7 +70,8 @@ class SignalView:
 
     def sampled_at(self, name: str) -> Floats:
         """[n] when that share was measured; -inf never."""
-        column, times = self._axis.column(name), self._columns.used_at
+        column = self._axis.column(name)
+        times = self._columns.used_at
         if column is None or column >= len(times):
             return np.full(times.shape[1], -np.inf)
         found: Floats = times[column]
@@ -99,7 +104,8 @@ class SignalView:
 
     def hot(self, rule: HotRule) -> Bools:
         """[n] whether a node is hot by a rule (`hot.py`); nowhere if nobody `derives` it."""
-        masks, rules = self._columns.hot, self.derived.hot
+        masks = self._columns.hot
+        rules = self.derived.hot
         found: Bools = (masks >> rules.index(rule)) & 1 > 0 if rule in rules else np.zeros(len(masks), dtype=np.bool_)
         return found
 

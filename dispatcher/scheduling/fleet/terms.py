@@ -33,7 +33,10 @@ class TermCounts:
         crowded: int = 256,
         has_domains: Callable[[str], bool] = lambda key: True,
     ) -> None:
-        self._labels_of, self._idle_limit, self._limit, self._crowded = labels_of, idle_limit, limit, crowded
+        self._labels_of = labels_of
+        self._idle_limit = idle_limit
+        self._limit = limit
+        self._crowded = crowded
         self._has_domains = has_domains
         self._owned: Counter[Owner] = Counter()  # distinct terms about pods of other namespaces that somebody holds
         self._crowds: dict[Place, TermCrowd] = {}
@@ -121,7 +124,8 @@ class TermCounts:
 
     def brought_by(self, placed: Placed) -> dict[int, int] | None:
         """Number of each term of a pod -> what it adds where it goes; None if one of them does not stand yet."""
-        rules, brought = self._book.rules_of(placed), dict[int, int]()
+        rules = self._book.rules_of(placed)
+        brought = dict[int, int]()
         for kind, rule in rules.counted() if rules else ():
             held = self._held.get((kind, rule.key, rule.pods.name))
             if held is None or (not held.stands and self._has_domains(rule.key)):
@@ -145,7 +149,8 @@ class TermCounts:
         """The terms that match a pod, by number; `namespaces_at` is the version of namespaces' labels."""
         if not self._held:
             return ()
-        pod, asked = placed.pod, (placed.pod.namespace, placed.home, namespaces_at, self._changed)
+        pod = placed.pod
+        asked = (placed.pod.namespace, placed.home, namespaces_at, self._changed)
         labels, before, answer = self._asked
         if before == asked and (labels is pod.labels or labels == pod.labels):  # the next pod of a batch
             return answer
@@ -154,7 +159,9 @@ class TermCounts:
         return answer
 
     def _find(self, placed: Placed) -> tuple[StandingTerm, ...]:
-        pod, home, labels_of = placed.pod, placed.home, self._labels_of
+        pod = placed.pod
+        home = placed.home
+        labels_of = self._labels_of
         found: list[StandingTerm] = []
         for place, terms in self._index.places_near(pod, home, labels_of):
             crowd = self._crowds.get(place)

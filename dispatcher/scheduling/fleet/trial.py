@@ -23,7 +23,9 @@ from shared.model.reasons import Why
 from shared.model.resources import MAX_QUANTITY, PODS
 
 KEPT_S = 5.0
-_BEYOND, _MANY = 2**31, 2**29  # a priority above all (they are int32), and more victims than any row has
+# a priority above all (they are int32), and more victims than any row has
+_BEYOND = 2**31
+_MANY = 2**29
 MayEvict = Callable[[Occupant, str], bool]  # (pod, home of the pod that wants its room)
 
 
@@ -71,10 +73,12 @@ class Known:
     def forget(self) -> None:
         """Forget what does not hold any more."""
         fleet, (loads, changes, objects) = self._fleet, self._at
-        touched, changed = fleet.loads.since(loads), fleet.changes.since(changes)
+        touched = fleet.loads.since(loads)
+        changed = fleet.changes.since(changes)
         late = fleet.now - self._since > KEPT_S
         if loads < 0 or late or touched is None or changed is None or objects != standing_of(fleet)[2]:
-            self._rows, self._since = {}, fleet.now
+            self._rows = {}
+            self._since = fleet.now
         else:
             for rows in self._rows.values():
                 for row in (*touched.tolist(), *changed.tolist()):
@@ -109,15 +113,20 @@ class FleetTrial:
         promised: Promised,
         kept: Known,
     ) -> None:
-        self._plan, self._fleet, self._placed = plan, fleet, placed
-        self._least, self._may_evict = least, may_evict
+        self._plan = plan
+        self._fleet = fleet
+        self._placed = placed
+        self._least = least
+        self._may_evict = may_evict
         nominee = self._nominee = promised.nominee
         self._alone = promised.alone
         self._priority = _priorities(fleet, placed)
         self._out: dict[PodId, tuple[Occupant, int]] = {}
         self._passed: set[int] = set()  # rows that no filter refuses which rests on nodes and objects alone
         self._looked_at: set[int] = set()  # rows of which it is not known yet whether they pass
-        self._kept, self._plugin = kept, ""  # asked now
+        # asked now
+        self._kept = kept
+        self._plugin = ""
         self.evaluated = int(np.count_nonzero(fleet.live))
         self.nominated = fleet.row_of(nominee.cluster, nominee.node) if nominee else None
         self._first = self._complete(first)
@@ -180,7 +189,8 @@ class FleetTrial:
         Example: 2900m are missing. On a row with pods of 900m and of the preemptor's priority one of 3000m there are 4
         victims if it has as many of them, and none that help if it has 3.
         """
-        fleet, least = self._fleet, self._least
+        fleet = self._fleet
+        least = self._least
         count: Ints = np.ones(len(rows), dtype=np.int64)
         enough = np.ones(len(rows), dtype=np.bool_)
         # 0: victims are of the least priority
@@ -242,7 +252,8 @@ class FleetTrial:
 
     def staying(self, row: int, victims: Sequence[Victim]) -> Sequence[bool] | None:
         """See `lifecycle.Trial`. Without a try: by what is free, if nothing else rests on the pods."""
-        fleet, wanted = self._fleet, self._room
+        fleet = self._fleet
+        wanted = self._room
         if wanted is None:
             return None
         if row in self._looked_at and row not in self._passed:  # to ask of many rows costs little more than of one
@@ -267,7 +278,9 @@ class FleetTrial:
         states = self._kept.states()
         if states is not None:
             return states
-        states, kinds, lasting = [], set[str](), True
+        states = []
+        kinds = set[str]()
+        lasting = True
         observed = Observed()
         view = ObservedView(self._fleet, observed)
         for plugin in self._plan.filters:

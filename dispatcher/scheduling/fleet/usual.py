@@ -19,7 +19,9 @@ from shared.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
 
 EVERY_S = 60.0
 FRESH_S = 120.0  # of readings that are learnt from
-LOWEST, HIGHEST = 1 / 8, 4.0  # what is requested is never taken for nothing
+# what is requested is never taken for nothing
+LOWEST = 1 / 8
+HIGHEST = 4.0
 _LEAST = 0.05  # of a node, that must be requested on average for the quotient to mean anything
 _STEP = 0.05  # relative; less is not worth asking all rows anew
 _RESOURCES = CPU, MEMORY
@@ -35,7 +37,8 @@ def learnt(fleet: NodeTable, more: tuple[RowList, Ints], now: float) -> Floats |
     if not fleet.n:
         return None
     found = fleet.usual.max(axis=1, initial=LOWEST, where=fleet.live).astype(np.float64)
-    before, sums = found.copy(), np.zeros((3, len(found)), dtype=np.int64)
+    before = found.copy()
+    sums = np.zeros((3, len(found)), dtype=np.int64)
     for rows in blocks(slice(0, fleet.n)):
         _add_up(sums, fleet, rows, more, now)
     for column, (nodes, asked, used) in enumerate(sums.T.tolist()):

@@ -85,8 +85,10 @@ class ObservedView:
     links: "ObservedLinks"
 
     def __init__(self, fleet: FleetState, observed: Observed) -> None:
-        self._fleet, self.observed = fleet, observed
-        self.axis, self.reasons = fleet.axis, fleet.reasons
+        self._fleet = fleet
+        self.observed = observed
+        self.axis = fleet.axis
+        self.reasons = fleet.reasons
         self.signals: Signals = fleet.signals
 
     def __getattr__(self, name: str) -> Any:
@@ -125,7 +127,8 @@ class ObservedView:
 
     def of_clusters(self, kept: dict[Hashable, Any], key: Hashable, make: Callable[["ObservedView"], T]) -> T:
         """What `make` says of clusters as wholes, asked once while these and the objects that it read stay alike."""
-        fleet, known = self._fleet, kept.get(key)
+        fleet = self._fleet
+        known = kept.get(key)
         if known is None or not known.holds(fleet):
             view = _OfClusters(fleet)
             value = make(view)
@@ -146,7 +149,10 @@ class _OfClusters(ObservedView):
     __slots__ = ("reads_more",)
 
     def __init__(self, fleet: FleetState) -> None:
-        self._fleet, self.observed, self.reasons, self.reads_more = fleet, Observed(), fleet.reasons, False
+        self._fleet = fleet
+        self.observed = Observed()
+        self.reasons = fleet.reasons
+        self.reads_more = False
 
     def __getattr__(self, name: str) -> Any:
         self.reads_more = self.reads_more or name != "objects"
@@ -187,7 +193,8 @@ class _Facet:
     __slots__ = ("_fleet", "_observed")
 
     def __init__(self, fleet: FleetState, observed: Observed) -> None:
-        self._fleet, self._observed = fleet, observed
+        self._fleet = fleet
+        self._observed = observed
 
     def _count_in(self, pods: PodSet, key: str) -> Ints:
         if pods.asks_namespaces:

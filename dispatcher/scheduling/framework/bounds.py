@@ -66,7 +66,8 @@ def fall_together(falls: Sequence[Fall], rows: int) -> tuple[Floats, Floats]:
 
     One that falls by 2 a CPU, at most 10 in all, and one by 1, at most 3: by 3 a CPU, at most 9, that is for 3 CPUs.
     """
-    slope, end = np.zeros(rows), np.full(rows, np.inf)
+    slope = np.zeros(rows)
+    end = np.full(rows, np.inf)
     for fall, most, weight in falls:
         if _add.fast is not None:
             _add.fast(fall, most, weight, slope, end)

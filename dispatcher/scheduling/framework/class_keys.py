@@ -65,7 +65,9 @@ class ClassKeys:
                 return key
         key = make(placed)
         if self._templates >= _MOST_KNOWN:
-            self._known, self._templates, known = {}, 0, []
+            self._known = {}
+            self._templates = 0
+            known = []
         self._known[whose] = [(looked, key), *known[: _TEMPLATES - 1]]
         self._templates += len(self._known[whose]) - len(known)
         return key

@@ -40,7 +40,8 @@ class ByCode(Generic[V]):
         self, ask: Callable[[V], Any], dtype: "type[np.generic]", absent: Any, shape: tuple[int, ...] = ()
     ) -> None:
         """`absent`: what code -1 gets. An answer is a number, or an array of that `shape`."""
-        self._ask, self._absent = ask, absent
+        self._ask = ask
+        self._absent = absent
         self._answers: NDArray[Any] = np.zeros((0, *shape), dtype=dtype)
         self._values: CodedValues[V] | None = None
         self._at = self._size = 0
@@ -53,17 +54,21 @@ class ByCode(Generic[V]):
     def of(self, values: CodedValues[V]) -> NDArray[Any]:
         """[len(values) + 1] the answers by code, the last one for code -1. To be used before a node changes."""
         if values is not self._values:
-            self._values, self._at, self._size = values, 0, -1
+            self._values = values
+            self._at = 0
+            self._size = -1
         if self._at != values.position or self._size < 0:
             self._follow(values, values.since(self._at) if self._size >= 0 else None)
         return self._answers[: self._size + 1]
 
     def _follow(self, values: CodedValues[V], codes: NDArray[np.intp] | None) -> None:
-        known, self._size = len(self._answers), len(values)
+        known = len(self._answers)
+        self._size = len(values)
         if self._size >= known:
             more = np.zeros((max(self._size + 1 - known, known), *self._answers.shape[1:]), dtype=self._answers.dtype)
             self._answers = np.concatenate([self._answers, more])
-        ask, answers = self._ask, self._answers
+        ask = self._ask
+        answers = self._answers
         if codes is None:
             answers[: self._size] = np.asarray([*map(ask, values)]).reshape(-1, *answers.shape[1:])
         else:

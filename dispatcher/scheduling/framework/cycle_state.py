@@ -28,7 +28,8 @@ class CycleState:
     __slots__ = ("_answers", "_source", "_written")
 
     def __init__(self, answers: Mapping[str, object] = _NOTHING, source: Callable[[str], object] = _skip) -> None:
-        self._answers, self._source = answers, source
+        self._answers = answers
+        self._source = source
         self._written: dict[str, object] = {}
 
     def read(self, key: str) -> object:

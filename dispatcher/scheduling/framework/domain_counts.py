@@ -45,7 +45,8 @@ class LazyExplanation:
     __slots__ = ("_explain", "_failed")
 
     def __init__(self, explain: ExplainPods, failed: Callable[[Exception], None]) -> None:
-        self._explain, self._failed = explain, cast(Callable[[Exception], None] | None, failed)
+        self._explain = explain
+        self._failed = cast(Callable[[Exception], None] | None, failed)
 
     def __call__(self) -> Mapping[str, Any]:
         """A map of plain JSON values."""
@@ -53,7 +54,8 @@ class LazyExplanation:
         return found
 
     def _fail(self, error: Exception) -> None:
-        failed, self._failed = self._failed, None
+        failed = self._failed
+        self._failed = None
         if failed is not None:
             failed(error)
 

@@ -35,7 +35,8 @@ class CountedAnswers:
     highest: int | None = None
 
     def __post_init__(self) -> None:
-        found, values = np.asarray(self.counts), np.asarray(self.values, dtype=np.float64)
+        found = np.asarray(self.counts)
+        values = np.asarray(self.values, dtype=np.float64)
         if found.ndim != 1 or found.dtype.kind not in "iu":
             raise ValueError(f"counts of hosts must be a column of whole numbers, not {found.ndim}-d {found.dtype}")
         counts = np.ascontiguousarray(found, dtype=np.int64)

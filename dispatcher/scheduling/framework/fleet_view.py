@@ -65,7 +65,8 @@ class ProxyTaints(NamedTuple):
     taints: tuple[Taint, ...]
 
 
-MEASURED, CONFIGURED = "measured", "configured"
+MEASURED = "measured"
+CONFIGURED = "configured"
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,8 @@ class ClusterEvent:
 
 def node_change_helps(event: ClusterEvent, helps: Callable[[Node, Node], bool]) -> bool:
     """`helps` of a known node before and after its change; True for any other event. For `Plugin.hint_any`."""
-    before, after = event.before, event.after
+    before = event.before
+    after = event.after
     return not (isinstance(before, Node) and isinstance(after, Node)) or helps(before, after)
 
 

@@ -37,7 +37,9 @@ class Kernel:
     def __init__(
         self, function: Callable[..., Any], *takes: str | type[tuple[Any, ...]], formulas: Sequence[Any] = ()
     ) -> None:
-        self.function, self.takes, self.formulas = function, takes, formulas
+        self.function = function
+        self.takes = takes
+        self.formulas = formulas
         self.fast: Any = None
         self._made: Any = None
 
@@ -85,7 +87,8 @@ def _flat(numba: Any, function: Callable[..., Any], takes: Sequence[str | type[t
 
     It is code of the same file, so that the compiler keeps it on disk as it does the function itself.
     """
-    names, values = [], []
+    names = []
+    values = []
     scope: dict[str, Any] = {"__name__": function.__module__, "function": numba.njit(error_model="numpy")(function)}
     for at, part in enumerate(takes):
         own = [f"a{at}_{one}" for one in range(len(_kinds_of(part)))]

@@ -64,7 +64,8 @@ class NamedNodes(Filter[tuple[Names, str]]):
         named = {plugin: names for plugin, names in found.items() if names is not None}
         if not named:
             return SKIP
-        common, who = Names.intersection(*named.values()), f"[{' '.join(sorted(named))}]"
+        common = Names.intersection(*named.values())
+        who = f"[{' '.join(sorted(named))}]"
         if not common:
             return refuse(Reason.NAMED_APART, f"plugin(s) {who} simultaneously" if len(named) > 1 else f"plugin {who}")
         return common, who

@@ -54,9 +54,13 @@ def table_of(args: type[Args]) -> ArgTable:
 
 
 def _arg(field: msgspec.structs.FieldInfo) -> Arg:
-    told, extra, kind = {}, {}, inspect.type_info(field.type)
+    told = {}
+    extra = {}
+    kind = inspect.type_info(field.type)
     if isinstance(kind, inspect.Metadata):
-        told, extra, kind = kind.extra_json_schema or {}, kind.extra or {}, kind.type
+        told = kind.extra_json_schema or {}
+        extra = kind.extra or {}
+        kind = kind.type
     written = field.type if extra.get("written") is None else extra["written"]
     schema = {**_inlined(msgspec.json.schema(written)), **told}
     return Arg(field.default, told.get("description", ""), extra.get("check") or _check_of(field.name, kind), schema)

@@ -136,7 +136,8 @@ def _of_app(name: AppName) -> PodSet:
 
 def pods_in(namespace: str, selector: LabelSelector) -> PodSet:
     """The live pods of a namespace that `selector` matches: those behind a Service, say."""
-    name, matches = ("beside", namespace, ("selector", *_names(selector))), selector.matches
+    name = ("beside", namespace, ("selector", *_names(selector)))
+    matches = selector.matches
     return PodSet(
         name, lambda one, *_: matches(one.labels), frozenset((namespace,)), _clues(selector), terminating=False
     )
@@ -232,7 +233,8 @@ class _Target:
 
     def reaches(self, namespace: str, home: str, labels_of: LabelsOf) -> bool:
         """Whether it may mean pods of this namespace and cluster."""
-        wanted, owner = self.namespace_selector, self.owner
+        wanted = self.namespace_selector
+        owner = self.owner
         if namespace not in self.namespaces and not (wanted is not None and wanted.matches(labels_of(home, namespace))):
             return False
         return owner is None or home == owner[0] or namespace == owner[1] or is_open(labels_of(home, namespace))
@@ -269,7 +271,9 @@ class PodSetIndex(Generic[T]):
         self._things: dict[Place, dict[T, None]] = {}
         self._owners: dict[str, Counter[str]] = {}  # cluster -> namespace -> things that it owns
         self._places: dict[T, tuple[Place, ...]] = {}
-        self._names, self._of_apps = AppNames(), 0  # how many things are about an app
+        # how many things are about an app
+        self._names = AppNames()
+        self._of_apps = 0
 
     def put(self, thing: T, pods: PodSet) -> None:
         """Enter a thing."""
@@ -336,7 +340,8 @@ def ways_to(pods: PodSet) -> list[tuple[Place, ...]]:
     """
     if pods.app is not None:
         return [(_app_place(pods.app),)]
-    named, clues = pods.namespaces, [clue for clue in pods.clues if len(set(clue)) <= _MOST_NAMED]
+    named = pods.namespaces
+    clues = [clue for clue in pods.clues if len(set(clue)) <= _MOST_NAMED]
     namespaces = (None,) if named is None or len(named) > _MOST_NAMED else tuple(named)
     owners = (None if pods.owner is None else pods.owner[0],)
     ways = [tuple(product(owners, namespaces, dict.fromkeys(clue))) for clue in clues]

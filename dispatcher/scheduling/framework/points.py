@@ -66,7 +66,8 @@ class Faults:
 
     def take(self) -> list[str]:
         """The texts since the last call."""
-        texts, self._texts = list(self._texts), {}
+        texts = list(self._texts)
+        self._texts = {}
         return texts
 
 

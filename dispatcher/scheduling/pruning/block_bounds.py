@@ -57,7 +57,8 @@ def _list_groups(group, starts, found):  # type: ignore[no-untyped-def]
 @kernel("shares ints ints ints wholes shares shares shares shares shares shares float float out_shares")
 def _bound(points, starts, groups, moved, group, static, base, cpu, most_cpu, memory, most_memory, milli, size, bound):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
     """What no row of a block passes; `moved`: rows that are in another group than those of their block."""
-    milli, size = np.float32(milli), np.float32(size)
+    milli = np.float32(milli)
+    size = np.float32(size)
     for block in range(len(bound)):
         top = np.float32(-np.inf)
         for at in range(starts[block], starts[block + 1]):
@@ -66,7 +67,8 @@ def _bound(points, starts, groups, moved, group, static, base, cpu, most_cpu, me
     for row in moved:
         bound[row // BLOCK] = max(bound[row // BLOCK], points[group[row]])
     for block in range(len(bound)):
-        less_cpu, less_memory = cpu[block] * milli, memory[block] * size
+        less_cpu = cpu[block] * milli
+        less_memory = memory[block] * size
         less_cpu = most_cpu[block] if less_cpu > most_cpu[block] else less_cpu
         less_memory = most_memory[block] if less_memory > most_memory[block] else less_memory
         bound[block] = bound[block] + static[block] + base[block] - less_cpu - less_memory
@@ -77,13 +79,16 @@ def _look(  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
     points, group, static, base, cpu, most_cpu, memory, most_memory, milli, size, low, bound, reach, best
 ):
     """Find the reach of all rows, and the highest, of the blocks that may reach `low`: their bound is -inf then."""
-    milli, size, looked = np.float32(milli), np.float32(size), 0
+    milli = np.float32(milli)
+    size = np.float32(size)
+    looked = 0
     for block in range(len(bound)):
         if not bound[block] >= low:
             continue
         top = np.float32(-np.inf)
         for row in range(block * BLOCK, min(block * BLOCK + BLOCK, len(reach))):
-            less_cpu, less_memory = cpu[row] * milli, memory[row] * size
+            less_cpu = cpu[row] * milli
+            less_memory = memory[row] * size
             less_cpu = most_cpu[row] if less_cpu > most_cpu[row] else less_cpu
             less_memory = most_memory[row] if less_memory > most_memory[row] else less_memory
             reach[row] = points[group[row]] + static[row] + base[row] - less_cpu - less_memory
@@ -107,7 +112,9 @@ def blocks_of(known: GroupPoints, static: StaticAnswers, partitions: Partitions)
     base = known.base
     if base is None or _look.fast is None:
         return None
-    memo, of_groups, of_static = partitions.memo(), ("groups of blocks", id(base)), ("static of blocks", id(static))
+    memo = partitions.memo()
+    of_groups = ("groups of blocks", id(base))
+    of_static = ("static of blocks", id(static))
     groups: tuple[Partition, BlockGroups] | None = memo.get(of_groups)
     if groups is None:  # what it was made of is kept with it, so that nothing else can come to have the same id
         groups = memo[of_groups] = base, _groups_of(base)
@@ -176,7 +183,10 @@ class BlockBounds(RowBounds):
         scratch: tuple[Readings, Readings],
         left_out: RowList,
     ) -> None:
-        self._columns, self._uses, self._bound, self._left_out = columns, uses, bound, left_out
+        self._columns = columns
+        self._uses = uses
+        self._bound = bound
+        self._left_out = left_out
         self._reach, self._best = scratch
         self._best[:] = -np.inf
         self._rows = None

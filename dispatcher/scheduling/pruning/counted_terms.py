@@ -41,8 +41,11 @@ from shared.model.topology import CLUSTER_LEVEL
 _KEPT = 64
 _TERM_FIELDS = "factor", "offset", "elsewhere"
 _MALFORMED = (AttributeError, IndexError, TypeError, ValueError)  # what malformed rules raise
-_RANGE, _COST = int(Scale.RANGE), int(Scale.COST)
-_EVERY, _WITH_ALL = 1, 2  # `sized`: count domains of all rows that take pods, or of those with a domain in each term
+_RANGE = int(Scale.RANGE)
+_COST = int(Scale.COST)
+# `sized`: count domains of all rows that take pods, or of those with a domain in each term
+_EVERY = 1
+_WITH_ALL = 2
 
 
 class RuleTables(NamedTuple):
@@ -75,7 +78,8 @@ def _domains_of(rules: Any, term: Any, seen: Any) -> Any:
     """How many domains of a term have rows that take pods. Rows without a domain count as one more: their code, -1, is
     the last entry of the scratch `seen`.
     """
-    size, groups = 0, len(rules.members)
+    size = 0
+    groups = len(rules.members)
     seen[:] = 0
     for group in range(groups):
         whole = rules.members[group] > 0
@@ -92,7 +96,8 @@ def _domains_of(rules: Any, term: Any, seen: Any) -> Any:
 
 def _raw(rules: Any, size: Any, group: Any) -> Any:
     """The raw score of a group."""
-    raw, groups = rules.base, len(rules.members)
+    raw = rules.base
+    groups = len(rules.members)
     for term in range(len(rules.factor)):
         count = rules.numbers[group] if rules.by_host[term] else rules.counts[term * groups + group]
         factor = rules.factor[term] * rules.ln[size[term]] if rules.sized else rules.factor[term]
@@ -118,7 +123,9 @@ def _normal(rules: Any, raw: Any, least: Any, most: Any) -> Any:
 @kernel(RuleTables, "out_ints out_ints out out out", formulas=(_domains_of, _raw, _normal))
 def _score(rules, seen, size, raw, normal, points):  # type: ignore[no-untyped-def]
     """Score each group with members and add that to `points`, -inf for others; 1 if a raw score is no finite number."""
-    least, most, nonsense = np.inf, 0.0 if rules.scale == _COST else -np.inf, 0
+    least = np.inf
+    most = 0.0 if rules.scale == _COST else -np.inf
+    nonsense = 0
     for term in range(len(size) if rules.sized else 0):
         size[term] = _domains_of(rules, term, seen)
     for group in range(len(points)):
@@ -127,7 +134,8 @@ def _score(rules, seen, size, raw, normal, points):  # type: ignore[no-untyped-d
             nonsense |= not np.isfinite(told)
             if rules.scale != _COST or told > rules.void:
                 value = np.floor(0.5 - (told - rules.base)) if rules.scale == _COST else told
-                least, most = min(least, value), max(most, value)
+                least = min(least, value)
+                most = max(most, value)
     for group in range(len(points)):
         if rules.members[group] > 0:
             normal[group] = _normal(rules, raw[group], least, most)
@@ -141,7 +149,9 @@ class _CompiledPolicy:
     """One policy's rules as the kernel takes them; `codes` [terms, groups] the domain of each group."""
 
     def __init__(self, one: PluginEvaluator, rules: CountRules, codes: NDArray[np.int64]) -> None:
-        self.evaluator, self.codes, self.counts = one, codes.ravel(), np.zeros(codes.shape, dtype=np.int64)
+        self.evaluator = one
+        self.codes = codes.ravel()
+        self.counts = np.zeros(codes.shape, dtype=np.int64)
         terms = rules.score_terms
         self._counted = [
             (at, term.domain_count.counts, codes[at])
@@ -162,7 +172,8 @@ class _CompiledPolicy:
         score_at = self.evaluator.role.score_at
         for at, counts, codes in self._counted:
             self.counts[at] = counts.take(codes)
-        raw, normal = np.zeros(len(members)), np.zeros(len(members))
+        raw = np.zeros(len(members))
+        normal = np.zeros(len(members))
         groups = self.codes, self.counts.ravel(), members, numbers
         terms.raw[score_at], terms.normal[score_at] = raw, normal
         return not _score.fast(
@@ -205,7 +216,8 @@ class CountedTerms:
     """Makes domain terms out of rules over counts, and keeps what depends on nodes and rules alone."""
 
     def __init__(self, fitting: FittingRows) -> None:
-        self._fitting, self._at = fitting, -1
+        self._fitting = fitting
+        self._at = -1
         self._kept: OrderedDict[tuple[int, ...], _RuleGroups] = OrderedDict()
         self._rows = RowsByNumber(fitting)
 
@@ -247,9 +259,11 @@ class CountedTerms:
         members = _feasible(split, refused, clusters, found.clusters)
         terms = DomainTerms(split.group, None, len(members), by_host=found.of_hosts is not None)
         if split.whole:
-            terms.base, terms.moved = found.base, split.moved
+            terms.base = found.base
+            terms.moved = split.moved
         if clusters.evaluators:
-            made, open_ = TermsInMaking(self._fitting.fleet, terms, {id(axis): found.clusters}), members > 0
+            made = TermsInMaking(self._fitting.fleet, terms, {id(axis): found.clusters})
+            open_ = members > 0
             for one, parts in zip(clusters.evaluators, clusters.parts, strict=True):
                 made.add(one, parts, open_)
         for policy in found.policies:

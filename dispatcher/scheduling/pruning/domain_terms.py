@@ -49,7 +49,8 @@ class ClusterAnswers:
     def ask(cls, fitting: FittingRows, evaluators: Sequence[PluginEvaluator]) -> "ClusterAnswers":
         """Ask about one node of each cluster; `evaluators` in profile order."""
         fleet, (known, rows) = fitting.fleet, fitting.of_clusters()
-        closed, parts = np.zeros(len(fleet.clusters), dtype=np.uint16), list[Sequence[Part]]()
+        closed = np.zeros(len(fleet.clusters), dtype=np.uint16)
+        parts = list[Sequence[Part]]()
         for one in evaluators:
             if one.role.filter_at is not None:
                 closed[known] = np.where(closed[known] == 0, one.codes(rows), closed[known])
@@ -68,7 +69,10 @@ class DomainTerms:
     """
 
     def __init__(self, group: SmallInts, names: RowList | None, width: int, *, by_host: bool) -> None:
-        self.group, self._names, self._width, self.by_host = group, names, width, by_host
+        self.group = group
+        self._names = names
+        self._width = width
+        self.by_host = by_host
         self.base: Partition | None = None
         self.moved: Sequence[RowList] = ()
         self.points: Floats = np.zeros(width if names is None else len(names))
@@ -135,7 +139,9 @@ class TermsInMaking:
     """Terms in the making. `codes`: by id of an axis (the domains of a key, or the counts of hosts) those of groups."""
 
     def __init__(self, fleet: FleetState, terms: DomainTerms, codes: dict[int, NDArray[Any]]) -> None:
-        self._hosts, self._codes, self.terms = fleet.domain(HOST_LEVEL), codes, terms
+        self._hosts = fleet.domain(HOST_LEVEL)
+        self._codes = codes
+        self.terms = terms
 
     def add(self, one: PluginEvaluator, parts: Sequence[Part], open_: Bools) -> bool:
         """Add the scores of a policy; False if it is about domains that it did not tell of before."""
@@ -164,13 +170,15 @@ class _Terms(TermsInMaking):
 
     def __init__(self, fleet: FleetState, fitting: Fitting, codes: dict[int, NDArray[Any]], *, by_host: bool) -> None:
         super().__init__(fleet, DomainTerms(fitting.group, fitting.names, fitting.width, by_host=by_host), codes)
-        self._fitting, self._clusters = fitting, codes[id(fleet.domain(CLUSTER_LEVEL))]
+        self._fitting = fitting
+        self._clusters = codes[id(fleet.domain(CLUSTER_LEVEL))]
 
     @classmethod
     def of(cls, fitting: FittingRows, filters: StaticFilters, every: Sequence[Part]) -> "_Terms | None":
         """For `every` part; None if these tell too many rows apart."""
         fleet = fitting.fleet
-        hosts, counts = fleet.domain(HOST_LEVEL), dict[int, CountedAnswers]()
+        hosts = fleet.domain(HOST_LEVEL)
+        counts = dict[int, CountedAnswers]()
         axes = {id(axis): axis for axis in (fleet.domain(CLUSTER_LEVEL),)}
         for part in every:
             if part.domain is not hosts:

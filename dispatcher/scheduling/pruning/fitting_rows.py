@@ -72,7 +72,8 @@ class FittingRows:
     """Of partitions and filters that were last asked about."""
 
     def __init__(self, fleet: FleetState, partitions: Partitions) -> None:
-        self.fleet, self.partitions = fleet, partitions
+        self.fleet = fleet
+        self.partitions = partitions
         self._at = -1
         self._kept: OrderedDict[_Names, _Kept] = OrderedDict()
 
@@ -100,7 +101,8 @@ class FittingRows:
         for one, width in numbers:
             if base.width * width > WIDEST:
                 return None
-            coarse, base = base.names, _finer(base, one, width, filters.first[: self.fleet.n])
+            coarse = base.names
+            base = _finer(base, one, width, filters.first[: self.fleet.n])
             parents, told = np.divmod(base.names, width)
             at = np.searchsorted(coarse, parents)
             codes = [*[before[at] for before in codes], told]
@@ -115,7 +117,8 @@ class FittingRows:
 
 def _counted(partition: Partition, refused: Codes) -> tuple[Ints, RowList]:
     """By group how many rows fit, and the last of them."""
-    counts, last = np.zeros(partition.size, dtype=np.int64), np.zeros(partition.size, dtype=np.int64)
+    counts = np.zeros(partition.size, dtype=np.int64)
+    last = np.zeros(partition.size, dtype=np.int64)
     if _count.fast is not None:
         _count.fast(partition.group, refused, counts, last)
     else:

@@ -39,10 +39,13 @@ class LowCapacityIndex:
         changed = fleet.changes.since(self._changes_at) if self._changes_at != _NEVER else None
         touched = fleet.loads.since(self._loads_at) if self._loads_at != _NEVER else None
         if changed is None or touched is None or self._noted > fleet.n:
-            self._low, self._noted = {}, 0  # room that came free is noticed now
+            # room that came free is noticed now
+            self._low = {}
+            self._noted = 0
         else:
             self._note(distinct(changed, touched) if len(changed) else touched)
-        self._changes_at, self._loads_at = fleet.changes.position, fleet.loads.position
+        self._changes_at = fleet.changes.position
+        self._loads_at = fleet.loads.position
 
     def _note(self, rows: RowList) -> None:
         self._noted += len(rows)

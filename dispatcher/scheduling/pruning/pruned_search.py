@@ -65,13 +65,11 @@ class SearchSetup:
         by_domain: Sequence[Role],
         bounds: UpperBounds | None,
     ) -> None:
-        self.static, self.version, self.source, self.bounds, self._profile = (
-            static,
-            static.version,
-            static.group_scores,
-            bounds,
-            profile,
-        )
+        self.static = static
+        self.version = static.version
+        self.source = static.group_scores
+        self.bounds = bounds
+        self._profile = profile
         by_row = [role for role in roles if role.score_at is not None]
         columns = [one for one in static.active if one.role.score_at is not None]
         scored: list[tuple[Role, StaticColumn | Role | int]] = [(one.role, one) for one in columns]
@@ -179,7 +177,10 @@ class PrunedSearch(Selector):
         counted: CountedTerms,
         domains: tuple[ClusterAnswers, Sequence[PluginEvaluator]],
     ) -> None:
-        self._fleet, self._setup, self._evaluators, self._room = fitting.fleet, setup, evaluators, room
+        self._fleet = fitting.fleet
+        self._setup = setup
+        self._evaluators = evaluators
+        self._room = room
         self._fitting, self._counted, (self._clusters, self._by_domain) = fitting, counted, domains
         self._terms: DomainTerms | None = None
         self.by_host = False  # whether it found a place, and what domains say rests on hosts
@@ -202,12 +203,14 @@ class PrunedSearch(Selector):
             return None
 
     def _select(self, pod_id: PodId, placed: Placed) -> Decision | None:
-        fleet, setup = self._fleet, self._setup
+        fleet = self._fleet
+        setup = self._setup
         short = self._short()
         if short is None or setup.common_score == INFEASIBLE:
             return None
         rows, codes = self._refusals(short)
-        filters, clusters = setup.static.static_filters, self._clusters
+        filters = setup.static.static_filters
+        clusters = self._clusters
         if clusters.evaluators or self._by_domain:
             asked = filters, clusters, self._by_domain, rows[codes != 0]
             self._terms = self._counted.terms(placed, *asked) or domain_terms(self._fitting, *asked)
@@ -253,7 +256,8 @@ class PrunedSearch(Selector):
 
     def _context(self, rows: RowList, codes: Codes) -> DecisionContext:
         """What the decision stands on; `codes`: why the filters by row refuse `rows`."""
-        fleet, closed = self._fleet, self._clusters.closed
+        fleet = self._fleet
+        closed = self._clusters.closed
         refused = count_codes(codes, fleet, rows) if len(rows) else {}
         if not self._clusters.closes:
             return self._setup.context(fleet, refused)
@@ -281,7 +285,8 @@ class PrunedSearch(Selector):
 
     def _row_bounds(self, placed: Placed, bounds: UpperBounds, left_out: RowList) -> RowBounds:
         """Without the rows that are left out."""
-        static, terms = self._setup.static, self._terms
+        static = self._setup.static
+        terms = self._terms
         points = static.upper_bounds()
         if terms is None:
             known = GroupPoints(np.zeros(1, dtype=np.float32), np.zeros(len(points), dtype=np.int32))
@@ -297,7 +302,8 @@ class PrunedSearch(Selector):
         row_bounds = self._row_bounds(placed, bounds, np.concatenate([loose, refused]))
         loose = loose[np.append(refused, -1)[np.searchsorted(refused, loose)] != loose]
         most = max(_FIRST * 2, self._fleet.n // _MOST_SHARE)
-        usual, bounds.usual = bounds.usual, None
+        usual = bounds.usual
+        bounds.usual = None
         few = row_bounds.enough(_FIRST)
         bar = few if usual is None else max(few, row_bounds.top - usual)
         rows = row_bounds.between(bar, np.inf, most)
@@ -325,7 +331,9 @@ class PrunedSearch(Selector):
 
     def _ask(self, rows: Rows, first: Codes) -> _Found:
         """Exact totals of some rows; `first`: who refuses these. At least one evaluator scores (`PrunedSearches`)."""
-        fleet, terms, before = self._fleet, self._terms, self._setup.points_of(self._fleet, rows)
+        fleet = self._fleet
+        terms = self._terms
+        before = self._setup.points_of(self._fleet, rows)
         raw = [evaluator.scores(rows) for evaluator in self._scorers]
         weights = [evaluator.role.weight for evaluator in self._scorers]
         # With terms, the first scores are added in the same compiled pass as these: mostly there are no others.
@@ -334,7 +342,8 @@ class PrunedSearch(Selector):
         for scores, weight in zip(raw[fused:], weights[fused:], strict=True):
             add_score(scores, weight, total)
         if fused and terms is not None:
-            added, groups = (total, raw[0], weights[0] * GRID, 1.0 / GRID), (terms.group[rows], terms.by_name)
+            added = (total, raw[0], weights[0] * GRID, 1.0 / GRID)
+            groups = (terms.group[rows], terms.by_name)
             total = np.empty(len(first))
             nonsense = add_terms.fast(first, *added, *groups, total)
         else:
@@ -355,10 +364,13 @@ class PrunedSearch(Selector):
 
     def _scores(self, found: _Found) -> Scores:
         """Of the best row and the runner-up."""
-        raws, normals = [], []
+        raws = []
+        normals = []
         for at in found.best:
             if at >= 0:
-                row, setup, terms = found.row(at), self._setup, self._terms
+                row = found.row(at)
+                setup = self._setup
+                terms = self._terms
                 group = 0 if terms is None else terms.group_of(row)
                 raw = [self._raw(one, found, at, row, group) for one in setup.scored]
                 normal = raw.copy()

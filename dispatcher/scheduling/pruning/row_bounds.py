@@ -68,7 +68,9 @@ class RowBounds:
             at = np.searchsorted(rows, left_out)
             left_out = at[np.append(rows, -1)[at] == left_out]
         reach[left_out] = -np.inf
-        self._reach, self._best, self._rows = reach, best, rows
+        self._reach = reach
+        self._best = best
+        self._rows = rows
         self.top = float(best.max(initial=-np.inf))
 
     def enough(self, count: int) -> float:

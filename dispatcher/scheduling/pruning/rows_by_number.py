@@ -28,7 +28,8 @@ def _with_number(numbers, found):  # type: ignore[no-untyped-def]
     """
     count = 0
     for block in range(-(-len(numbers) // _BLOCK)):
-        part, some = numbers[block * _BLOCK : block * _BLOCK + _BLOCK], 0
+        part = numbers[block * _BLOCK : block * _BLOCK + _BLOCK]
+        some = 0
         for row in range(len(part)):
             some |= part[row]
         for row in range(len(part) if some else 0):
@@ -98,7 +99,8 @@ class RowsByNumber:
             return None
         last.moved.append(rows)  # also those before one that has no group: `_unmoved` puts them back
         for row in rows.tolist():
-            number, fits = numbers.item(row), int(of[2].first.item(row) == 0)
+            number = numbers.item(row)
+            fits = int(of[2].first.item(row) == 0)
             if not 0 <= number < last.width:
                 return None
             last.members[last.group.item(row)] -= fits
@@ -116,7 +118,8 @@ class RowsByNumber:
         width = max(of[1], int(told.max(initial=0)) + 1)
         if told.min(initial=0) < 0 or base.size * width > WIDEST:
             return None
-        group, first = base.group[rows], filters.first[rows]
+        group = base.group[rows]
+        first = filters.first[rows]
         members = np.zeros(base.size * width, dtype=np.int64)
         if few is None:
             fitting = self._fitting.of(base, filters)
@@ -136,7 +139,8 @@ class RowsByNumber:
 
     def _unmoved(self, base: Partition) -> SmallInts:
         """[n] the groups of a partition, to be written: those of the last split where it was of the same one."""
-        last, self._last = self._last, None
+        last = self._last
+        self._last = None
         if last is None or last.base is not base:
             return base.group.copy()
         for places in last.moved:

@@ -22,9 +22,13 @@ from dispatcher.scheduling.pruning.upper_bounds import UpperBounds
 
 LARGE = 1 << 14  # rows
 _MOST_KEPT = 4096  # kinds of pods of which the evaluators are kept, if all of these skip them
-_LEAST_ACTIVE, _ROWS_ACTIVE = 16, 1 << 21  # if some are active: so many kinds at least, else of so many rows together
+# if some are active: so many kinds at least, else of so many rows together
+_LEAST_ACTIVE = 16
+_ROWS_ACTIVE = 1 << 21
 _MOST_TABLES = 4  # of upper bounds, one for each set of plugins that are bounded
-_MOST_MET, _WORTH_CACHING = 4096, 4  # classes of which it is counted how often they are met; so often is worth it
+# classes of which it is counted how often they are met; so often is worth it
+_MOST_MET = 4096
+_WORTH_CACHING = 4
 
 
 @dataclass(slots=True)
@@ -52,8 +56,10 @@ class PrunedSearches:
 
     def __init__(self, plan: Plan, fleet: FleetState, classes: EquivalenceCache, large: int = LARGE) -> None:
         roles = classes.roles
-        self._large, self._classes = large, classes
-        self._profile, self._fleet = plan.profile, fleet
+        self._large = large
+        self._classes = classes
+        self._profile = plan.profile
+        self._fleet = fleet
         self._met: OrderedDict[ClassKey, int] = OrderedDict()
         by_class = [role for role in roles if role.scope is not AnswerScope.SHARED]
         self._able = all(role.score_at is None or role.weight >= 0.0 for role in roles)
@@ -75,7 +81,8 @@ class PrunedSearches:
 
     def search_for(self, key: ClassKey, placed: Placed) -> PrunedSearch | None:
         """The search for a pod of the class of a key; None if its class has to decide, or to say which plugin fails."""
-        last, self._last = self._last, None
+        last = self._last
+        self._last = None
         if last is not None and last[1].by_host:
             self._note(last[0])
         if self._by_host.pop(key, False) or not (key in self._classes or self._is_worth_caching(key)):
@@ -115,10 +122,8 @@ class PrunedSearches:
             or not static.uniform
         ):
             return None
-        by_domain, clusters = (
-            self._by_domain(key, placed),
-            self._of_clusters(key, placed, self._by_cluster if large else ()),
-        )
+        by_domain = self._by_domain(key, placed)
+        clusters = self._of_clusters(key, placed, self._by_cluster if large else ())
         if by_domain is None or clusters is None or (clusters.closes and not self._clusters_first(static)):
             return None
         evaluators: list[PluginEvaluator] = []
@@ -170,7 +175,8 @@ class PrunedSearches:
 
     def _by_domain(self, key: ClassKey, placed: Placed) -> list[PluginEvaluator] | None:
         """Of those that cannot be bounded, who has something to say: policies by domains; None if others have, too."""
-        name, position = tuple([key[role.key_at] for role in self._others]), self._fleet.changes.position
+        name = tuple([key[role.key_at] for role in self._others])
+        position = self._fleet.changes.position
         known = self._some_active.pop(name, None) or self._all_skipped.pop(name, None)  # kept again unless one fails
         if known is None or known.at != position:
             known = _Asked(position, [PluginEvaluator(role, self._fleet) for role in self._others])
@@ -217,7 +223,8 @@ class PrunedSearches:
 def _bounded(role: Role) -> bool:
     if role.scope is not AnswerScope.ROW:
         return False
-    scores, filters = role.score_at is not None, role.filter_at is not None
+    scores = role.score_at is not None
+    filters = role.filter_at is not None
     return (not scores or isinstance(role.plugin, BoundedScore)) and (
         not filters or isinstance(role.plugin, RoomFilter)
     )

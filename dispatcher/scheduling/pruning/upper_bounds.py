@@ -31,16 +31,19 @@ def _reach(points, group, static, base, cpu, most_cpu, memory, most_memory, mill
     """The reach of each row, and the highest of each block of rows. In loops of one kind of work each, the compiler
     makes the second one of vector instructions: half the time of all.
     """
-    milli, size = np.float32(milli), np.float32(size)
+    milli = np.float32(milli)
+    size = np.float32(size)
     for row in range(len(reach)):
         reach[row] = points[group[row]]
     for row in range(len(reach)):
-        less_cpu, less_memory = cpu[row] * milli, memory[row] * size
+        less_cpu = cpu[row] * milli
+        less_memory = memory[row] * size
         less_cpu = most_cpu[row] if less_cpu > most_cpu[row] else less_cpu
         less_memory = most_memory[row] if less_memory > most_memory[row] else less_memory
         reach[row] = reach[row] + static[row] + base[row] - less_cpu - less_memory
     for block in range(len(best)):
-        start, end = block * BLOCK, min(block * BLOCK + BLOCK, len(reach))
+        start = block * BLOCK
+        end = min(block * BLOCK + BLOCK, len(reach))
         top = reach[start]
         for row in range(start, end):
             top = reach[row] if reach[row] > top else top
@@ -55,7 +58,9 @@ class UpperBounds:
     """
 
     def __init__(self, roles: Sequence[Role], fleet: FleetState) -> None:
-        self._roles, self._fleet, self._view = tuple(roles), fleet, view_of(fleet)
+        self._roles = tuple(roles)
+        self._fleet = fleet
+        self._view = view_of(fleet)
         self._slack = (1.0 + sum(100.0 * role.weight for role in roles)) * _SLACK
         self._columns = np.zeros((5, 0), dtype=np.float32)  # base, then cpu, most, memory, most
         self._blocks = BlockTable()
@@ -78,19 +83,23 @@ class UpperBounds:
             self._columns = grown(self._columns, fleet.n, 0.0)
             if len(self._until) < len(list(blocks(slice(0, fleet.n)))) or not self._write(due):
                 return self._rebuild()
-            self._changes_at, self._loads_at = fleet.changes.position, fleet.loads.position
+            self._changes_at = fleet.changes.position
+            self._loads_at = fleet.loads.position
             touched = touched[:0]
-        self.loose, self._since = touched, fleet.now
+        self.loose = touched
+        self._since = fleet.now
         return self._until.min(initial=np.inf) > fleet.now + _HORIZON_S / 2 or self._renew()
 
     def _rebuild(self) -> bool:
-        fleet, self._since = self._fleet, self._fleet.now
+        fleet = self._fleet
+        self._since = self._fleet.now
         self._changes_at = self._loads_at = _NEVER
         self._columns = grown(self._columns, fleet.n, 0.0)
         self._until = np.full(len(list(blocks(slice(0, fleet.n)))), -np.inf)
         if not self._renew():
             return False
-        self._changes_at, self._loads_at = fleet.changes.position, fleet.loads.position
+        self._changes_at = fleet.changes.position
+        self._loads_at = fleet.loads.position
         self.loose = np.zeros(0, dtype=np.intp)
         return True
 
@@ -138,19 +147,22 @@ class UpperBounds:
         open). `blocks`: the groups and the highest static points of each block, if these are known. What is answered
         holds until the next call.
         """
-        whole, group = self._columns[:, : len(static)], known.group
+        whole = self._columns[:, : len(static)]
+        group = known.group
         columns: Readings | Sequence[Readings] = whole
         if rows is not None:
             at = window_of(rows)
             columns = [column[at] for column in whole]  # one by one: of all together a copy would be made first
-            static, group = static[at], group[at]
+            static = static[at]
+            group = group[at]
         if _reach.fast is None:
             reach = _reach_of(known.points[group], static, columns, uses)
             return RowBounds(reach, reach, left_out, rows)
         n = len(static)
         if len(self._scratch[0]) < n:
             self._scratch = np.zeros(2 * n, dtype=np.float32), np.zeros(2 * n // BLOCK + 1, dtype=np.float32)
-        reach, best = self._scratch[0][:n], self._scratch[1][: -(-n // BLOCK)]
+        reach = self._scratch[0][:n]
+        best = self._scratch[1][: -(-n // BLOCK)]
         if rows is None and blocks is not None:
             by_block = blocks[0], blocks[1], self._blocks.of(whole)
             return block_bounds(known, (static, *columns), by_block, uses, (reach, best), left_out)

@@ -14,7 +14,8 @@ class ClusterShares:
     """
 
     def __init__(self, rules: RebalancingRules, under_way: Iterable[Move], last: Mapping[str, int]) -> None:
-        self._rules, self._last = rules, last
+        self._rules = rules
+        self._last = last
         self._under_way = Counter(one.spot.place[0] for one in under_way)
         self.taken = Counter[str]()
 
@@ -24,7 +25,8 @@ class ClusterShares:
 
     def spent(self, cluster: str) -> bool:
         """Whether others come first. Where there is one move a minute, clusters take turns."""
-        rules, taken = self._rules, self.taken[cluster]
+        rules = self._rules
+        taken = self.taken[cluster]
         if rules.moves_per_minute == 1 and self._last.get(cluster, 0):
             return True
         of_rate = taken >= max(1, rules.moves_per_minute // 2)

@@ -42,7 +42,8 @@ class HotSpots:
 
     def look(self, fleet: FleetState, carried: Floats) -> list[HotSpot]:
         """Hot spots by what nodes carry ([signals, n]) now, the hottest first. What is unknown is never hot."""
-        rules, most = self._rules, np.nan_to_num(carried, nan=-np.inf).max(axis=0, initial=-np.inf)
+        rules = self._rules
+        most = np.nan_to_num(carried, nan=-np.inf).max(axis=0, initial=-np.inf)
         above = [fleet.name_of(row) for row in np.flatnonzero(most > rules.hot).tolist()]
         self._above = {place: self._above.get(place, fleet.now) for place in above}
         lasting = {place: since for place, since in self._above.items() if fleet.now - since >= rules.hot_s}

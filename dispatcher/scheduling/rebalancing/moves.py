@@ -121,7 +121,8 @@ class Moves:
     def shift(self, fleet: FleetState, carried: Floats, expected: Floats) -> None:
         """Take out of both ([signals, n]) what has left but is in the means; add to `expected` what is on its way."""
         for move in self._moves:
-            source, target = fleet.row_of(*move.spot.place), fleet.row_of(*move.target)
+            source = fleet.row_of(*move.spot.place)
+            target = fleet.row_of(*move.target)
             if source is not None:
                 read_at = float(fleet.used_at[:, source].max())
                 left = move.use * (1.0 if _is_there(fleet, move) else left_to_settle(move.at, read_at))

@@ -76,8 +76,12 @@ class Rebalancer:
     """Remembers hot spots and moves between looks, which are to come once a minute."""
 
     def __init__(self, fleet: FleetState, rules: RebalancingRules, would_go: WouldGo, may_go: MayGo) -> None:
-        self._fleet, self._rules, self._would_go, self._may_go = fleet, rules, would_go, may_go
-        self._spots, self.moves = HotSpots(rules), Moves()
+        self._fleet = fleet
+        self._rules = rules
+        self._would_go = would_go
+        self._may_go = may_go
+        self._spots = HotSpots(rules)
+        self.moves = Moves()
         self._asked = 0
         self._burnt: dict[Place, _Burnt] = {}
         self._evaluated_from: dict[Place, float] = {}  # moves before that say nothing of a node
@@ -86,18 +90,22 @@ class Rebalancer:
 
     def look(self) -> Look:
         """The moves to be made now; they count as ordered. `moves.refused` tells of one that was not made."""
-        fleet, rules = self._fleet, self._rules
+        fleet = self._fleet
+        rules = self._rules
         self.moves.expire(fleet.now, rules.rest_s)
         carried = measured(fleet, rules.signals)
         expected = carried + coming(fleet, rules.signals)
         self.moves.shift(fleet, carried, expected)
         under_way = self.moves.under_way(fleet)
-        budgets, left = Budgets(fleet.kept), Left()
+        budgets = Budgets(fleet.kept)
+        left = Left()
         for ordered in under_way:
             budgets.take(ordered.victim, left)
         spots = self._spots.look(fleet, carried)
         self._burnt, self._evaluated_from = self._still_burnt({spot.place: spot for spot in spots})
-        moves, staying, room = list[Move](), list[Stay](), rules.under_way - len(under_way)
+        moves = list[Move]()
+        staying = list[Stay]()
+        room = rules.under_way - len(under_way)
         self._asked, fruitless = 0, set[Place]()
         shares = ClusterShares(rules, under_way, self._taken)
         for spot in _in_turn(sorted(spots, key=lambda one: one.place in self._fruitless), shares):
@@ -112,7 +120,8 @@ class Rebalancer:
                 shares.take(spot.place[0])
                 self.moves.add(move)
                 expected[:, move.row] += move.there
-        self._fruitless, self._taken = fruitless, shares.taken
+        self._fruitless = fruitless
+        self._taken = shares.taken
         return Look(fleet.now, tuple(spots), tuple(moves), tuple(staying))
 
     def _move_from(self, attempt: "_Attempt", budgets: Budgets, left: Left, staying: list[Stay]) -> Move | None:
@@ -125,7 +134,8 @@ class Rebalancer:
             else:
                 candidates.append((occupant, use))
         for occupant, use in attempt.ordered(candidates)[:MOST_TRIES]:
-            victim, supposed = victim_of(occupant), dict(left)
+            victim = victim_of(occupant)
+            supposed = dict(left)
             forbidding = budgets.take(victim, supposed)
             self._asked += not forbidding
             found = (
@@ -161,7 +171,8 @@ class Rebalancer:
         return {place: one for place, one in recent.items() if place not in rose}, evaluated_from
 
     def _held(self, occupant: Occupant) -> str:
-        rules, now = self._rules, self._fleet.now
+        rules = self._rules
+        now = self._fleet.now
         why = self._may_go(occupant)
         if why:
             return why
@@ -188,7 +199,10 @@ class _Attempt:
     def __init__(
         self, fleet: FleetState, rules: RebalancingRules, spot: HotSpot, carried: Floats, expected: Floats
     ) -> None:
-        self._fleet, self._rules, self.spot, self._expected = fleet, rules, spot, expected
+        self._fleet = fleet
+        self._rules = rules
+        self.spot = spot
+        self._expected = expected
         self._known = ~np.isnan(carried[:, spot.row])
         self._here: Floats = np.nan_to_num(carried[:, spot.row])
         self._worst = rules.signals.index(spot.signal)
@@ -201,7 +215,8 @@ class _Attempt:
 
     def ordered(self, pods: list[tuple[Occupant, Floats]]) -> list[tuple[Occupant, Floats]]:
         """Those that are enough, the smallest first; then the others, the largest first."""
-        need, worst = self._here[self._worst] - self._rules.cool, self._worst
+        need = self._here[self._worst] - self._rules.cool
+        worst = self._worst
 
         def order(one: tuple[Occupant, Floats]) -> tuple[bool, float, PodId]:
             use = float(one[1][worst])
@@ -211,14 +226,17 @@ class _Attempt:
 
     def move_or_reason(self, occupant: Occupant, use: Floats, decision: Decision | str | None) -> Move | str:
         """The move, or why it is not made."""
-        fleet, rules, spot = self._fleet, self._rules, self.spot
+        fleet = self._fleet
+        rules = self._rules
+        spot = self.spot
         if decision is None or isinstance(decision, str):
             return decision or "no node would take it"
         if decision.row == spot.row:
             return "its own node would be chosen again"
         before = np.where(self._known, self._expected[:, decision.row], 0.0)
         there = in_node(fleet, use, spot.row, decision.row, rules.signals)  # 0 of signals that are not known here
-        where, after = f"node {decision.node} of cluster {decision.cluster}", before + there
+        where = f"node {decision.node} of cluster {decision.cluster}"
+        after = before + there
         if np.isnan(after).any():
             return f"it would go to {where}, of which no fresh readings are known"
         if (after >= rules.cool).any():

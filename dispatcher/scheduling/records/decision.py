@@ -107,7 +107,8 @@ class Decision(msgspec.Struct, gc=False, eq=False):
 
     def summary(self) -> str:
         """One line of why."""
-        why, refused = self.why, _refused(self.placed) if self.placed.refused else ""
+        why = self.why
+        refused = _refused(self.placed) if self.placed.refused else ""
         rival, (feasible, evaluated) = why.runner_up, why.fit
         place = self.cluster, self.node, self.score
         if rival is None:
@@ -139,7 +140,8 @@ class Unschedulable(msgspec.Struct):
     def again(self, pod_id: PodId, placed: Placed, time: float) -> "Unschedulable":
         """The same refusal of another pod of the class."""
         same = Unschedulable(pod_id, placed, self.message, self.reasons, time, self.context, self.per_cluster)
-        same.nominated, same.absent = self.nominated, self.absent
+        same.nominated = self.nominated
+        same.absent = self.absent
         same.hints = self.hints
         return same
 
@@ -164,7 +166,8 @@ class Unschedulable(msgspec.Struct):
         }
 
     def _clusters(self) -> dict[str, str]:
-        home, refused = self.placed.home, self.placed.refused
+        home = self.placed.home
+        refused = self.placed.refused
         told = {
             name: "".join([f"; {one.text}" for one in refused if one.concerns(name, home) and not one.over])
             for name in self.per_cluster
@@ -207,9 +210,12 @@ def tables_of(decisions: Iterable[Decision]) -> Iterator[Table]:
 
 
 def _column(batch: Sequence[Decision]) -> Column:
-    first, parts = batch[0], batch[0].why.parts([one.why for one in batch])
-    contexts, explained = parts.contexts, _explain(batch, parts.facts)
-    names, stands_on = first.why.fleet.signal_axis.names, _Contexts.of(contexts)
+    first = batch[0]
+    parts = batch[0].why.parts([one.why for one in batch])
+    contexts = parts.contexts
+    explained = _explain(batch, parts.facts)
+    names = first.why.fleet.signal_axis.names
+    stands_on = _Contexts.of(contexts)
     scores = np.asarray([one.score for one in batch])
     has_rival = numbers(np.asarray([one is not None for one in parts.rivals]))
     return fields(
@@ -244,7 +250,8 @@ def _pods(batch: Sequence[Decision]) -> dict[str, Column]:
 
 
 def _refusals(batch: Sequence[Decision]) -> list[list[dict[str, Any]]]:
-    nothing, now = list[dict[str, Any]](), batch[0].time
+    nothing = list[dict[str, Any]]()
+    now = batch[0].time
     refused = (one.placed.refused for one in batch)
     return [[one.record(now) for one in some if not one.over] if some else nothing for some in refused]
 
@@ -267,7 +274,8 @@ _NOBODY = ("", "", 0.0)
 
 def _scores(has_rival: Column, columns: ScoreColumns, signals: Mapping[str, Sequence[Sequence[str]]]) -> Column:
     names, weights, raw, normalized, runner_up = columns
-    factors, found = np.asarray(weights, dtype=np.float64)[:, None], dict[str, Column]()
+    factors = np.asarray(weights, dtype=np.float64)[:, None]
+    found = dict[str, Column]()
     shown = zip(names, weights, raw, normalized, factors * normalized, factors * runner_up, strict=True)
     for name, weight, given, value, weighted, rival in shown:
         by_kind = {
@@ -315,7 +323,8 @@ class _Explanations(NamedTuple):
 
 def _explain(batch: Sequence[Decision], facts: RowFacts) -> _Explanations:
     fleet = batch[0].why.fleet
-    found, rows = _Explanations({}, {}), PastRows(fleet, facts)
+    found = _Explanations({}, {})
+    rows = PastRows(fleet, facts)
     alone = [rows] if len(batch) == 1 else None
     for plugin, state in batch[0].why.row_explainers:
         explained = _at_once(plugin, state, batch[0].placed, rows)
@@ -358,8 +367,11 @@ def _one_row(plugin: ExplainingPlugin, state: object, placed: Placed, row: PastR
 
 
 def _readings(names: Sequence[str], now: float, facts: RowFacts) -> Column:
-    signals, found, unknown = facts.signals, dict[str, Column](), Same("unknown")
-    known, ages = np.isfinite(signals.used) & np.isfinite(signals.used_at), np.maximum(now - signals.used_at, 0.0)
+    signals = facts.signals
+    found = dict[str, Column]()
+    unknown = Same("unknown")
+    known = np.isfinite(signals.used) & np.isfinite(signals.used_at)
+    ages = np.maximum(now - signals.used_at, 0.0)
     for name, is_known, used, mean, age in zip(names, known, signals.used, signals.mean, ages, strict=False):
         shown = {
             "used": numbers(used),

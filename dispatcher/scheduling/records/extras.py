@@ -16,7 +16,8 @@ class BatchExplanation:
     __slots__ = ("_explain", "_pod_ids")
 
     def __init__(self, pod_ids: Sequence[PodId], explain: ExplainPods) -> None:
-        self._pod_ids, self._explain = pod_ids, explain
+        self._pod_ids = pod_ids
+        self._explain = explain
 
     def of(self, pod_ids: Sequence[PodId]) -> Column:
         """The explanations of these, in the order in which they were decided."""

@@ -23,7 +23,8 @@ class DecisionLog:
 
     def add(self, result: Decision | Unschedulable) -> None:
         """Keep a result, in place of an older one of the same pod."""
-        by_pod, pod_id = self._by_pod, result.pod_id
+        by_pod = self._by_pod
+        pod_id = result.pod_id
         if isinstance(result, Unschedulable) and result.victims:
             result = msgspec.structs.replace(result, victims=tuple(map(_named, result.victims)))
         if pod_id in by_pod:

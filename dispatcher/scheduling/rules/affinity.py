@@ -42,8 +42,10 @@ class AffinityRules:
     @classmethod
     def of(cls, placed: Placed) -> "AffinityRules":
         """Read the rules of a pod that has any."""
-        pod, owner = placed.pod, (placed.home, placed.pod.namespace)
-        drawn, repelled = pod.pod_affinity or _NONE, pod.pod_anti_affinity or _NONE
+        pod = placed.pod
+        owner = (placed.home, placed.pod.namespace)
+        drawn = pod.pod_affinity or _NONE
+        repelled = pod.pod_anti_affinity or _NONE
         return cls(
             required=tuple(_rule(term, pod, owner) for term in drawn.required),
             repelling=tuple(_rule(term, pod, owner) for term in repelled.required),
@@ -103,8 +105,10 @@ class _Read:
     """
 
     def __init__(self, placed: Placed, limit: int) -> None:
-        self._terms, self._limit = (placed.pod.pod_affinity, placed.pod.pod_anti_affinity), limit
-        self._namespace, terms = placed.pod.namespace, [term for one in self._terms for term in _terms_of(one)]
+        self._terms = (placed.pod.pod_affinity, placed.pod.pod_anti_affinity)
+        self._limit = limit
+        self._namespace = placed.pod.namespace
+        terms = [term for one in self._terms for term in _terms_of(one)]
         self._wide = any(reaches_beyond(term, self._namespace) for term in terms)
         self._rules: dict[Owner | None, AffinityRules] = {}
 
@@ -129,7 +133,8 @@ class AffinityBook:
     def rules_of(self, placed: Placed) -> AffinityRules | None:
         """The rules of a pod; None if it has none."""
         pod = placed.pod
-        drawn, repelled = pod.pod_affinity, pod.pod_anti_affinity
+        drawn = pod.pod_affinity
+        repelled = pod.pod_anti_affinity
         if drawn is None and repelled is None:
             return None
         name = (id(drawn), id(repelled), pod.annotations.get(DOMAIN_SCOPE))

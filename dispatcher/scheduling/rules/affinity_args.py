@@ -77,7 +77,9 @@ def _clauses(raw: list[Any] | tuple[Any, ...]) -> tuple[Requirement, ...]:
 def _clause(raw: object) -> Requirement:
     if not isinstance(raw, Mapping) or not set(raw) <= {"key", "operator", "values"}:
         raise ValueError(f"must hold {{key, operator, values}}, not {shown(raw)}")
-    key, operator, values = raw.get("key"), raw.get("operator", "In"), raw.get("values", [])
+    key = raw.get("key")
+    operator = raw.get("operator", "In")
+    values = raw.get("values", [])
     if not isinstance(key, str) or not key:
         raise ValueError(f"a clause needs a label key, not {shown(key)}")
     if operator not in OPERATORS:

@@ -37,10 +37,13 @@ class AffinityCounts:
 
     def refusals(self) -> Sequence[MaxCount | RequiredCount]:
         """Required affinity, required anti-affinity, that of placed pods."""
-        reasons, rules = self.fleet.reasons, self.rules
-        own, near = reasons.code(Reason.POD_ANTI_AFFINITY), reasons.code(Reason.POD_AFFINITY)
+        reasons = self.fleet.reasons
+        rules = self.rules
+        own = reasons.code(Reason.POD_ANTI_AFFINITY)
+        near = reasons.code(Reason.POD_AFFINITY)
         theirs = reasons.code(Reason.EXISTING_ANTI_AFFINITY)
-        keys, together = dict.fromkeys(rule.key for rule in rules.required), rules.together
+        keys = dict.fromkeys(rule.key for rule in rules.required)
+        together = rules.together
         drawn = [self._own(together, key) for key in keys] if together else []
         away = [self._own(rule.pods, rule.key) for rule in rules.repelling]
         return (
@@ -71,7 +74,8 @@ class AffinityCounts:
         """The counts of each key added up."""
         for key in dict.fromkeys(key for key, *_ in counts):
             found = [(count * weight, more * weight) for own_key, count, weight, more in counts if own_key == key]
-            total, more = np.sum([count for count, _ in found], axis=0), sum(more for _, more in found)
+            total = np.sum([count for count, _ in found], axis=0)
+            more = sum(more for _, more in found)
             yield RuleCount(self.fleet.topology.domain(key), total, more, by_host=level_of(key) == HOST_LEVEL)
 
 

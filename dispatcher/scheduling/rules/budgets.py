@@ -36,7 +36,8 @@ class Budgets:
 
     def take(self, victim: Victim, left: Left) -> str:
         """Take one more pod; a budget (namespace/name) that had nothing left, "" if all had."""
-        pod, violated = victim.placed.pod, ""
+        pod = victim.placed.pod
+        violated = ""
         for cluster in sorted({victim.placed.home, victim.cluster}):
             guard = self._in(cluster, pod.namespace)
             if guard is None:
@@ -91,5 +92,6 @@ class _Guard:
     """The budgets of a namespace: which cover a pod, and what they allow."""
 
     def __init__(self, index: SelectorIndex, allowance: _Allowance) -> None:
-        self.index, self.allowance = index, allowance
+        self.index = index
+        self.allowance = allowance
         self.all = (1 << len(allowance.keys)) - 1

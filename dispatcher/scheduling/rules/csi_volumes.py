@@ -60,7 +60,8 @@ class CsiVolumes:
 
 def wanted_of(placed: Placed, fleet: FleetView) -> Wanted:
     """The CSI volumes of a pod; claims that are not known have none."""
-    home, namespace = placed.home, placed.pod.namespace
+    home = placed.home
+    namespace = placed.pod.namespace
     new: dict[CsiVolume, None] = {}
     known: set[CsiVolume] = set()
     for volume in placed.pod.volumes:

@@ -35,7 +35,9 @@ NAME_FIELD = "metadata.name"  # the only node field that Kubernetes matches
 _MEMO_LIMIT = 4096  # sets of tolerations
 _MOST_KEYS = 256  # of labels whose values are kept as numbers
 _FEW = 8  # up to one row in so many, to gather those costs less than to go through all
-_ONE_CLUSTER, _WHOLE_FLEET = "cluster", "fleet"  # what annotation domain-scope may say
+# what annotation domain-scope may say
+_ONE_CLUSTER = "cluster"
+_WHOLE_FLEET = "fleet"
 
 
 class LabelMasks:
@@ -48,7 +50,8 @@ class LabelMasks:
 
     def clause(self, clause: Requirement, fleet: FleetView, rows: Rows) -> Bools:
         """[rows] whether the node's label satisfies the clause."""
-        codes, values = fleet.nodes.label(clause.key)[rows], fleet.nodes.label_values(clause.key)
+        codes = fleet.nodes.label(clause.key)[rows]
+        values = fleet.nodes.label_values(clause.key)
         operator = clause.operator
         if operator in (EXISTS, NOT_EXISTS):
             present: Bools = codes >= 0
@@ -168,7 +171,8 @@ class Tolerance(NamedTuple):
     @classmethod
     def read(cls, placed: Placed, fleet: FleetView) -> "Tolerance":
         """Those that its delegate would have; at home, and where a cluster's policy is not known, its own."""
-        own, kinds = placed.pod.tolerations, {placed.pod.tolerations: 0}
+        own = placed.pod.tolerations
+        kinds = {placed.pod.tolerations: 0}
         of = np.zeros(len(fleet.clusters), dtype=np.int32)
         if len(kept_abroad(own, ())) < len(own):
             for at, info in enumerate(fleet.clusters):
@@ -198,7 +202,8 @@ class TaintMasks:
             if len(self._known) >= _MEMO_LIMIT:
                 self._known.clear()
             known = self._known[kinds] = ByCode(partial(_tolerating, kinds), np.bool_, True, (len(kinds),))
-        verdicts, nodes = known.of(fleet.nodes.taint_sets), fleet.nodes
+        verdicts = known.of(fleet.nodes.taint_sets)
+        nodes = fleet.nodes
         mask: Bools = verdicts[nodes.taint_set, 0 if len(kinds) == 1 else of[nodes.cluster]]
         return mask
 
@@ -210,7 +215,9 @@ def _tolerating(kinds: Sequence[Sequence[Toleration]], taints: tuple[Taint, ...]
 def clusters_key(placed: Placed) -> Hashable:
     """Everything that `allowed_clusters` looks at; None for a pod that may go anywhere."""
     annotations = placed.pod.annotations
-    stay, scope, tied = annotations.get(names.STAY), annotations.get(names.DOMAIN_SCOPE), has_volumes(placed.pod)
+    stay = annotations.get(names.STAY)
+    scope = annotations.get(names.DOMAIN_SCOPE)
+    tied = has_volumes(placed.pod)
     if stay is None and names.CLUSTERS not in annotations and scope is None and not tied:
         return None
     home = placed.home if stay == "true" or tied else ""

@@ -67,7 +67,8 @@ def expected_use(
     signal: str, amounts: Amounts, fleet: FleetView, rows: Rows, fade: Fade, factor: float | None = None
 ) -> Expected:
     """The formula of the module for a pod that requests `amounts`."""
-    signals, usual = fleet.signals, fleet.signals.usual(signal)[rows].astype(np.float64)
+    signals = fleet.signals
+    usual = fleet.signals.usual(signal)[rows].astype(np.float64)
     mean = signals.mean(signal)[rows].astype(np.float64)
     weight = np.where(np.isnan(mean), 0.0, fade.weight(fleet.now - signals.sampled_at(signal)[rows]))
     uses = usual if factor is None else np.full(len(mean), factor)
@@ -83,7 +84,8 @@ def _share(signal: str, there: Ints, amounts: Amounts, fleet: FleetView, rows: R
     """[rows] the larger share of (scale * there + amounts); far above 1 where nothing can be allocated."""
     shares = []
     for row in _OF.get(signal, _EITHER):
-        column, asked = fleet.axis.column(_RESOURCES[row]), scale * there[row][rows] + amounts[row]
+        column = fleet.axis.column(_RESOURCES[row])
+        asked = scale * there[row][rows] + amounts[row]
         shares.append(asked if column is None else asked / np.maximum(fleet.nodes.allocatable[column][rows], 1))
     found: Floats = np.maximum.reduce(shares)
     return found
@@ -91,7 +93,8 @@ def _share(signal: str, there: Ints, amounts: Amounts, fleet: FleetView, rows: R
 
 def told(signal: str, expected: Expected, fleet: FleetView, row: int) -> dict[str, Any]:
     """For records: what one row was judged by; `expected` is of this row alone."""
-    mean, sampled_at = float(fleet.signals.mean(signal)[row]), float(fleet.signals.sampled_at(signal)[row])
+    mean = float(fleet.signals.mean(signal)[row])
+    sampled_at = float(fleet.signals.sampled_at(signal)[row])
     known = bool(np.isfinite(mean) and np.isfinite(sampled_at))
     return {
         "utilisation": round(float(expected.utilisation[0]), 4),

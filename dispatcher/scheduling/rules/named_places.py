@@ -13,7 +13,8 @@ from shared.model.objects import Service
 from shared.model.pod import Pod
 
 APP = "app"
-CLUSTER_KEY, ZONE_KEY = "cluster", "zone"
+CLUSTER_KEY = "cluster"
+ZONE_KEY = "zone"
 OWN_APP = Near(APP, "")
 
 

@@ -57,7 +57,8 @@ def _codes_on(row: int, wanted: Sequence[tuple[str, int]], fleet: FleetView) -> 
     """The same of one row, which is faster than by columns where there are few."""
     short = beyond = 0
     nodes = fleet.nodes
-    allocatable, requested = nodes.allocatable, nodes.requested
+    allocatable = nodes.allocatable
+    requested = nodes.requested
     for bit, (name, amount) in enumerate(wanted):
         column = fleet.axis.column(name)
         whole = None if column is None else allocatable.item(column, row)
@@ -78,7 +79,8 @@ def _marked(wanted: Sequence[tuple[str, int]], fleet: FleetView, rows: RowList) 
     """[rows] bits of what lacks, and above these of what an empty node would lack."""
     kinds = np.zeros(len(rows), dtype=np.int64)
     for bit, (name, amount) in enumerate(wanted):
-        column, short = fleet.axis.column(name), 1 << bit
+        column = fleet.axis.column(name)
+        short = 1 << bit
         beyond = 0 if name == PODS else short << len(wanted)
         if column is None:
             kinds |= short | beyond
@@ -90,7 +92,8 @@ def _marked(wanted: Sequence[tuple[str, int]], fleet: FleetView, rows: RowList) 
 
 def _codes_of(wanted: Sequence[tuple[str, int]], kinds: Ints, fleet: FleetView) -> Codes:
     """[rows] the codes of such bits: few kinds, counted rather than sorted."""
-    bits, met = len(wanted), np.flatnonzero(np.bincount(kinds)).tolist()
+    bits = len(wanted)
+    met = np.flatnonzero(np.bincount(kinds)).tolist()
     table = np.zeros(met[-1] + 1, dtype=np.uint16)
     lacking = [kind for kind in met if kind]
     table[lacking] = [_code(wanted, kind & ((1 << bits) - 1), kind >> bits, fleet) for kind in lacking]
@@ -123,7 +126,8 @@ def _codes_of_lacks(wanted: Sequence[tuple[str, int]], lacks: Sequence[Bools], f
 
 
 def _code(wanted: Sequence[tuple[str, int]], short: int, beyond: int, fleet: FleetView) -> int:
-    table, scarce = fleet.reasons, fleet.reasons.is_scarce
+    table = fleet.reasons
+    scarce = fleet.reasons.is_scarce
     distinct = dict.fromkeys(
         table.code(Reason.TOO_MANY_PODS)
         if name == PODS

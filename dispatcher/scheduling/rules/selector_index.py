@@ -97,7 +97,8 @@ class SelectorIndex:
         wanted: dict[str, set[str] | None] = {key: {value} for key, value in selector.match_labels.items()}
         barred = set[_Label]()
         for clause in selector.match_expressions:
-            key, values = clause.key, set(clause.values)
+            key = clause.key
+            values = set(clause.values)
             if clause.operator == IN:
                 known = wanted.get(key)
                 wanted[key] = values if known is None else values & known
@@ -126,7 +127,8 @@ class SelectorIndex:
         return found
 
     def _matching(self, labels: Sequence[tuple[str, str]]) -> int:
-        needs, out = self._needs, 0
+        needs = self._needs
+        out = 0
         for key, value in labels:
             for label in ((key, value), (key, None)):
                 needs, _ = less(needs, self._met.of(label))

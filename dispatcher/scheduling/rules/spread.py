@@ -125,7 +125,8 @@ class Spread:
 
         The emptiest domain always takes one more by this constraint: it is its nodes that cannot.
         """
-        area, key = self.area, self.area.constraint.key
+        area = self.area
+        key = self.area.constraint.key
         if not (self.counts[area.present] > self.most).any():
             return ""
         if not area.enough:
@@ -151,7 +152,9 @@ class Spread:
 
     def story(self, rows: RowList, fleet: FleetView) -> "SpreadStory":
         """The records of pods of the class that go to `rows`, one after the other."""
-        area, domains, more = self.area, self.area.domains, self.area.own
+        area = self.area
+        domains = self.area.domains
+        more = self.area.own
         chosen = area.domain[rows]
         found = sorted(code for code in set(chosen.tolist()) if code >= 0)
         met = [code for code in found if area.present.item(code)]
@@ -252,7 +255,9 @@ class SpreadStory:
 
     def _own_and_least(self, ats: Sequence[int], adds: Ints) -> tuple[Ints, Ints]:
         """By pod, the count of the domain it went to, and the least of the eligible ones (0 while these are few)."""
-        chosen, last, met = self.chosen.tolist(), ats[-1] + 1, frozenset(self.met)
+        chosen = self.chosen.tolist()
+        last = ats[-1] + 1
+        met = frozenset(self.met)
         places = {code: at for at, code in enumerate(dict.fromkeys(chosen))}
         at = np.asarray([places[code] for code in chosen[:last]], dtype=np.int64)
         counts = np.asarray([self.of_chosen.get(code, 0) for code in places], dtype=np.int64)
@@ -274,7 +279,9 @@ def _count_on(at, adds, eligible, least_else, counts, own, leasts):  # type: ign
     `at` [pods]: which of the chosen domains it goes to, where it `adds` so much; `eligible`, `counts` [chosen domains];
     `least_else`: of the other eligible ones.
     """
-    least, left = least_else, 0  # `left`: how many of the chosen ones have no more than the least; counts only rise
+    # `left`: how many of the chosen ones have no more than the least; counts only rise
+    least = least_else
+    left = 0
     for pod in range(len(at)):
         if left == 0 and (pod == 0 or least < least_else):
             least = least_else
@@ -328,7 +335,8 @@ class KnownAreas:
             self._known.clear()
             self._having.clear()
             self._selected = None
-        level, selection = topology_key(one.key, pod), selects[0] if selects else None
+        level = topology_key(one.key, pod)
+        selection = selects[0] if selects else None
         found = self._known.pop((level, levels, selection), None)
         if found is None:
             if selects:
@@ -368,6 +376,7 @@ def counts_itself(one: SpreadConstraint, pod: Pod) -> bool:
 
 def spread_key(one: SpreadConstraint, pod: Pod) -> Hashable:
     """Everything of a constraint and of its pod that `area_of` and `Spread.of` look at, but the namespace."""
-    counted, policies = selector_key(pod, one.selector), (one.honor_affinity, one.honor_taints)
+    counted = selector_key(pod, one.selector)
+    policies = (one.honor_affinity, one.honor_taints)
     own = counts_itself(one, pod)
     return topology_key(one.key, pod), one.max_skew, one.hard, one.min_domains, counted, own, policies

@@ -42,7 +42,9 @@ def constraints(raw: object) -> tuple[SpreadConstraint, ...]:
 def _constraint(raw: object) -> SpreadConstraint:
     if not isinstance(raw, Mapping) or not set(raw) <= {"key", "max_skew", "hard"}:
         raise ValueError(f"each must hold key, max_skew, hard, not {shown(raw)}")
-    key, skew, hard = raw.get("key"), raw.get("max_skew", 1), raw.get("hard", False)
+    key = raw.get("key")
+    skew = raw.get("max_skew", 1)
+    hard = raw.get("hard", False)
     if not isinstance(key, str) or not key:
         raise ValueError(f"key must be a level (zone, cluster, ...) or a node label, not {shown(key)}")
     if isinstance(skew, bool) or not isinstance(skew, int) or not 1 <= skew <= 1_000_000:

@@ -117,7 +117,8 @@ class Domains:
 
 def domains_of(level: str, fleet: FleetView, eligible: Bools) -> Domains:
     """`eligible`: as of `spread.area_of`."""
-    domain, having = fleet.topology.domain(level), rows_with(level, fleet)
+    domain = fleet.topology.domain(level)
+    having = rows_with(level, fleet)
     eligible = eligible & (domain >= 0)
     # Every row is a host of its own.
     present = eligible if level == HOST_LEVEL else None
@@ -146,7 +147,8 @@ def domains_on(
     """The same of eligible `rows`, ascending, of those `having` a domain. `other`: domains of another level, for which
     the same rows may count.
     """
-    domain, where = fleet.topology.domain(level), window_of(rows)
+    domain = fleet.topology.domain(level)
+    where = window_of(rows)
     counted = None if len(rows) == having else rows
     if present is None and level == HOST_LEVEL:
         present = untouched(fleet.n, np.bool_)

@@ -22,7 +22,8 @@ class Chooser:
     """Chooses volumes for the claims of one pod, one claim after the other, on all of `rows`."""
 
     def __init__(self, fleet: FleetView, rows: Rows, masks: LabelMasks) -> None:
-        self._fleet, self._masks = fleet, masks
+        self._fleet = fleet
+        self._masks = masks
         self._rows: NDArray[np.intp] = np.arange(fleet.n)[rows]
         self._numbers: dict[str, int] = {}  # of volumes, since several claims may have the same candidates
         self._taken: list[Indices] = []
@@ -46,7 +47,8 @@ class Chooser:
 
     def _first(self, candidates: Candidates) -> Indices:
         """As if no other claim had taken any."""
-        volumes, most = candidates.volumes, len(candidates.volumes)
+        volumes = candidates.volumes
+        most = len(candidates.volumes)
         first = np.full(len(self._rows), most, dtype=np.int32)
         tied, rest = candidates.by_label
         for key, by_value in tied.items():

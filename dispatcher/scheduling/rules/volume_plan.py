@@ -82,7 +82,8 @@ _Sorted = tuple[list[PersistentVolume | None], list[tuple[PersistentVolumeClaim,
 
 def _sorted_claims(placed: Placed, fleet: FleetView) -> _Sorted | Refuse:
     """The volumes of the pod's bound claims (None: not there), and its claims that wait with their classes."""
-    found, home = find_claims(placed, fleet), placed.home
+    found = find_claims(placed, fleet)
+    home = placed.home
     if isinstance(found, Refuse):
         return found
     waiting: list[tuple[PersistentVolumeClaim, StorageClass]] = []
@@ -127,7 +128,8 @@ def _wish(claim: PersistentVolumeClaim) -> Hashable:
 
 def plan_of(placed: Placed, fleet: FleetView) -> VolumePlan | Refuse:
     """Sort the pod's claims; a Refuse, in kube-scheduler's words, for claims that cannot be used, or not yet."""
-    found, home = _sorted_claims(placed, fleet), placed.home
+    found = _sorted_claims(placed, fleet)
+    home = placed.home
     if isinstance(found, Refuse):
         return found
     bound, waiting = found

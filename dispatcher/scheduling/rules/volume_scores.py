@@ -19,7 +19,8 @@ def scores_of(plan: VolumePlan, rulings: Rulings, fleet: FleetView, rows: Rows) 
     """[rows] 0..100."""
     chosen = rulings.judge(plan, fleet, rows).chosen
     count = len(fleet.nodes.live[rows])
-    there, made = _Classes(count), _Classes(count)
+    there = _Classes(count)
+    made = _Classes(count)
     for one in plan.delayed:
         at = chosen.get(one.claim.key, np.full(count, -1, dtype=np.int32))
         _add_volume(there, one, at)
@@ -64,7 +65,8 @@ class _Classes:
 
     def scores(self) -> _Bytes:
         """[rows] the mean of the classes that have something there, 0 without any."""
-        total, classes = np.zeros(self._count), np.zeros(self._count)
+        total = np.zeros(self._count)
+        classes = np.zeros(self._count)
         for requested, capacity, known in self._of.values():
             full = (capacity == 0) | (requested > capacity)
             share = np.floor(requested * MAX_SCORE / np.where(full, 1.0, capacity))

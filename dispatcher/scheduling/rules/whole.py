@@ -18,7 +18,8 @@ def percent(part: Ints, whole: Ints) -> Floats:
         quotient: Floats = np.floor(100.0 * part / np.maximum(whole, 1))
         return quotient
     shift = np.where(whole < _NO_WRAP, 0, _SHIFT)
-    parts, wholes = part >> shift, np.maximum(whole >> shift, 1)
+    parts = part >> shift
+    wholes = np.maximum(whole >> shift, 1)
     coarse: Floats = (100 * np.minimum(parts, wholes) // wholes).astype(np.float64)
     return coarse
 

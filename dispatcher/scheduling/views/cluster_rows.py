@@ -29,7 +29,8 @@ def clusters_view(core: SchedulerCore) -> Pieces:
     keys = shared_keys.of(core.clusters)
     shared = {name: shared_keys.problem_of(name, keys) for name in core.clusters}
     copies = Counter(name for tracked in core.tracked.unsettled.values() for name in tracked.delegates)
-    submitted, unstarted = core.tracked.submitted(), Counter(cluster for cluster, _ in core.unstarted.told.values())
+    submitted = core.tracked.submitted()
+    unstarted = Counter(cluster for cluster, _ in core.unstarted.told.values())
     for name, view in sorted(core.clusters.items()):
         counts = {"remote": copies[name], "submitted": submitted[name], "unstarted": unstarted[name]}
         yield [_cluster_row(core, view, shared[name], counts)]
@@ -79,7 +80,8 @@ def _apart(core: SchedulerCore, view: ClusterView) -> list[Row]:
     calling = {pod.namespace for pod in leaving if pod.annotations.get(names.SERVICES) != names.NONE}
     rows = []
     for namespace in sorted({pod.namespace for pod in leaving}):
-        absent, services = [], {}
+        absent = []
+        services = {}
         for other in sorted(core.clusters.keys() - {view.name}):
             shown = core.fleet.kept.of(other, Namespace)
             if shown and namespace not in shown:
@@ -139,7 +141,8 @@ def links_view(core: SchedulerCore) -> Pieces:
 
 
 def _link_row(fleet: FleetState, source: str, target: str) -> Row:
-    told, link = fleet.links.measured(source, target), fleet.links.between(source, target, fleet.now)
+    told = fleet.links.measured(source, target)
+    link = fleet.links.between(source, target, fleet.now)
     return {
         "from": source,
         "to": target,

@@ -34,7 +34,8 @@ def _row(core: SchedulerCore, cluster: str, pod_ids: list[PodId]) -> Row | None:
     occupant = core.fleet.occupant(pod_ids[0])
     if tracked is None or tracked.source is None or occupant is None:
         return None  # it has gone since
-    source, home = tracked.source, tracked.home
+    source = tracked.source
+    home = tracked.home
     unknown = untold(source)
     closed = list(core.clusters) if home == cluster else [cluster]
     place = core.rebalancing.would_go_if_closed(occupant, closed) if not unknown else None

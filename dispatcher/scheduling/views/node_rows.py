@@ -57,7 +57,8 @@ def _use(fleet: FleetState, row: int, resource: str) -> Row:
     column = fleet.axis.column(resource)
     if column is None:
         return {"requested": "0", "allocatable": "0"}
-    requested, allocatable = int(fleet.requested[column, row]), int(fleet.allocatable[column, row])
+    requested = int(fleet.requested[column, row])
+    allocatable = int(fleet.allocatable[column, row])
     return {
         "requested": format_quantity(resource, requested),
         "allocatable": format_quantity(resource, allocatable),

@@ -24,7 +24,8 @@ def whole(pieces: Iterable[list[Row]]) -> list[Row]:
 
 def in_order(keys: Iterable[_K]) -> Iterator[list[_K]]:
     """Sorted, in pieces: a merge sort whose runs are sorted one at a time and merged as far as they are asked for."""
-    given, runs = iter(keys), list[list[_K]]()
+    given = iter(keys)
+    runs = list[list[_K]]()
     while run := sorted(islice(given, _SORTED_AT_ONCE)):
         runs.append(run)
         yield []

@@ -123,7 +123,9 @@ def _waiting(core: SchedulerCore, tracked: Tracked) -> str | None:
 
 def _lost(core: SchedulerCore, tracked: Tracked) -> str | None:
     """What becomes of a pod of failover mode `lease` in a lost cluster."""
-    source, now, timing = tracked.source, core.fleet.now, core.timing
+    source = tracked.source
+    now = core.fleet.now
+    timing = core.timing
     if source is None or source.failover != LEASE or not source.node or source.terminating:
         return None
     view = core.clusters.get(target_of(tracked.home, source))

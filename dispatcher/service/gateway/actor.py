@@ -123,12 +123,15 @@ class RayActor:
     """
 
     def __init__(self, settings: NamedSettings, leads: Callable[[], bool]) -> None:
-        self._settings, self._leads = settings, leads
+        self._settings = settings
+        self._leads = leads
         self._wanted = digest_of(settings.encoded())
         self._handle: Any = None
         self._opening: asyncio.Future[Any] | None = None
         self._mismatched = ""  # the digest of its settings, where those are not ours
-        self._replaced, self._not_before = 0, 0.0  # how often we have, and when we may again
+        # how often we have, and when we may again
+        self._replaced = 0
+        self._not_before = 0.0
         self._unanswered = 0  # calls in a row
 
     async def send(self, session: str, batch: bytes) -> None:
@@ -142,9 +145,12 @@ class RayActor:
 
     async def _call(self, method: str, *args: object, wait_s: float | None = None) -> Any:
         """`wait_s`, of calls that wait: how long the actor may at most, which is the last argument."""
-        name, handle, asked = self._settings.name, None, "its look-up"
+        name = self._settings.name
+        handle = None
+        asked = "its look-up"
         try:
-            handle, asked = await self._actor(), method
+            handle = await self._actor()
+            asked = method
             if wait_s is not None:
                 wait_s = min(wait_s, _MISMATCHED_POLL_S) if self._mismatched else wait_s  # known once it is found
                 args = (*args, wait_s)
@@ -264,7 +270,8 @@ class Surplus:
     """
 
     def __init__(self, number: int, leads: Callable[[], bool]) -> None:
-        self._number, self._leads = number, leads
+        self._number = number
+        self._leads = leads
         self._ended: dict[str, tuple[int, float]] = {}  # how often, and when it may be again
         self._problems: dict[str, LastingLog] = {}  # of those that could not be ended
 

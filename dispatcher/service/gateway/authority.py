@@ -24,7 +24,8 @@ from shared.security.leader_certificate import LEADER_URI
 from shared.security.revocation_lists import lists_of, revocation_lists
 from shared.security.seals import SigningKey
 
-AUTHORITY_DAYS, LEAF_DAYS = 3650, 90
+AUTHORITY_DAYS = 3650
+LEAF_DAYS = 90
 RENEW_AT = 1 / 3  # of the lifetime left
 _SKEW = dt.timedelta(minutes=5)  # clocks of others may be behind
 _CURVE = ec.SECP256R1()
@@ -64,7 +65,8 @@ def ensure(folder: Path | Folder, hosts: Iterable[str], clusters: Iterable[str])
 
     CommandError: a file cannot be read or written.
     """
-    now, folder = dt.datetime.now(dt.UTC), _folder(folder)
+    now = dt.datetime.now(dt.UTC)
+    folder = _folder(folder)
     try:
         folder.make()
         authority, told = _authority(folder, now)
@@ -101,7 +103,9 @@ def revoke(folder: Path | Folder, cluster: str) -> Revoked:
 
     A later `ensure` makes another one, which is good. CommandError: none is known, or a file cannot be used.
     """
-    now, stems, folder = dt.datetime.now(dt.UTC), [name_of(cluster, role) for role in ("", *ROLES)], _folder(folder)
+    now = dt.datetime.now(dt.UTC)
+    stems = [name_of(cluster, role) for role in ("", *ROLES)]
+    folder = _folder(folder)
     try:
         authority = _authority_in(folder, "ca")
         if authority is None:
@@ -170,7 +174,8 @@ def _authority(folder: Folder, now: dt.datetime) -> tuple[Authority, Made]:
 
 
 def _new_authority(now: dt.datetime) -> Authority:
-    key, name = ec.generate_private_key(_CURVE), _named("global-dispatcher fleet")
+    key = ec.generate_private_key(_CURVE)
+    name = _named("global-dispatcher fleet")
     usage = x509.KeyUsage(
         digital_signature=True,
         key_cert_sign=True,
@@ -194,16 +199,20 @@ def _new_authority(now: dt.datetime) -> Authority:
 def ephemeral_authority() -> tuple[str, SigningKey]:
     """(an authority that signs nothing more, as PEM; a dispatcher's key that it has certified), in memory alone."""
     now = dt.datetime.now(dt.UTC)
-    authority, key = _new_authority(now), ed25519.Ed25519PrivateKey.generate()
+    authority = _new_authority(now)
+    key = ed25519.Ed25519PrivateKey.generate()
     leader = _certified(SIGNING, authority, [_LEADER], key, (now, AUTHORITY_DAYS))
-    pem, der = serialization.Encoding.PEM, serialization.Encoding.DER
+    pem = serialization.Encoding.PEM
+    der = serialization.Encoding.DER
     return authority.certificate.public_bytes(pem).decode(), SigningKey(key, leader.public_bytes(der))
 
 
 def serving_files(host: str) -> dict[str, bytes]:
     """A server's certificate, of an authority that signs nothing more, as of a Secret: tls.crt, tls.key, ca.crt."""
-    now, key = dt.datetime.now(dt.UTC), ec.generate_private_key(_CURVE)
-    authority, pem = _new_authority(now), serialization.Encoding.PEM
+    now = dt.datetime.now(dt.UTC)
+    key = ec.generate_private_key(_CURVE)
+    authority = _new_authority(now)
+    pem = serialization.Encoding.PEM
     return {
         "tls.crt": _certified("server", authority, [_host(host)], key, (now, AUTHORITY_DAYS)).public_bytes(pem),
         "tls.key": key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
@@ -258,7 +267,8 @@ def _certified(
 def _good(pair: Pair, authority: x509.Certificate, names: list[x509.GeneralName], now: dt.datetime) -> bool:
     """Whether it is of this authority and of this key, for these names, and has more than a third of its life left."""
     certificate = pair.certificate
-    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    begin = certificate.not_valid_before_utc
+    end = certificate.not_valid_after_utc
     try:
         certificate.verify_directly_issued_by(authority)
         written = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -289,7 +299,8 @@ def _builder(
 
 def _read(folder: Folder, stem: str) -> Pair | None:
     """The pair of both files, None where one is missing. ValueError: one is no such file, which the text names."""
-    certificate, key = folder.read(f"{stem}.crt"), folder.read(f"{stem}.key")
+    certificate = folder.read(f"{stem}.crt")
+    key = folder.read(f"{stem}.key")
     if certificate is None or key is None:
         return None
     remedy = "put your copy back" if stem == "ca" else f"delete {stem}.crt and {stem}.key, and they are made anew"

@@ -18,7 +18,11 @@ from shared.streams.calls import Call
 
 MAX_ANSWERS: Final = 100_000  # in one message, questions among them
 
-ANSWER, DIED, FAULT, MISFIT = 0, 1, 2, 3  # what came of a call: see `remote.py`
+# what came of a call: see `remote.py`
+ANSWER = 0
+DIED = 1
+FAULT = 2
+MISFIT = 3
 WAY = 4  # no answer, but a question of the actor's own: a RelayWay
 
 

@@ -55,13 +55,15 @@ class ServerTls:
 
     def refresh(self) -> Refresh:
         """Read files that have changed. OSError, ssl.SSLError: what was read before holds."""
-        found, before = self._changed_at(), self._trusted
+        found = self._changed_at()
+        before = self._trusted
         if found == self._read_at:
             return Refresh.SAME
         trusted = _pem_blocks(self._section.client_ca_file)
         narrower = _without_lists(before) - trusted or _revoked(trusted) - _revoked(before)
         self.context = self._made(trusted)
-        self._read_at, self._trusted = found, trusted
+        self._read_at = found
+        self._trusted = trusted
         return Refresh.NARROWER if narrower else Refresh.READ
 
 

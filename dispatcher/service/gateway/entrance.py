@@ -23,7 +23,9 @@ class Entrance:
     """Accepts for an HTTP server. `context` gives the TLS context of the moment, `clusters` are those served."""
 
     def __init__(self, server: web.Server, context: Callable[[], ssl.SSLContext], clusters: Iterable[str]) -> None:
-        self._server, self._context, self._clusters = server, context, frozenset(clusters)
+        self._server = server
+        self._context = context
+        self._clusters = frozenset(clusters)
         self._listening: list[socket.socket] = []
         self._accepting: list[asyncio.Task[None]] = []
         self._handshakes: dict[asyncio.Task[None], None] = {}  # the oldest first
@@ -80,7 +82,8 @@ class Entrance:
                 self._sparing.warning("too many TLS handshakes at once: the oldest are ended", most=MAX_HANDSHAKES)
 
     async def _let_in(self, connection: socket.socket) -> None:
-        loop, peer = asyncio.get_running_loop(), _address(connection)
+        loop = asyncio.get_running_loop()
+        peer = _address(connection)
         try:
             transport, handler = await loop.connect_accepted_socket(
                 self._server, connection, ssl=self._context(), ssl_handshake_timeout=_HANDSHAKE_S

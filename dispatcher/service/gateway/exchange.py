@@ -64,9 +64,11 @@ class Session:
     """What one dispatcher has under way, and what it has not heard of yet."""
 
     def __init__(self) -> None:
-        self.news, self.urgent = asyncio.Event(), asyncio.Event()
+        self.news = asyncio.Event()
+        self.urgent = asyncio.Event()
         self.under_way: dict[int, asyncio.Task[None]] = {}
-        self.asked_at, self.asking = monotonic(), 0
+        self.asked_at = monotonic()
+        self.asking = 0
         self._answers: deque[tuple[int, Answered]] = deque()
         self._numbers = count(1)
 
@@ -112,7 +114,8 @@ class _Question:
     """Whether a stream is relayed: yes, if one of the dispatchers that were asked says so; else what the last says."""
 
     def __init__(self, number: int, asked: set[str]) -> None:
-        self.asked, self.answer = asked, asyncio.get_running_loop().create_future()
+        self.asked = asked
+        self.answer = asyncio.get_running_loop().create_future()
         self.said = Way(number, "no dispatcher has said whether it is relayed")
 
     def take(self, session: str, way: Way) -> None:
@@ -175,7 +178,8 @@ class Exchange:
     async def collect(self, data: bytes, wait_s: float) -> bytes:
         """A Collected of what came in after a Since; waits up to `wait_s` seconds for something."""
         known = decode_since(data)
-        mine, same = self._session(known.session), known.boot == self.boot
+        mine = self._session(known.session)
+        same = known.boot == self.boot
         mine.asking += 1
         try:
             if same and known.state == self._state:
@@ -247,11 +251,14 @@ class Exchange:
             verdict, body = ANSWER, await line.call(asked.call)
             decode(_KINDS[method], body)
         except AgentDied as error:
-            verdict, body = DIED, str(error).encode()
+            verdict = DIED
+            body = str(error).encode()
         except AgentFault as error:
-            verdict, body = FAULT, str(error).encode()
+            verdict = FAULT
+            body = str(error).encode()
         except WireError as error:
-            verdict, body = MISFIT, str(error).encode()
+            verdict = MISFIT
+            body = str(error).encode()
         session.add(Answered(asked.number, verdict, body), urgent=method != CHANGES or verdict != ANSWER)
 
     def _changed(self) -> None:
@@ -266,7 +273,8 @@ class Exchange:
             number = numbers.setdefault(id(held), 0) or next(self._numbers)
             numbers[id(held)], lines[number] = number, held
             served.append(Served(named.cluster, named.role, number, held.since, until=held.until))
-        self._lines, self._served = lines, tuple(served)
+        self._lines = lines
+        self._served = tuple(served)
         self._clusters = frozenset(one.cluster for one in served)
         self._state += 1
         for session in self._sessions.values():

@@ -49,7 +49,8 @@ class Gateway:
 
     def __init__(self, section: GatewaySection, clusters: Iterable[str], sealer: Sealer = NO_SIGNER) -> None:
         """`sealer` is for the links alone."""
-        self._section, self._sealer = section, sealer
+        self._section = section
+        self._sealer = sealer
         self.objection: Objection = lambda home, target, pod: "this dispatcher is starting"  # see RelayLine
         self.route: Route | None = None  # see RelayLine
         self._clusters = frozenset(clusters)
@@ -59,7 +60,8 @@ class Gateway:
         self._lines: dict[Named, tuple[Line, web.WebSocketResponse]] = {}
         self._cutting = ""  # why all connections end just now
         self._ending: set[asyncio.Task[None]] = set()
-        self._sparing, self._of_connections = SparingLog(), SparingLog(_CONNECTIONS)
+        self._sparing = SparingLog()
+        self._of_connections = SparingLog(_CONNECTIONS)
         self.on_change: Callable[[], None] = lambda: None  # called when somebody has connected or gone
         self.port = section.port
 
@@ -119,7 +121,8 @@ class Gateway:
             await runner.cleanup()
 
     async def _listen(self, entrance: Entrance) -> None:
-        host, port = self._section.host, self._section.port
+        host = self._section.host
+        port = self._section.port
         try:
             self.port = await entrance.listen(host, port, shared=self._section.actors > 0)
         except OSError as error:
@@ -165,9 +168,12 @@ class Gateway:
         return None
 
     async def _serve(self, offered: Named, socket: web.WebSocketResponse, left_s: float) -> None:
-        served, find, route = _served(offered), self.relay_line, self.route
+        served = _served(offered)
+        find = self.relay_line
+        route = self.route
         if Named(offered.cluster, EXECUTOR) not in served:
-            find, route = _relays_nothing, None
+            find = _relays_nothing
+            route = None
         line = Line(offered.cluster, socket, find, self.objection_now, route)
         line.relayed.limit = self.stream_limit
         earlier = {held[1] for one in served if (held := self._lines.get(one)) is not None}

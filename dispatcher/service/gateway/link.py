@@ -53,8 +53,10 @@ class GatewayLink:
         """`sealer` signs here, in the leader's process: what a line is given are bytes and their seal.
         `streams_refused`: as StreamLimit counts them, in all.
         """
-        self.cluster, self.streams_refused = cluster, streams_refused
-        self._find, self._sealer = find, sealer
+        self.cluster = cluster
+        self.streams_refused = streams_refused
+        self._find = find
+        self._sealer = sealer
         self._observer = Audience(cluster, "", "")  # as it last told
         self._told: tuple[Line, Hello] | None = None  # who the executor last said it is, over which connection
 
@@ -124,7 +126,8 @@ class GatewayLink:
         def call(audience: Audience) -> Call:
             return Call(SET_PEERS, body, seal=self._sealer.seal(PEERS, body, peers.dispatcher_epoch, audience))
 
-        body, executes = encode(peers), await self._executes()
+        body = encode(peers)
+        executes = await self._executes()
         if self.executor_apart is None:
             return await self._ask(PeersAck, EXECUTOR, call(executes), timeout_s)
         ack, ways = await asyncio.gather(

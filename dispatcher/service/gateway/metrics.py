@@ -16,7 +16,9 @@ class CertificateCollector(Collector):
     """When what is in these files expires: they are read at each scrape, and may be absent."""
 
     def __init__(self, cert_file: str, client_ca_file: str, signing_file: str = "") -> None:
-        self._file, self._client_ca_file, self._signing_file = cert_file, client_ca_file, signing_file
+        self._file = cert_file
+        self._client_ca_file = client_ca_file
+        self._signing_file = signing_file
 
     def collect(self) -> Iterator[Metric]:
         """One scrape."""

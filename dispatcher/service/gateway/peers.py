@@ -65,7 +65,8 @@ class _Queue:
 
     def take(self) -> tuple[tuple[int, int, bytes], ...]:
         """The next batch."""
-        found, size = list[tuple[int, int, bytes]](), 0
+        found = list[tuple[int, int, bytes]]()
+        size = 0
         while self._waiting and size < MOST_BYTES and len(found) < MOST_MESSAGES:
             kind, stream, body = self._waiting.popleft()
             found.append((int(kind), stream, body))
@@ -97,7 +98,10 @@ class _Link:
     """One end of a link."""
 
     def __init__(self, token: str, peer: str, peer_boot: str, opens: bool, route: Route) -> None:
-        self.token, self.peer, self.peer_boot, self.opens = token, peer, peer_boot, opens
+        self.token = token
+        self.peer = peer
+        self.peer_boot = peer_boot
+        self.opens = opens
         self.queue = _Queue()
         self.line = _PeerLine(peer, self.queue, lambda cluster: _LOST, lambda *_: _LOST, route)
         self.taken = 0  # batches
@@ -108,7 +112,10 @@ class Peers:
     """The links of one actor. `route` is asked for streams that another actor opens here."""
 
     def __init__(self, name: str, boot: str, pass_on: PassOn, route: Route) -> None:
-        self._name, self._boot, self._pass_on, self._route = name, boot, pass_on, route
+        self._name = name
+        self._boot = boot
+        self._pass_on = pass_on
+        self._route = route
         self._links: dict[tuple[str, bool], _Link] = {}
         self._log = SparingLog()
 
@@ -176,7 +183,8 @@ class Peers:
             link.sending.cancel()
 
     async def _send(self, link: _Link) -> None:
-        used, number = monotonic(), 0
+        used = monotonic()
+        number = 0
         idle_s = IDLE_S if link.opens else 2 * IDLE_S
         while not link.line.idle or link.queue.news.is_set() or monotonic() - used < idle_s:
             with suppress(TimeoutError):

@@ -51,7 +51,9 @@ MOST_HELD = 20_000  # answers to questions, and connections to end, that wait to
 # What nobody waits for, of one actor: so much at once and so much a second is heard, the rest more slowly. Questions,
 # other answers, rows of who serves and KiBs are one each; a message without an answer that is waited for is MESSAGE.
 # Twice what 200 clusters ask that open as many streams as they may (`StreamLimit`: 51,200 at once, 10,000 a second).
-AT_ONCE, PER_S, MESSAGE = 100_000, 20_000.0, 50
+AT_ONCE = 100_000
+PER_S = 20_000.0
+MESSAGE = 50
 _LONGEST_PAUSE_S = 60.0
 _KIB = 1024
 _LONGEST_WHY = 500  # characters
@@ -85,7 +87,10 @@ class RemoteLine:
     """An agent's connection to an actor."""
 
     def __init__(self, gateway: "RemoteGateway", boot: str, told: Served) -> None:
-        self.boot, self.number, self.since, self.until = boot, told.line, told.since, told.until
+        self.boot = boot
+        self.number = told.line
+        self.since = told.since
+        self.until = told.until
         self._gateway = gateway
 
     @property
@@ -106,8 +111,12 @@ class RemoteGateway:
     def __init__(
         self, name: str, actor: Actor, clusters: Iterable[str], heard: Callable[[], None], route: Route
     ) -> None:
-        self.name, self._actor, self._heard, self._route = name, actor, heard, route
-        self._log, self._allowance = SparingLog(_MOST_LINES), Allowance(AT_ONCE, PER_S, _LONGEST_PAUSE_S)
+        self.name = name
+        self._actor = actor
+        self._heard = heard
+        self._route = route
+        self._log = SparingLog(_MOST_LINES)
+        self._allowance = Allowance(AT_ONCE, PER_S, _LONGEST_PAUSE_S)
         self._floods = SparingLog()
         self._nobody = dict.fromkeys((Named(cluster, role) for cluster in clusters for role in ROLES), _STARTING)
         self._clusters = frozenset(one.cluster for one in self._nobody)
@@ -123,7 +132,8 @@ class RemoteGateway:
         self._given_up: list[int] = []
         self._replaced: list[int] = []
         self._ways: list[Way] = []
-        self._news, self._urgent = asyncio.Event(), asyncio.Event()
+        self._news = asyncio.Event()
+        self._urgent = asyncio.Event()
 
     async def call(self, line: RemoteLine, call: Call) -> bytes:
         """As of RemoteLine."""
@@ -169,7 +179,10 @@ class RemoteGateway:
             self._urgent.clear()
             ended = (tuple(self._given_up), tuple(self._replaced))
             batch = Batch(self._known.boot, tuple(self._calls), *ended, tuple(self._ways))
-            self._calls, self._given_up, self._replaced, self._ways = [], [], [], []
+            self._calls = []
+            self._given_up = []
+            self._replaced = []
+            self._ways = []
             try:
                 await self._actor.send(self._known.session, encode_any(batch))
             except Exception as error:  # as above
@@ -276,7 +289,8 @@ class RemoteGateway:
 
     def _note_unlisted(self, listed: Set[str]) -> None:
         """Who made the actor knows other clusters than this dispatcher does."""
-        before, self._unlisted = self._unlisted, frozenset(one.cluster for one in self._nobody) - listed
+        before = self._unlisted
+        self._unlisted = frozenset(one.cluster for one in self._nobody) - listed
         why = f"{self.name} was made by a dispatcher that does not list this cluster"
         self.served |= {one: why for one in self._nobody if one.cluster in self._unlisted}
         if self._unlisted - before:
@@ -302,7 +316,10 @@ class RemoteGateway:
 
     def _drop_all(self, why: str) -> None:
         """Of another life of the actor, or before it was silent: nothing of it is sent again."""
-        self._calls, self._given_up, self._replaced, self._ways = [], [], [], []
+        self._calls = []
+        self._given_up = []
+        self._replaced = []
+        self._ways = []
         self._fail(list(self._waiting), why)
 
     def _fail(self, numbers: Iterable[int], why: str) -> None:

@@ -29,7 +29,8 @@ class Serving:
 
         ValueError: the settings cannot be used.
         """
-        self._settings, self._pass_on = settings, pass_on
+        self._settings = settings
+        self._pass_on = pass_on
         self._section, of_section = section_of(settings.section, GatewaySection)
         self._passed_over = (*unknown, *(f"gateway.{key}" for key in of_section))
         if settings.known_level != settings.log_level:
@@ -68,7 +69,8 @@ class Serving:
         exchange = Exchange(gateway, self._settings.name, self._pass_on, self._passed_over)
         try:
             async with gateway.serving():
-                self._served, self._problem = (asyncio.get_running_loop(), exchange), ""
+                self._served = (asyncio.get_running_loop(), exchange)
+                self._problem = ""
                 self._log.tell("")
                 await asyncio.Event().wait()
         finally:

@@ -25,7 +25,8 @@ class SparingLog:
     """
 
     def __init__(self, most: int = 1, clock: Callable[[], float] = monotonic) -> None:
-        self._lines, self._clock = TokenBuckets(most, most / EVERY_S), clock
+        self._lines = TokenBuckets(most, most / EVERY_S)
+        self._clock = clock
 
     def warning(self, text: str, kind: str = "", **about: Any) -> None:
         """A line. Text and `kind` together tell kinds apart: a closed list, or names out of verified certificates."""
@@ -52,8 +53,12 @@ class LastingLog:
         self, wrong: str, over: str = "", most: int = 5, clock: Callable[[], float] = monotonic, **about: str
     ) -> None:
         """`about` stands in each line."""
-        self._wrong, self._over, self._clock, self._about = wrong, over, clock, about
-        self._lines, self._told = TokenBuckets(most, most / EVERY_S), ""
+        self._wrong = wrong
+        self._over = over
+        self._clock = clock
+        self._about = about
+        self._lines = TokenBuckets(most, most / EVERY_S)
+        self._told = ""
 
     def tell(self, problem: str) -> None:
         """What is wrong now, '' if nothing is: as often as it is known."""

@@ -86,8 +86,11 @@ class RelayLine:
         objection: Objection,
         route: Route | None = None,
     ) -> None:
-        self.cluster, self.connection = cluster, connection
-        self._find, self._objection, self._route = find, objection, route
+        self.cluster = cluster
+        self.connection = connection
+        self._find = find
+        self._objection = objection
+        self._route = route
         self.limit: StreamLimit | None = None  # None between actors: each limits its own agents
         self._ends: dict[int, End] = {}
         self._asking: dict[int, asyncio.Task[None]] = {}  # streams of which the way is being asked for
@@ -166,8 +169,10 @@ class RelayLine:
             self._refuse(number, why)
             return
         between = frozenset((home, wanted.cluster))
-        near, far = End(self, number, between), End(line, line.free_number(), between)
-        near.other, far.other = far, near
+        near = End(self, number, between)
+        far = End(line, line.free_number(), between)
+        near.other = far
+        far.other = near
         self._ends[number], line._ends[far.number] = near, far
         far.send(Kind.OPEN, line.opening(home, wanted))
 

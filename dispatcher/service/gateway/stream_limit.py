@@ -26,7 +26,8 @@ class StreamLimit:
 
     def __init__(self, clock: Callable[[], float] = monotonic, times: int = 1) -> None:
         self.refused = Counter[str]()  # by cluster, in all
-        self._streams, self._clock = TokenBuckets(times * AT_ONCE, times * PER_S), clock
+        self._streams = TokenBuckets(times * AT_ONCE, times * PER_S)
+        self._clock = clock
         self._per_s = times * PER_S
 
     def admit(self, cluster: str) -> str:

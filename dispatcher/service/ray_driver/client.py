@@ -60,7 +60,8 @@ class RayDriver:
     def __init__(
         self, path: str, clusters: Iterable[str], actors: Iterable[NamedSettings], leads: Callable[[], bool]
     ) -> None:
-        self._path, self._leads = path, leads
+        self._path = path
+        self._leads = leads
         self._setup = Setup(version(), tuple(clusters), {one.name: one.encoded() for one in actors})
         self._connection: Connection | None = None  # once the driver is ready
         self._tried = asyncio.Event()
@@ -112,7 +113,8 @@ class RayDriver:
         return self._connection
 
     async def _run(self) -> None:
-        loop, failures = asyncio.get_running_loop(), 0
+        loop = asyncio.get_running_loop()
+        failures = 0
         patient_until = loop.time() + _FIRST_S
         while True:
             begun = loop.time()
@@ -182,7 +184,8 @@ class RayDriver:
             case Ready():
                 if self._connection is not None:
                     raise BadMessage("a second greeting")
-                self._connection, self._problem = connection, ""
+                self._connection = connection
+                self._problem = ""
                 self._log.info("the Ray driver answers", socket=self._path, version=_printable(message.build))
                 self._tried.set()
             case Alive():
@@ -197,8 +200,10 @@ class RayDriver:
         return found
 
     def _lose(self, why: str) -> None:
-        lost, self._asked = self._asked, {}
-        self._connection, self._beats = None, 0
+        lost = self._asked
+        self._asked = {}
+        self._connection = None
+        self._beats = 0
         for answer in lost.values():
             if not answer.done():
                 answer.set_exception(AgentDied(f"the Ray driver is gone: {why}"))
@@ -208,7 +213,8 @@ class _DriverCaller:
     """As of ray_link.Caller."""
 
     def __init__(self, cluster: str, driver: RayDriver) -> None:
-        self.cluster, self._driver = cluster, driver
+        self.cluster = cluster
+        self._driver = driver
 
     async def call(self, method: str, timeout_s: float, *words: Word) -> bytes:
         """As of ray_link.Caller."""
@@ -220,7 +226,8 @@ class _DriverActor:
     """As of remote.Actor."""
 
     def __init__(self, name: str, driver: RayDriver) -> None:
-        self._name, self._driver = name, driver
+        self._name = name
+        self._driver = driver
 
     async def send(self, session: str, batch: bytes) -> None:
         """As of remote.Actor."""

@@ -30,7 +30,10 @@ class Connection(asyncio.Protocol):
         most_unsent: int = 2 * MAX_FRAME,
     ) -> None:
         self.unheard = 0  # counted up by the owner: times that it would have been glad of a sign of life
-        self._decode, self._take, self._lost, self._most_unsent = decode, take, lost, most_unsent
+        self._decode = decode
+        self._take = take
+        self._lost = lost
+        self._most_unsent = most_unsent
         self._buffer = bytearray()
         self._transport: asyncio.Transport | None = None
         self._over = False

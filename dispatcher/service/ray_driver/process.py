@@ -78,7 +78,8 @@ def _ended(node: Node | None) -> str:
 
 def _join(address: str, node: Node | None, cleanup: ExitStack) -> None:
     """As soon as the node is there, where it is ours; CommandError."""
-    until, told = time.monotonic() + _JOIN_S, ""
+    until = time.monotonic() + _JOIN_S
+    told = ""
     while True:
         try:
             with uninterrupted():

@@ -154,7 +154,8 @@ def _gateway(actor: RayActor) -> Way:
 def _bound(path: Path) -> socket.socket:
     if path.is_socket():
         path.unlink()
-    made, before = socket.socket(socket.AF_UNIX), os.umask(0o777 & ~_OWNER_AND_GROUP)
+    made = socket.socket(socket.AF_UNIX)
+    before = os.umask(0o777 & ~_OWNER_AND_GROUP)
     try:
         made.bind(str(path))
     except OSError:
@@ -173,7 +174,8 @@ class Server:
 
     def accept(self) -> Connection:
         """A connection has come."""
-        earlier, self.session = self.session, Session(self._over)
+        earlier = self.session
+        self.session = Session(self._over)
         if earlier is not None:
             earlier.connection.end("another dispatcher has connected")
         return self.session.connection

@@ -63,7 +63,8 @@ class Ways:
     """Ways of a `share` 0..1 of all pods; each goes to `tell` when it is over."""
 
     def __init__(self, share: float, tell: Callable[[Trace], None]) -> None:
-        self._below, self._tell = int(share * 2**32), tell
+        self._below = int(share * 2**32)
+        self._tell = tell
         self._ways: OrderedDict[str, Way] = OrderedDict()  # UID -> way, the one heard of for longest first
         self._pod_of: dict[str, str] = {}  # intent -> UID
 
@@ -72,14 +73,16 @@ class Ways:
         uid = decision.pod_id[1]
         if crc32(uid.encode()) >= self._below:
             return
-        pod, way = decision.placed.pod, self._ways.get(uid)
+        pod = decision.placed.pod
+        way = self._ways.get(uid)
         if way is None:
             begun_at = pod.created if 0 < pod.created <= decision.time else decision.time
             name = f"{pod.namespace}/{pod.name}"
             way = self._ways[uid] = Way(decision.placed.home, name, begun_at, decision.context.profile)
             self._bound(now)
         way.attempts += 1
-        way.cluster, way.node = decision.cluster, decision.node
+        way.cluster = decision.cluster
+        way.node = decision.node
         queued_at = way.spans[-1].end if way.spans else way.begun_at
         way.add(Span("queue", min(queued_at, decision.time), decision.time))
         attributes: Attributes = {"cluster": way.cluster, "node": way.node}

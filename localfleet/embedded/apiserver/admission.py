@@ -57,7 +57,8 @@ _TOKEN_SOURCES: list[Object] = [
 
 def _account(obj: Object, reader: Reader) -> None:
     """Its service account, which must be there, and the account's token in every container (ServiceAccount)."""
-    spec, meta = obj["spec"], obj["metadata"]
+    spec = obj["spec"]
+    meta = obj["metadata"]
     name = spec.get("serviceAccountName") or "default"
     spec["serviceAccountName"] = spec["serviceAccount"] = name
     account = reader.find("serviceaccounts", name, meta["namespace"])
@@ -94,7 +95,8 @@ def _machinery(obj: Object) -> None:
 
 
 def _priority(obj: Object, reader: Reader) -> None:
-    spec, name = obj["spec"], obj["spec"].get("priorityClassName", "")
+    spec = obj["spec"]
+    name = obj["spec"].get("priorityClassName", "")
     chosen = reader.find(_CLASSES, name) if name else _usual_class(reader)
     if chosen is not None:
         spec["priorityClassName"] = chosen["metadata"]["name"]

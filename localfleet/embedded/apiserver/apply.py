@@ -186,7 +186,8 @@ def remove(obj: Object, path: Path, kind: ObjectType) -> None:
             container[part[2:]] = fresh
         else:
             container[container.index(value)] = fresh
-        container, field = fresh, below
+        container = fresh
+        field = below
     target, _ = _step(container, path[-1], kind, field)
     if target is None:
         return

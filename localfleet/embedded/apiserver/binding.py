@@ -14,7 +14,8 @@ from localfleet.embedded.apiserver.status import (
 
 def check(namespace: str, name: str, binding: Object) -> None:
     """Refuse a Binding that is for another pod (400), or names no node (500)."""
-    asked, target = binding.get("metadata") or {}, binding.get("target") or {}
+    asked = binding.get("metadata") or {}
+    target = binding.get("target") or {}
     if asked.get("name", "") != name:
         raise bad_request("name in URL does not match name in Binding object")
     if asked.get("namespace", namespace) != namespace:
@@ -32,8 +33,10 @@ def bind(pod: Object, binding: Object, now: float, topology: dict[str, str]) -> 
     ApiError 409 for another UID or version, a pod that is bound, gated or being deleted.
     The node need not exist: nobody checks that, on the real server neither.
     """
-    meta, asked = pod["metadata"], binding.get("metadata") or {}
-    name, target = meta["name"], binding["target"]["name"]
+    meta = pod["metadata"]
+    asked = binding.get("metadata") or {}
+    name = meta["name"]
+    target = binding["target"]["name"]
     for word, key in (("UID", "uid"), ("ResourceVersion", "resourceVersion")):
         if asked.get(key) and asked[key] != meta[key]:
             raise precondition("pods", meta["namespace"], name, word, asked[key], meta[key])
@@ -51,7 +54,8 @@ def bind(pod: Object, binding: Object, now: float, topology: dict[str, str]) -> 
 
 
 def _refusal(pod: Object) -> str:
-    name, spec = pod["metadata"]["name"], pod["spec"]
+    name = pod["metadata"]["name"]
+    spec = pod["spec"]
     if pod["metadata"].get("deletionTimestamp"):
         return f"pod {name} is being deleted, cannot be assigned to a host"
     if spec.get("nodeName"):

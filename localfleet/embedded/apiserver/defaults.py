@@ -96,7 +96,8 @@ def qos_class(spec: Object) -> str:
     for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
         amounts = container.get("resources") or {}
         asked, capped = (_positive(amounts.get(key) or {}) for key in ("requests", "limits"))
-        requests, limits = requests or bool(asked), limits or bool(capped)
+        requests = requests or bool(asked)
+        limits = limits or bool(capped)
         guaranteed = (
             guaranteed and set(capped) == {"cpu", "memory"} and all(asked.get(key) == capped[key] for key in capped)
         )
@@ -151,7 +152,8 @@ def job(obj: Object) -> None:
 
 
 def _job_selector(obj: Object) -> None:
-    uid, name = obj["metadata"].get("uid", ""), obj["metadata"].get("name", "")
+    uid = obj["metadata"].get("uid", "")
+    name = obj["metadata"].get("name", "")
     both = {"controller-uid": uid, "job-name": name}
     own = both | {f"batch.kubernetes.io/{key}": value for key, value in both.items()}
     meta = obj["spec"]["template"]["metadata"]

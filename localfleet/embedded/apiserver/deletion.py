@@ -6,7 +6,8 @@ from localfleet.embedded.apiserver.metadata import seconds, timestamp
 from localfleet.embedded.apiserver.resources import Resource
 from localfleet.embedded.apiserver.status import Object, conflict
 
-FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+FOREGROUND = "foregroundDeletion"
+ORPHAN = "orphan"
 _PROPAGATION_FINALIZER = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
 _LEAST_GRACE_S = 1  # what a negative grace means
 _FINISHED = ("Succeeded", "Failed")

@@ -35,8 +35,11 @@ def _ready(pod: Object) -> bool:
 
 def spend(pod: Object, budget: Object, now: float) -> Object | None:
     """The budget with one disruption fewer, None if this pod costs none; ApiError 429 if none is left."""
-    name, status, spec = budget["metadata"]["name"], budget.get("status") or {}, budget.get("spec") or {}
-    healthy, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
+    name = budget["metadata"]["name"]
+    status = budget.get("status") or {}
+    spec = budget.get("spec") or {}
+    healthy = status.get("currentHealthy", 0)
+    desired = status.get("desiredHealthy", 0)
     if not _ready(pod) and (spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow" or healthy >= desired > 0):
         return None
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):

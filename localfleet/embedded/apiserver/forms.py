@@ -9,7 +9,9 @@ from localfleet.embedded.apiserver.resources import Resource
 from localfleet.embedded.apiserver.status import Object
 from localfleet.embedded.apiserver.store import Record
 
-WHOLE, METADATA, TABLE = "", "PartialObjectMetadata", "Table"
+WHOLE = ""
+METADATA = "PartialObjectMetadata"
+TABLE = "Table"
 _META_VERSION = "meta.k8s.io/v1"
 _encode = msgspec.json.Encoder().encode
 
@@ -93,7 +95,9 @@ class Shape:
     def _in_watch(self, record: Record) -> bytes:
         if self.form != TABLE:
             return self.one(record)
-        headed, self._headed = self._headed, True  # columns come with the first event alone
+        # columns come with the first event alone
+        headed = self._headed
+        self._headed = True
         return self._table([record], {"resourceVersion": record.object["metadata"]["resourceVersion"]}, headed=headed)
 
     def _table(self, records: Sequence[Record], meta: Object, *, headed: bool = False) -> bytes:

@@ -54,7 +54,8 @@ class _Clause(NamedTuple):
 @lru_cache(maxsize=512)
 def parse(text: str) -> tuple[Requirement, ...]:
     """Read a label selector; ApiError 400 says where it cannot be read."""
-    reader, requirements = _Reader(text), []
+    reader = _Reader(text)
+    requirements = []
     if reader.peek() in _SPECIAL - {"!", ""}:
         raise bad_request(f"found '{reader.peek()}', expected: !, identifier, or 'end of string'")
     while reader.peek():
@@ -107,7 +108,8 @@ def _listed(reader: _Reader) -> tuple[str, ...]:
     found = reader.take()
     if found != "(":
         raise _UnreadableError(f"found '{found}' expected: '('")
-    values, value = [], ""
+    values = []
+    value = ""
     while True:
         found = reader.take()
         if found in (",", ")"):

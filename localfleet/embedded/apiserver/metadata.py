@@ -60,7 +60,8 @@ def _shown(obj: Any) -> str:
 
 def check_kind(obj: Object, version: str, kind: str) -> None:
     """Refuse (400) an object that says it is of another kind or version; one that says nothing is taken."""
-    given_version, given_kind = obj.get("apiVersion") or version, obj.get("kind") or kind
+    given_version = obj.get("apiVersion") or version
+    given_kind = obj.get("kind") or kind
     for key, value in (("apiVersion", given_version), ("kind", given_kind)):
         if not isinstance(value, str):
             raise bad_request(
@@ -88,7 +89,8 @@ def read_applied(row: Resource, sent: Any, name: str) -> Object:
     """What a manager applies to `name`, without anything that it did not send; ApiError 400 or 500."""
     if not isinstance(sent, dict):
         raise bad_request("error decoding YAML: a mapping is needed")
-    version, kind = sent.get("apiVersion") or "", sent.get("kind") or ""
+    version = sent.get("apiVersion") or ""
+    kind = sent.get("kind") or ""
     if (version, kind) != (row.api_version, row.kind):
         raise bad_request(f"invalid object type: {version or '/'}, Kind={kind}")
     unknown: list[str] = []
@@ -169,7 +171,8 @@ def begin(row: Resource, obj: Object, *, now: float, uid: str, letter: Callable[
 
 def carry_over(row: Resource, new: Object, old: Object, subresource: str) -> None:
     """Settle an update: what belongs to the server, or to another endpoint, stays as it was."""
-    meta, before = new["metadata"], old["metadata"]
+    meta = new["metadata"]
+    before = old["metadata"]
     meta.setdefault("uid", before["uid"])
     for key in (
         "creationTimestamp",

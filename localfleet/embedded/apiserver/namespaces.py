@@ -21,7 +21,9 @@ class Namespaces:
         create: Callable[[str, Object, str], object],
         delete: Callable[[str, str, str], object],
     ) -> None:
-        self._objects, self._create, self._delete = objects, create, delete
+        self._objects = objects
+        self._create = create
+        self._delete = delete
 
     def admit(self, row: Resource, namespace: str, obj: Object) -> None:
         """Whether an object may be created there; ApiError."""

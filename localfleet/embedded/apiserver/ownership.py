@@ -39,7 +39,8 @@ class Writer:
 
 def after_write(old: Object, new: Object, kind: ObjectType, writer: Writer) -> list[Object]:
     """managedFields of `new`: what the writer changed is the writer's, what is gone is nobody's."""
-    before, after = _paths(old, kind), _paths(new, kind)
+    before = _paths(old, kind)
+    after = _paths(new, kind)
     changed = {path for path in after if path not in before or look(old, path, kind) != look(new, path, kind)}
     entries: list[Object] = copy.deepcopy(list(old["metadata"].get("managedFields") or ()))
     own = next((entry for entry in entries if writer.wrote(entry)), None)

@@ -69,7 +69,8 @@ def _unreadable(found: Any, wanted: str) -> ApiError:
 
 
 def _operate(document: Any, operation: Object) -> Any:
-    name, path = operation["op"], _pointer(operation["path"])
+    name = operation["op"]
+    path = _pointer(operation["path"])
     if name == "test":
         if _read(document, path) != operation.get("value"):
             raise _refused()
@@ -111,7 +112,8 @@ def _index(container: Any, part: str) -> Any:
 def _write(document: Any, path: list[str], value: Any, *, replace: bool) -> Any:
     if not path:
         return value
-    parent, last = _read(document, path[:-1]), path[-1]
+    parent = _read(document, path[:-1])
+    last = path[-1]
     if isinstance(parent, list):
         if replace:
             parent[int(last)] = value

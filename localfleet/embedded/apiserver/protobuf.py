@@ -13,7 +13,10 @@ from localfleet.embedded.apiserver.status import Object, bad_request
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_VARINT = 0
+_FIXED64 = 1
+_BYTES = 2
+_FIXED32 = 5
 _MAX_DEPTH = 60
 
 
@@ -44,7 +47,8 @@ def _walk(data: bytes) -> Iterator[tuple[int, int, Any]]:
     place = 0
     while place < len(data):
         tag, place = _varint(data, place)
-        number, wire = tag >> 3, tag & 7
+        number = tag >> 3
+        wire = tag & 7
         if wire == _VARINT:
             value, place = _varint(data, place)
             yield number, wire, value

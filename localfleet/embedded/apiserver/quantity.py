@@ -20,7 +20,8 @@ _DECIMAL_NAME = {power: suffix for suffix, power in _DECIMAL.items()}
 _BINARY_NAME = {power: suffix for suffix, power in _BINARY.items()}
 _EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)", re.ASCII)
 _LARGEST = 2**63 - 1
-_NANO, _MILLI = -9, -3
+_NANO = -9
+_MILLI = -3
 _FAST_DIGITS = 18  # what surely fits an int64
 _MAX_EXPONENT = 2**31 - 1
 _MAX_POWER = 60  # 10 to a hostile power is never computed; nothing is compared with so much
@@ -71,15 +72,19 @@ def _whole(amount: _Amount) -> int | None:
 def _binary_text(whole: int) -> str:
     power = 0
     while whole % 1024 == 0 and power < 60:
-        whole, power = whole // 1024, power + 10
+        whole = whole // 1024
+        power = power + 10
     return f"{whole}{_BINARY_NAME[power]}" if power else str(whole)
 
 
 def _decimal_text(amount: _Amount) -> str:
-    digits, exponent = amount.digits, amount.exponent
+    digits = amount.digits
+    exponent = amount.exponent
     while digits % 10 == 0:
-        digits, exponent = digits // 10, exponent + 1
-    digits, exponent = digits * 10 ** (exponent % 3), exponent - exponent % 3
+        digits = digits // 10
+        exponent = exponent + 1
+    digits = digits * 10 ** (exponent % 3)
+    exponent = exponent - exponent % 3
     if amount.form == "exponent":
         return f"{digits}e{exponent}" if exponent else str(digits)
     return f"{digits}{_DECIMAL_NAME.get(exponent, '')}"  # a power without a name is lost, as it is in Go
@@ -89,7 +94,10 @@ def _read(text: str) -> _Amount:
     match = _PARTS.fullmatch(text)
     if match is None or not text:
         raise QuantityError(UNREADABLE)
-    sign, number, fraction, suffix = match[1], match[2] or "0", match[3] or "", match[4]
+    sign = match[1]
+    number = match[2] or "0"
+    fraction = match[3] or ""
+    suffix = match[4]
     form, power = _unit(suffix)
     found = _fast(text, number, fraction, form, power) or _slow(number, fraction, form, power)
     if sign == "-":
@@ -129,7 +137,8 @@ def _fast(text: str, number: str, fraction: str, form: str, power: int) -> _Amou
 
 
 def _slow(number: str, fraction: str, form: str, power: int) -> _Amount:
-    digits, exponent = int((number + fraction)[: _MAX_POWER * 2]), -len(fraction)
+    digits = int((number + fraction)[: _MAX_POWER * 2])
+    exponent = -len(fraction)
     dropped = max(len(number + fraction) - _MAX_POWER * 2, 0)
     if form != "binary":
         return _rounded(digits, exponent + power + dropped, form, _MILLI)

@@ -10,7 +10,8 @@ def selector_text(selector: Object | None) -> str:
     selector = selector or {}
     parts = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
     for clause in selector.get("matchExpressions") or ():
-        operator, key = clause["operator"], clause["key"]
+        operator = clause["operator"]
+        key = clause["key"]
         if operator in _SIGNS:
             parts.append(f"{key} {_SIGNS[operator]} ({','.join(sorted(clause.get('values') or ()))})")
         else:

@@ -55,7 +55,8 @@ class Field:
         self.element = Field(text[2:]) if self.kind != "scalar" else None
         self.type: ObjectType | None = None
         if text.startswith("@"):
-            self.kind, self.type = "object", object_type(text[1:])
+            self.kind = "object"
+            self.type = object_type(text[1:])
         self.merge_key: str | None = None
         self.map_keys: tuple[str, ...] = ()
         self.retain = self.set_list = self.atomic = self.omit = False
@@ -184,7 +185,8 @@ def _double(value: Any, owner: str, path: str, _: list[str]) -> Any:
     raise _mismatch(value, owner, path, "float64")
 
 
-_LAYOUT, _MICRO_LAYOUT = "2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05.000000Z07:00"
+_LAYOUT = "2006-01-02T15:04:05Z07:00"
+_MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
 
 
 def _time(value: Any, owner: str, path: str, _: list[str]) -> Any:

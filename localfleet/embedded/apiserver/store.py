@@ -9,7 +9,9 @@ import msgspec
 
 from localfleet.embedded.apiserver.status import Object
 
-ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
+ADDED = "ADDED"
+MODIFIED = "MODIFIED"
+DELETED = "DELETED"
 Key = tuple[str, str]  # namespace, name
 
 _encode = msgspec.json.Encoder().encode

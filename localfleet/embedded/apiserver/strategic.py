@@ -9,8 +9,10 @@ from typing import Any
 from localfleet.embedded.apiserver.schema import Field, ObjectType
 from localfleet.embedded.apiserver.status import Object, unexplained
 
-_PATCH, _RETAIN = "$patch", "$retainKeys"
-_DELETE_PRIMITIVE, _ORDER = "$deleteFromPrimitiveList/", "$setElementOrder/"
+_PATCH = "$patch"
+_RETAIN = "$retainKeys"
+_DELETE_PRIMITIVE = "$deleteFromPrimitiveList/"
+_ORDER = "$setElementOrder/"
 
 
 def merge(target: Object, patch: Object, kind: ObjectType | None) -> Object:

@@ -11,7 +11,8 @@ from localfleet.embedded.apiserver.scale import selector_text
 from localfleet.embedded.apiserver.status import Object
 from localfleet.embedded.apiserver.validation import dig
 
-NONE, UNSET = "<none>", "<unset>"
+NONE = "<none>"
+UNSET = "<unset>"
 Cells = list[Any]
 
 
@@ -46,7 +47,8 @@ def duration(span_s: float) -> str:
     return f"{total // _YEAR}y"
 
 
-_DAY, _YEAR = 86400, 365 * 86400
+_DAY = 86400
+_YEAR = 365 * 86400
 # up to these seconds: whole units and, if any, the rest in smaller ones
 _SPANS = (
     (600, 60, "m", 1, "s"),
@@ -110,7 +112,8 @@ _ROLE = "node-role.kubernetes.io/"
 
 
 def _node(obj: Object, now: float) -> Cells:
-    status, info = obj.get("status") or {}, dig(obj, "status.nodeInfo") or {}
+    status = obj.get("status") or {}
+    info = dig(obj, "status.nodeInfo") or {}
     ready = [condition for condition in status.get("conditions") or () if condition["type"] == "Ready"]
     states = [("Ready" if condition["status"] == "True" else "NotReady") for condition in ready] or ["Unknown"]
     if dig(obj, "spec.unschedulable"):
@@ -130,7 +133,9 @@ def _node(obj: Object, now: float) -> Cells:
 
 
 def _event(obj: Object, now: float) -> Cells:
-    about, source, series = obj.get("involvedObject") or {}, obj.get("source") or {}, obj.get("series") or {}
+    about = obj.get("involvedObject") or {}
+    source = obj.get("source") or {}
+    series = obj.get("series") or {}
     first = since(obj.get("firstTimestamp") or obj.get("eventTime"), now)
     last = since(obj["lastTimestamp"], now) if obj.get("lastTimestamp") else first
     if series:
@@ -156,7 +161,8 @@ def _selector(obj: Object) -> str:
 
 
 def _deployment(obj: Object, now: float) -> Cells:
-    spec, status = obj["spec"], obj.get("status") or {}
+    spec = obj["spec"]
+    status = obj.get("status") or {}
     ready = f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 0)}"
     counts = [status.get("updatedReplicas", 0), status.get("availableReplicas", 0)]
     return [obj["metadata"]["name"], ready, *counts, age(obj, now), *_containers(obj), _selector(obj)]
@@ -174,12 +180,14 @@ _JOB_STATES += (("FailureTarget", "FailureTarget"), ("SuccessCriteriaMet", "Succ
 
 
 def _job(obj: Object, now: float) -> Cells:
-    spec, status = obj["spec"], obj.get("status") or {}
+    spec = obj["spec"]
+    status = obj.get("status") or {}
     true = {condition["type"] for condition in status.get("conditions") or () if condition["status"] == "True"}
     states = [word for kind, word in _JOB_STATES if kind in true]
     if obj["metadata"].get("deletionTimestamp") and not true & {"Complete", "Failed"}:
         states = ["Terminating"]
-    done, parallel = status.get("succeeded", 0), spec.get("parallelism", 0)
+    done = status.get("succeeded", 0)
+    parallel = spec.get("parallelism", 0)
     of = spec.get("completions", f"1 of {parallel}" if parallel > 1 else 1)
     took = ""
     if status.get("startTime"):
@@ -215,7 +223,8 @@ def _modes(modes: list[str] | None) -> str:
 
 
 def _volume(obj: Object, now: float) -> Cells:
-    spec, status = obj["spec"], obj.get("status") or {}
+    spec = obj["spec"]
+    status = obj.get("status") or {}
     claim = spec.get("claimRef") or {}
     phase = "Terminating" if obj["metadata"].get("deletionTimestamp") else status.get("phase", "")
     return [
@@ -228,7 +237,8 @@ def _volume(obj: Object, now: float) -> Cells:
 
 
 def _claim(obj: Object, now: float) -> Cells:
-    spec, status = obj["spec"], obj.get("status") or {}
+    spec = obj["spec"]
+    status = obj.get("status") or {}
     bound = bool(spec.get("volumeName"))
     phase = "Terminating" if obj["metadata"].get("deletionTimestamp") else status.get("phase", "")
     capacity = (status.get("capacity") or {}).get("storage", "") if bound else ""
@@ -243,7 +253,8 @@ def _claim(obj: Object, now: float) -> Cells:
 def _pod(obj: Object, now: float) -> Cells:
     restarts, last = tables_pod.restarts(obj)
     shown = f"{restarts} ({since(last, now)} ago)" if restarts and last else str(restarts)
-    ready, reason = tables_pod.readiness(obj), tables_pod.reason(obj)
+    ready = tables_pod.readiness(obj)
+    reason = tables_pod.reason(obj)
     return [obj["metadata"]["name"], ready, reason, shown, age(obj, now), *tables_pod.wide(obj)]
 
 

@@ -29,7 +29,8 @@ def _initializing(obj: Object) -> str:
     """ "Init:..." while an init container has not finished, else ""."""
     sidecars = _sidecars(obj)
     for index, container in enumerate(_statuses(obj, "initContainerStatuses")):
-        ended, waiting = dig(container, "state.terminated"), dig(container, "state.waiting.reason")
+        ended = dig(container, "state.terminated")
+        waiting = dig(container, "state.waiting.reason")
         if ended is not None and not ended.get("exitCode"):
             continue
         if container["name"] in sidecars and container.get("started"):
@@ -94,9 +95,11 @@ def reason(obj: Object) -> str:
 
 
 def _from_containers(obj: Object, word: Any) -> str:
-    running, failed = False, ""
+    running = False
+    failed = ""
     for container in reversed(_statuses(obj, "containerStatuses")):
-        ended, waiting = dig(container, "state.terminated"), dig(container, "state.waiting.reason")
+        ended = dig(container, "state.terminated")
+        waiting = dig(container, "state.waiting.reason")
         if waiting:
             word = waiting
         elif ended is not None:
@@ -113,7 +116,8 @@ def _from_containers(obj: Object, word: Any) -> str:
 
 def wide(obj: Object) -> list[Any]:
     """IP, node, nominated node and readiness gates."""
-    status, spec = obj.get("status") or {}, obj.get("spec") or {}
+    status = obj.get("status") or {}
+    spec = obj.get("spec") or {}
     addresses = status.get("podIPs") or [{"ip": status.get("podIP") or ""}]
     wanted = spec.get("readinessGates") or []
     passed = sum(1 for gate in wanted if _condition(obj, gate.get("conditionType", "")).get("status") == "True")

@@ -185,7 +185,8 @@ _OWNER_ORDER = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDe
 
 def metadata_update(new: Object, old: Object) -> Errors:
     """What an update may not do to ObjectMeta."""
-    meta, before = new["metadata"], old["metadata"]
+    meta = new["metadata"]
+    before = old["metadata"]
     errors = _common(meta, new.get("apiVersion", ""))
     for key in ("name", "namespace", "uid", "creationTimestamp"):
         if meta.get(key) != before.get(key):
@@ -203,7 +204,8 @@ def immutable(new: Object, old: Object, *paths: str) -> Errors:
     """Fields that may not change once set."""
     errors: Errors = []
     for path in paths:
-        value, before = dig(new, path), dig(old, path)
+        value = dig(new, path)
+        before = dig(old, path)
         if before is not None and value != before:
             errors.append(FieldError("invalid", path, _IMMUTABLE, value))
     return errors
@@ -229,7 +231,8 @@ def label_selector(selector: Object, path: str) -> Errors:
 
 def requirement(clause: Object, path: str, operators: tuple[str, ...]) -> Errors:
     """One clause of a label or node selector."""
-    operator, values = clause.get("operator", ""), clause.get("values") or []
+    operator = clause.get("operator", "")
+    values = clause.get("values") or []
     errors: Errors = []
     if operator not in operators:
         errors.append(FieldError("invalid", f"{path}.operator", "not a valid selector operator", operator))

@@ -121,7 +121,8 @@ def _host_port(port: Object, path: str, taken: set[str], *, on_host: bool) -> Er
 
 def resources(found: Object, path: str) -> Errors:
     """Requests and limits of a container."""
-    limits, requests = found.get("limits") or {}, found.get("requests") or {}
+    limits = found.get("limits") or {}
+    requests = found.get("requests") or {}
     errors: Errors = []
     for group, amounts in (("limits", limits), ("requests", requests)):
         for name, text in amounts.items():
@@ -166,7 +167,8 @@ def _against_limit(name: str, text: str, limit: str | None, path: str) -> Errors
     if limit is None:
         detail = "Limit must be set for non overcommitable resources"
         return [] if overcommits else [FieldError("required", f"{path}.limits", detail)]
-    requested, allowed = quantity.parse(text), quantity.parse(limit)
+    requested = quantity.parse(text)
+    allowed = quantity.parse(limit)
     if not overcommits and requested != allowed:
         return [FieldError("invalid", f"{path}.requests", f"must be equal to {name} limit of {limit}", text)]
     if requested > allowed:

@@ -58,7 +58,8 @@ def workload(obj: Object) -> Errors:
     if dig(spec, "template.spec.activeDeadlineSeconds") is not None:
         where = "spec.template.spec.activeDeadlineSeconds"
         errors.append(FieldError("forbidden", where, "activeDeadlineSeconds in ReplicaSet is not Supported"))
-    deadline, least = spec.get("progressDeadlineSeconds"), spec.get("minReadySeconds", 0)
+    deadline = spec.get("progressDeadlineSeconds")
+    least = spec.get("minReadySeconds", 0)
     if deadline is not None and 0 <= deadline <= least:
         detail = "must be greater than minReadySeconds"
         errors.append(FieldError("invalid", "spec.progressDeadlineSeconds", detail, deadline))
@@ -66,7 +67,8 @@ def workload(obj: Object) -> Errors:
 
 
 def _strategy(strategy: Object) -> Errors:
-    kind, rolling = strategy.get("type", "RollingUpdate"), strategy.get("rollingUpdate")
+    kind = strategy.get("type", "RollingUpdate")
+    rolling = strategy.get("rollingUpdate")
     where = "spec.strategy.rollingUpdate"
     if kind not in ("Recreate", "RollingUpdate"):
         whole = {"Type": kind, "RollingUpdate": rolling}

@@ -8,7 +8,8 @@ from localfleet.embedded.apiserver.validation import Errors, invalid, one_of
 
 _NODE_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_subdomain, _label = validation.name_rule("subdomain"), validation.name_rule("label")
+_subdomain = validation.name_rule("subdomain")
+_label = validation.name_rule("label")
 
 
 def placing(spec: Object, path: str) -> Errors:
@@ -47,7 +48,8 @@ def toleration(found: Object, path: str) -> Errors:
 
 def spread(constraint: Object, path: str) -> Errors:
     """One topology spread constraint."""
-    skew, domains = constraint.get("maxSkew", 0), constraint.get("minDomains")
+    skew = constraint.get("maxSkew", 0)
+    domains = constraint.get("minDomains")
     policy = constraint.get("whenUnsatisfiable", "")
     errors: Errors = []
     if skew <= 0:
@@ -119,7 +121,9 @@ def _node_term(term: Object, path: str) -> Errors:
 
 
 def _node_field(clause: Object, path: str) -> Errors:
-    key, operator, values = clause.get("key", ""), clause.get("operator", ""), clause.get("values") or []
+    key = clause.get("key", "")
+    operator = clause.get("operator", "")
+    values = clause.get("values") or []
     errors: Errors = []
     if operator not in ("In", "NotIn"):
         errors.append(FieldError("invalid", f"{path}.operator", "not a valid selector operator", operator))

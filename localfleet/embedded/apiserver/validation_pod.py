@@ -14,7 +14,8 @@ UPDATABLE = (
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
-_label, _subdomain = validation.name_rule("label"), validation.name_rule("subdomain")
+_label = validation.name_rule("label")
+_subdomain = validation.name_rule("subdomain")
 
 
 def pod(obj: Object) -> Errors:
@@ -55,7 +56,8 @@ def _volumes(spec: Object, path: str) -> Errors:
     errors: Errors = []
     seen: set[str] = set()
     for index, volume in enumerate(spec.get("volumes") or ()):
-        name, here = volume.get("name") or "", f"{path}.volumes[{index}].name"
+        name = volume.get("name") or ""
+        here = f"{path}.volumes[{index}].name"
         if not name:
             errors.append(FieldError("required", here))
         elif name in seen:
@@ -88,7 +90,8 @@ def _gates(spec: Object, path: str) -> Errors:
     errors: Errors = []
     seen: set[str] = set()
     for index, gate in enumerate(spec.get("schedulingGates") or ()):
-        name, here = gate.get("name", ""), f"{path}.schedulingGates[{index}]"
+        name = gate.get("name", "")
+        here = f"{path}.schedulingGates[{index}]"
         errors += invalid(here, name, validation.qualified_name(name))
         if name in seen:
             errors.append(FieldError("duplicate", here, value=name))
@@ -118,7 +121,8 @@ def _numbers(spec: Object, path: str) -> Errors:
 
 def pod_status(new: Object, old: Object) -> Errors:
     """What the status of a pod cannot become."""
-    status, before = new.get("status") or {}, old.get("status") or {}
+    status = new.get("status") or {}
+    before = old.get("status") or {}
     errors: Errors = []
     node = status.get("nominatedNodeName")
     if node:
@@ -134,7 +138,8 @@ def pod_status(new: Object, old: Object) -> Errors:
 
 def pod_update(new: Object, old: Object) -> Errors:
     """A pod's spec is settled at creation, but for a few fields."""
-    spec, before = new.get("spec") or {}, old.get("spec") or {}
+    spec = new.get("spec") or {}
+    before = old.get("spec") or {}
     if spec == before:
         return []
     for group in ("containers", "initContainers"):

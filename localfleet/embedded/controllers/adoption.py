@@ -18,7 +18,8 @@ from localfleet.embedded.meta import (
 
 def family_of(api: Api, world: World, owner: Object, kind: str, resource: str) -> list[Object]:
     """The objects of `resource` that `owner`, an apps/v1 `kind`, controls once it has adopted and let go."""
-    selector, uid = label_selector(owner["spec"]["selector"]), owner["metadata"]["uid"]
+    selector = label_selector(owner["spec"]["selector"])
+    uid = owner["metadata"]["uid"]
     members = []
     for obj in world.controlled(uid, resource):
         if selector.matches(labels_of(obj)) or is_terminating(obj):

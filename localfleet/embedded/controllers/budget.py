@@ -26,7 +26,8 @@ _EVICTION_TIMEOUT_S = 120.0
 
 def budget_status(budget: Object, pods: Sequence[Object], expected: int, now: float) -> Object:
     """The status of `budget` over the `pods` that it selects, of which its owners want `expected`."""
-    old, by_name = budget.get("status") or {}, {pod["metadata"]["name"]: pod for pod in pods}
+    old = budget.get("status") or {}
+    by_name = {pod["metadata"]["name"]: pod for pod in pods}
     disrupted = {
         name: since
         for name, since in (old.get("disruptedPods") or {}).items()
@@ -97,7 +98,8 @@ class BudgetController:
 
     def _expected(self, pods: Sequence[Object]) -> int:
         """What the pods' controllers want together; a pod without a scalable controller stands for itself."""
-        total, seen = 0, set[Ref]()
+        total = 0
+        seen = set[Ref]()
         for pod in pods:
             owner = controller_of(pod) or {}
             ref = Ref(REPLICASETS, pod["metadata"]["namespace"], owner.get("name", ""))

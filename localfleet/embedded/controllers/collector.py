@@ -7,7 +7,8 @@ from localfleet.embedded.controllers.world import Ref, World
 from localfleet.embedded.controllers.writes import Delete, Merge, carry_out
 from localfleet.embedded.meta import Object, is_terminating
 
-FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+FOREGROUND = "foregroundDeletion"
+ORPHAN = "orphan"
 
 
 class Collector:

@@ -23,7 +23,8 @@ from localfleet.embedded.meta import (
 
 HASH_LABEL = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
-DESIRED, MAXIMUM = "deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas"
+DESIRED = "deployment.kubernetes.io/desired-replicas"
+MAXIMUM = "deployment.kubernetes.io/max-replicas"
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"
 _UNCOPIED = ("kubectl.kubernetes.io/last-applied-configuration", REVISION, DESIRED, MAXIMUM)
 
@@ -132,7 +133,8 @@ def _recreate(deployment: Object, of: Family) -> dict[str, int]:
 def _rolling(deployment: Object, of: Family) -> dict[str, int]:
     if of.new is None:
         return {}
-    limits, wanted = bounds(deployment), replicas_of(deployment)
+    limits = bounds(deployment)
+    wanted = replicas_of(deployment)
     total = sum(map(replicas_of, of.members))
     size = replicas_of(of.new)
     grown = wanted if size > wanted else size + max(0, min(limits.most - total, wanted - size))
@@ -162,7 +164,8 @@ def _shrink_old(of: Family, grown: int, limits: Bounds) -> dict[str, int]:
 
 def new_replicaset(deployment: Object, of: Family) -> Object:
     """The ReplicaSet of the present template, at its first size."""
-    name, template = deployment["metadata"]["name"], deployment["spec"]["template"]
+    name = deployment["metadata"]["name"]
+    template = deployment["spec"]["template"]
     mark = template_hash(template)
     labels = {**(template["metadata"].get("labels") or {}), HASH_LABEL: mark}
     selector = deployment["spec"]["selector"]
@@ -252,7 +255,8 @@ def _conditions(deployment: Object, of: Family, counts: dict[str, int], now: flo
 
 
 def _progressing(deployment: Object, of: Family, counts: dict[str, int], now: float) -> Object:
-    wanted, name = replicas_of(deployment), (of.new or {"metadata": {"name": ""}})["metadata"]["name"]
+    wanted = replicas_of(deployment)
+    name = (of.new or {"metadata": {"name": ""}})["metadata"]["name"]
     before = condition(deployment, "Progressing")
     complete = counts["updatedReplicas"] == counts["replicas"] == counts["availableReplicas"] == wanted
     if deployment["spec"].get("paused"):

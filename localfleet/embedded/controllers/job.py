@@ -103,7 +103,8 @@ def _wind_up(view: View, done: float) -> Plan:
 
 
 def _carry_on(view: View, backoff_s: float) -> Plan:
-    suspended, active = bool(view.job["spec"].get("suspend")), view.active
+    suspended = bool(view.job["spec"].get("suspend"))
+    active = view.active
     wanted = 0 if suspended else wanted_active(view.job, view.tally)
     surplus = sorted(active, key=_keep_rank)[: max(0, len(active) - wanted)]
     pause = 0.0 if len(active) >= wanted else backoff_left(view, backoff_s)
@@ -131,7 +132,8 @@ def count(job: Object, pods: Sequence[Object]) -> Tally:
     status = job.get("status") or {}
     waiting = status.get("uncountedTerminatedPods") or {}
     held = {pod["metadata"]["uid"] for pod in pods if tracked(pod)}
-    before_s, before_f = list(waiting.get("succeeded") or ()), list(waiting.get("failed") or ())
+    before_s = list(waiting.get("succeeded") or ())
+    before_f = list(waiting.get("failed") or ())
     known = {*before_s, *before_f}
     new = [pod for pod in pods if tracked(pod) and pod["metadata"]["uid"] not in known]
     new_s = [pod["metadata"]["uid"] for pod in new if _phase(pod) == "Succeeded"]
@@ -154,7 +156,8 @@ def _has_failed(pod: Object) -> bool:
 
 def wanted_active(job: Object, tally: Tally) -> int:
     """How many pods shall run at once."""
-    parallelism, completions = _number(job, "parallelism", 1), job["spec"].get("completions")
+    parallelism = _number(job, "parallelism", 1)
+    completions = job["spec"].get("completions")
     if completions is None:
         # A work queue: once one pod has succeeded no new one is started.
         return parallelism if tally.all_succeeded == 0 else 0
@@ -168,7 +171,9 @@ def _number(job: Object, key: str, default: int) -> int:
 
 def judge(view: View) -> Verdict | None:
     """Whether the Job has ended, and how."""
-    job, tally, active = view.job, view.tally, view.active
+    job = view.job
+    tally = view.tally
+    active = view.active
     limit = _number(job, "backoffLimit", 6)
     if tally.all_failed > limit or _restarted_too_often(job, active, limit):
         return Verdict("Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
@@ -192,7 +197,8 @@ def _restarted_too_often(job: Object, active: Sequence[Object], limit: int) -> b
 
 
 def _deadline_left(job: Object, now: float) -> float | None:
-    limit, began = job["spec"].get("activeDeadlineSeconds"), (job.get("status") or {}).get("startTime")
+    limit = job["spec"].get("activeDeadlineSeconds")
+    began = (job.get("status") or {}).get("startTime")
     if limit is None or job["spec"].get("suspend"):
         return None
     return float(limit) if not began else seconds(began) + float(limit) - now
@@ -226,7 +232,8 @@ def finish_time(job: Object) -> float | None:
 
 
 def _status(view: View, active: int) -> Object:
-    job, tally = view.job, view.tally
+    job = view.job
+    tally = view.tally
     waiting = {"succeeded": list(tally.waiting_succeeded), "failed": list(tally.waiting_failed)}
     counts = {"active": active, "succeeded": tally.succeeded, "failed": tally.failed}
     status = {key: value for key, value in (job.get("status") or {}).items() if key not in counts}

@@ -106,7 +106,8 @@ class JobController:
 
 def _job_pod(job: Object) -> Object:
     pod = new_pod(job, job["spec"]["template"], "batch/v1", "Job")
-    name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+    name = job["metadata"]["name"]
+    uid = job["metadata"]["uid"]
     pod["metadata"]["labels"] |= {
         "batch.kubernetes.io/controller-uid": uid,
         "batch.kubernetes.io/job-name": name,

@@ -18,7 +18,8 @@ from localfleet.embedded.meta import Object
 _LOG = logging.getLogger(__name__)
 _GATHER_S = 0.01  # events that come together are answered by one reconcile
 _SLICE_S = 0.005  # how long one turn may keep the API server waiting
-_FIRST_RETRY_S, _LONGEST_RETRY_S = 0.1, 30.0
+_FIRST_RETRY_S = 0.1
+_LONGEST_RETRY_S = 30.0
 
 
 class Controller(Protocol):

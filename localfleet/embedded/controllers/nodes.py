@@ -12,7 +12,8 @@ from localfleet.embedded.controllers.writes import Delete, Merge, PutStatus, car
 from localfleet.embedded.meta import Object, condition, is_finished, is_ready, is_terminating, with_condition
 from localfleet.embedded.recorder import NORMAL, Recorder
 
-NODES, LEASES = "nodes", "leases.coordination.k8s.io"
+NODES = "nodes"
+LEASES = "leases.coordination.k8s.io"
 LEASE_NAMESPACE = "kube-node-lease"
 _MONITOR = Ref(NODES, "", "")
 _LATE = 3.0
@@ -118,7 +119,8 @@ class NodeController:
 
     def _evict(self, node: Object, now: float) -> float:
         """Delete what may not stay; answers in how many seconds the next one must go."""
-        taints, soonest = executing(node), inf
+        taints = executing(node)
+        soonest = inf
         if not taints:
             return inf
         for ref, pod in self._world.on_node(node["metadata"]["name"]):

@@ -22,7 +22,8 @@ from localfleet.embedded.meta import (
 )
 from localfleet.embedded.recorder import NORMAL, WARNING, Recorder
 
-REPLICASETS, PODS = "replicasets.apps", "pods"
+REPLICASETS = "replicasets.apps"
+PODS = "pods"
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _PHASE_RANK = {"Pending": 0, "Unknown": 1, "Running": 2}
 _ENDED_KEPT = 5

@@ -22,9 +22,13 @@ from localfleet.embedded.meta import (
     labels_of,
 )
 
-VOLUMES, CLAIMS, CLASSES, PODS = "persistentvolumes", "persistentvolumeclaims", "storageclasses.storage.k8s.io", "pods"
+VOLUMES = "persistentvolumes"
+CLAIMS = "persistentvolumeclaims"
+CLASSES = "storageclasses.storage.k8s.io"
+PODS = "pods"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
-BIND_COMPLETED, BOUND_BY = "pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller"
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+BOUND_BY = "pv.kubernetes.io/bound-by-controller"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 
@@ -96,7 +100,8 @@ class VolumeController:
         return None
 
     def _bind(self, key: Ref, claim: Object, volume: Object) -> None:
-        name, meta = volume["metadata"]["name"], claim["metadata"]
+        name = volume["metadata"]["name"]
+        meta = claim["metadata"]
         there = volume["spec"].get("claimRef") or {}
         if there.get("uid") != meta["uid"]:
             notes = {} if there else {"annotations": {BOUND_BY: "yes"}}
@@ -143,13 +148,15 @@ def _is_bound(claim: Object) -> bool:
 
 
 def _is_kept(volume: Object, claim: Object) -> bool:
-    there, meta = volume["spec"].get("claimRef") or {}, claim["metadata"]
+    there = volume["spec"].get("claimRef") or {}
+    meta = claim["metadata"]
     named = (there.get("namespace"), there.get("name")) == (meta["namespace"], meta["name"])
     return named and there.get("uid") in (None, "", meta["uid"])
 
 
 def _suits(volume: Object, claim: Object) -> bool:
-    offered, wanted = volume["spec"], claim["spec"]
+    offered = volume["spec"]
+    wanted = claim["spec"]
     selector = wanted.get("selector")
     return (
         not offered.get("claimRef")

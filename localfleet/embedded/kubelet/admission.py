@@ -50,7 +50,8 @@ def _requests(container: Object) -> Resources:
 def admit(requests: Resources, used: Mapping[str, int], allocatable: Mapping[str, int]) -> Rejection | None:
     """None when the pod fits; otherwise the first resource that the node has too little of."""
     for resource, asked in requests.items():
-        taken, capacity = used.get(resource, 0), allocatable.get(resource, 0)
+        taken = used.get(resource, 0)
+        capacity = allocatable.get(resource, 0)
         if asked and taken + asked > capacity:
             detail = f"{resource}, requested: {asked}, used: {taken}, capacity: {capacity}"
             return Rejection(f"OutOf{resource}", f"Pod was rejected: Node didn't have enough resource: {detail}")

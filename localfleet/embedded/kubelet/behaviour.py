@@ -19,8 +19,10 @@ NET_RX = PREFIX + "net-rx"
 NET_TX = PREFIX + "net-tx"
 
 # Without an annotation a pod uses this share of its request, and without a request this much.
-CPU_SHARE, MEMORY_SHARE = 0.6, 0.8
-IDLE_MILLICPU, IDLE_MEMORY = 10, 16 * 2**20
+CPU_SHARE = 0.6
+MEMORY_SHARE = 0.8
+IDLE_MILLICPU = 10
+IDLE_MEMORY = 16 * 2**20
 IDLE_BYTES_PER_SECOND = 20_000
 _LONGEST_S = 10 * 365 * 86400.0
 T = TypeVar("T")
@@ -45,7 +47,8 @@ class Behaviour:
 
 def read_behaviour(pod: Object, requests: Resources) -> Behaviour:
     """The pod's annotations over the defaults for its requests (internal units)."""
-    notes, problems = annotations_of(pod), list[str]()
+    notes = annotations_of(pod)
+    problems = list[str]()
 
     def read(key: str, parse: Callable[[str], T], default: T) -> T:
         return _read(notes, key, parse, default, problems)

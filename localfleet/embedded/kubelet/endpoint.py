@@ -103,7 +103,8 @@ class KubeletEndpoint:
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def _container_wanted(self, request: web.Request) -> web.StreamResponse:
-        node, asked = self._node(request), request.match_info
+        node = self._node(request)
+        asked = request.match_info
         run = self._kubelets.by_name.get((asked["namespace"], asked["pod"]))
         if run is None or run.node != node.name:
             return web.Response(status=404, text="pod does not exist")

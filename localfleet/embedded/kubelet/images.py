@@ -3,7 +3,8 @@
 import json
 import re
 
-_DEFAULT_DOMAIN, _OFFICIAL = "docker.io", "library/"
+_DEFAULT_DOMAIN = "docker.io"
+_OFFICIAL = "library/"
 _LONGEST = 255
 _LABEL = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
 _DOMAIN = rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
@@ -49,7 +50,8 @@ def _split(image: str) -> tuple[str, str]:
     if first == "index.docker.io":
         first = _DEFAULT_DOMAIN
     elif not (first == "localhost" or "." in first or ":" in first or first.lower() != first):
-        first, rest = _DEFAULT_DOMAIN, image
+        first = _DEFAULT_DOMAIN
+        rest = image
     return first, rest if first != _DEFAULT_DOMAIN or "/" in rest else f"{_OFFICIAL}{rest}"
 
 

@@ -104,7 +104,8 @@ class Kubelets:
             self._forget(run)
 
     def _see_node(self, node: Object) -> None:
-        name, now = node["metadata"]["name"], self._clock()
+        name = node["metadata"]["name"]
+        now = self._clock()
         known = self.nodes.get(name)
         if known is not None and known.uid != node["metadata"]["uid"]:
             self._lose(name)
@@ -113,7 +114,8 @@ class Kubelets:
             if labels_of(node).get(EMBEDDED_LABEL) == "true":
                 self._adopt(node, now)
             return
-        was_down, problems = known.down, known.problems
+        was_down = known.down
+        problems = known.problems
         known.observe(node, now)
         if known.problems != problems:
             self._complain(node, "Node", known.problems)
@@ -161,7 +163,8 @@ class Kubelets:
             return
         if annotations_of(pod) != run.annotations:
             self._change_load(pod, run, now)
-        held, due = run.holds, run.due
+        held = run.holds
+        due = run.due
         run.observe(pod, now)
         if held and not run.holds:
             self._release(run, now)
@@ -251,7 +254,8 @@ class Kubelets:
         if run.begins and (lack := lacking(pod, partial(self._find, run.namespace))):
             self._wait_for(pod, run, lack, now)
             return
-        held, used = run.holds, run.uses
+        held = run.holds
+        used = run.uses
         step = run.advance(pod, now, self._pace.backoff_s)
         written = self._write(lambda: self._carry_out(pod, step.status, remove=step.remove, run=run))
         if not written:
@@ -273,7 +277,8 @@ class Kubelets:
             for event in lack.events:
                 self._recorder.record(pod, "Pod", WARNING, *event, run.node)
             self._write(lambda: self._put_status(pod, status.lacking_configuration(pod, run.place, now, lack)))
-        run.lack, run.due = lack, now + _RETRY_S
+        run.lack = lack
+        run.due = now + _RETRY_S
         self._schedule(run.due, run.uid)
 
     def _carry_out(self, pod: Object, new: Object | None, *, remove: bool, run: PodRun) -> None:

@@ -70,7 +70,8 @@ class PodRun:
 
     def reject(self) -> None:
         """Refused at admission: it never runs here."""
-        self.stage, self.due = Stage.ENDED, inf
+        self.stage = Stage.ENDED
+        self.due = inf
 
     def observe(self, pod: Object, now: float) -> None:
         """Take note of what others wrote: a deletion, or an end that is not ours."""
@@ -82,7 +83,8 @@ class PodRun:
         elif self.stopping and self.stage is not Stage.ENDED:  # deleted again, maybe with less time
             self.due = min(self.due, max(seconds(pod["metadata"]["deletionTimestamp"]), now))
         elif is_finished(pod) and self.stage is not Stage.ENDED:
-            self.stage, self.due = Stage.ENDED, inf
+            self.stage = Stage.ENDED
+            self.due = inf
         elif self.stage is Stage.RUNNING and not self.stopping and not is_ready(pod):
             # The node controller doubted the node; its kubelet knows better. Never before a due step.
             self.due = min(self.due, now)
@@ -102,7 +104,8 @@ class PodRun:
 
     def _resume(self, pod: Object, now: float) -> None:
         if is_finished(pod):
-            self.stage, self.due = Stage.ENDED, inf
+            self.stage = Stage.ENDED
+            self.due = inf
             return
         entries = pod.get("status", {}).get("containerStatuses") or [{}]
         self.restarts = int(entries[0].get("restartCount", 0))
@@ -111,13 +114,15 @@ class PodRun:
             self.stage, self.started = Stage.RUNNING, seconds(state["running"].get("startedAt"))
             self.due = self._end()
         elif (state.get("waiting") or {}).get("reason") in ("CrashLoopBackOff", "Completed"):
-            self.stage, self.due = Stage.WAITING, now
+            self.stage = Stage.WAITING
+            self.due = now
 
     def _end(self) -> float:
         return inf if self.behaviour.run_s is None else self.started + self.behaviour.run_s
 
     def _run(self, pod: Object, now: float) -> Step:
-        self.stage, self.started = Stage.RUNNING, now
+        self.stage = Stage.RUNNING
+        self.started = now
         self.due = self._end()
         return Step(status.running(pod, self.place, now, restarts=self.restarts, last=self.last))
 
@@ -127,14 +132,18 @@ class PodRun:
             return Step(status.running(pod, self.place, self.started, restarts=self.restarts, last=self.last))
         ending = Ending(self.behaviour.exit_code, self.started, now)
         if _restarts(pod["spec"].get("restartPolicy", "Always"), ending.exit_code):
-            self.last, self.stage = ending, Stage.WAITING
+            self.last = ending
+            self.stage = Stage.WAITING
             self.due = now + _backoff(self.restarts, backoff_s)
             return Step(status.backing_off(pod, self.place, now, restarts=self.restarts, last=ending))
-        self.stage, self.due = Stage.ENDED, inf
+        self.stage = Stage.ENDED
+        self.due = inf
         return Step(status.finished(pod, self.place, now, restarts=self.restarts, ending=ending))
 
     def _stop(self, pod: Object, now: float) -> Step:
-        was, self.stage, self.due = self.stage, Stage.ENDED, inf
+        was = self.stage
+        self.stage = Stage.ENDED
+        self.due = inf
         if was is Stage.ENDED:
             return Step(remove=True)
         began = self.started if was is Stage.RUNNING else now

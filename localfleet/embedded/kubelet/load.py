@@ -15,7 +15,9 @@ from localfleet.embedded.kubelet.behaviour import Behaviour
 _STEP_S = 5.0
 _MOST_STEPS = 24
 # Each background share wanders between these, on three waves of minutes.
-_CPU_BAND, _MEMORY_BAND, _NET_BAND = (0.02, 0.15), (0.04, 0.12), (0.002, 0.03)
+_CPU_BAND = (0.02, 0.15)
+_MEMORY_BAND = (0.04, 0.12)
+_NET_BAND = (0.002, 0.03)
 _WAVES_S = (71.0, 197.0, 601.0)
 
 
@@ -99,7 +101,8 @@ class PodLoad:
     def at(self, now: float) -> Rates:
         """What it asks for at `now`: CPU and network wobble by a tenth, memory by a fiftieth."""
         wave = sin(2 * pi * (now / 47.0 + self.phase))
-        busy, held = 1 + 0.1 * wave, 1 + 0.02 * wave
+        busy = 1 + 0.1 * wave
+        held = 1 + 0.02 * wave
         return Rates(self.mean.cpu * busy, self.mean.memory * held, self.mean.rx * busy, self.mean.tx * busy)
 
 
@@ -122,7 +125,8 @@ class NodeLoad:
         """Change capacity or background from `now` on."""
         if (capacity, background) != (self.capacity, self.background):
             self.advance(now)
-            self.capacity, self.background = capacity, background
+            self.capacity = capacity
+            self.background = background
 
     def start(self, uid: str, behaviour: Behaviour, now: float) -> None:
         """A pod begins to use what it does."""

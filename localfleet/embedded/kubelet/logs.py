@@ -30,7 +30,8 @@ def container_log(pod: Object, container: str, query: Mapping[str, str], now: fl
 
 def _run(entry: Object, *, previous: bool) -> tuple[Object, int]:
     """The state of the run that is asked for, and how many restarts came before it."""
-    state, restarts = entry.get("state", {}), int(entry.get("restartCount", 0))
+    state = entry.get("state", {})
+    restarts = int(entry.get("restartCount", 0))
     if "waiting" in state:  # between two runs the last one is the latest
         return entry.get("lastState", {}), restarts
     return (entry.get("lastState", {}), restarts - 1) if previous else (state, restarts)

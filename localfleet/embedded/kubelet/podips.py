@@ -33,7 +33,8 @@ class PodAddresses:
 
     def _fresh(self) -> str:
         for _ in range(_SIZE):
-            number, self._next = self._next, (self._next + 1) % _SIZE
+            number = self._next
+            self._next = (self._next + 1) % _SIZE
             address = f"10.{self._block}.{number // 254 + 1}.{number % 254 + 1}"
             if address not in self._taken:
                 return address

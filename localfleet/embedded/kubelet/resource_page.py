@@ -23,11 +23,14 @@ def resource_page(node: SimulatedNode, containers: Iterable[tuple[PodRun, list[s
 
 class _Page(Collector):
     def __init__(self, node: SimulatedNode, containers: list[tuple[PodRun, list[str]]], now: float) -> None:
-        self._node, self._containers, self._now = node, containers, now
+        self._node = node
+        self._containers = containers
+        self._now = now
 
     def collect(self) -> Iterator[Metric]:
         """As kubelets order them: by family."""
-        now, load = self._now, self._node.load
+        now = self._now
+        load = self._node.load
         total, parts = load.rates(now)
         cpu = CounterMetricFamily("container_cpu_usage_seconds", "CPU time of the container", labels=_LABELS)
         memory = GaugeMetricFamily("container_memory_working_set_bytes", "Of the container", labels=_LABELS)

@@ -94,7 +94,8 @@ def rejected(pod: Object, rejection: Rejection, now: float) -> Object:
 
 
 def _status(pod: Object, place: Place, now: float, phase: str, containers: Containers) -> Object:
-    old, spec = pod.get("status") or {}, pod["spec"]
+    old = pod.get("status") or {}
+    spec = pod["spec"]
     status = {
         **old,
         "phase": phase,
@@ -120,7 +121,8 @@ def _init_containers(pod: Object, old: list[Object] | None, phase: str, now: flo
 
 
 def _conditions(old: list[Object], phase: str, ready: bool, now: float) -> list[Object]:
-    started, ended = phase != "Pending", phase in ("Succeeded", "Failed")
+    started = phase != "Pending"
+    ended = phase in ("Succeeded", "Failed")
     answers = dict(zip(_OWN_CONDITIONS, (started and not ended, started, ready, ready), strict=True))
     reasons = {"Succeeded": {"reason": "PodCompleted"}, "Failed": {"reason": "PodFailed"}}
     why = reasons.get(phase, {} if ready else {"reason": "ContainersNotReady"})
@@ -134,7 +136,9 @@ def _conditions(old: list[Object], phase: str, ready: bool, now: float) -> list[
 
 
 def _container(pod: Object, container: Object, containers: Containers) -> Object:
-    restarts, state, last = containers.restarts, containers.state, containers.last
+    restarts = containers.restarts
+    state = containers.state
+    last = containers.last
     identity = f"embedded://{pod['metadata']['uid']}-{container['name']}-{restarts}"
     is_running = not isinstance(state, Ending) and "running" in state
     return {

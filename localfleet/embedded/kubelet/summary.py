@@ -12,7 +12,8 @@ _NANO = 10**9
 _INTERFACE = "eth0"
 _WINDOW_S = 15.0
 # Of what is used, this much is page cache on top of the working set, and this share of the working set is resident.
-_CACHE_SHARE, _RESIDENT_SHARE = 0.1, 0.9
+_CACHE_SHARE = 0.1
+_RESIDENT_SHARE = 0.9
 
 
 def node_summary(node: SimulatedNode, now: float) -> Object:

@@ -14,7 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from localfleet.embedded.usage import Usage
 
 _FRESH_S = 10.0  # a younger container has no rate since its start yet
-_CPU, _MEMORY, _STARTED = "cpu_usage_seconds_total", "memory_working_set_bytes", "start_time_seconds"
+_CPU = "cpu_usage_seconds_total"
+_MEMORY = "memory_working_set_bytes"
+_STARTED = "start_time_seconds"
 _MOST = 2.0**63  # beyond any amount; a sample of that, a negative one and NaN count as missing
 _MOST_AT = 253_402_300_800.0  # the year 10000
 _NODE = ("", "", "")
@@ -88,7 +90,8 @@ class Points:
 
     def __init__(self, resolution_s: float) -> None:
         self._resolution_s = resolution_s
-        self._last, self._before = Batch({}, {}), Batch({}, {})
+        self._last = Batch({}, {})
+        self._before = Batch({}, {})
 
     def store(self, batch: Batch) -> None:
         """Take a new scrape; nodes and pods that are missing in it are forgotten."""
@@ -98,19 +101,22 @@ class Points:
             if before := _earlier(point, self._last.nodes.get(name), self._before.nodes.get(name)):
                 nodes[name] = before
         for key, containers in batch.pods.items():
-            last, older = self._last.pods.get(key, {}), self._before.pods.get(key, {})
+            last = self._last.pods.get(key, {})
+            older = self._before.pods.get(key, {})
             found = {name: self._start(point, last.get(name), older.get(name)) for name, point in containers.items()}
             pods[key] = {name: point for name, point in found.items() if point is not None}
         self._last, self._before = batch, Batch(nodes, pods)
 
     def node(self, name: str) -> Usage | None:
         """None: not known, or not yet."""
-        last, before = self._last.nodes.get(name), self._before.nodes.get(name)
+        last = self._last.nodes.get(name)
+        before = self._before.nodes.get(name)
         return _usage(last, before) if last is not None and before is not None else None
 
     def pod(self, key: Key) -> dict[str, Usage] | None:
         """By container. None: not known, or not yet of each container."""
-        last, before = self._last.pods.get(key, {}), self._before.pods.get(key, {})
+        last = self._last.pods.get(key, {})
+        before = self._before.pods.get(key, {})
         if not last or last.keys() - before.keys():
             return None
         found = {name: _usage(point, before[name]) for name, point in last.items()}

@@ -31,7 +31,10 @@ class Scraper:
         self, api: Api, context: Callable[[], ssl.SSLContext], resolution_s: float, clock: Callable[[], float]
     ):
         self.points = Points(resolution_s)
-        self._api, self._context, self._resolution_s, self._clock = api, context, resolution_s, clock
+        self._api = api
+        self._context = context
+        self._resolution_s = resolution_s
+        self._clock = clock
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -53,7 +56,8 @@ class Scraper:
         self.points.store(whole)
 
     async def _page(self, session: aiohttp.ClientSession, node: Object) -> Batch:
-        name, now = node["metadata"]["name"], self._clock()
+        name = node["metadata"]["name"]
+        now = self._clock()
         try:
             path = annotations_of(node).get(_PAGE_ANNOTATION) or _PAGE
             kubelet = kubelet_of(node)

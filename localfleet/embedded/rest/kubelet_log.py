@@ -18,7 +18,9 @@ from localfleet.embedded.apiserver.status import ApiError, bad_request, unexplai
 from localfleet.embedded.rest.kubelet_wire import FAILURES, KubeletWire, copy_body, dial, while_client_stays
 from localfleet.embedded.rest.location import Kubelet
 
-_MOST_BYTES, _MOST_S = 10 * 1024, 10.0  # of a refusal: how many bytes are told, how long they are waited for
+# of a refusal: how many bytes are told, how long they are waited for
+_MOST_BYTES = 10 * 1024
+_MOST_S = 10.0
 
 
 class _Status(NamedTuple):

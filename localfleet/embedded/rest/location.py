@@ -26,7 +26,8 @@ class Kubelet(NamedTuple):
 
 def container_of(pod: Object, asked: str) -> str:
     """The container that is meant; ApiError 400 when that is unclear, or when there is none of this name."""
-    spec, name = pod["spec"], pod["metadata"]["name"]
+    spec = pod["spec"]
+    name = pod["metadata"]["name"]
     own = [container["name"] for container in spec.get("containers") or ()]
     kinds = ("initContainers", "containers", "ephemeralContainers")
     every = [container["name"] for kind in kinds for container in spec.get(kind) or ()]

@@ -14,7 +14,8 @@ _LOOK_S = 0.3
 
 def _ran(pod: Object, container: str, *, previous: bool) -> None:
     """ApiError 400, in a kubelet's words, if the container has no run to tell of."""
-    name, status = pod["metadata"]["name"], pod.get("status") or {}
+    name = pod["metadata"]["name"]
+    status = pod.get("status") or {}
     entry: Object = next((one for one in status.get("containerStatuses") or () if one["name"] == container), {})
     if (entry.get("lastState") or {}).get("terminated"):
         return

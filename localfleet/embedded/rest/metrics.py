@@ -8,7 +8,9 @@ from localfleet.embedded.usage import Usage
 
 _VERSION = "metrics.k8s.io/v1beta1"
 KINDS = {"nodes": "NodeMetrics", "pods": "PodMetrics"}
-_NANO, _KIB, _MINUTE_S = 10**9, 1024, 60
+_NANO = 10**9
+_KIB = 1024
+_MINUTE_S = 60
 
 
 def metrics(api: Api, plural: str, namespace: str, name: str, labels: str, fields: str) -> Object:

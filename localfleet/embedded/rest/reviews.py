@@ -45,7 +45,8 @@ def _spec(sent: Object, kind: str) -> _Spec:
 def access_review(sent: Object, user: User) -> Object:
     """SelfSubjectAccessReview. Paths that are no resources may be read by all."""
     spec = _spec(sent, "SelfSubjectAccessReview")
-    about, path = spec.resource_attributes, spec.non_resource_attributes
+    about = spec.resource_attributes
+    path = spec.non_resource_attributes
     allowed = user.may(about.asked) if about else path is None or path.verb in user.path_verbs or user.may_all
     return _review(sent, "authorization.k8s.io/v1", "SelfSubjectAccessReview", {"allowed": allowed})
 
@@ -53,7 +54,8 @@ def access_review(sent: Object, user: User) -> Object:
 def subject_access_review(sent: Object, user: User) -> Object:
     """SubjectAccessReview: there are no roles here, so masters may do everything and nobody else anything. ApiError."""
     spec = _spec(sent, "SubjectAccessReview")
-    about, who = spec.resource_attributes, spec.groups or ()
+    about = spec.resource_attributes
+    who = spec.groups or ()
     errors = []
     if (about is None) == (spec.non_resource_attributes is None):
         told = sent.get("spec", {}).get("nonResourceAttributes")

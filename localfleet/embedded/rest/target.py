@@ -24,14 +24,19 @@ def parse(path: str) -> Target | None:
     """Read /api/v1/... or /apis/GROUP/VERSION/...; None if there is no resource in it."""
     parts = [part for part in path.split("/") if part]
     if len(parts) >= 3 and parts[0] == "api":
-        group, version, rest = "", parts[1], parts[2:]
+        group = ""
+        version = parts[1]
+        rest = parts[2:]
     elif len(parts) >= 4 and parts[0] == "apis":
-        group, version, rest = parts[1], parts[2], parts[3:]
+        group = parts[1]
+        version = parts[2]
+        rest = parts[3:]
     else:
         return None
     namespace = ""
     if rest[0] == "namespaces" and len(rest) >= 3 and rest[2] not in _NAMESPACE_PARTS:
-        namespace, rest = rest[1], rest[2:]
+        namespace = rest[1]
+        rest = rest[2:]
     if len(rest) > 3:
         return None
     plural, name, subresource = (*rest, "", "")[:3]

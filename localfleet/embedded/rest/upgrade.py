@@ -19,7 +19,8 @@ from shared.kube.pipe import Pipe
 _ANSWER_S = 60.0
 _READ = 64 * 1024
 _NOT_FORWARDED = frozenset((b"authorization", b"content-length", b"transfer-encoding", b"x-forwarded-for"))
-_SWITCHING, _REFUSED = 101, 400
+_SWITCHING = 101
+_REFUSED = 400
 
 
 def is_upgrade(request: web.Request) -> bool:
@@ -118,7 +119,8 @@ class _RawReader(asyncio.StreamReaderProtocol):
 
 def _take_over(request: web.Request) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A request's connection, taken from aiohttp. No bytes are lost: clients send nothing more before the answer."""
-    transport, loop = request.transport, asyncio.get_running_loop()
+    transport = request.transport
+    loop = asyncio.get_running_loop()
     if transport is None:
         raise unexplained("the client has gone")
     reader = asyncio.StreamReader()

@@ -98,7 +98,8 @@ def known_by(sent: bytes, tokens: dict[str, User]) -> User | None:
 
 def check(request: web.Request, target: Target) -> None:
     """ApiError 403, in kube-apiserver's words, if the user may not do what the request asks for."""
-    user, asked = request[USER], _asked(request, target)
+    user = request[USER]
+    asked = _asked(request, target)
     if user.may(asked):
         return
     what = f"{asked.resource}.{asked.group}" if asked.group else asked.resource

@@ -106,7 +106,8 @@ async def update(request: web.Request, api: Api, target: Target, row: Resource) 
     asked = options(request, "UpdateOptions")
     sent = _object(await _new(request, row, strict=asked.strict), row)
     meta = sent.setdefault("metadata", {})
-    name, namespace = meta.setdefault("name", target.name), meta.get("namespace") or target.namespace
+    name = meta.setdefault("name", target.name)
+    namespace = meta.get("namespace") or target.namespace
     if name != target.name:
         raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
     if namespace != target.namespace:
