@@ -1,4 +1,4 @@
-"""The glossary of ARCHITECTURE.md is short, in order, and each word is where it says."""
+"""docs/glossary.md is short, in order, and each word is where it says."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ _PLACES = {
 
 def rows() -> list[tuple[str, str]]:
     """(term, where it is) of each."""
-    text = (ROOT / "ARCHITECTURE.md").read_text().split("\n## Glossary\n")[1].split("\n## ")[0]
+    text = (ROOT / "docs" / "glossary.md").read_text()
     found = [(row["term"].strip(), row["where"]) for row in _ROW.finditer(text)]
     return [row for row in found if row[0] not in ("term", "---")]
 

@@ -2,7 +2,7 @@
 
 `framework` has the points of the decision itself. Names, order and meaning are kube-scheduler's; a plugin implements
 the points it needs by inheriting these classes. The order of all points, and what happens at each where no plugin is
-asked or one raises, is told in ARCHITECTURE.md.
+asked or one raises, is told in docs/extension-points.md.
 """
 
 from abc import abstractmethod
