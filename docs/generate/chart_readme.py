@@ -31,17 +31,31 @@ def _default(lines: list[str], node: yaml.Node) -> str:
     return shown if len(shown) <= _LONGEST else ""
 
 
+def _is_leaf(value: yaml.Node) -> bool:
+    return not isinstance(value, yaml.MappingNode) or bool(value.flow_style)
+
+
 def _rows(lines: list[str], node: yaml.MappingNode, prefix: str = "") -> Iterator[tuple[str, str, str]]:
+    """Rows of a mapping's keys; below a section those that no comment explains stand in the section's own row."""
     for key, value in node.value:
         name, meaning = f"{prefix}{key.value}", _comment(lines, key.start_mark.line)
-        if not isinstance(value, yaml.MappingNode) or value.flow_style:
+        if prefix and not meaning and _is_leaf(value):
+            continue
+        if _is_leaf(value):
             yield code(name), code(_default(lines, value)) or "see values.yaml", meaning
         elif name == "profiles":  # files of their own, which configs/profiles explains
             yield code(name), "see values.yaml", meaning
         else:
-            if meaning:
-                yield code(name), "", meaning
+            plain = _plain(lines, value)
+            if meaning or plain:
+                yield code(name), code(plain), meaning
             yield from _rows(lines, value, f"{name}.")
+
+
+def _plain(lines: list[str], node: yaml.MappingNode) -> str:
+    """Keys of a section that no comment explains, with their defaults: `host: 0.0.0.0, port: 7480`."""
+    plain = [(key, value) for key, value in node.value if _is_leaf(value) and not _comment(lines, key.start_mark.line)]
+    return ", ".join(f"{key.value}: {_default(lines, value) or '...'}" for key, value in plain)
 
 
 def render(chart: str) -> str:
@@ -55,6 +69,6 @@ def render(chart: str) -> str:
     return page(
         f"Chart: {chart}",
         said["description"],
-        "## Values",
+        "## Values\n\nA section's row has the keys of it that need no word, with their defaults.",
         table(("key", "default", "meaning"), _rows(text.splitlines(), root)),
     )
