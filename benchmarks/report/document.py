@@ -143,8 +143,12 @@ def put(page: str, text: str) -> str:
 
 
 def _machines(results: Iterable[Result]) -> str:
-    of = sorted({heading(one.machine) for one in results})
-    return "\n".join(["Measured:", "", *(f"- {line}" for line in of)]) if of else "Nothing is measured yet."
+    runs: dict[str, list[str]] = {}
+    for line in sorted({heading(one.machine) for one in results}):
+        date, commit, *machine, load = line.split(", ")
+        runs.setdefault(", ".join(machine), []).append(f"{date} ({commit}, {load})")
+    lines = [f"- {machine}: {'; '.join(of)}" for machine, of in runs.items()]
+    return "\n".join(["Measured:", "", *lines]) if lines else "Nothing is measured yet."
 
 
 def _goals(found: Mapping[Key, Result]) -> str:
@@ -167,7 +171,7 @@ def _figure(one: Result | None) -> str:
 
 def _mixed(found: Mapping[Key, Result]) -> str:
     """Every figure of work as fleets have it, as the benchmarks tell them."""
-    head = ("mixed work, and fleets", "what it is", "nodes", "pods", "measured", "target", "beside")
+    head = ("mixed work, and fleets", "what it is", "nodes", "pods", "measured", "target", "beside, in the same run")
     rows = [one for one in found.values() if one.row.name.startswith(_MIXED)]
     return _markdown(head, (_work(one) for one in sorted(rows, key=_place)))
 
@@ -181,7 +185,8 @@ def _place(one: Result) -> tuple[int, Key]:
 def _work(one: Result) -> tuple[str, ...]:
     row = one.row
     target = "-" if row.target is None else f"{'>=' if row.more_is_better else '<='} {amount(row.target, row.unit)}"
-    beside = f"{amount(row.baseline, row.unit)} ({row.beside})" if row.baseline and row.beside else "-"
+    other = row.beside.removesuffix(" in the same run").removesuffix(",")
+    beside = f"{amount(row.baseline, row.unit)} ({other})" if row.baseline and other else "-"
     meaning = MEANINGS.get(row.name, row.counts)
     return (row.name, meaning, short(row.nodes), short(row.pods), _figure(one), target, beside)
 
