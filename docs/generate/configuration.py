@@ -29,6 +29,7 @@ SOURCES: dict[str, type[BaseModel]] = {
     "load_watcher": LoadWatcherSettings,
     "file": FileSettings,
 }
+ASKED = (PrometheusSettings, NodeExporterSettings, LoadWatcherSettings)  # over the network
 LISTS: dict[str, type[BaseModel]] = {
     "signals": SignalSettings,
     "executor.accept": AcceptSettings,
@@ -112,6 +113,20 @@ def render() -> str:
         *(
             part
             for key, model in LISTS.items()
-            for part in (f"### {code(f'{key}[]')}", inspect.getdoc(model) or "", table(head, rows(model)))
+            for part in (f"### {code(f'{key}[]')}", inspect.getdoc(model) or "", table(head, _own_rows(model)))
         ),
+        f"### Keys of {', '.join(code(f'telemetry.{key}[]') for key, model in SOURCES.items() if model in ASKED)}",
+        "Each of these has them, beside its own above.",
+        table(head, _shared_rows()),
     )
+
+
+def _own_rows(model: type[BaseModel]) -> list[tuple[str, str, str, str]]:
+    """Those of a list's entries, without what all sources that are asked over the network have alike."""
+    shared = _shared_rows() if model in ASKED else []
+    return [row for row in rows(model) if row not in shared]
+
+
+def _shared_rows() -> list[tuple[str, str, str, str]]:
+    first, *others = (list(rows(model)) for model in ASKED)
+    return [row for row in first if all(row in other for other in others)]
