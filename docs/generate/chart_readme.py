@@ -43,7 +43,7 @@ def _rows(lines: list[str], node: yaml.MappingNode, prefix: str = "") -> Iterato
             continue
         if _is_leaf(value):
             yield code(name), code(_default(lines, value)) or "see values.yaml", meaning
-        elif name == "profiles":  # files of their own, which configs/profiles explains
+        elif name in ("profiles", "config"):  # configs/profiles and docs/reference/configuration.md explain these
             yield code(name), "see values.yaml", meaning
         else:
             plain = _plain(lines, value)
@@ -69,6 +69,8 @@ def render(chart: str) -> str:
     return page(
         f"Chart: {chart}",
         said["description"],
-        "## Values\n\nA section's row has the keys of it that need no word, with their defaults.",
+        "## Values",
+        "A section's row has the keys of it that need no word, with their defaults. What stands under `config` is told in "
+        "[the reference](../../docs/reference/configuration.md); values.yaml has the chart's own defaults for it.",
         table(("key", "default", "meaning"), _rows(text.splitlines(), root)),
     )
