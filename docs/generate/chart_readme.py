@@ -1,4 +1,4 @@
-"""README.md of each chart: a table of its values, made of the comments of values.yaml."""
+"""README.md of each chart: its values at a glance, made of the comments of values.yaml, which explains every key."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,27 +35,16 @@ def _is_leaf(value: yaml.Node) -> bool:
     return not isinstance(value, yaml.MappingNode) or bool(value.flow_style)
 
 
-def _rows(lines: list[str], node: yaml.MappingNode, prefix: str = "") -> Iterator[tuple[str, str, str]]:
-    """Rows of a mapping's keys; below a section those that no comment explains stand in the section's own row."""
-    for key, value in node.value:
-        name, meaning = f"{prefix}{key.value}", _comment(lines, key.start_mark.line)
-        if prefix and not meaning and _is_leaf(value):
-            continue
+def _rows(lines: list[str], root: yaml.MappingNode) -> Iterator[tuple[str, str, str]]:
+    """(value, its default or the keys of a section, meaning). Of a section its own, else that of its first key."""
+    for key, value in root.value:
+        meaning = _comment(lines, key.start_mark.line)
         if _is_leaf(value):
-            yield code(name), code(_default(lines, value)) or "see values.yaml", meaning
-        elif name in ("profiles", "config"):  # configs/profiles and docs/reference/configuration.md explain these
-            yield code(name), "see values.yaml", meaning
+            yield code(key.value), code(_default(lines, value)) or "see values.yaml", meaning
         else:
-            plain = _plain(lines, value)
-            if meaning or plain:
-                yield code(name), code(plain), meaning
-            yield from _rows(lines, value, f"{name}.")
-
-
-def _plain(lines: list[str], node: yaml.MappingNode) -> str:
-    """Keys of a section that no comment explains, with their defaults: `host: 0.0.0.0, port: 7480`."""
-    plain = [(key, value) for key, value in node.value if _is_leaf(value) and not _comment(lines, key.start_mark.line)]
-    return ", ".join(f"{key.value}: {_default(lines, value) or '...'}" for key, value in plain)
+            keys = [one for one, _ in value.value]
+            first = _comment(lines, keys[0].start_mark.line)
+            yield code(key.value), f"has {', '.join(code(one.value) for one in keys)}", meaning or first
 
 
 def render(chart: str) -> str:
@@ -70,7 +59,7 @@ def render(chart: str) -> str:
         f"Chart: {chart}",
         said["description"],
         "## Values",
-        "A section's row has the keys of it that need no word, with their defaults. What stands under `config` is told in "
-        "[the reference](../../docs/reference/configuration.md); values.yaml has the chart's own defaults for it.",
-        table(("key", "default", "meaning"), _rows(text.splitlines(), root)),
+        "[values.yaml](values.yaml) (`helm show values`) says of each key what it means, also of those in sections. What stands under "
+        "`config` has [a page](../../docs/reference/configuration.md).",
+        table(("value", "default", "meaning"), _rows(text.splitlines(), root)),
     )
