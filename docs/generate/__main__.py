@@ -3,7 +3,18 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from docs.generate import chart, chart_readme, configuration, dashboard, keys, metrics, plugins, pod_fields, reasons
+from docs.generate import (
+    chart,
+    chart_readme,
+    configuration,
+    dashboard,
+    keys,
+    metrics,
+    plugins,
+    pod_fields,
+    reasons,
+    transitions,
+)
 
 FOLDER = Path(__file__).parents[1] / "reference"
 PAGES: dict[str, Callable[[], str]] = {
@@ -20,6 +31,7 @@ def main() -> None:
     """All pages, and what charts have of the same."""
     for name, render in PAGES.items():
         (FOLDER / name).write_text(render())
+    transitions.FILE.write_text(transitions.with_states(transitions.FILE.read_text()))
     dashboard.FILE.write_text(dashboard.render())
     for name in chart_readme.NAMES:
         (chart_readme.CHARTS / name / "README.md").write_text(chart_readme.render(name))

@@ -9,15 +9,27 @@ from jsonschema import Draft7Validator  # type: ignore[import-untyped]
 from agents.runtime.join.settings import JoinSettings
 from agents.runtime.telemetry_settings import TelemetrySettings
 from dispatcher.plugins.registry import REGISTRY, canonical
+from dispatcher.scheduling.delegation.in_flight import TRANSITIONS
 from dispatcher.scheduling.framework.plugin_args import check_args
-from docs.generate import chart, chart_readme, configuration, keys, plugins, reasons
+from docs.generate import chart, chart_readme, configuration, keys, plugins, reasons, transitions
 from docs.generate.__main__ import FOLDER, PAGES
+from shared.messages import REFUSED, STALE
 from shared.model.reasons import Reason
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_as_the_code_has_it(name: str) -> None:
     assert (FOLDER / name).read_text() == PAGES[name](), "run `python -m docs.generate`"
+
+
+def test_the_protocols_page_has_the_states_of_intents_as_the_code_has_them() -> None:
+    text = transitions.FILE.read_text()
+    assert text == transitions.with_states(text), "run `python -m docs.generate`"
+    rows = [line.split(" | ") for line in transitions.render().splitlines() if line.count(" | ") == 3]
+    for kind, verdict in TRANSITIONS:
+        column = {STALE: 2, REFUSED: 3}.get(verdict, 1)
+        (row,) = (row for row in rows if f"`{kind.value}`" in row[0])
+        assert row[column].removesuffix(" |") == transitions.cell(kind, verdict)
 
 
 @pytest.mark.parametrize("name", chart_readme.NAMES)
