@@ -238,7 +238,7 @@ def test_notes_say_how_to_go_on(installed: Install) -> None:
     for cluster in installed.planes:
         assert f"The agent of cluster {cluster} joins the fleet" in installed.notes["agent", cluster]
         version = policies(installed.planes[cluster])
-        by = f"MutatingAdmissionPolicy {version}." if version else "a webhook"
+        by = f"MutatingAdmissionPolicy {version}" if version else "a webhook"
         assert f"get our schedulerName by {by}" in installed.notes["agent", cluster]
         assert "no ValidatingAdmissionPolicy" not in installed.notes["agent", cluster]
 
