@@ -214,9 +214,9 @@ def installed(
 
 
 def policies(plane: ControlPlane) -> str:
-    """The version of MutatingAdmissionPolicy that the server has."""
+    """The version of MutatingAdmissionPolicy that the server has; '' if none."""
     path = "/apis/admissionregistration.k8s.io/{}/mutatingadmissionpolicies"
-    return next(version for version in ("v1", "v1beta1") if plane.admin.answers(path.format(version)))
+    return next((version for version in ("v1", "v1beta1") if plane.admin.answers(path.format(version))), "")
 
 
 def pod(name: str, annotations: Object | None = None, **spec: Any) -> Object:
