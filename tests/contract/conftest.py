@@ -49,6 +49,14 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield found
 
 
+@pytest.fixture(autouse=True)
+def since(request: pytest.FixtureRequest) -> None:
+    """Skip a case that is marked `since` a Kubernetes minor, where the server is older than that."""
+    mark = request.node.get_closest_marker("since")
+    if mark is not None and not request.getfixturevalue("server").since(*mark.args):
+        pytest.skip(f"so since Kubernetes {mark.args[0]}")
+
+
 @pytest_asyncio.fixture
 async def api(server: Server) -> AsyncIterator[Api]:
     """A client with a new namespace in which pods can be made."""

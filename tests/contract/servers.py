@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import pytest
 import yaml
 
 from localfleet.controlplane import opt_in
@@ -46,6 +45,10 @@ class Server:
         """Where it answers."""
         return _access(self.kubeconfig.read_text())[0]
 
+    def since(self, minor: str) -> bool:
+        """Whether it is of this Kubernetes minor or a newer one."""
+        return release(self.minor) >= release(minor)
+
     def session(self) -> aiohttp.ClientSession:
         """Connections as the administrator, to be made and closed inside an event loop."""
         _, context, headers = _access(self.kubeconfig.read_text())
@@ -69,12 +72,6 @@ def _access(kubeconfig: str) -> tuple[str, ssl.SSLContext, dict[str, str]]:
 
 def _decoded(text: str) -> bytes:
     return base64.b64decode(text)
-
-
-def said_since(server: Server, minor: str) -> None:
-    """Skip a case whose words are those of Kubernetes from this minor on, for an older server."""
-    if release(server.minor) < release(minor):
-        pytest.skip(f"so since Kubernetes {minor}")
 
 
 @contextmanager

@@ -5,15 +5,15 @@ import asyncio
 import pytest
 
 from tests.contract.client import Api, Body, causes, pod
-from tests.contract.servers import Server, said_since
 
 ASKED = "global-dispatcher.io/schedule"
 OURS = "global-dispatcher"
 POLICY_S = 120
-POLICY_SINCE = "1.34"
+with_policy = pytest.mark.since("1.34")  # MutatingAdmissionPolicy, which planes turn on where it is v1beta1
 LOST = {"node.kubernetes.io/not-ready": 300, "node.kubernetes.io/unreachable": 300}
 
 
+@with_policy
 @pytest.mark.parametrize(
     ("annotation", "named", "scheduler"),
     [
@@ -27,17 +27,16 @@ LOST = {"node.kubernetes.io/not-ready": 300, "node.kubernetes.io/unreachable": 3
     ],
 )
 async def test_our_annotation_chooses_our_scheduler(
-    server: Server, api: Api, annotation: str | None, named: str | None, scheduler: str
+    api: Api, annotation: str | None, named: str | None, scheduler: str
 ) -> None:
-    await policy_is_read(server, api)
+    await policy_is_read(api)
     notes = {ASKED: annotation} if annotation else {}
     made = await api.add("pods", pod(annotations=notes, spec={"schedulerName": named} if named else None))
     assert made["spec"]["schedulerName"] == scheduler
 
 
-async def policy_is_read(server: Server, api: Api) -> None:
-    """A real server reads a policy some time after it was made, and anew after a restart; older ones have none."""
-    said_since(server, POLICY_SINCE)
+async def policy_is_read(api: Api) -> None:
+    """A real server reads a policy some time after it was made, and anew after a restart."""
 
     async def asks_for_us() -> bool:
         made = (await api.post(api.at("pods"), pod(annotations={ASKED: "true"}), dryRun="All")).ok()
@@ -48,8 +47,9 @@ async def policy_is_read(server: Server, api: Api) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_a_pod_that_names_its_node_is_left_alone(server: Server, api: Api) -> None:
-    await policy_is_read(server, api)
+@with_policy
+async def test_a_pod_that_names_its_node_is_left_alone(api: Api) -> None:
+    await policy_is_read(api)
     placed = pod(annotations={ASKED: "true"}, spec={"nodeName": "nowhere"})
     made = (await api.post(api.at("pods"), placed, dryRun="All")).ok()
     assert made["spec"]["schedulerName"] == "default-scheduler"

@@ -54,7 +54,11 @@ def test_apply_on_the_server(kubectl: Kubectl) -> None:
         ("get unheardof", "the server doesn't have a resource type \"unheardof\""),
         ("get pods -l =x", "found '=', expected: !, identifier, or 'end of string'"),
         ("delete pod none", 'Error from server (NotFound): pods "none" not found'),
-        ("scale deployment none --replicas=1", 'deployments.apps "none" not found'),
+        pytest.param(
+            "scale deployment none --replicas=1",
+            'deployments.apps "none" not found',
+            marks=pytest.mark.since("1.32"),
+        ),
         ("create namespace default", 'Error from server (AlreadyExists): namespaces "default" already exists'),
         ("run Bad --image=a", 'The Pod "Bad" is invalid: \n* metadata.name: Invalid value: "Bad": a lowercase'),
         ("create deployment x --image=a --replicas=-2", "spec.replicas: Invalid value: -2: must be greater than"),

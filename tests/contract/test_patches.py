@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from tests.contract.client import JSON_PATCH, MERGE, STRATEGIC, Api, Body, config_map, pod
-from tests.contract.servers import Server, said_since
 
 REFUSED = "the server rejected our request due to an error in our request"
 
@@ -88,9 +87,9 @@ async def test_tolerations_are_replaced_as_a_whole(api: Api, kind: str) -> None:
     ("kind", "patch", "status", "message"),
     [
         (MERGE, [], 400, "error decoding patch: json: cannot unmarshal array into Go value"),
-        (MERGE, b"{", 400, "invalid JSON patch"),
-        (JSON_PATCH, b"[", 400, "invalid JSON patch"),
-        (STRATEGIC, b"{", 400, "invalid JSON patch"),
+        pytest.param(MERGE, b"{", 400, "invalid JSON patch", marks=pytest.mark.since("1.37")),
+        pytest.param(JSON_PATCH, b"[", 400, "invalid JSON patch", marks=pytest.mark.since("1.37")),
+        pytest.param(STRATEGIC, b"{", 400, "invalid JSON patch", marks=pytest.mark.since("1.37")),
         (
             MERGE,
             {"metadata": {"name": "other"}},
@@ -107,7 +106,9 @@ async def test_tolerations_are_replaced_as_a_whole(api: Api, kind: str) -> None:
         (JSON_PATCH, [{"op": "remove", "path": "/none"}], 422, REFUSED),
         (JSON_PATCH, [{"op": "add", "path": "/metadata/annotations/x", "value": "e"}], 422, REFUSED),
         (JSON_PATCH, [{"op": "test", "path": "/kind", "value": "Node"}], 422, REFUSED),
-        (JSON_PATCH, [{"op": "replace", "path": "", "value": 1}], 422, REFUSED),
+        pytest.param(
+            JSON_PATCH, [{"op": "replace", "path": "", "value": 1}], 422, REFUSED, marks=pytest.mark.since("1.35")
+        ),
         (JSON_PATCH, [{"op": "melt", "path": "/x"}], 422, REFUSED),
         (JSON_PATCH, [{"op": "add"}], 422, REFUSED),
         (JSON_PATCH, [{"op": "add", "path": "/spec/tolerations/99", "value": {}}], 422, REFUSED),
@@ -120,10 +121,8 @@ async def test_tolerations_are_replaced_as_a_whole(api: Api, kind: str) -> None:
     ids=lambda value: str(value)[:50],
 )
 async def test_a_patch_that_cannot_be_applied_changes_nothing(
-    server: Server, api: Api, kind: str, patch: Any, status: int, message: str
+    api: Api, kind: str, patch: Any, status: int, message: str
 ) -> None:
-    if isinstance(patch, bytes):
-        said_since(server, "1.37")
     made = await api.add("pods", pod())
     answer = await api.patch(api.at("pods", "web"), patch, kind)
     assert answer.status == status
@@ -172,8 +171,16 @@ async def test_of_two_guarded_patches_one_wins(api: Api) -> None:
     ("query", "message"),
     [
         ({"force": "true"}, "force: Forbidden: may not be specified for non-apply patch"),
-        ({"dryRun": "x"}, 'dryRun: Unsupported value: ["x"]: supported values: "All"'),
-        ({"fieldManager": "x" * 129}, "fieldManager: Too long: may not be more than 128 bytes"),
+        pytest.param(
+            {"dryRun": "x"},
+            'dryRun: Unsupported value: ["x"]: supported values: "All"',
+            marks=pytest.mark.since("1.34"),
+        ),
+        pytest.param(
+            {"fieldManager": "x" * 129},
+            "fieldManager: Too long: may not be more than 128 bytes",
+            marks=pytest.mark.since("1.32"),
+        ),
     ],
     ids=["force", "dryRun", "fieldManager"],
 )

@@ -31,7 +31,10 @@ COLUMNS: dict[str, tuple[list[str], list[str]]] = {
 INTEGERS = {"Desired", "Current", "Ready", "Allowed Disruptions", "Value", "Up-to-date", "Available", "Data"}
 
 
-@pytest.mark.parametrize("resource", COLUMNS)
+@pytest.mark.parametrize(
+    "resource",
+    [pytest.param(one, marks=[pytest.mark.since("1.32")] if one == "priorityclasses" else []) for one in COLUMNS],
+)
 async def test_a_table_has_these_columns(default: Api, resource: str) -> None:
     table = (await default.get(default.at(resource), accept=TABLE)).ok()
     assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")

@@ -8,6 +8,7 @@ import pytest
 from tests.contract.client import METADATA, TABLE, Api, Body, config_map, pod
 
 INITIAL = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+with_watch_list = pytest.mark.since("1.34")  # 1.32 has it on, too, 1.33 off again
 
 
 def told(events: list[Body]) -> list[tuple[str, str]]:
@@ -89,6 +90,7 @@ async def test_a_watch_tells_live_changes_of_its_own_namespace(api: Api) -> None
     assert told(await watching) == [("ADDED", "a"), ("ADDED", "b")]
 
 
+@with_watch_list
 async def test_initial_events_end_with_a_marked_bookmark(api: Api) -> None:
     await api.add("pods", pod("a"))
     events = await api.events(api.at("pods"), 2, **INITIAL)
@@ -99,6 +101,7 @@ async def test_initial_events_end_with_a_marked_bookmark(api: Api) -> None:
     assert int(mark["metadata"]["resourceVersion"]) >= int(events[0]["object"]["metadata"]["resourceVersion"])
 
 
+@with_watch_list
 async def test_a_watch_goes_on_from_a_bookmark(api: Api) -> None:
     await api.add("pods", pod("a"))
     mark = (await api.events(api.at("pods"), 2, **INITIAL))[1]["object"]["metadata"]["resourceVersion"]
@@ -106,6 +109,7 @@ async def test_a_watch_goes_on_from_a_bookmark(api: Api) -> None:
     assert told(await api.events(api.at("pods"), 1, resourceVersion=mark)) == [("ADDED", "b")]
 
 
+@with_watch_list
 async def test_whoever_wants_no_bookmarks_gets_none(api: Api) -> None:
     await api.add("pods", pod("a"))
     query: dict[str, Any] = {key: value for key, value in INITIAL.items() if key != "allowWatchBookmarks"}

@@ -227,6 +227,7 @@ async def test_a_pod_on_a_node_runs_and_tells_so(api: Api) -> None:
     await api.gone("pods", "web")
 
 
+@pytest.mark.since("1.35")
 @pytest.mark.parametrize("way", ["bound", "made there"])
 async def test_a_pod_is_labelled_with_the_zone_and_region_of_its_node(api: Api, way: str) -> None:
     place = await node(api)
