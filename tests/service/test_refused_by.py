@@ -13,6 +13,7 @@ from tests.plugins.asking import make
 # Any plugin may give these, or none does: they are the dispatcher's own.
 OF_NO_PLUGIN = {
     Reason.INVALID,
+    Reason.LABELS_CUT,
     Reason.NAMED_APART,
     Reason.NOT_NAMED,
     Reason.NO_PROFILE,

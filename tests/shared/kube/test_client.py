@@ -13,6 +13,7 @@ from tests.agents.kube.fake_server import STATE, fake_api
 VERSION = Request("GET", "/version")
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 SHORT = Patience(connect_s=1.0, request_s=0.2, reload_s=0.0)
+PATIENT = Patience(reload_s=0.0)  # where a slow machine must not make a time-out of an answer
 
 
 async def test_a_call_brings_status_and_body(tmp_path: Path) -> None:
@@ -35,7 +36,7 @@ async def test_no_answer_in_time_is_status_0(tmp_path: Path) -> None:
 
 async def test_nobody_listening_is_status_0_and_heals_by_itself(tmp_path: Path) -> None:
     async with fake_api() as api:
-        client = KubeClient(Access(api.kubeconfig(tmp_path)), SHORT)
+        client = KubeClient(Access(api.kubeconfig(tmp_path)), PATIENT)
         await api.stop()
         assert (await client.send(VERSION)).status == 0
         await api.start()
@@ -72,7 +73,7 @@ POD = "/api/v1/namespaces/default/pods/web"
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 async def test_a_404_that_is_no_api_servers_says_nothing_of_a_pod(tmp_path: Path, method: str) -> None:
     async with fake_api() as api:
-        client = KubeClient(Access(api.kubeconfig(tmp_path)), SHORT)
+        client = KubeClient(Access(api.kubeconfig(tmp_path)), PATIENT)
         api.status = 404
         answers = [await client.send(Request(method, POD)), *await client.send_all([Request(method, POD)])]
         await client.close()
@@ -82,7 +83,7 @@ async def test_a_404_that_is_no_api_servers_says_nothing_of_a_pod(tmp_path: Path
 
 async def test_the_api_servers_404_is_an_answer(tmp_path: Path) -> None:
     async with fake_api() as api:
-        client = KubeClient(Access(api.kubeconfig(tmp_path)), SHORT)
+        client = KubeClient(Access(api.kubeconfig(tmp_path)), PATIENT)
         answer = await client.send(Request("GET", STATE))
         await client.close()
     assert (answer.status, b"NotFound" in answer.body) == (404, True)
@@ -116,7 +117,7 @@ async def test_only_lists_are_asked_for_again_after_too_many_requests(
 
 async def test_new_credentials_are_loaded_after_a_401(tmp_path: Path) -> None:
     async with fake_api() as api:
-        client = KubeClient(Access(api.kubeconfig(tmp_path, token="expired")), SHORT)
+        client = KubeClient(Access(api.kubeconfig(tmp_path, token="expired")), PATIENT)
         assert (await client.send(VERSION)).status == 401
         api.kubeconfig(tmp_path)
         assert (await client.send(VERSION)).status == 200
