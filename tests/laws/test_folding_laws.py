@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
-from dispatcher.scheduling.delegation.common_cases import is_at_rest
 from dispatcher.scheduling.delegation.tracking import Tracked
 from shared.messages import Changes
 from shared.model.node import Node
@@ -59,7 +58,7 @@ class InParts(Simulation):
             state.touch(name)
             touched = {*state.due, *state.late}
             state.due, state.late, state.touched = asked, late, clusters
-            at_rest = {tracked.pod_id for tracked in state.tracked.values() if is_at_rest(tracked)}
+            at_rest = {tracked.pod_id for tracked in state.tracked.values() if tracked.is_at_rest}
             concerned = {tracked.pod_id for tracked in state.tracked.values() if tracked.touches(name)}
             assert touched == concerned - at_rest
             self._look_in_vain(sorted(at_rest & concerned))

@@ -1,6 +1,4 @@
-"""What is due for a pod that runs in another cluster is found out from little: never anything else than the protocol
-says.
-"""
+"""A look at a pod that runs in another cluster is spared where it would find nothing to do."""
 
 from collections.abc import Callable
 from itertools import product
@@ -11,8 +9,7 @@ import pytest
 
 from dispatcher.scheduling.clusters import Change, ClusterView
 from dispatcher.scheduling.core import SchedulerCore
-from dispatcher.scheduling.delegation.common_cases import step_of_mirrored
-from dispatcher.scheduling.delegation.protocol import NOTHING, Step, next_step
+from dispatcher.scheduling.delegation.protocol import NOTHING, next_step
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.delegation.tracking import Reach, Tracked, observed_state
 from dispatcher.scheduling.events import Answered, ClusterChanged, ClusterSilent, SendIntents, Tick
@@ -42,32 +39,10 @@ COPIES: list[dict[str, object]] = [
     {}, {"status": b""}, {"status": b"new"}, {"phase": "Running"}, {"phase": "Succeeded"}, {"terminating": True},
     {"node": ""}, {"files": "old"}, {"files": "new"},
 ]  # fmt: skip
-SAID_GONE = [frozenset[str](), frozenset({"east"}), frozenset({"west"})]
 VIEWS: list[dict[str, object]] = [
     {}, {"silent": True}, {"silent": True, "executor": True}, {"executor": False}, {"api_ok": False},
     {"restored": True},
 ]  # fmt: skip
-
-
-def test_the_short_answer_for_a_mirrored_pod_is_the_long_one() -> None:
-    views = [
-        ClusterView(name, f"uid-{name}", synced=True, api_ok=True, silent=False) for name in ("east", "west", "north")
-    ]
-    answers = set()
-    for source, copy, mirrored, until, at in product(SOURCES, COPIES, (b"", b"old"), (0.0, 99.0), (0.0, 99.0)):
-        for strays, gone, east, west in product((False, True), SAID_GONE, VIEWS, VIEWS):
-            clusters = {one.name: _changed(one, how) for one, how in zip(views, (east, west, {}), strict=True)}
-            delegates = {"west": changed(COPY, **copy), **({"north": COPY} if strays else {})}
-            tracked = Tracked(("east", "u"), changed(SOURCE, **source), delegates, mirrored=mirrored)
-            tracked.mirrored_until, tracked.mirror_at, tracked.said_gone = until, at, gone
-            short = step_of_mirrored(tracked, clusters, NOW)
-            if short is not None:
-                reach = Reach.of(clusters)
-                seen = observed_state(tracked, clusters, NOW, CoreTiming(), reach=reach, orphans_may_go=True)
-                assert short == next_step(seen), (source, copy, mirrored, until, at, east, west)
-                assert not tracked.missing_since
-                answers.add(short.step)
-    assert answers == {Step.NOTHING, Step.MIRROR}
 
 
 @pytest.mark.parametrize("fenced", [False, True], ids=["no fence", "fenced"])
@@ -83,8 +58,11 @@ def test_a_look_is_spared_only_where_it_would_find_nothing(fenced: bool) -> None
                 state.clusters[name] = _changed(view, how)
             tracked = Tracked(("east", "u"), changed(SOURCE, **source), {"west": changed(COPY, **copy)})
             tracked.mirrored, tracked.mirrored_until = mirrored, until
-            spared.add(state.is_mirrored(tracked, NOW))
-            if state.is_mirrored(tracked, NOW):
+            state.steps.forget_clusters()
+            core._reconciler._reach = None
+            core._reconciler._cached_step(tracked, NOW)
+            spared.add(state.only_waits(tracked, NOW))
+            if state.only_waits(tracked, NOW):
                 reach = Reach.of(state.clusters)
                 more = {"reach": reach, "orphans_may_go": True, "fenced": frozenset(fence)}
                 seen = observed_state(tracked, state.clusters, NOW, CoreTiming(), **more)  # type: ignore[arg-type]
@@ -92,16 +70,15 @@ def test_a_look_is_spared_only_where_it_would_find_nothing(fenced: bool) -> None
     assert spared == ({False} if fenced else {False, True})
 
 
-def test_a_look_is_not_spared_while_an_order_is_under_way_or_a_pause_lasts() -> None:
+def test_a_look_is_not_spared_while_a_pause_lasts_nor_before_one_has_found_nothing() -> None:
     core, _ = _mirroring()
     tracked = core.tracked["east", "u"]
-    order, tracked.mirrored, tracked.mirrored_until = tracked.in_flight, COPY.status, LATER
-    assert not core._state.is_mirrored(tracked, NOW)
-    tracked.in_flight = None
-    assert core._state.is_mirrored(tracked, NOW)
+    tracked.in_flight, tracked.mirrored, tracked.mirrored_until = None, COPY.status, LATER
+    assert not core._state.only_waits(tracked, NOW)
+    core._reconciler._reconcile(tracked, NOW)
+    assert core._state.only_waits(tracked, NOW)
     tracked.hold_until = LATER
-    assert not core._state.is_mirrored(tracked, NOW)
-    assert order is not None
+    assert not core._state.only_waits(tracked, NOW)
 
 
 def _changed(view: ClusterView, how: dict[str, object]) -> ClusterView:
@@ -195,7 +172,7 @@ def test_without_a_look_after_its_status_is_written_a_pod_comes_to_what_it_would
     for looks in (False, True):
         core, order = _mirroring()
         if looks:
-            core._state.is_mirrored = lambda tracked, now: False  # type: ignore[method-assign]
+            core._state.only_waits = lambda tracked, now: False  # type: ignore[method-assign]
         MEANWHILE[meanwhile](core)
         cores.append((_answered(core, order), _state(core)))
     assert cores[0] == cores[1]
@@ -205,10 +182,12 @@ def test_without_a_look_after_its_status_is_written_a_pod_comes_to_what_it_would
 def test_a_pod_is_looked_at_again_only_if_its_written_status_does_not_show_in_time(shows: bool) -> None:
     core, order = _mirroring(phase="Running")
     core.handle(Answered("east", (Outcome(order.id, order.pod.uid, order.epoch, DONE),)), LATER)
-    assert step_of_mirrored(core.tracked["east", "u"], core.clusters, LATER) is NOTHING
+    assert not any(isinstance(one, SendIntents) for one in core.handle(Tick(None), LATER))
     if shows:
         _shown(phase="Running")(core)
+    late = LATER + core.timing.retry.first_s + 0.1
+    core._reconciler._cached_step(core.tracked["east", "u"], late)  # as another pod had come to it before
     looked = core._reconciler._reconcile = Mock(wraps=core._reconciler._reconcile)  # type: ignore[method-assign]
-    told = core.handle(Tick(None), LATER + core.timing.retry.first_s + 0.1)
+    told = core.handle(Tick(None), late)
     assert looked.call_count == (not shows)
     assert any(isinstance(one, SendIntents) for one in told) == (not shows)

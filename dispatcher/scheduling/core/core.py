@@ -89,6 +89,7 @@ class SchedulerCore:
         Raises GapError for a report that does not continue what is known: ask that agent for a full one.
         """
         self.fleet.now = now
+        self._state.steps.forget_clusters()
         if self._follower.on:
             return self._follower.handle(event, now)
         self._handlers[type(event)](event, now)

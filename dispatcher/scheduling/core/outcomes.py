@@ -8,7 +8,6 @@ from dispatcher.scheduling import events
 from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import intents
-from dispatcher.scheduling.delegation.common_cases import awaits_answer, awaits_watch
 from dispatcher.scheduling.delegation.in_flight import BINDING, InFlightIntent, IntentKind, Transition
 from dispatcher.scheduling.delegation.tracking import ConfirmedEnd, Tracked
 from dispatcher.scheduling.framework import Placed
@@ -46,12 +45,8 @@ class Outcomes:
                 self._state.due.add(tracked.pod_id)
 
     def _only_waits(self, tracked: Tracked, now: float) -> bool:
-        """Whether a look at the pod would find nothing to do before the watch shows its bind, or the answer comes; or
-        at all, since the status that was to be written is.
-        """
-        if not (awaits_watch(tracked) or awaits_answer(tracked) or self._state.is_mirrored(tracked, now)):
-            return False
-        return not (self._deciding.binding.holds(tracked.pod_id) or self._state.fences.of(tracked.home))
+        """Whether a look would find nothing to do before the watch shows something, or an answer comes."""
+        return not self._deciding.binding.holds(tracked.pod_id) and self._state.only_waits(tracked, now)
 
     def unanswered(self, event: events.Unanswered, now: float) -> None:
         """The call failed: what happened to its intents is unknown until the cluster's truth is seen again."""
@@ -117,6 +112,7 @@ class Outcomes:
         self._deciding.retries.note_refused(tracked, in_flight, outcome, now)
         self._state.outbox.drop(tracked)
         self._state.free(tracked.pod_id, now)
+        self._state.due.add(tracked.pod_id)  # it may show in a place already
         self._hold_if_claimed(tracked, now)
 
     def _look_later(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:

@@ -13,14 +13,14 @@ from operator import itemgetter
 from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.core.newcomers import Newcomers
 from dispatcher.scheduling.core.state import CoreState
-from dispatcher.scheduling.delegation.common_cases import is_at_rest, step_of_mirrored
-from dispatcher.scheduling.delegation.in_flight import ENDED_WITH_SOURCE, PLACING, InFlightIntent, IntentKind, settled
+from dispatcher.scheduling.delegation.in_flight import PLACING
 from dispatcher.scheduling.delegation.protocol import (
+    NOTHING,
+    QUEUE,
     NextStep,
     ObservedState,
     Step,
     next_step,
-    step_of_local,
     wants_place,
 )
 from dispatcher.scheduling.delegation.steps import Attempt, intent_for
@@ -35,14 +35,11 @@ from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.hints import WakeEvent
 from dispatcher.scheduling.queued import QueuedPod, State
-from shared.model.pod import TERMINAL, Pod, PodId
+from shared.model.pod import Pod, PodId
 from shared.model.reasons import Reason, Why
 
 _PAUSE_S = 1.0  # of a pod whose turn has not come
 # Enum attributes are slow to look up.
-_QUEUE = Step.QUEUE
-_NOTHING = Step.NOTHING
-_BIND = IntentKind.BIND
 _GATED = State.GATED
 _TOLD = {Step.HOLD: Reason.STILL_ELSEWHERE, Step.WAIT: Reason.UNANSWERED}
 _home_of = itemgetter(0)
@@ -63,14 +60,12 @@ class Reconciler:
         self._binding = deciding.binding
         self._evictions = deciding.evictions
         self._reach: Reach | None = None  # while nothing but pods changes
-        self._answering: dict[str, bool] = {}  # which clusters take orders, as long
         self._newcomers = Newcomers(state.queue)
 
     def reconcile_due(self, now: float) -> None:
         """Reconcile every pod that is due, until none is: what one needs may make another due."""
         state = self._state
         self._reach = None
-        self._answering = {}
         while state.due:
             due = _in_order(state.due)
             state.due = set()
@@ -79,15 +74,17 @@ class Reconciler:
         self._newcomers.wake_waiting(now)
 
     def _handler_of(self, now: float, tracked: Tracked) -> "_Handler":
-        """How a pod is reconciled among others: nearly all are in one of two states, for which there is a short way."""
+        """How a pod is looked at among others: nearly all are to be queued, or keep their place, and that is done for
+        many at once.
+        """
         source = tracked.source
         if source is None or tracked.vanished is not None or now < tracked.hold_until:
             return _EACH
         try:
             if source.node:
-                return _CONFIRM if self._only_shown(tracked, source) else _EACH
-            return _ENQUEUE if self._is_new(tracked, source) else _EACH
-        except Exception:  # reconciling it meets the error again
+                return _CONFIRM if self._keeps_place(tracked, now) else _EACH
+            return _ENQUEUE if self._is_new(tracked, source, now) else _EACH
+        except Exception:  # a look at it alone meets the error again
             return _EACH
 
     def _reconcile_each(self, run: Iterable[Tracked], now: float) -> None:
@@ -130,22 +127,10 @@ class Reconciler:
         self._state.look_at(tracked, tracked.hold_until)
 
     def _reconcile(self, tracked: Tracked, now: float) -> None:
-        """Do what is due for one pod. Nearly all are in one of two states, for which there is a short way."""
-        source = tracked.source
-        if source is None or tracked.vanished is not None or now < tracked.hold_until:
-            self._reconcile_fully(tracked, now)
-        elif self._only_wants_place(tracked, source):
-            self._enqueue(tracked, now)
-        elif self._only_shown(tracked, source):
-            self._confirm_all([tracked], now)
-        else:
-            self._reconcile_fully(tracked, now)
-
-    def _reconcile_fully(self, tracked: Tracked, now: float) -> None:
+        """Do what is due for one pod."""
         state = self._state
         pod_id = tracked.pod_id
-        in_flight = tracked.in_flight
-        if in_flight is not None and self._is_over(tracked, in_flight, now):
+        if tracked.in_flight is not None and state.is_over(tracked, tracked.in_flight, now):
             state.outbox.drop(tracked)
         if self._binding.holds(pod_id) and self._still_held(tracked, now):
             return
@@ -164,23 +149,43 @@ class Reconciler:
             state.look_at(tracked, tracked.hold_until)
             return
         step, cluster = due
-        if step is _QUEUE:
+        if due is QUEUE:
             self._enqueue(tracked, now)
             return
         state.queue.remove(pod_id)
         tracked.queued = False
         if step in _TOLD:
             state.report(tracked, Why(_TOLD[step], cluster).text, now, nodes_help=False)
-        elif step is not _NOTHING:
+        elif due is not NOTHING:
             attempt = Attempt(tracked, cluster, state.clusters, state.outbox.next_epoch(), state.why, now)
             state.outbox.send(tracked, intent_for(step, attempt))
         self._rest(tracked, now)
 
-    def _is_new(self, tracked: Tracked, source: Pod) -> bool:
-        """Whether all that `_reconcile` would do is to queue a pod that never was, and in which nothing is wrong."""
+    def _is_new(self, tracked: Tracked, source: Pod, now: float) -> bool:
+        """Whether all that a look would do is to queue a pod that never was, and in which nothing is wrong."""
         if tracked.queued or tracked.item is not None or source.problems or source.nominated_node:
             return False
-        return self._only_wants_place(tracked, source) and self._state.profiles.unknown(source) is None
+        if tracked.in_flight is not None or self._cached_step(tracked, now) is not QUEUE:
+            return False
+        pod_id = tracked.pod_id
+        if self._state.fleet.occupant(pod_id) is not None or self._binding.holds(pod_id):
+            return False
+        return self._state.profiles.unknown(source) is None
+
+    def _keeps_place(self, tracked: Tracked, now: float) -> bool:
+        """Whether all that a look would find is that the pod is where it shows in its own cluster, and what was asked
+        for it is over.
+        """
+        pod_id = tracked.pod_id
+        if pod_id in self._state.abroad or self._binding.holds(pod_id):  # of the former it would take longer to tell
+            return False
+        in_flight = tracked.in_flight
+        if in_flight is not None and not self._state.is_over(tracked, in_flight, now):
+            return False
+        if self._cached_step(tracked, now) is not NOTHING:
+            return False
+        place = place_of(tracked)
+        return place is not None and place[1] == pod_id[0]
 
     def _enqueue_all(self, run: Sequence[Tracked], now: float) -> None:
         """Queue pods of which `_is_new` holds."""
@@ -196,48 +201,8 @@ class Reconciler:
             self._report_fault("pods that are due together", error)
             self._reconcile_each(run, now)
 
-    def _only_wants_place(self, tracked: Tracked, source: Pod) -> bool:
-        """Whether a pod is to be queued, since nothing was begun for it and it holds no room.
-
-        Then `_occupy` has nothing to do, and the next step is QUEUE.
-        """
-        if source.node or tracked.in_flight is not None or source.claim is not None or tracked.delegates:
-            return False
-        if source.has_finalizer or not wants_place(source) or not self._answers(tracked.pod_id[0]):
-            return False
-        return self._state.fleet.occupant(tracked.pod_id) is None and not self._binding.holds(tracked.pod_id)
-
-    def _only_shows_bind(self, tracked: Tracked, source: Pod) -> bool:
-        """Whether a pod that was assumed at home shows there, as its agent has answered, and runs on.
-
-        Then its intent is over, `_occupy` confirms its place, and the next step is NOTHING.
-        """
-        in_flight = tracked.in_flight
-        pod_id = tracked.pod_id
-        if in_flight is None or in_flight.kind is not _BIND or not in_flight.settling or not source.node:
-            return False
-        if source.has_finalizer or source.claim is not None or source.phase in TERMINAL or pod_id in self._state.abroad:
-            return False
-        if self._binding.holds(pod_id) or not self._answers(pod_id[0]):
-            return False
-        known = self._state.fleet.occupant(pod_id)
-        return known is not None and known.assumed
-
-    def _only_shown(self, tracked: Tracked, source: Pod) -> bool:
-        """Whether a pod only keeps its place: it runs at home, or its bind shows there."""
-        if is_at_rest(tracked):
-            return source.phase not in TERMINAL and not self._binding.holds(tracked.pod_id)
-        return self._only_shows_bind(tracked, source)
-
-    def _answers(self, home: str) -> bool:
-        known = self._answering.get(home)
-        if known is None:
-            view = self._state.clusters.get(home)
-            known = self._answering[home] = view is not None and view.ready and view.takes_orders
-        return known
-
     def _confirm_all(self, run: Sequence[Tracked], now: float) -> None:
-        """Pods of which `_only_shown` holds are where they show, and what was asked for them is over."""
+        """Pods of which `_keeps_place` holds are where they show, and what was asked for them is over."""
         state = self._state
         try:
             state.outbox.drop_all(run)
@@ -253,28 +218,27 @@ class Reconciler:
                     state.tracked.rest(tracked)
         except Exception as error:  # a fault of ours about one pod must not stop the others
             self._report_fault("pods that show bound together", error)
-            self._each(self._reconcile_fully, state.tracked.get_all([one.pod_id for one in run]), now)
+            self._each(self._reconcile, state.tracked.get_all([one.pod_id for one in run]), now)
 
     def _next_step(self, tracked: Tracked, now: float) -> NextStep | None:
         """What is due; None: not yet, since others of a fenced cluster come first."""
-        source = tracked.source
-        if source is not None and not tracked.abroad:
-            due = step_of_local(source, reachable=self._answers(tracked.pod_id[0]))
-            if due is not None:
-                return due
-        elif not self._state.fences.of(tracked.home):
-            due = step_of_mirrored(tracked, self._state.clusters, now)
-            if due is not None:
-                self._state.look_at_mirrored(tracked, now)
-                return due
+        self._state.look_again(tracked, now)
+        due = self._cached_step(tracked, now)
+        if due is not None:
+            return due
         seen = self._observed_state(tracked, now)
         due = next_step(seen)
         return due if self._state.fences.admits(seen, due, now) else None
 
+    def _cached_step(self, tracked: Tracked, now: float) -> NextStep | None:
+        """What is due, for a pod in a situation of which that is kept; None: in any other."""
+        steps = self._state.steps
+        key = steps.key_of(tracked, now)
+        if key is None:
+            return None
+        return steps.get(key) or steps.keep(key, next_step(self._observed_state(tracked, now)))
+
     def _observed_state(self, tracked: Tracked, now: float) -> ObservedState:
-        waits = [at for at in (tracked.mirrored_until, tracked.mirror_at, tracked.ask_end_at) if now < at]
-        if waits:
-            self._state.look_at(tracked, min(waits))
         orphan = tracked.orphaned_at is not None
         may_go = not orphan or self._state.orphans.may_go(tracked.pod_id, now)
         fenced = self._state.fences.of(tracked.home)
@@ -317,29 +281,6 @@ class Reconciler:
             state.waiting.discard(pod_id)
         if not forgotten:
             state.tracked.rest(tracked)
-
-    def _is_over(self, tracked: Tracked, in_flight: InFlightIntent, now: float) -> bool:
-        if in_flight.settling:
-            if settled(in_flight, tracked.source, tracked.delegates.get(in_flight.cluster)):
-                return True
-            if self._is_late(tracked, in_flight, now):
-                return True
-        if tracked.in_flight_is_pointless:
-            return True
-        ends = tracked.source is not None and tracked.source.terminating
-        unwanted = ends and in_flight.waits and in_flight.kind in ENDED_WITH_SOURCE
-        return unwanted or self._state.fences.outdates(tracked.home, in_flight, self._state.clusters)
-
-    def _is_late(self, tracked: Tracked, in_flight: InFlightIntent, now: float) -> bool:
-        """Whether a confirmed effect ought to have shown. In a cluster that is not Ready nothing shows, and the effect
-        holds: what was bound there takes its room and quota.
-        """
-        view = self._state.clusters.get(in_flight.via)
-        settle_s = self._state.timing.settle_s
-        ready_since = view.ready_since if view is not None else 0.0
-        if in_flight.sent_at < ready_since <= now:
-            self._state.look_at(tracked, ready_since + settle_s + 1.0)
-        return now - max(in_flight.sent_at, ready_since) > settle_s
 
     def _occupy(self, tracked: Tracked, now: float) -> None:
         """Make the fleet hold this pod where it is, goes, or may be; nowhere once it has ended."""

@@ -10,13 +10,14 @@ from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.core.refusals import Refusals
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.delegation import intents
-from dispatcher.scheduling.delegation.common_cases import is_at_rest, step_of_mirrored
 from dispatcher.scheduling.delegation.fences import Fences
 from dispatcher.scheduling.delegation.held_reports import HeldReport, HeldReports
+from dispatcher.scheduling.delegation.in_flight import ENDED_WITH_SOURCE, InFlightIntent, settled
 from dispatcher.scheduling.delegation.orphans import Orphans
 from dispatcher.scheduling.delegation.outbox import Outbox
 from dispatcher.scheduling.delegation.protocol import NOTHING
 from dispatcher.scheduling.delegation.side_intents import RetryPolicy, SideIntents
+from dispatcher.scheduling.delegation.step_cache import StepCache
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.delegation.tracked_pods import TrackedPods
 from dispatcher.scheduling.delegation.tracking import Tracked
@@ -85,6 +86,7 @@ class CoreState:
         self._alarms: list[tuple[float, PodId]] = []  # when a pod is due, soonest first; some are over
         self.fences = Fences(timing.fenced_per_s)
         self.orphans = Orphans(self.tracked, self.fences)
+        self.steps = StepCache(self.clusters, self.fences)
         for name in clusters:
             fleet.set_cluster(name, ready=False, synced=False)
 
@@ -97,7 +99,7 @@ class CoreState:
         those at rest, nearly all of its own. Where these are many, they are due by parts, as if some reports were late.
         """
         own = (self.tracked.unsettled.get((cluster, uid)) for uid in self.clusters[cluster].pods)
-        found = [one.pod_id for one in own if one is not None and not is_at_rest(one)]
+        found = [one.pod_id for one in own if one is not None and not one.is_at_rest]
         abroad = [pod_id for pod_id in self.abroad if self.tracked[pod_id].touches(cluster)]
         if len(self.late) + len(found) + len(abroad) <= self.timing.look_at_once:
             self.due.update(found, abroad)
@@ -152,25 +154,50 @@ class CoreState:
         while self._alarms and self._alarms[0][0] <= now:
             pod_id = heapq.heappop(self._alarms)[1]
             tracked = self.tracked.get(pod_id)
-            if tracked is not None and not self.is_mirrored(tracked, now):
+            if tracked is not None and not self.only_waits(tracked, now):
                 self.due.add(pod_id)
 
-    def is_mirrored(self, tracked: Tracked, now: float) -> bool:
-        """Whether a look at a remote pod would find nothing to do: its status is written, and shows, or may not yet; or
-        the next one waits.
-        """
-        if tracked.in_flight is not None or tracked.hold_until != float("-inf") or self.fences.of(tracked.pod_id[0]):
+    def only_waits(self, tracked: Tracked, now: float) -> bool:
+        """Whether a look at a pod would find nothing to do, if nothing was heard since the last one of where it is."""
+        in_flight = tracked.in_flight
+        if in_flight is not None:
+            return not self.is_over(tracked, in_flight, now)
+        key = self.steps.key_of(tracked, now) if tracked.hold_until == float("-inf") else None
+        if key is None or self.steps.get(key) is not NOTHING:
             return False
-        if step_of_mirrored(tracked, self.clusters, now) is not NOTHING:
-            return False
-        self.look_at_mirrored(tracked, now)
+        self.look_again(tracked, now)
         return True
 
-    def look_at_mirrored(self, tracked: Tracked, now: float) -> None:
-        """It is due when its status may be wanting, or may be written, again."""
-        ahead = [at for at in (tracked.mirrored_until, tracked.mirror_at) if now < at]
+    def look_again(self, tracked: Tracked, now: float) -> None:
+        """It is due when its status may be wanting, or may be written, again, or its end be asked for."""
+        ahead = [at for at in (tracked.mirrored_until, tracked.mirror_at, tracked.ask_end_at) if now < at]
         if ahead:
             self.look_at(tracked, min(ahead))
+
+    def is_over(self, tracked: Tracked, in_flight: InFlightIntent, now: float) -> bool:
+        """Whether the intent of a pod has come to its end, or nobody needs its answer any more."""
+        source = tracked.source
+        if in_flight.settling:
+            if settled(in_flight, source, tracked.delegates.get(in_flight.cluster)):
+                return True
+            if self._is_late(tracked, in_flight, now):
+                return True
+        if tracked.in_flight_is_pointless:
+            return True
+        if source is not None and source.terminating and in_flight.waits and in_flight.kind in ENDED_WITH_SOURCE:
+            return True
+        return self.fences.outdates(tracked.pod_id[0], in_flight, self.clusters)
+
+    def _is_late(self, tracked: Tracked, in_flight: InFlightIntent, now: float) -> bool:
+        """Whether a confirmed effect ought to have shown. In a cluster that is not Ready nothing shows, and the effect
+        holds: what was bound there takes its room and quota.
+        """
+        view = self.clusters.get(in_flight.via)
+        settle_s = self.timing.settle_s
+        ready_since = view.ready_since if view is not None else 0.0
+        if in_flight.sent_at < ready_since <= now:
+            self.look_at(tracked, ready_since + settle_s + 1.0)
+        return now - max(in_flight.sent_at, ready_since) > settle_s
 
     def forget(self, pod_id: PodId) -> None:
         """Nothing is left to track of it."""

@@ -64,7 +64,7 @@ class NextStep(NamedTuple):
 
 
 NOTHING = NextStep(Step.NOTHING)
-_QUEUE = NextStep(Step.QUEUE)
+QUEUE = NextStep(Step.QUEUE)
 
 
 class ObservedState(msgspec.Struct, frozen=True, gc=False):
@@ -125,18 +125,6 @@ def next_step(seen: ObservedState) -> NextStep:
         return _with_source(seen, seen.source, target)
     copy = _collect(seen, _fenced_copies(seen, seen.source, target))
     return copy if copy is not NOTHING else _with_source(_without_fenced(seen), seen.source, target)
-
-
-def step_of_local(source: Pod, *, reachable: bool) -> NextStep | None:
-    """`next_step` of a source without delegates that belongs in no other cluster, its home `reachable` or not.
-
-    Nearly all pods are such, and nothing else need be known of them; None: more must be, since it bears our mark.
-    """
-    if not reachable:
-        return NOTHING
-    if source.has_finalizer:
-        return None
-    return _QUEUE if wants_place(source) else NOTHING
 
 
 def _with_source(seen: ObservedState, source: Pod, target: str) -> NextStep:
@@ -200,7 +188,7 @@ def _without_source(seen: ObservedState) -> NextStep:
 def _local_source(seen: ObservedState, source: Pod) -> NextStep:
     """What is due for a source that belongs in no other cluster."""
     if not source.has_finalizer:
-        return _QUEUE if wants_place(source) else NOTHING
+        return QUEUE if wants_place(source) else NOTHING
     # Marked, and no claim that verifies: somebody took it off, or it is not seen yet.
     return NextStep(Step.UNCLAIM) if source.node or seen.home_settled else NOTHING
 

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from operator import attrgetter
 
-from dispatcher.scheduling.delegation.common_cases import is_at_rest
 from dispatcher.scheduling.delegation.tracking import Tracked
 from shared.model.pod import Pod, PodId
 
@@ -134,7 +133,7 @@ class TrackedPods:
         (home, uid), source = tracked.pod_id, tracked.source
         if (
             source is not None
-            and is_at_rest(tracked)
+            and tracked.is_at_rest
             and _more_of(tracked) == _NO_MORE
             and self.unsettled.get(tracked.pod_id) is tracked
         ):

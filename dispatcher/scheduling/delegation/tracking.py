@@ -118,6 +118,18 @@ class Tracked(msgspec.Struct, gc=False):
         return bool(source.node or source.claim) and bool(target_of(self.pod_id[0], source))
 
     @property
+    def is_at_rest(self) -> bool:
+        """Whether it stands on a node of its own cluster, and nothing is asked for it, missing, or marked as ours: a
+        look would find nothing to do, whether its cluster is Ready or not.
+        """
+        source = self.source
+        if source is None or not source.node or source.claim is not None or source.has_finalizer:
+            return False
+        if self.in_flight is not None or self.queued or self.item is not None or self.vanished is not None:
+            return False
+        return not self.abroad
+
+    @property
     def ends(self) -> Mapping[str, str]:
         """By cluster, the confirmed end of the delegate that shows there; of another one it says nothing."""
         if not self.ended:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from dispatcher.scheduling.clusters import ClusterView
-from dispatcher.scheduling.delegation.protocol import ObservedState, Step, next_step, step_of_local
+from dispatcher.scheduling.delegation.protocol import ObservedState, Step, next_step
 from dispatcher.scheduling.delegation.tracking import Reach
 from dispatcher.scheduling.events import (
     ClusterChanged,
@@ -63,12 +63,6 @@ def test_where_the_observer_is_away_statuses_go_on_and_nothing_else_does(situati
 def test_where_the_executor_of_its_cluster_is_away_nothing_is_asked_for_a_pod(situation: ObservedState) -> None:
     assert next_step(msgspec.structs.replace(situation, observer_only=frozenset(("east",)))).step is Step.NOTHING
     assert next_step(situation).step is not Step.NOTHING
-
-
-def test_a_local_pod_wants_no_place_while_nobody_could_bind_it() -> None:
-    due = step_of_local(msgspec.structs.replace(PENDING), reachable=False)
-    assert due is not None
-    assert due.step is Step.NOTHING
 
 
 @pytest.mark.parametrize(

@@ -8,25 +8,26 @@ import pytest
 
 from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.cycle.profiles import Profiles
-from dispatcher.scheduling.delegation.protocol import wants_place
+from dispatcher.scheduling.delegation.step_cache import Key, StepCache
+from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.events import OperatorWarning, Tick
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.points import PluginError
 from shared.messages import Bind
-from shared.model.pod import Pod
 from tests.laws.cores import make_core
 from tests.scheduling.core.test_core import NODE, intents, pod, report
 
 
 def test_a_fault_about_one_pod_is_told_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     core = make_core(("east",))
+    key_of = StepCache.key_of
 
-    def faulty(source: Pod) -> bool:
-        if source.uid == "uid-cursed":
+    def faulty(self: StepCache, tracked: Tracked, now: float) -> Key | None:
+        if tracked.pod_id[1] == "uid-cursed":
             raise ZeroDivisionError("cursed")
-        return wants_place(source)
+        return key_of(self, tracked, now)
 
-    monkeypatch.setattr("dispatcher.scheduling.core.reconciler.wants_place", faulty)
+    monkeypatch.setattr(StepCache, "key_of", faulty)
     effects = report(core, pod("cursed"), pod("good"))
     assert any(isinstance(effect, OperatorWarning) and "uid-cursed" in effect.text for effect in effects)
     assert [bind.pod.name for bind in intents(core.handle(Tick(), 1.0), Bind)] == ["good"]  # type: ignore[attr-defined]

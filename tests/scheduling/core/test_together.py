@@ -74,7 +74,7 @@ def _places(core: SchedulerCore) -> list[object]:
 
 def test_pods_that_show_bound_together_are_where_each_would_be_alone() -> None:
     def alone(self: Reconciler, run: list[object], now: float) -> None:
-        self._each(self._reconcile_fully, run, now)  # type: ignore[arg-type]
+        self._each(self._reconcile, run, now)  # type: ignore[arg-type]
 
     core, effects = _decided()
     _show(core, effects)

@@ -40,9 +40,9 @@ def vanished_forgotten(patches: Patches) -> None:
 
 @plant("what a lost cluster has not shown in time is not there", hint=Hint(lost_at_once, SCARCE))
 def unshown_given_up(patches: Patches) -> None:
-    from dispatcher.scheduling.core.reconciler import Reconciler
+    from dispatcher.scheduling.core.state import CoreState
 
     def is_late(self: Any, tracked: Any, in_flight: Any, now: float) -> bool:
-        return bool(now - in_flight.sent_at > self._state.timing.settle_s)
+        return bool(now - in_flight.sent_at > self.timing.settle_s)
 
-    patches.set(Reconciler, "_is_late", is_late)
+    patches.set(CoreState, "_is_late", is_late)

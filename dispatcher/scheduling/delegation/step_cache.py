@@ -1,0 +1,95 @@
+"""What `next_step` has answered, kept by all that it reads of a situation: nearly all pods are in one of a few.
+
+Nothing is decided here. A key holds what tells situations of its kind apart; pods of any other kind have none, and
+`next_step` is asked for them each time. Two kinds have one:
+
+- a pod without delegates and marks that belongs in no other cluster than its own,
+- a pod on its proxy node, beside its one delegate, of which no API server has said how it ends or that it is gone.
+
+Worked example: to observe a pod and ask `next_step` takes 3 to 5 us, to make its key and find it 0.5 to 1.5.
+"""
+
+from collections.abc import Mapping
+
+from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.scheduling.delegation.fences import Fences
+from dispatcher.scheduling.delegation.protocol import NextStep, ends_shown, files_differ, target_of
+from dispatcher.scheduling.delegation.tracking import Tracked, another_than_claimed
+from shared.model.pod import Pod
+
+Key = tuple[object, ...]
+_FENCES = 16  # bit of a cluster: some other is fenced for its pods
+_KNOWN = 32  # bit of all, so that none is 0
+MOST = 10_000  # then it begins anew: some MiB
+
+
+class StepCache:
+    """Next steps by key. What is known of clusters is kept until `forget_clusters`."""
+
+    def __init__(self, clusters: Mapping[str, ClusterView], fences: Fences) -> None:
+        self._clusters = clusters
+        self._fences = fences
+        self._steps: dict[Key, NextStep] = {}
+        self._standings: dict[str, int] = {}
+        self.get = self._steps.get  # None: not asked yet
+
+    def keep(self, key: Key, step: NextStep) -> NextStep:
+        """The step that is due wherever this key is met."""
+        if len(self._steps) >= MOST:
+            self._steps.clear()
+        self._steps[key] = step
+        return step
+
+    def forget_clusters(self) -> None:
+        """Something has happened: clusters may have come, gone or been fenced."""
+        self._standings.clear()
+
+    def key_of(self, tracked: Tracked, now: float) -> Key | None:
+        """The key of what is seen of this pod; None: of such a pod nothing is kept."""
+        source = tracked.source
+        home = tracked.pod_id[0]
+        standing = self._standings.get(home) or self._standing(home)
+        if source is None or standing & _FENCES:
+            return None
+        if tracked.delegates:
+            return self._remote_key(tracked, source, standing, now)
+        if source.has_finalizer or ((source.node or source.claim) and target_of(home, source)):
+            return None
+        return standing, bool(source.node), source.phase, source.terminating
+
+    def _remote_key(self, tracked: Tracked, source: Pod, home_standing: int, now: float) -> Key | None:
+        target = target_of(tracked.pod_id[0], source)
+        delegate = tracked.delegates.get(target)
+        if delegate is None or len(tracked.delegates) > 1 or not source.node or tracked.gone or tracked.ended:
+            return None
+        claim = source.claim
+        return (
+            target,
+            home_standing,
+            self._standings.get(target) or self._standing(target),
+            another_than_claimed(source, self._clusters.get(target)),
+            source.phase,
+            source.ready,
+            source.terminating,
+            source.has_finalizer,
+            claim.cluster if claim is not None else None,
+            delegate.phase,
+            delegate.ready,
+            delegate.terminating,
+            bool(ends_shown(delegate)),
+            files_differ(source, delegate),
+            bool(delegate.status),
+            delegate.status == tracked.mirrored,
+            now < tracked.mirrored_until,
+            now < tracked.mirror_at,
+            now < tracked.ask_end_at,
+        )
+
+    def _standing(self, cluster: str) -> int:
+        """What matters of a cluster, as bits."""
+        view = self._clusters.get(cluster)
+        found = _FENCES if self._fences.of(cluster) else 0
+        if view is not None:
+            found |= view.ready | view.restored << 1 | view.silent << 2 | view.takes_orders << 3
+        self._standings[cluster] = found | _KNOWN
+        return found | _KNOWN
