@@ -32,11 +32,14 @@ SOURCES: list[dict[str, object]] = [
     {"claim": None}, {"claim": None, "has_finalizer": False}, {"claim": Claim("north", "n1", 3)}, {"node": ""},
     {"node": "e1"}, {"node": proxy_node_name("north")}, {"annotations": {CLAIM: FOR_ANOTHER}}, {"files": "new"},
     {"at_home": True}, {"at_home": True, "claim": None, "has_finalizer": False},
+    {"terminating": True, "ends_in_s": 5}, {"terminating": True, "ends_in_s": 0},
+    {"terminating": True, "phase": "Failed", "ends_in_s": 0}, {"terminating": True, "phase": "Failed", "ends_in_s": 5},
 ]  # fmt: skip
 COPIES: list[dict[str, object]] = [
     {}, {"status": b""}, {"status": b"new"}, {"phase": "Running"}, {"phase": "Succeeded"}, {"terminating": True},
     {"node": ""}, {"files": "old"}, {"files": "new"}, {"ready": True}, {"status": b'{"phase":"Failed"}'},
     {"terminating": True, "status": b'{"phase":"Failed"}'}, {"terminating": True, "phase": "Running"},
+    {"terminating": True, "ends_in_s": 5}, {"terminating": True, "ends_in_s": 300},
 ]  # fmt: skip
 LOCALS: list[dict[str, object]] = [
     {"node": node, "phase": phase, "terminating": ending, "has_finalizer": marked, "claim": claim}
@@ -146,7 +149,7 @@ def test_all_that_the_protocol_reads_is_another_in_some_of_these_situations() ->
     varied = {name for name in of_state if len({str(getattr(seen, name)) for _, seen in situations()}) > 1}
     assert of_state - varied == {"home", "fenced", "ended"}  # the same for each pod that has a key, but for its home
     assert of_source - {"terminal"} <= {name for how in (*SOURCES, *LOCALS) for name in how}
-    assert of_copy - {"terminal"} <= {name for how in COPIES for name in how}
+    assert of_copy - {"terminal", "ends_within"} <= {name for how in COPIES for name in how}
 
 
 FENCE = Node(proxy_node_name("west"), "u", {"global-dispatcher.io/fenced": "true"}, proxy_for="west")

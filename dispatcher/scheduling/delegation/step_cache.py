@@ -76,6 +76,7 @@ class StepCache:
             delegate.phase,
             delegate.ready,
             delegate.terminating,
+            delegate.ends_within(source.ends_in_s),
             bool(ends_shown(delegate)),
             files_differ(source, delegate),
             bool(delegate.status),
