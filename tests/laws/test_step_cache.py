@@ -49,7 +49,7 @@ LOCALS: list[dict[str, object]] = [
 ]  # fmt: skip
 VIEWS: list[dict[str, object]] = [
     {}, {"silent": True}, {"silent": True, "executor": True}, {"executor": False}, {"api_ok": False},
-    {"restored": True},
+    {"restored": True}, {"synced": False}, {"refuses": True},
 ]  # fmt: skip
 MORE: list[dict[str, Any]] = [
     {}, {"ended": {"west": ConfirmedEnd("d", "Failed")}}, {"gone": frozenset(("west",))},
@@ -161,8 +161,14 @@ def test_where_a_cluster_is_fenced_nothing_is_kept() -> None:
     tracked = Tracked(("east", "u"), REMOTE, {"west": COPY})
     assert steps_of.key_of(tracked, NOW) is not None
     fences.note("east", Change(None, FENCE))
-    steps_of.forget_clusters()
     assert steps_of.key_of(tracked, NOW) is None
+
+
+@pytest.mark.parametrize("whose", ["source", "copy"])
+def test_words_that_anybody_may_write_are_not_kept(whose: str) -> None:
+    source = changed(REMOTE, phase="x" * 1000) if whose == "source" else REMOTE
+    copy = changed(COPY, phase="x" * 1000) if whose == "copy" else COPY
+    assert StepCache(next(_fleets()), Fences(1.0)).key_of(Tracked(("east", "u"), source, {"west": copy}), NOW) is None
 
 
 def test_what_was_found_of_clusters_holds_until_it_is_forgotten() -> None:

@@ -10,16 +10,17 @@ Worked example: to observe a pod and ask `next_step` takes 3 to 5 us, to make it
 """
 
 from collections.abc import Mapping
+from operator import attrgetter
 
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation.fences import Fences
 from dispatcher.scheduling.delegation.protocol import NextStep, ends_shown, files_differ, target_of
 from dispatcher.scheduling.delegation.tracking import Tracked, another_than_claimed
-from shared.model.pod import Pod
+from shared.model.pod import PENDING, RUNNING, TERMINAL, Pod
 
 Key = tuple[object, ...]
-_FENCES = 16  # bit of a cluster: some other is fenced for its pods
-_KNOWN = 32  # bit of all, so that none is 0
+_standing_of = attrgetter("synced", "api_ok", "silent", "restored", "executor", "refuses")
+_PHASES = {PENDING, RUNNING, *TERMINAL}  # what else somebody may write, of any length, is not kept
 MOST = 10_000  # then it begins anew: some MiB
 
 
@@ -30,7 +31,7 @@ class StepCache:
         self._clusters = clusters
         self._fences = fences
         self._steps: dict[Key, NextStep] = {}
-        self._standings: dict[str, int] = {}
+        self._standings: dict[str, Key] = {}
         self.get = self._steps.get  # None: not asked yet
 
     def keep(self, key: Key, step: NextStep) -> NextStep:
@@ -48,19 +49,21 @@ class StepCache:
         """The key of what is seen of this pod; None: of such a pod nothing is kept."""
         source = tracked.source
         home = tracked.pod_id[0]
-        standing = self._standings.get(home) or self._standing(home)
-        if source is None or standing & _FENCES:
+        if source is None or source.phase not in _PHASES or self._fences.of(home):
             return None
+        standing = self._standings.get(home) or self._standing(home)
         if tracked.delegates:
             return self._remote_key(tracked, source, standing, now)
         if source.has_finalizer or ((source.node or source.claim) and target_of(home, source)):
             return None
         return standing, bool(source.node), source.phase, source.terminating
 
-    def _remote_key(self, tracked: Tracked, source: Pod, home_standing: int, now: float) -> Key | None:
+    def _remote_key(self, tracked: Tracked, source: Pod, home_standing: Key, now: float) -> Key | None:
         target = target_of(tracked.pod_id[0], source)
         delegate = tracked.delegates.get(target)
-        if delegate is None or len(tracked.delegates) > 1 or not source.node or tracked.gone or tracked.ended:
+        if delegate is None or delegate.phase not in _PHASES or len(tracked.delegates) > 1:
+            return None
+        if not source.node or tracked.gone or tracked.ended:
             return None
         claim = source.claim
         return (
@@ -72,7 +75,7 @@ class StepCache:
             source.ready,
             source.terminating,
             source.has_finalizer,
-            claim.cluster if claim is not None else None,
+            None if claim is None else claim.cluster == target,
             delegate.phase,
             delegate.ready,
             delegate.terminating,
@@ -86,11 +89,8 @@ class StepCache:
             now < tracked.ask_end_at,
         )
 
-    def _standing(self, cluster: str) -> int:
-        """What matters of a cluster, as bits."""
+    def _standing(self, cluster: str) -> Key:
+        """What matters of a cluster; () if it is not configured."""
         view = self._clusters.get(cluster)
-        found = _FENCES if self._fences.of(cluster) else 0
-        if view is not None:
-            found |= view.ready | view.restored << 1 | view.silent << 2 | view.takes_orders << 3
-        self._standings[cluster] = found | _KNOWN
-        return found | _KNOWN
+        found = self._standings[cluster] = _standing_of(view) if view is not None else ()
+        return found
