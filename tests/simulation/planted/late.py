@@ -60,9 +60,12 @@ def leftovers_stay(patches: Patches) -> None:
 @plant("what a late creation of a refused order has made is waited for", hint=Hint(refused_meanwhile, SMALL))
 def leftovers_block(patches: Patches) -> None:
     from agents.executor.epoch_guard import EpochGuard
+    from dispatcher.scheduling.core.outcomes import Outcomes
 
     leftovers_stay(patches)
     patches.set(EpochGuard, "is_over", lambda self, uid, epoch: False)
+    # Else the dispatcher asks after a minute, and has the leftover deleted.
+    patches.set(Outcomes, "doubted", lambda self, tracked, in_flight, now: None)
 
 
 @plant("orders of a superseded dispatcher are tried on", hint=Hint(superseded_meanwhile))
