@@ -30,6 +30,7 @@ _MODULES = Path(__file__).parent / "go"
 _KUBERNETES = {
     DEFAULT_MINOR: ("kubernetes", "go.mod"),
     **{minor: ("kubernetes", f"{minor}.mod") for minor in ("1.36", "1.35", "1.34")},
+    **{minor: ("kubernetes-1.31", f"{minor}.mod") for minor in ("1.33", "1.32")},
     "1.31": ("kubernetes-1.31", "go.mod"),
 }
 MINORS = tuple(_KUBERNETES)

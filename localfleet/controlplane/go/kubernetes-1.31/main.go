@@ -1,5 +1,5 @@
 // Command kubernetes is the real control plane in one binary: the first argument, or the name it is
-// called by, picks the component. As in ../kubernetes, but for what commands of 1.31 are made with.
+// called by, picks the component. As in ../kubernetes, but for what commands of 1.31 to 1.33 are made with.
 package main
 
 import (
