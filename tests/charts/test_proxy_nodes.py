@@ -14,6 +14,7 @@ from localfleet.controlplane.binaries import selected_minor
 from localfleet.controlplane.plane import ControlPlane
 from shared.model import names
 from tests.agents.runtime.admission.proxy_node_cases import ALL, LINUX, affinity_of, daemon_set
+from tests.charts.policies import wait_for_policies
 from tests.charts.rendering import CHARTS, NAMESPACE, Helm, Object
 from tests.controlplane.fixtures import ControlPlanes
 from tests.system.cluster_api import eventually
@@ -74,6 +75,7 @@ async def test_a_daemon_set_is_kept_off_proxy_nodes_and_doctor_shows_how_one_is_
     example = str(CHARTS / "agent" / "ci" / "example-values.yaml")
     where = ("-n", NAMESPACE, "--create-namespace", "-f", example)
     helm("install", "agent", str(CHARTS / "agent"), *where, KUBECONFIG=str(plane.kubeconfig))
+    wait_for_policies(plane)
     probe = daemon_set(ALL)
     soon(lambda: "affinity" in world.api.create(f"{SETS}?dryRun=All", probe)["spec"]["template"]["spec"])
     world.api.patch(f"{SETS}/before", {"metadata": {"labels": {"a": "b"}}})
@@ -93,9 +95,12 @@ async def test_a_daemon_set_is_kept_off_proxy_nodes_and_doctor_shows_how_one_is_
     (going,) = world.pods_of("before", PROXY)
     (runs,) = world.pods_of("after", plane.spec.node_specs()[0].name)
     agent = plane.api_for("agent", NAMESPACE)
-    at_once = {"gracePeriodSeconds": 0}
-    answers = [agent.http.request("DELETE", f"{PODS}/{one['metadata']['name']}", json=at_once) for one in (runs, going)]
+
+    def ended(pod: Object) -> int:
+        path = f"{PODS}/{pod['metadata']['name']}"
+        return agent.http.request("DELETE", path, json={"gracePeriodSeconds": 0}).status_code
+
+    assert [ended(runs), ended(going)] == [422, 200]
     agent.close()
-    assert [one.status_code for one in answers] == [422, 200], [one.text for one in answers]
     soon(lambda: world.status("before", *rolled) == [2, 1, 1])
     assert world.pods_of("before", PROXY) == []

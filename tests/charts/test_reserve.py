@@ -7,9 +7,9 @@ import httpx
 import pytest
 
 from localfleet.controlplane.plane import ControlPlane
+from tests.charts.policies import wait_for_policies
 from tests.charts.rendering import CHARTS, NAMESPACE, Helm, Object
 from tests.controlplane.fixtures import ControlPlanes
-from tests.system.cluster_api import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
@@ -48,10 +48,9 @@ def plane(helm: Helm, control_plane: ControlPlanes) -> ControlPlane:
 
 @pytest.fixture(scope="module")
 def tenant(plane: ControlPlane) -> Iterator[httpx.Client]:
-    """The owner of the namespace; a new policy takes a moment to be in force."""
+    """The owner of the namespace."""
+    wait_for_policies(plane)
     api = plane.api_for("tenant")
-    probe = pod("probe", CLAIM)
-    eventually(lambda: api.http.post(f"{PODS}?dryRun=All", json=probe).status_code == 422, 30)
     yield api.http
     api.close()
 
