@@ -131,7 +131,7 @@ def _run(plane: ControlPlane, contestant: Contestant, pods: int) -> Run:
     finally:
         contestant.stop()
     _check(plane, pods)
-    plane.admin.delete(f"{path}?gracePeriodSeconds=0")
+    plane.admin.delete(path, gracePeriodSeconds="0")
     return measured
 
 
