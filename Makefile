@@ -33,7 +33,7 @@ test: $(VENV)/dev.stamp ## Run the fast tests (no cluster needed, about 4 minute
 	@$(BIN)/python -m pytest -n 3 --dist worksteal -m "not system and not real" $(ARGS)
 
 laws: $(VENV)/dev.stamp ## Run the laws with all their examples (make test takes a fifth)
-	@ALL_EXAMPLES=1 $(BIN)/python -m pytest tests/laws tests/relay tests/simulation/test_exactly_once.py tests/simulation/test_leased.py tests/simulation/test_long_cuts.py \
+	@ALL_EXAMPLES=1 $(BIN)/python -m pytest tests/laws tests/relay tests/simulation/test_stories.py tests/simulation/test_worlds.py \
 		tests/scheduling/framework/test_class_keys.py tests/scheduling/batch/test_leading_rows.py $(ARGS)
 
 sim: $(VENV)/dev.stamp ## Seeds, enumerated faults and planted bugs in virtual time (ARGS="--seed 7" replays one)

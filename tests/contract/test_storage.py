@@ -59,9 +59,3 @@ async def test_objects_of_storage_are_listed_and_watched(api: Api, resource: str
     filled: dict[str, Any] = made.get("spec", {}) | made
     assert {key: filled.get(key) for key in defaults} == defaults
     (await api.delete(api.at(resource, name))).ok()
-
-
-async def test_a_class_without_a_provisioner_is_no_class(api: Api) -> None:
-    answer = await api.post(api.at("storageclasses"), {"metadata": {"name": f"{api.namespace}-x"}})
-    assert answer.status == 422
-    assert "provisioner" in answer.body["message"]

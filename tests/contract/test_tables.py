@@ -24,17 +24,11 @@ COLUMNS: dict[str, tuple[list[str], list[str]]] = {
     "namespaces": (["Name", "Status", "Age"], []),
     "configmaps": (["Name", "Data", "Age"], []),
     "secrets": (["Name", "Type", "Data", "Age"], []),
-    "services": (["Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age"], ["Selector"]),
     "poddisruptionbudgets": (["Name", "Min Available", "Max Unavailable", "Allowed Disruptions", "Age"], []),
-    "priorityclasses": (["Name", "Value", "Global-Default", "Age", "PreemptionPolicy"], []),
 }
-INTEGERS = {"Desired", "Current", "Ready", "Allowed Disruptions", "Value", "Up-to-date", "Available", "Data"}
 
 
-@pytest.mark.parametrize(
-    "resource",
-    [pytest.param(one, marks=[pytest.mark.since("1.32")] if one == "priorityclasses" else []) for one in COLUMNS],
-)
+@pytest.mark.parametrize("resource", COLUMNS)
 async def test_a_table_has_these_columns(default: Api, resource: str) -> None:
     table = (await default.get(default.at(resource), accept=TABLE)).ok()
     assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
@@ -61,17 +55,12 @@ async def cells(api: Api, resource: str, name: str) -> list[Any]:
         ("configmaps", config_map("x"), ["x", 1]),
         ("secrets", {"metadata": {"name": "x"}, "data": {"a": "Yg=="}}, ["x", "Opaque", 1]),
         (
-            "services",
-            {"metadata": {"name": "x"}, "spec": {"clusterIP": "None", "selector": {"a": "b"}, "ports": [{"port": 80}]}},
-            ["x", "ClusterIP", "None", "<none>", "80/TCP", "a=b"],
-        ),
-        (
             "poddisruptionbudgets",
             {"metadata": {"name": "x"}, "spec": {"minAvailable": "50%", "selector": {"matchLabels": {"z": "z"}}}},
             ["x", "50%", "N/A", 0],
         ),
     ],
-    ids=["pod", "gated pod", "deployment", "job", "lease", "config map", "secret", "service", "budget"],
+    ids=["pod", "gated pod", "deployment", "job", "lease", "config map", "secret", "budget"],
 )
 async def test_a_row_shows(api: Api, resource: str, body: Body, expected: list[Any]) -> None:
     await api.add(resource, body)

@@ -202,18 +202,6 @@ async def test_what_of_a_job_may_change(api: Api, patch: Body, status: int) -> N
     assert (await api.patch(api.at("jobs", "work"), {"spec": patch})).status == status
 
 
-async def test_an_indexed_job_numbers_its_pods(api: Api) -> None:
-    await running_job(api, completions=2, parallelism=2, completionMode="Indexed")
-    done = await api.until("jobs", "work", lambda found: bool(condition(found, "Complete")))
-    assert done["status"]["completedIndexes"] == "0,1"
-    pods = (await api.read("pods"))["items"]
-    assert sorted(found["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] for found in pods) == [
-        "0",
-        "1",
-    ]
-    assert all(found["metadata"]["name"].startswith("work-") for found in pods)
-
-
 async def test_a_pod_on_a_node_runs_and_tells_so(api: Api) -> None:
     place = await node(api)
     await api.add("pods", {"metadata": {"name": "web"}, "spec": template("x")["spec"]})

@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 _ROW = re.compile(r"^\| (?P<law>[^|]+) \| (?P<tests>[^|]+) \|$", re.MULTILINE)
-_PATH = re.compile(r"`([a-z_]+(?:/[a-z_]+)*(?:\.py|/))`")
+_PATH = re.compile(r"`([a-z_]+(?:/[a-z_]+)*(?:\.py|\.txt|/))`")
 ROWS = [
     (row["law"], row["tests"])
     for row in _ROW.finditer((ROOT / "docs" / "laws.md").read_text())

@@ -2,9 +2,8 @@
 
 import pytest
 
-from localfleet.embedded.api import ApiError
 from localfleet.embedded.controllers.budget import budget_status
-from tests.embedded.simulated import START, Object, SimulatedCluster, deployment
+from tests.embedded.simulated import START, Object
 
 BUDGETS = "poddisruptionbudgets.policy"
 
@@ -45,18 +44,3 @@ def test_an_eviction_on_its_way_is_not_healthy_until_it_is_forgotten() -> None:
     soon = budget_status(budget, pods, 2, START + 10)
     assert (soon["disruptionsAllowed"], list(soon["disruptedPods"])) == (0, ["p"])
     assert budget_status(budget, pods, 2, START + 200)["disruptionsAllowed"] == 1
-
-
-def test_evictions_go_as_far_as_the_budget_and_on_when_pods_are_replaced() -> None:
-    cluster = SimulatedCluster()
-    cluster.api.create("deployments.apps", deployment(3), "default")
-    budget = {"metadata": {"name": "web"}, "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}}}
-    cluster.api.create(BUDGETS, budget, "default")
-    cluster.advance(2)
-    first, second, _ = (pod["metadata"]["name"] for pod in cluster.pods())
-    cluster.api.evict("default", first, {"metadata": {"name": first}})
-    with pytest.raises(ApiError, match="would violate the pod's disruption budget"):
-        cluster.api.evict("default", second, {"metadata": {"name": second}})
-    cluster.advance(3)
-    cluster.api.evict("default", second, {"metadata": {"name": second}})
-    assert cluster.api.get(BUDGETS, "web", "default")["status"]["expectedPods"] == 3

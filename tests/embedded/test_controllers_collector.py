@@ -1,7 +1,5 @@
 """Owner references: what goes with its owner, waits for it, or is left behind."""
 
-import pytest
-
 from localfleet.embedded.apiserver.deletion import Options
 from tests.embedded.simulated import Object, SimulatedCluster, deployment
 
@@ -21,27 +19,6 @@ def names(cluster: SimulatedCluster) -> set[str]:
     return {one["metadata"]["name"] for one in found if one["metadata"]["name"] != "kube-root-ca.crt"}
 
 
-@pytest.mark.parametrize("propagation", ["Background", "Foreground", ""])
-def test_dependents_go_with_their_owner_generation_by_generation(propagation: str) -> None:
-    cluster = SimulatedCluster(0)
-    grandparent = make(cluster, "grandparent")
-    make(cluster, "child", make(cluster, "parent", grandparent))
-    cluster.settle()
-    cluster.api.delete(CONFIGMAPS, "grandparent", "default", Options(propagation=propagation))
-    cluster.settle()
-    assert names(cluster) == set()
-
-
-def test_orphans_stay_and_forget_their_owner() -> None:
-    cluster = SimulatedCluster(0)
-    make(cluster, "child", make(cluster, "parent"))
-    cluster.settle()
-    cluster.api.delete(CONFIGMAPS, "parent", "default", Options(propagation="Orphan"))
-    cluster.settle()
-    assert names(cluster) == {"child"}
-    assert not cluster.api.get(CONFIGMAPS, "child", "default")["metadata"].get("ownerReferences")
-
-
 def test_one_living_owner_of_two_is_enough() -> None:
     cluster = SimulatedCluster(0)
     make(cluster, "child", make(cluster, "first"), make(cluster, "second"))
@@ -49,13 +26,6 @@ def test_one_living_owner_of_two_is_enough() -> None:
     cluster.settle()
     (owner,) = cluster.api.get(CONFIGMAPS, "child", "default")["metadata"]["ownerReferences"]
     assert owner["name"] == "second"
-
-
-def test_an_owner_that_never_was_is_as_good_as_gone() -> None:
-    cluster = SimulatedCluster(0)
-    make(cluster, "child", {"metadata": {"name": "ghost", "uid": "never"}})
-    cluster.settle()
-    assert names(cluster) == set()
 
 
 def test_an_owner_of_a_kind_not_served_here_is_taken_to_exist() -> None:
@@ -77,14 +47,3 @@ def test_foreground_deletion_waits_for_the_pods() -> None:
     assert cluster.api.list("deployments.apps") == []
     assert cluster.api.list("replicasets.apps") == []
     assert cluster.pods() == []
-
-
-def test_deleting_a_namespace_ends_its_pods_and_then_the_namespace() -> None:
-    cluster = SimulatedCluster()
-    cluster.api.create("namespaces", {"metadata": {"name": "team"}})
-    cluster.api.create("deployments.apps", deployment(2), "team")
-    cluster.advance(2)
-    cluster.api.delete("namespaces", "team")
-    cluster.advance(3)
-    assert "team" not in [one["metadata"]["name"] for one in cluster.api.list("namespaces")]
-    assert cluster.api.list("pods") == []

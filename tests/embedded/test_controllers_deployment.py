@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,31 +26,6 @@ def change_image(cluster: SimulatedCluster, image: str = "app:2") -> None:
 
 def images(cluster: SimulatedCluster) -> set[str]:
     return {pod["spec"]["containers"][0]["image"] for pod in cluster.pods()}
-
-
-def test_a_deployment_brings_its_pods_up_and_says_so() -> None:
-    cluster = SimulatedCluster()
-    cluster.api.create(DEPLOYMENTS, deployment(3), "default")
-    cluster.advance(2)
-    assert status(cluster)["availableReplicas"] == 3
-    assert status(cluster)["observedGeneration"] == 1
-    assert condition({"status": status(cluster)}, "Available")["status"] == "True"
-    assert condition({"status": status(cluster)}, "Progressing")["reason"] == "NewReplicaSetAvailable"
-    (replicaset,) = cluster.api.list(REPLICASETS)
-    mark = replicaset["metadata"]["labels"]["pod-template-hash"]
-    assert replicaset["metadata"]["name"] == f"web-{mark}"
-    assert all(pod["metadata"]["labels"]["pod-template-hash"] == mark for pod in cluster.pods())
-
-
-def test_scaling_follows_the_wish_both_ways() -> None:
-    cluster = SimulatedCluster()
-    cluster.api.create(DEPLOYMENTS, deployment(2), "default")
-    for wish in (5, 1, 0, 2):
-        cluster.api.patch(
-            DEPLOYMENTS, "web", "default", {"spec": {"replicas": wish}}, kind="merge", subresource="scale"
-        )
-        cluster.advance(2)
-        assert len(cluster.pods()) == wish
 
 
 def test_a_rolling_update_never_has_fewer_available_nor_more_pods_than_allowed() -> None:
@@ -88,23 +62,6 @@ def test_recreate_stops_all_old_pods_before_it_starts_a_new_one() -> None:
     assert status(cluster)["availableReplicas"] == 3
 
 
-def test_going_back_to_an_old_template_reuses_its_replicaset_under_a_new_revision() -> None:
-    cluster = SimulatedCluster()
-    cluster.api.create(DEPLOYMENTS, deployment(1), "default")
-    cluster.advance(2)
-    for image in ("app:2", "app:1"):
-        change_image(cluster, image)
-        cluster.advance(3)
-    replicasets = cluster.api.list(REPLICASETS)
-    revisions = {
-        one["spec"]["template"]["spec"]["containers"][0]["image"]: one["metadata"]["annotations"][decide.REVISION]
-        for one in replicasets
-    }
-    assert revisions == {"app:1": "3", "app:2": "2"}
-    current = cluster.api.get(DEPLOYMENTS, "web", "default")
-    assert current["metadata"]["annotations"][decide.REVISION] == "3"
-
-
 def test_old_replicasets_beyond_the_history_limit_are_removed() -> None:
     cluster = SimulatedCluster()
     cluster.api.create(DEPLOYMENTS, deployment(1, revisionHistoryLimit=1), "default")
@@ -114,38 +71,11 @@ def test_old_replicasets_beyond_the_history_limit_are_removed() -> None:
     assert len(cluster.api.list(REPLICASETS)) == 2
 
 
-def test_a_paused_deployment_scales_but_does_not_roll() -> None:
-    cluster = SimulatedCluster()
-    cluster.api.create(DEPLOYMENTS, deployment(2), "default")
-    cluster.advance(2)
-    cluster.api.patch(DEPLOYMENTS, "web", "default", {"spec": {"paused": True, "replicas": 3}}, kind="merge")
-    change_image(cluster)
-    cluster.advance(3)
-    assert images(cluster) == {"app:1"}
-    assert len(cluster.pods()) == 3
-
-
 def test_a_rollout_that_does_not_get_on_says_so_after_its_deadline() -> None:
     cluster = SimulatedCluster(scheduled=False)
     cluster.api.create(DEPLOYMENTS, deployment(1, progressDeadlineSeconds=20), "default")
     cluster.advance(40, step=5)
     assert condition({"status": status(cluster)}, "Progressing")["reason"] == "ProgressDeadlineExceeded"
-
-
-@pytest.mark.parametrize("how", ["deleted", "failed"])
-def test_a_lost_pod_is_replaced(how: str) -> None:
-    cluster = SimulatedCluster()
-    cluster.api.create(DEPLOYMENTS, deployment(2), "default")
-    cluster.advance(2)
-    victim = cluster.pods()[0]
-    if how == "deleted":
-        cluster.api.delete("pods", victim["metadata"]["name"], "default")
-    else:
-        failed = {**victim, "status": {**victim["status"], "phase": "Failed", "reason": "Evicted"}}
-        cluster.api.update("pods", failed, subresource="status")
-    cluster.advance(3)
-    assert status(cluster)["availableReplicas"] == 2
-    assert cluster.phases().count("Running") == 2
 
 
 def test_a_pod_that_cannot_be_made_is_reported_and_tried_again() -> None:
@@ -195,18 +125,6 @@ def test_replicasets_left_behind_by_an_orphaning_delete_are_taken_up_again() -> 
     cluster.advance(2)
     assert {pod["metadata"]["uid"] for pod in cluster.pods()} == before
     assert status(cluster)["availableReplicas"] == 2
-
-
-def test_a_pod_that_loses_its_label_is_let_go_and_replaced() -> None:
-    cluster = SimulatedCluster()
-    cluster.api.create(DEPLOYMENTS, deployment(1), "default")
-    cluster.advance(2)
-    name = cluster.pods()[0]["metadata"]["name"]
-    cluster.api.patch("pods", name, "default", {"metadata": {"labels": {"app": None}}}, kind="merge")
-    cluster.advance(2)
-    assert not cluster.pod(name)["metadata"].get("ownerReferences")
-    assert len(cluster.pods()) == 2
-    assert status(cluster)["replicas"] == 1
 
 
 def replicaset(name: str, image: str, size: int, available: int) -> Object:

@@ -19,36 +19,12 @@ def ended(cluster: SimulatedCluster, kind: str) -> str:
     return str(condition({"status": status(cluster)}, kind).get("reason", ""))
 
 
-def test_a_job_runs_to_its_completions_within_its_parallelism() -> None:
-    cluster = SimulatedCluster()
-    cluster.api.create(JOBS, job(completions=5, parallelism=2), "default")
-    most = 0
-    for _ in range(30):
-        cluster.advance(0.5)
-        most = max(most, sum(phase in ("Pending", "Running") for phase in cluster.phases()))
-    assert most == 2
-    assert status(cluster)["succeeded"] == 5
-    assert ended(cluster, "Complete") == "CompletionsReached"
-    assert status(cluster)["completionTime"]
-    assert cluster.phases() == ["Succeeded"] * 5
-    assert not any(pod["metadata"].get("finalizers") for pod in cluster.pods())
-
-
 def test_a_work_queue_ends_when_one_has_succeeded_and_none_runs() -> None:
     cluster = SimulatedCluster()
     cluster.api.create(JOBS, job(parallelism=3), "default")
     cluster.advance(5)
     assert status(cluster)["succeeded"] == 3
     assert ended(cluster, "Complete")
-
-
-def test_too_many_failures_end_the_job() -> None:
-    cluster = SimulatedCluster()
-    cluster.api.create(JOBS, job(exit_code="1", backoffLimit=2, completions=1), "default")
-    cluster.advance(20)
-    assert status(cluster)["failed"] == 3
-    assert ended(cluster, "Failed") == "BackoffLimitExceeded"
-    assert cluster.phases() == ["Failed"] * 3
 
 
 def test_a_failed_pod_is_replaced_only_after_the_back_off() -> None:
@@ -132,14 +108,3 @@ def test_deleting_a_job_leaves_no_pod_behind(propagation: str) -> None:
     cluster.advance(3)
     assert cluster.api.list(JOBS) == []
     assert cluster.pods() == []
-
-
-def test_a_suspended_job_stops_and_goes_on() -> None:
-    cluster = SimulatedCluster()
-    cluster.api.create(JOBS, job(run_seconds="3", suspend=True), "default")
-    cluster.advance(2)
-    assert cluster.pods() == []
-    assert condition({"status": status(cluster)}, "Suspended")["status"] == "True"
-    cluster.api.patch(JOBS, "work", "default", {"spec": {"suspend": False}}, kind="merge")
-    cluster.advance(6)
-    assert status(cluster)["succeeded"] == 1

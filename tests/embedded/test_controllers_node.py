@@ -29,12 +29,6 @@ def foreign_node(name: str = "global-dispatcher-b") -> Object:
     return {"metadata": {"name": name}, "status": {"conditions": healthy, "allocatable": {"cpu": "100", "pods": "500"}}}
 
 
-def test_a_new_node_loses_its_first_taint_once_its_kubelet_reports() -> None:
-    cluster = SimulatedCluster()
-    assert ready(cluster) == "True"
-    assert taints(cluster) == set()
-
-
 def test_a_node_whose_lease_is_renewed_stays_ready() -> None:
     cluster = SimulatedCluster()
     cluster.advance(300, step=5)

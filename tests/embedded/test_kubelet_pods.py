@@ -6,28 +6,13 @@ import pytest
 
 from localfleet.embedded.apiserver.deletion import Options
 from localfleet.embedded.kubelet.shapes import Shape, node_objects
-from localfleet.embedded.meta import condition, is_ready
+from localfleet.embedded.meta import is_ready
 from tests.embedded.simulated import Object, SimulatedCluster, container, pod
 
 
 def state_of(obj: Object) -> Object:
     entry: Object = obj["status"]["containerStatuses"][0]
     return entry
-
-
-def test_a_bound_pod_becomes_running_and_ready_on_its_node() -> None:
-    cluster = SimulatedCluster()
-    cluster.api.create("pods", pod(), "default")
-    cluster.advance(1)
-    running = cluster.pod("p")
-    assert running["status"]["phase"] == "Running"
-    for kind in ("PodScheduled", "Initialized", "ContainersReady", "Ready"):
-        assert condition(running, kind)["status"] == "True"
-    assert state_of(running)["ready"]
-    assert state_of(running)["started"]
-    assert state_of(running)["restartCount"] == 0
-    assert running["status"]["hostIP"] == "127.7.1.1"
-    assert running["status"]["podIPs"] == [{"ip": running["status"]["podIP"]}]
 
 
 def test_a_pod_on_a_node_of_others_is_left_alone() -> None:

@@ -25,6 +25,7 @@ from tests.simulation.world.store import Write
 
 JUDGES: tuple[type[Judge], ...] = (
     copies.RunsOnce,
+    copies.SuccessorWaits,
     copies.OnceAnAttempt,
     copies.OnlyTheKnown,
     copies.NobodyKilled,

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.laws.examples import examples
 from tests.simulation import planted
 from tests.simulation.faults import THEMES, draw
 from tests.simulation.minimise import minimised
@@ -19,6 +20,11 @@ QUIET = ("wire", "watches", "links", "dispatchers")
 def test_all_promises_hold_under_faults(theme: str) -> None:
     told = tell(draw(1, (theme,)))
     assert not told.violations
+
+
+@pytest.mark.parametrize("seed", range(100, 100 + examples(20)))
+def test_all_promises_hold_in_what_chance_draws(seed: int) -> None:
+    assert [*map(str, tell(draw(seed)).violations)] == []
 
 
 def test_a_late_copy_of_an_old_status_is_not_written_over_a_newer_one() -> None:

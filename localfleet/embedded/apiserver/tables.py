@@ -1,18 +1,16 @@
-"""Tables as kubectl shows them: columns and cells of each resource, after kube-apiserver's own printers."""
+"""Tables as kubectl shows them, after kube-apiserver's own printers; of other resources name and age."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from localfleet.embedded.apiserver import tables_pod
 from localfleet.embedded.apiserver.metadata import seconds
-from localfleet.embedded.apiserver.quantity import canonical
 from localfleet.embedded.apiserver.resources import Resource
 from localfleet.embedded.apiserver.scale import selector_text
 from localfleet.embedded.apiserver.status import Object
 from localfleet.embedded.apiserver.validation import dig
 
 NONE = "<none>"
-UNSET = "<unset>"
 Cells = list[Any]
 
 
@@ -78,33 +76,6 @@ def _counted(*parts: str) -> Callable[[Object, float], Cells]:
 
 def _secret(obj: Object, now: float) -> Cells:
     return [obj["metadata"]["name"], obj.get("type", ""), len(obj.get("data") or {}), age(obj, now)]
-
-
-def _service(obj: Object, now: float) -> Cells:
-    spec = obj.get("spec") or {}
-    outside = ",".join(spec.get("externalIPs") or ()) or ("<pending>" if spec.get("type") == "LoadBalancer" else NONE)
-    if spec.get("type") == "ExternalName":
-        outside = spec.get("externalName", "")
-    ports = ",".join(_port(port) for port in spec.get("ports") or ()) or NONE
-    inside = (spec.get("clusterIPs") or [NONE])[0]
-    selector = ",".join(f"{key}={value}" for key, value in sorted((spec.get("selector") or {}).items())) or NONE
-    return [obj["metadata"]["name"], spec.get("type", ""), inside, outside, ports, age(obj, now), selector]
-
-
-def _port(port: Object) -> str:
-    node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
-    return f"{port.get('port')}{node_port}/{port.get('protocol', 'TCP')}"
-
-
-def _endpoints(obj: Object, now: float) -> Cells:
-    listed = [
-        f"{address.get('ip')}:{port.get('port')}"
-        for subset in obj.get("subsets") or ()
-        for port in subset.get("ports") or ()
-        for address in subset.get("addresses") or ()
-    ]
-    shown = ",".join(listed[:3]) + (f" + {len(listed) - 3} more..." if len(listed) > 3 else "")
-    return [obj["metadata"]["name"], shown or NONE, age(obj, now)]
 
 
 _OLD_ROLE = "kubernetes.io/role"
@@ -210,46 +181,6 @@ def _shown(value: Any) -> str:
     return "N/A" if value is None else str(value)
 
 
-def _priority_class(obj: Object, now: float) -> Cells:
-    default = bool(obj.get("globalDefault"))
-    return [obj["metadata"]["name"], obj.get("value", 0), default, age(obj, now), obj.get("preemptionPolicy", "")]
-
-
-_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
-
-
-def _modes(modes: list[str] | None) -> str:
-    return ",".join(short for mode, short in _MODES.items() if mode in (modes or ()))
-
-
-def _volume(obj: Object, now: float) -> Cells:
-    spec = obj["spec"]
-    status = obj.get("status") or {}
-    claim = spec.get("claimRef") or {}
-    phase = "Terminating" if obj["metadata"].get("deletionTimestamp") else status.get("phase", "")
-    return [
-        *(obj["metadata"]["name"], canonical((spec.get("capacity") or {}).get("storage", "0"))),
-        *(_modes(spec.get("accessModes")), spec.get("persistentVolumeReclaimPolicy", ""), phase),
-        *(f"{claim.get('namespace', '')}/{claim['name']}" if claim.get("name") else "",),
-        *(spec.get("storageClassName", ""), spec.get("volumeAttributesClassName", UNSET)),
-        *(status.get("reason", ""), age(obj, now), spec.get("volumeMode", UNSET)),
-    ]
-
-
-def _claim(obj: Object, now: float) -> Cells:
-    spec = obj["spec"]
-    status = obj.get("status") or {}
-    bound = bool(spec.get("volumeName"))
-    phase = "Terminating" if obj["metadata"].get("deletionTimestamp") else status.get("phase", "")
-    capacity = (status.get("capacity") or {}).get("storage", "") if bound else ""
-    modes = _modes(status.get("accessModes")) if bound else ""
-    return [
-        *(obj["metadata"]["name"], phase, spec.get("volumeName", ""), capacity, modes),
-        *(spec.get("storageClassName", ""), spec.get("volumeAttributesClassName", UNSET), age(obj, now)),
-        spec.get("volumeMode", UNSET),
-    ]
-
-
 def _pod(obj: Object, now: float) -> Cells:
     restarts, last = tables_pod.restarts(obj)
     shown = f"{restarts} ({since(last, now)} ago)" if restarts and last else str(restarts)
@@ -264,34 +195,23 @@ _PLAIN = Layout(("Name", "Age"), _name_age)
 _POD = ("Name", "Ready", "Status", "Restarts", "Age", "IP*", "Node*", "Nominated Node*", "Readiness Gates*")
 _NODE = ("Name", "Status", "Roles", "Age", "Version", "Internal-IP*", "External-IP*", "OS-Image*", "Kernel-Version*")
 _EVENT = ("Last Seen", "Type", "Reason", "Object", "Subobject*", "Source*", "Message", "First Seen*", "Count*", "Name*")
-_VOLUME = ("Name", "Capacity", "Access Modes", "Reclaim Policy", "Status", "Claim", "StorageClass")
-_CLAIM = ("Name", "Status", "Volume", "Capacity", "Access Modes", "StorageClass", "VolumeAttributesClass", "Age")
 
 LAYOUTS: dict[str, Layout] = {
     "configmaps": _DATA,
     "deployments.apps": Layout(("Name", "Ready", "Up-to-date", "Available", "Age", *_WIDE), _deployment),
-    "endpoints": Layout(("Name", "Endpoints", "Age"), _endpoints),
     "events": Layout(_EVENT, _event),
     "jobs.batch": Layout(("Name", "Status", "Completions", "Duration", "Age", *_WIDE), _job),
     "leases.coordination.k8s.io": Layout(("Name", "Holder", "Age"), _lease),
     "namespaces": Layout(("Name", "Status", "Age"), _namespace),
     "nodes": Layout((*_NODE, "Container-Runtime*"), _node),
-    "persistentvolumeclaims": Layout((*_CLAIM, "VolumeMode*"), _claim),
-    "persistentvolumes": Layout((*_VOLUME, "VolumeAttributesClass", "Reason", "Age", "VolumeMode*"), _volume),
     "poddisruptionbudgets.policy": Layout(
         ("Name", "Min Available", "Max Unavailable", "Allowed Disruptions", "Age"), _budget
     ),
     "pods": Layout(_POD, _pod),
-    "priorityclasses.scheduling.k8s.io": Layout(
-        ("Name", "Value", "Global-Default", "Age", "PreemptionPolicy"), _priority_class
-    ),
     "replicasets.apps": Layout(("Name", "Desired", "Current", "Ready", "Age", *_WIDE), _replica_set),
     "secrets": Layout(("Name", "Type", "Data", "Age"), _secret),
-    "services": Layout(
-        ("Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "Selector*"), _service
-    ),
 }  # fmt: skip
-_INTEGERS = frozenset({"Allowed Disruptions", "Value", "Desired", "Current"})
+_INTEGERS = frozenset({"Allowed Disruptions", "Desired", "Current"})
 
 
 def layout(row: Resource) -> Layout:

@@ -225,28 +225,13 @@ def label_selector(selector: Object, path: str) -> Errors:
     """A metav1.LabelSelector."""
     errors = labels(selector.get("matchLabels") or {}, f"{path}.matchLabels")
     for index, clause in enumerate(selector.get("matchExpressions") or ()):
-        errors += requirement(clause, f"{path}.matchExpressions[{index}]", _SELECTOR_OPERATORS)
-    return errors
-
-
-def requirement(clause: Object, path: str, operators: tuple[str, ...]) -> Errors:
-    """One clause of a label or node selector."""
-    operator = clause.get("operator", "")
-    values = clause.get("values") or []
-    errors: Errors = []
-    if operator not in operators:
-        errors.append(FieldError("invalid", f"{path}.operator", "not a valid selector operator", operator))
-    elif operator in ("In", "NotIn") and not values:
-        errors.append(FieldError("required", f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
-    elif operator in ("Exists", "DoesNotExist") and values:
-        detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-        errors.append(FieldError("forbidden", f"{path}.values", detail))
-    elif operator in ("Gt", "Lt") and len(values) != 1:
-        detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
-        errors.append(FieldError("required", f"{path}.values", detail))
-    errors += invalid(f"{path}.key", clause.get("key", ""), qualified_name(clause.get("key", "")))
-    for index, value in enumerate(values):
-        errors += invalid(f"{path}.values[{index}]", value, label_value(value))
+        here = f"{path}.matchExpressions[{index}]"
+        operator = clause.get("operator", "")
+        if operator not in _SELECTOR_OPERATORS:
+            errors.append(FieldError("invalid", f"{here}.operator", "not a valid selector operator", operator))
+        elif operator in ("In", "NotIn") and not clause.get("values"):
+            detail = "must be specified when `operator` is 'In' or 'NotIn'"
+            errors.append(FieldError("required", f"{here}.values", detail))
     return errors
 
 
@@ -260,10 +245,10 @@ def nonnegative(obj: Object, path: str, *keys: str) -> Errors:
     ]
 
 
-def one_of(obj: Object, path: str, key: str, values: tuple[str, ...], *, needed: bool = False) -> Errors:
-    """An enumerated text field; `needed` says that an empty one is a value that is not supported."""
+def one_of(obj: Object, path: str, key: str, values: tuple[str, ...]) -> Errors:
+    """An enumerated text field."""
     value = obj.get(key) or ""
-    if value in values or not (value or needed):
+    if value in values or not value:
         return []
     return [FieldError("unsupported", f"{path}.{key}".lstrip("."), supported(values), value)]
 
@@ -275,25 +260,4 @@ def address(text: str, path: str) -> Errors:
     except ValueError:
         detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
         return [FieldError("invalid", path, detail, text)]
-    return []
-
-
-_PERCENT = re.compile(r"[0-9]+%", re.ASCII)
-
-
-def int_or_percent(obj: Object, path: str, key: str, *, bounded: bool = True) -> Errors:
-    """A number or a share, where given; `bounded` says that no more than all is possible."""
-    value = obj.get(key)
-    if isinstance(value, int):
-        return nonnegative(obj, path, key)
-    if value is None:
-        return []
-    if not _PERCENT.fullmatch(value):
-        detail = (
-            "a valid percent string must be a numeric string followed by an ending '%' "
-            "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
-        )
-        return [FieldError("invalid", f"{path}.{key}", detail, value)]
-    if bounded and int(value[:-1]) > 100:
-        return [FieldError("invalid", f"{path}.{key}", "must not be greater than 100%", value)]
     return []

@@ -1,19 +1,21 @@
-"""What a pod, or a pod template, must satisfy, and which of its fields an update may touch."""
+"""What a pod, or a pod template, must satisfy, and which of its fields an update may touch.
+
+Not all that kube-apiserver asks for: what the product writes, and what people get wrong. Where a pod wants to be is
+taken as it is said.
+"""
 
 import copy
 from typing import Any
 
-from localfleet.embedded.apiserver import validation, validation_container
-from localfleet.embedded.apiserver.status import FieldError, Object, supported
+from localfleet.embedded.apiserver import quantity, validation
+from localfleet.embedded.apiserver.status import FieldError, Object
 from localfleet.embedded.apiserver.validation import Errors, invalid, one_of
-from localfleet.embedded.apiserver.validation_placing import placing
 
 UPDATABLE = (
     "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
     "`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
-_DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _label = validation.name_rule("label")
 _subdomain = validation.name_rule("subdomain")
 
@@ -32,58 +34,63 @@ def pod(obj: Object) -> Errors:
 
 def pod_spec(spec: Object, path: str) -> Errors:
     """The spec of a pod or of a template at `path`."""
-    errors = _volumes(spec, path)
-    if not spec.get("containers"):
-        errors.append(FieldError("required", f"{path}.containers"))
+    errors: Errors = [] if spec.get("containers") else [FieldError("required", f"{path}.containers")]
     volumes = {volume.get("name") for volume in spec.get("volumes") or ()}
     seen: set[str] = set()
     for group in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(group) or ()):
-            errors += validation_container.container(container, f"{path}.{group}[{index}]", seen, volumes)
-            errors += _of_init(container, f"{path}.{group}[{index}]") if group == "initContainers" else []
-    on_host = bool(spec.get("hostNetwork"))
-    errors += validation_container.ports(spec.get("containers") or [], f"{path}.containers", on_host=on_host)
+            errors += _container(container, f"{path}.{group}[{index}]", seen, volumes)
     errors += one_of(spec, path, "restartPolicy", ("Always", "OnFailure", "Never"))
-    errors += one_of(spec, path, "dnsPolicy", _DNS_POLICIES)
-    if spec.get("dnsPolicy") == "None" and not (spec.get("dnsConfig") or {}).get("nameservers"):
-        errors.append(FieldError("required", f"{path}.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None"))
-    errors += _names(spec, path) + _gates(spec, path) + _kind_of_machine(spec, path)
-    errors += validation.labels(spec.get("nodeSelector") or {}, f"{path}.nodeSelector")
-    return errors + placing(spec, path) + _numbers(spec, path)
-
-
-def _volumes(spec: Object, path: str) -> Errors:
-    errors: Errors = []
-    seen: set[str] = set()
-    for index, volume in enumerate(spec.get("volumes") or ()):
-        name = volume.get("name") or ""
-        here = f"{path}.volumes[{index}].name"
-        if not name:
-            errors.append(FieldError("required", here))
-        elif name in seen:
-            errors.append(FieldError("duplicate", here, value=name))
-        else:
-            errors += invalid(here, name, _label(name))
-        seen.add(name)
-    return errors
-
-
-def _of_init(container: Object, path: str) -> Errors:
-    return one_of(container, path, "restartPolicy", ("Always", "OnFailure", "Never"))
-
-
-def _names(spec: Object, path: str) -> Errors:
-    errors: Errors = []
-    for key in ("nodeName", "serviceAccountName", "priorityClassName"):
+    for key in ("nodeName", "priorityClassName"):
         if spec.get(key):
             errors += invalid(f"{path}.{key}", spec[key], _subdomain(spec[key]))
-    for key in ("hostname", "subdomain"):
-        if spec.get(key):
-            errors += invalid(f"{path}.{key}", spec[key], _label(spec[key]))
-    for index, gate in enumerate(spec.get("readinessGates") or ()):
-        kind = gate.get("conditionType", "")
-        errors += invalid(f"{path}.readinessGates[{index}].conditionType", kind, validation.qualified_name(kind))
+    errors += validation.labels(spec.get("nodeSelector") or {}, f"{path}.nodeSelector")
+    return errors + _gates(spec, path)
+
+
+def _container(found: Object, path: str, seen: set[str], volumes: set[str]) -> Errors:
+    """One container; `seen` are the names of those before it, `volumes` those that it may mount."""
+    name = found.get("name")
+    errors: Errors = []
+    if not name:
+        errors.append(FieldError("required", f"{path}.name"))
+    elif problems := _label(name):
+        errors += invalid(f"{path}.name", name, problems)
+    elif name in seen:
+        errors.append(FieldError("duplicate", f"{path}.name", value=name))
+    seen.add(name or "")
+    if not found.get("image"):
+        errors.append(FieldError("required", f"{path}.image"))
+    for index, mount in enumerate(found.get("volumeMounts") or ()):
+        if mount.get("name") not in volumes:
+            errors.append(FieldError("notfound", f"{path}.volumeMounts[{index}].name", value=mount.get("name")))
+    return errors + _resources(found.get("resources") or {}, f"{path}.resources")
+
+
+def _resources(found: Object, path: str) -> Errors:
+    """Requests and limits of a container."""
+    limits = found.get("limits") or {}
+    requests = found.get("requests") or {}
+    errors: Errors = []
+    for group, amounts in (("limits", limits), ("requests", requests)):
+        for name, text in amounts.items():
+            here = f"{path}.{group}[{name}]"
+            errors += invalid(here, name, validation.qualified_name(name)) + amount(name, text, here)
+    for name, text in requests.items():
+        if name in limits and quantity.parse(text) > quantity.parse(limits[name]):
+            detail = f"must be less than or equal to {name} limit of {limits[name]}"
+            errors.append(FieldError("invalid", f"{path}.requests", detail, text))
     return errors
+
+
+def amount(name: str, text: str, path: str) -> Errors:
+    """One quantity of a resource; extended resources are whole numbers."""
+    value = quantity.parse(text)
+    if value < 0:
+        return [FieldError("invalid", path, "must be greater than or equal to 0", text)]
+    if "/" in name and value.denominator != 1:
+        return [FieldError("invalid", path, "must be an integer", text)]
+    return []
 
 
 def _gates(spec: Object, path: str) -> Errors:
@@ -96,26 +103,6 @@ def _gates(spec: Object, path: str) -> Errors:
         if name in seen:
             errors.append(FieldError("duplicate", here, value=name))
         seen.add(name)
-    return errors
-
-
-def _kind_of_machine(spec: Object, path: str) -> Errors:
-    system = spec.get("os")
-    if system is None or system.get("name") in ("linux", "windows"):
-        return []
-    return [FieldError("unsupported", f"{path}.os", supported(("linux", "windows")), system.get("name", ""))]
-
-
-def _numbers(spec: Object, path: str) -> Errors:
-    errors: Errors = []
-    deadline = spec.get("activeDeadlineSeconds")
-    if deadline is not None and not 0 < deadline < 2**31:
-        detail = "must be between 1 and 2147483647, inclusive"
-        errors.append(FieldError("invalid", f"{path}.activeDeadlineSeconds", detail, deadline))
-    user = (spec.get("securityContext") or {}).get("runAsUser")
-    if user is not None and not 0 <= user < 2**31:
-        detail = "must be between 0 and 2147483647, inclusive"
-        errors.append(FieldError("invalid", f"{path}.securityContext.runAsUser", detail, user))
     return errors
 
 

@@ -9,7 +9,6 @@ FailureTarget says what it will be.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from localfleet.embedded.controllers import indexes
 from localfleet.embedded.meta import (
     Object,
     condition,
@@ -243,8 +242,6 @@ def _status(view: View, active: int) -> Object:
     status["ready"] = sum(map(is_ready, view.active))
     status["terminating"] = sum(is_terminating(pod) and not is_finished(pod) for pod in view.pods)
     status["uncountedTerminatedPods"] = {key: uids for key, uids in waiting.items() if uids}
-    if completed := indexes.completed(job, view.pods):
-        status["completedIndexes"] = indexes.text(completed)
     return status
 
 

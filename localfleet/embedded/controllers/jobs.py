@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 from localfleet.embedded.api import Api, ApiError
-from localfleet.embedded.controllers import indexes
 from localfleet.embedded.controllers.job import TRACKING, Plan, finish_time, plan, tracked
 from localfleet.embedded.controllers.refusals import Refusals
 from localfleet.embedded.controllers.replicaset import PODS, new_pod
@@ -67,7 +66,7 @@ class JobController:
             carry_out(self._api, Delete(ref_of(PODS, pod), pod["metadata"]["uid"]))
             self._recorder.record(job, "Job", NORMAL, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
         refused = self._refusals.waits(key, now) if todo.create else False
-        again = self._refusals.note(key, refused or not self._create(job, self._new_pods(job, todo.create)), now)
+        again = self._refusals.note(key, refused or not self._create(job, todo.create), now)
         return todo.again_s if again is None else again
 
     def _release(self, pod: Object) -> None:
@@ -76,16 +75,10 @@ class JobController:
             change = {"metadata": {"uid": pod["metadata"]["uid"], "finalizers": kept or None}}
             carry_out(self._api, Merge(ref_of(PODS, pod), change))
 
-    def _new_pods(self, job: Object, number: int) -> list[Object]:
-        if not number or not indexes.is_indexed(job):
-            return [_job_pod(job) for _ in range(number)]
-        pods = self._world.controlled(job["metadata"]["uid"], PODS)
-        return [indexes.numbered(_job_pod(job), job, index) for index in indexes.free(job, pods, number)]
-
-    def _create(self, job: Object, pods: Iterable[Object]) -> bool:
-        for pod in pods:
+    def _create(self, job: Object, number: int) -> bool:
+        for _ in range(number):
             try:
-                made = self._api.create(PODS, pod, job["metadata"]["namespace"])
+                made = self._api.create(PODS, _job_pod(job), job["metadata"]["namespace"])
             except ApiError as error:
                 message = f"Error creating: {error.status.get('message')}"
                 self._recorder.record(job, "Job", WARNING, "FailedCreate", message)

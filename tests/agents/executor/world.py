@@ -118,11 +118,6 @@ class ApiModel:
         """All pods."""
         return [obj for path, obj in self.objects.items() if "/pods/" in path]
 
-    @property
-    def state(self) -> tuple[int, int]:
-        """Another one after every write and every effect."""
-        return self._version, len(self.done)
-
     def count(self, verb: str) -> int:
         """How often something was really done."""
         return sum(1 for done in self.done if done[0] == verb)

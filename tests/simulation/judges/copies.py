@@ -3,7 +3,7 @@
 from collections import Counter
 
 from tests.simulation.judges.court import Judge
-from tests.simulation.judges.facts import EPOCH, FAILOVER, FINALIZER, PREFIX, PROXY, PodFact, by_product
+from tests.simulation.judges.facts import EPOCH, FINALIZER, PREFIX, PROXY, PodFact, by_product
 from tests.simulation.world.apiserver import NAMESPACES, PODS
 from tests.simulation.world.kubelet import Container
 from tests.simulation.world.objects import ENDED, Object, condition
@@ -33,6 +33,36 @@ class RunsOnce(Judge):
     def _went_back(self, running: list[PodFact]) -> bool:
         now = self.fleet.loop.time()
         return any(now - self.facts.restored.get(one.cluster, float("-inf")) < GONE_BACK_S for one in running)
+
+
+class SuccessorWaits(Judge):
+    """Of a controller's pods that ask for failover `lease` one more begins to run when one has certainly stopped.
+
+    As in one cluster, one that is being deleted does not count, unless nobody can reach the cluster that it runs in.
+    """
+
+    promise = "I2"
+
+    def started(self, cluster: str, container: Container) -> None:
+        facts = self.facts
+        owner, failover = self._of(container.uid)
+        if not owner or failover != "lease":
+            return
+        sets = (one for other in self.fleet.clusters.values() for one in other.controllers.sets)
+        most = sum(one.replicas for one in sets if one.uid == owner)
+        running = [facts.pods[uid] for uid in facts.running if self._of(uid)[0] == owner]
+        there = [one for one in running if facts.out_of_reach(one.cluster) or not self._deleted(one)]
+        if len(there) > most:
+            self.say(owner, f"{len(there)} run of {most}: {', '.join(one.title for one in there)}")
+
+    def _of(self, uid: str) -> tuple[str, str]:
+        fact = self.facts.pods.get(uid)
+        source = self.facts.source_of(fact) if fact is not None else None
+        return (source.owner, source.failover) if source is not None else ("", "")
+
+    def _deleted(self, fact: PodFact) -> bool:
+        kept = self.fleet.clusters[fact.cluster].api.kept(f"{NAMESPACES}/{fact.namespace}/pods/{fact.name}")
+        return kept is None or "deletionTimestamp" in kept.obj["metadata"]
 
 
 class OnceAnAttempt(Judge):
@@ -88,7 +118,7 @@ class NobodyKilled(Judge):
                 self.say(fact.source or fact.title, f"{write.actor} deletes {fact.title}, {what}, without cause")
         elif write.actor == "taint-eviction" and fact.node.startswith(PROXY):
             # However lost the target is: its copy may run on. Only an agent that was away may have come too late.
-            wanted = write.after["metadata"].get("annotations", {}).get(FAILOVER) == "asap"
+            wanted = self.facts.pods[fact.source].failover in ("asap", "lease")
             if not self.facts.in_trouble(fact.cluster) and not (wanted and self._in_trouble(fact)):
                 self.say(fact.source, f"{fact.title} is evicted from {fact.node}, and nobody asked for that")
 
@@ -112,7 +142,13 @@ class NobodyKilled(Judge):
             )
         if fact.uid not in facts.running:
             return True  # it never ran, or does not any more
+        if facts.pods[fact.source].failover == "lease" and (facts.in_trouble(fact.cluster) or self._nobody_leads()):
+            fact.doomed = "lease"  # that it stops where nobody is heard is what the mode asks for
+            return True
         return any(one.uid != fact.uid for one in facts.running_copies(fact.source))
+
+    def _nobody_leads(self) -> bool:
+        return all(one.dispatcher is None for one in self.fleet.dispatchers.values())
 
     def _held(self, source: PodFact) -> bool:
         """Whether a source was taken by a restore, which is no cause to end its copy: not soon, and not of many.

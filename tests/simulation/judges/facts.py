@@ -22,6 +22,7 @@ class PodFact:
     `doomed`: by whom it was deleted, preempted or lost, "" while there is no reason for it to end.
     `bound`: when it came to its node. `decided`: when the product first claimed it for the place that it has.
     `claimed_by`: who last wrote onto it for which cluster it is claimed.
+    `owner`: UID of its controller. `failover`: the mode that it asks for.
     `told`: when it was last written why it waits. `taken`: when a restore took it, whatever had doomed it before.
     """
 
@@ -44,6 +45,8 @@ class PodFact:
     ran: bool = False
     addresses: set[str] = field(default_factory=set)
     priority: int = 0
+    owner: str = ""
+    failover: str = ""
 
     @property
     def is_source(self) -> bool:
@@ -111,6 +114,7 @@ class Facts(Judgeable):
         cpu = cpu_of(obj)
         fact = PodFact(uid, source, write.cluster, meta["namespace"], meta["name"], cpu, write.at)
         fact.priority = obj["spec"].get("priority", 0)
+        fact.owner = next((str(one["uid"]) for one in meta.get("ownerReferences", ()) if one.get("controller")), "")
         self.pods[uid] = fact
         if source:
             self.copies.setdefault(source, []).append(fact)
@@ -122,6 +126,7 @@ class Facts(Judgeable):
             fact.node, fact.bound = node, write.at
             if not by_product(write.actor):
                 self.changed[write.cluster, node] = write.at
+        fact.failover = after["metadata"].get("annotations", {}).get(FAILOVER, "")
         if claim_of(after) not in ("", claim_of(write.before or {})):
             fact.claimed_by = write.actor
         self._learn_state(write, fact, after)
@@ -211,6 +216,11 @@ class Facts(Judgeable):
     def in_trouble(self, cluster: str) -> bool:
         """Whether it is, or was a short while ago, hard to reach."""
         return self.fleet.loop.time() - self.trouble.get(cluster, float("-inf")) < REMEMBERED_S
+
+    def out_of_reach(self, cluster: str) -> bool:
+        """Whether no dispatcher hears of it now."""
+        links = [one for (_, of), one in self.fleet.weathers.items() if of == cluster]
+        return self.fleet.clusters[cluster].wire.weather.down or all(one.cut_there or one.cut_back for one in links)
 
     def running_copies(self, source: str) -> list[PodFact]:
         """Copies of a source that run now."""

@@ -27,13 +27,15 @@ _MOST_AT_ONCE = 300_000  # callbacks without time passing: then something runs i
 
 @dataclass(eq=False)
 class Process:
-    """One life of something that can be paused and killed. `offset`: how wrong its wall clock is, seconds.
+    """One life of something that can be paused and killed. `offset`: how wrong its wall clock is, seconds. `rate`: how
+    fast its monotonic clock runs.
 
     `term`: a dispatcher's newest, as writes name it.
     """
 
     name: str
     offset: float = 0.0
+    rate: float = 1.0
     alive: bool = True
     paused: bool = False
     term: str = ""
@@ -162,9 +164,12 @@ def virtual_clocks(loop: VirtualLoop, seed: int) -> Iterator[None]:
     def wall() -> float:
         return EPOCH + loop.now - START + PROCESS.get().offset
 
+    def monotonic() -> float:
+        return START + (loop.now - START) * PROCESS.get().rate
+
     patches: list[tuple[Any, str, Any]] = [
-        (time, "monotonic", lambda: loop.now),
-        (time, "clock_gettime", lambda _: loop.now),
+        (time, "monotonic", monotonic),
+        (time, "clock_gettime", lambda _: monotonic()),
         (time, "time", wall),
         (time, "time_ns", lambda: int(wall() * 1e9)),
         (uuid, "uuid4", lambda: uuid.UUID(int=dice.getrandbits(128), version=4)),

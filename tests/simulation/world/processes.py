@@ -113,6 +113,7 @@ class AgentProcess:
         self.name = f"agent/{settings.cluster}{name}"
         self.process = Process(f"{self.name}/0")
         self.offset = 0.0
+        self.rate = 1.0
         self.agent: Agent | None = None
         self.second: AgentProcess | None = None
 
@@ -130,7 +131,7 @@ class AgentProcess:
         if self.agent is not None:
             return
         self.lives += 1
-        self.process = Process(f"{self.name}/{self.lives}", self.offset)
+        self.process = Process(f"{self.name}/{self.lives}", self.offset, self.rate)
         self.wire.loop.processes.append(self.process)
         await in_process(self.process, self._start)
 
