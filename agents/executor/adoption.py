@@ -8,14 +8,29 @@ from agents.executor.local import Local
 from shared.model.names import STAY
 from shared.model.pod import Pod
 
+MOST_CLAUSES = 8192  # of one namespace: some 4 ms for each pod
+
 
 def adopter(pod: Pod, local: Local) -> str:
     """Which one would adopt this delegate, in words; '' if none would, as far as the view shows."""
+    left = MOST_CLAUSES
     for one in local.view.adopters(pod.namespace):
-        if one.selector is not None and one.selector.matches(pod.labels):
+        name = f'{type(one).__name__} "{one.key}" of cluster "{local.cluster}"'
+        if one.selector is None:
             return (
-                f'{type(one).__name__} "{one.key}" of cluster "{local.cluster}" selects the pod\'s labels '
-                "(spec.selector) and would take it for its own: let a Deployment make its pods, whose hash label stays "
-                f'at home, or keep this pod at home with annotation {STAY}: "true"'
+                f"what {name} selects is not known: its spec.selector is too large or cannot be read, and it may take "
+                "the pod for its own: delete it, or make it with fewer values"
+            )
+        left -= 1 + len(one.selector.match_labels) + len(one.selector.match_expressions)
+        if left < 0:
+            return (
+                f'the ReplicaSets and ReplicationControllers of namespace "{pod.namespace}" in cluster '
+                f'"{local.cluster}" have more than {MOST_CLAUSES} clauses in spec.selector, so that which of them would '
+                "take the pod for its own is not looked for: delete those that are not used"
+            )
+        if one.selector.matches(pod.labels):
+            return (
+                f"{name} selects the pod's labels (spec.selector) and would take it for its own: let a Deployment make "
+                f'its pods, whose hash label stays at home, or keep this pod at home with annotation {STAY}: "true"'
             )
     return ""

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from agents.executor.adoption import MOST_CLAUSES
 from shared.messages import BOUND, OF_CLUSTER, REFUSED, Outcome, PodRef
 from shared.model import names
 from tests.agents.executor.world import World, order_for, pod_object
@@ -60,6 +61,31 @@ def test_a_pod_that_a_controller_there_would_adopt_is_refused_by_that_cluster(
 )
 def test_other_controllers_there_are_no_obstacle(path: str, selector: dict[str, Any], namespace: str) -> None:
     assert asked(world(path, selector, namespace)).verdict == BOUND
+
+
+def test_a_controller_whose_selector_is_too_large_to_be_read_may_mean_any_pod() -> None:
+    outcome = asked(world(REPLICA_SET, {"matchLabels": {"app": "x" * 70_000}}))
+    assert (outcome.verdict, outcome.scope) == (REFUSED, OF_CLUSTER)
+    assert outcome.message.startswith(
+        'what ReplicaSet "default/web" of cluster "b" selects is not known: its spec.selector is too large or cannot be'
+    )
+
+
+def test_as_many_controllers_as_somebody_likes_to_make_cost_a_pod_no_more_than_so_many_clauses() -> None:
+    there = world(REPLICA_SET, {"matchLabels": {"app": "db"}})
+    clauses = [{"key": "app", "operator": "Exists"}] * 20 + [{"key": "app", "operator": "DoesNotExist"}]
+    for at in range(MOST_CLAUSES // 20):
+        path = f"/apis/apps/v1/namespaces/default/replicasets/db-{at}"
+        metadata = {"name": f"db-{at}", "namespace": "default"}
+        there.api.put(path, {"metadata": metadata, "spec": {"selector": {"matchExpressions": clauses}}})
+    there.sync()
+    outcome = asked(there)
+    assert (outcome.verdict, outcome.scope) == (REFUSED, OF_CLUSTER)
+    assert outcome.message == (
+        'the ReplicaSets and ReplicationControllers of namespace "default" in cluster "b" have more than 8192 clauses '
+        "in spec.selector, so that which of them would take the pod for its own is not looked for: "
+        "delete those that are not used"
+    )
 
 
 @pytest.mark.parametrize("gone", [True, False])
