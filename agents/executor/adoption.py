@@ -25,8 +25,8 @@ def adopter(pod: Pod, local: Local) -> str:
         if left < 0:
             return (
                 f'the ReplicaSets and ReplicationControllers of namespace "{pod.namespace}" in cluster '
-                f'"{local.cluster}" have more than {MOST_CLAUSES} clauses in spec.selector, so that which of them would '
-                "take the pod for its own is not looked for: delete those that are not used"
+                f'"{local.cluster}" have more than {MOST_CLAUSES} clauses in spec.selector, so that who would take '
+                "the pod for its own is not looked for: delete those that are not used"
             )
         if one.selector.matches(pod.labels):
             return (
