@@ -23,7 +23,7 @@ from shared.kube.client import KubeClient
 from shared.streams.calls import EXECUTOR
 
 # What orders are checked against, beside nodes and pods.
-EXECUTOR_KINDS = frozenset({"Namespace", "PodDisruptionBudget", "PriorityClass"})
+EXECUTOR_KINDS = frozenset({"Namespace", "PodDisruptionBudget", "PriorityClass", "ReplicaSet", "ReplicationController"})
 
 SYNC_LOOK_S = 0.5
 

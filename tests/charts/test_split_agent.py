@@ -30,6 +30,8 @@ VIEW = {
     *(("", kind, "", "list watch") for kind in ("nodes", "pods", "namespaces")),
     ("policy", "poddisruptionbudgets", "", "list watch"),
     ("scheduling.k8s.io", "priorityclasses", "", "list watch"),
+    ("", "replicationcontrollers", "", "list watch"),
+    ("apps", "replicasets", "", "list watch"),
     ("", "namespaces", "kube-system", "get"),
     ("/version", "", "", "get"),
 }
