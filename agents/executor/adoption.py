@@ -1,7 +1,7 @@
 """Controllers of this cluster that would take a delegate for a pod of their own.
 
-A ReplicaSet or ReplicationController adopts each pod that its selector means and that has no controller. A delegate has
-none here: it would be counted, and what is too many deleted, of either cluster's pods.
+A ReplicaSet, ReplicationController or DaemonSet adopts each pod that its selector means and that has no controller. A
+delegate has none here: it would be counted, and what is too many deleted, of either cluster's pods.
 """
 
 from agents.executor.local import Local
@@ -24,7 +24,7 @@ def adopter(pod: Pod, local: Local) -> str:
         left -= 1 + len(one.selector.match_labels) + len(one.selector.match_expressions)
         if left < 0:
             return (
-                f'the ReplicaSets and ReplicationControllers of namespace "{pod.namespace}" in cluster '
+                f'the ReplicaSets, ReplicationControllers and DaemonSets of namespace "{pod.namespace}" in cluster '
                 f'"{local.cluster}" have more than {MOST_CLAUSES} clauses in spec.selector, so that who would take '
                 "the pod for its own is not looked for: delete those that are not used"
             )

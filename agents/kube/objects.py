@@ -297,9 +297,9 @@ def _controller(found: api.ServiceObject, problems: list[str]) -> model.Replicat
 
 
 def _workload(
-    record: type[model.ReplicaSet] | type[model.StatefulSet],
-) -> Callable[[api.WorkloadObject, list[str]], model.AnyObject]:
-    def made(found: api.WorkloadObject, problems: list[str]) -> model.AnyObject:
+    record: type[model.ReplicaSet] | type[model.StatefulSet] | type[model.DaemonSet],
+) -> Callable[[api.WorkloadObject, list[str]], model.AnyWatched]:
+    def made(found: api.WorkloadObject, problems: list[str]) -> model.AnyWatched:
         meta = found.metadata
         return record(meta.namespace, meta.name, _selector(found.spec.selector, "spec.selector", problems))
 
@@ -387,6 +387,13 @@ KINDS: tuple[Kind[Any], ...] = (
         Decoder(api.WorkloadObject).decode,
         _workload(model.StatefulSet),
         model.StatefulSet,
+    ),
+    Kind(
+        "DaemonSet",
+        f"{_APPS}/daemonsets",
+        Decoder(api.WorkloadObject).decode,
+        _workload(model.DaemonSet),
+        model.DaemonSet,
     ),
     Kind(
         "ReplicationController",

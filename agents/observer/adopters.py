@@ -6,13 +6,13 @@ A ReplicaSet of a Deployment is none of them for a delegate: its selector names 
 from collections.abc import Collection
 
 from shared.model.names import GENERATED_LABELS
-from shared.model.objects import AnyWatched, ReplicaSet, ReplicationController
+from shared.model.objects import AnyWatched, DaemonSet, ReplicaSet, ReplicationController
 
-Adopter = ReplicaSet | ReplicationController
+Adopter = ReplicaSet | ReplicationController | DaemonSet
 
 
 class Adopters:
-    """The ReplicaSets and ReplicationControllers whose selectors may mean a delegate, or could not be read."""
+    """The controllers whose selectors may mean a delegate, or could not be read."""
 
     def __init__(self) -> None:
         self._of: dict[str, dict[tuple[str, str], Adopter]] = {}

@@ -30,7 +30,7 @@ from agents.observer.seen import (
 from agents.observer.target_clusters import names_clusters, unknown_clusters
 from shared.model.names import EPOCH, PROXY_NODE_PREFIX
 from shared.model.node import Node
-from shared.model.objects import AnyObject, AnyWatched, Namespace, PodDisruptionBudget, PriorityClass
+from shared.model.objects import AnyObject, AnyWatched, DaemonSet, Namespace, PodDisruptionBudget, PriorityClass
 from shared.model.pod import HostPort, Pod, PodRef, SourceRef
 from shared.model.resources import PODS as PLACES
 
@@ -151,9 +151,10 @@ class ClusterCache:
             self._drop_pod(key, missing=missing)
         elif kind == POD_GROUPS:
             self._put_group(key, None)
-        elif self._objects[kind].pop(key, None) is not None:
+        else:
             self._adopters.drop(kind, key)
-            self.log.drop(kind, key, missing=missing)
+            if self._objects[kind].pop(key, None) is not None:
+                self.log.drop(kind, key, missing=missing)
 
     def take_warnings(self, cluster: str = "") -> list[WrongSchedulerName | InvalidAnnotation]:
         """What people are to be warned of since the last call, each pod and text once. `cluster`: the name of this one.
@@ -210,7 +211,9 @@ class ClusterCache:
 
     def _put_object(self, seen: ObjectSeen) -> None:
         objects = self._objects[seen.kind]
-        if objects.get(seen.key) != seen.record:
+        if isinstance(seen.record, DaemonSet):  # nobody else looks at it, and no peer is told
+            self._adopters.put(seen.record)
+        elif objects.get(seen.key) != seen.record:
             objects[seen.key] = seen.record
             self._adopters.put(seen.record)
             self.log.touch(seen.kind, seen.key)
@@ -305,7 +308,7 @@ class ClusterCache:
     def objects(self) -> Iterable[AnyObject]:
         """All objects beside nodes and pods, but for priority classes."""
         every = (record for objects in self._objects.values() for record in objects.values())
-        return (record for record in every if not isinstance(record, PriorityClass))
+        return (record for record in every if not isinstance(record, PriorityClass | DaemonSet))
 
     def priority_classes(self) -> tuple[PriorityClass, ...]:
         """All PriorityClasses by name; none while that kind is not shown."""

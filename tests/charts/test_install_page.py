@@ -186,7 +186,7 @@ def _runs_in_west(site: Site, told: str) -> None:
         assert {one.verb for one in done["executor"]} > READING
         watched = {one.object_ref.resource for one in done["executor"] if one.verb == "watch"}
         checked = {"nodes", "pods", "namespaces", "poddisruptionbudgets", "priorityclasses"}
-        assert watched == checked | {"replicasets", "replicationcontrollers"}
+        assert watched == checked | {"replicasets", "replicationcontrollers", "daemonsets"}
 
 
 def _each_ran_again(times: int) -> Callable[[Site, str], None]:

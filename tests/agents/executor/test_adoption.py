@@ -12,6 +12,7 @@ from tests.agents.executor.world import World, order_for, pod_object
 
 CONTROLLER = "/api/v1/namespaces/default/replicationcontrollers/web"
 REPLICA_SET = "/apis/apps/v1/namespaces/default/replicasets/web"
+DAEMON_SET = "/apis/apps/v1/namespaces/default/daemonsets/web"
 WEB = {"app": "web"}
 
 
@@ -34,6 +35,7 @@ def asked(there: World) -> Outcome:
     [
         (CONTROLLER, WEB, "ReplicationController"),
         (REPLICA_SET, {"matchLabels": WEB}, "ReplicaSet"),
+        (DAEMON_SET, {"matchLabels": WEB}, "DaemonSet"),
         (REPLICA_SET, {"matchExpressions": [{"key": "tier", "operator": "Exists"}]}, "ReplicaSet"),
     ],
 )
@@ -82,21 +84,25 @@ def test_as_many_controllers_as_somebody_likes_to_make_cost_a_pod_no_more_than_s
     outcome = asked(there)
     assert (outcome.verdict, outcome.scope) == (REFUSED, OF_CLUSTER)
     assert outcome.message == (
-        'the ReplicaSets and ReplicationControllers of namespace "default" in cluster "b" have more than 8192 clauses '
-        "in spec.selector, so that who would take the pod for its own is not looked for: "
+        'the ReplicaSets, ReplicationControllers and DaemonSets of namespace "default" in cluster "b" have more than '
+        "8192 clauses in spec.selector, so that who would take the pod for its own is not looked for: "
         "delete those that are not used"
     )
 
 
 @pytest.mark.parametrize("gone", [True, False])
-def test_a_controller_that_is_gone_or_selects_others_now_is_no_obstacle(gone: bool) -> None:
-    there = world(CONTROLLER, WEB)
+@pytest.mark.parametrize(
+    ("path", "selectors"),
+    [(CONTROLLER, (WEB, {"a": "b"})), (DAEMON_SET, ({"matchLabels": WEB}, {"matchLabels": {"a": "b"}}))],
+)
+def test_a_controller_that_is_gone_or_selects_others_now_is_no_obstacle(
+    path: str, selectors: tuple[Any, Any], gone: bool
+) -> None:
+    there = world(path, selectors[0])
     if gone:
-        del there.api.objects[CONTROLLER]
+        del there.api.objects[path]
     else:
-        there.api.put(
-            CONTROLLER, {"metadata": {"name": "web", "namespace": "default"}, "spec": {"selector": {"a": "b"}}}
-        )
+        there.api.put(path, {"metadata": {"name": "web", "namespace": "default"}, "spec": {"selector": selectors[1]}})
     there.sync()
     assert asked(there).verdict == BOUND
 
