@@ -85,7 +85,7 @@ def test_as_many_controllers_as_somebody_likes_to_make_cost_a_pod_no_more_than_s
     assert (outcome.verdict, outcome.scope) == (REFUSED, OF_CLUSTER)
     assert outcome.message == (
         'the ReplicaSets, ReplicationControllers and DaemonSets of namespace "default" in cluster "b" have more than '
-        "8192 clauses in spec.selector, so that who would take the pod for its own is not looked for: "
+        "2048 clauses in spec.selector, so that who would take the pod for its own is not looked for: "
         "delete those that are not used"
     )
 
