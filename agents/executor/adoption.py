@@ -6,6 +6,7 @@ delegate has none here: it would be counted, and what is too many deleted, of ei
 
 from agents.executor.local import Local
 from shared.model.names import STAY
+from shared.model.objects import DaemonSet, ReplicaSet, ReplicationController
 from shared.model.pod import Pod
 
 MOST_CLAUSES = 2048  # of one namespace: some 2 ms for each pod
@@ -15,11 +16,10 @@ def adopter(pod: Pod, local: Local) -> str:
     """Which one would adopt this delegate, in words; '' if none would, as far as the view shows."""
     left = MOST_CLAUSES
     for one in local.view.adopters(pod.namespace):
-        name = f'{type(one).__name__} "{one.key}" of cluster "{local.cluster}"'
         if one.selector is None:
             return (
-                f"what {name} selects is not known: its spec.selector is too large or cannot be read, and it may take "
-                "the pod for its own: delete it, or make it with fewer values"
+                f"what {_named(one, local)} selects is not known: its spec.selector is too large or cannot be read, "
+                "and it may take the pod for its own: delete it, or make it with fewer values"
             )
         left -= 1 + len(one.selector.match_labels) + len(one.selector.match_expressions)
         if left < 0:
@@ -30,7 +30,12 @@ def adopter(pod: Pod, local: Local) -> str:
             )
         if one.selector.matches(pod.labels):
             return (
-                f"{name} selects the pod's labels (spec.selector) and would take it for its own: let a Deployment make "
-                f'its pods, whose hash label stays at home, or keep this pod at home with annotation {STAY}: "true"'
+                f"{_named(one, local)} selects the pod's labels (spec.selector) and would take it for its own: let a "
+                "Deployment make its pods, whose hash label stays at home, or keep this pod at home with annotation "
+                f'{STAY}: "true"'
             )
     return ""
+
+
+def _named(one: ReplicaSet | ReplicationController | DaemonSet, local: Local) -> str:
+    return f'{type(one).__name__} "{one.key}" of cluster "{local.cluster}"'
