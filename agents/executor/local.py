@@ -1,12 +1,12 @@
 """In-memory state of one cluster's executor. All of it may be lost in a restart: the API server has the truth."""
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from agents.executor.byte_budget import ByteBudget, ByteRate, SharedBudget
 from agents.executor.epoch_guard import EpochGuard
+from agents.executor.event_queue import EventQueue
 from agents.executor.foreign_bytes import ForeignBudget
 from agents.executor.ledger import Ledger
 from agents.executor.peers import PeerTable
@@ -16,7 +16,6 @@ from agents.executor.renewals import Renewals
 from agents.executor.state import ExecutorState
 from agents.executor.told_events import ToldEvents
 from agents.executor.view import ClusterView
-from shared.kube.http import Request
 from shared.messages import Shadows
 from shared.model.names import FENCED
 from shared.model.pod import Pod
@@ -29,7 +28,6 @@ _STATUS_OF_POD = ByteRate(2 * 2**20, 16 * 2**10)
 _STATUS_OF_NAMESPACE = ByteRate(128 * 2**20, 2**19)  # in one other cluster: half of what all have there
 _STATUS_OF_CLUSTER = ByteRate(256 * 2**20, 2**20)
 _LABELS_OF_NAMESPACE = ByteRate(32 * 2**20, 64 * 2**10)  # of delegates that come under other shadow budgets
-MAX_EVENTS = 20_000  # waiting to be written; the oldest are dropped beyond
 
 
 class Moment(NamedTuple):
@@ -89,7 +87,7 @@ class Local:
     ledger: Ledger = field(default_factory=Ledger)
     epoch_guard: EpochGuard = field(default_factory=EpochGuard)
     state: ExecutorState = field(default_factory=ExecutorState)
-    events: deque[Request] = field(default_factory=lambda: deque(maxlen=MAX_EVENTS))
+    events: EventQueue = field(default_factory=EventQueue)
     mirrored: Recent[str, Mirrored] = field(default_factory=Recent)
     reported: Recent[str, Reported] = field(default_factory=Recent)
     refused: Recent[str, str] = field(default_factory=Recent)  # why a status is not mirrored, by UID of the source

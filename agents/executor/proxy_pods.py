@@ -10,7 +10,10 @@
   One of mode `lease` loses them when its delegate has certainly been stopped by the executor there (`lease_expiry.py`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from heapq import nsmallest
+from operator import attrgetter, itemgetter
+from typing import TypeVar
 
 import msgspec
 
@@ -28,6 +31,7 @@ from shared.model import leases, names
 from shared.model.leases import LEASE
 from shared.model.pod import PENDING, Pod
 
+T = TypeVar("T")
 FREED_AT_ONCE = 20  # pods that may be replaced from now on, at each look: once a second
 TOLD_AT_ONCE = 5  # events about pods of others, at each look
 TELL_AGAIN_S = 3600.0  # API servers keep events for so long
@@ -55,19 +59,36 @@ def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
     freed = list[Pod]()
     for pod in later:
         (kept if _mode(pod, pod.failover, local) == failover_mode.STRICT else freed).append(pod)
-    yield from (_duty(pod, _tolerate(pod, local, now)) for pod in (*kept, *freed[:FREED_AT_ONCE]))
+    yield from (
+        _duty(pod, _tolerate(pod, local, now))
+        for pod in (*kept, *_in_turns(freed, attrgetter("namespace"), FREED_AT_ONCE))
+    )
 
 
 def _tell_misplaced(found: list[tuple[Pod, str]], local: Local, now: Moment) -> None:
     """Once an hour for each that has pods of others there: a DaemonSet, or a pod that is of none."""
-    told = 0
+    due = dict[str, tuple[Pod, str]]()
     for pod, cluster in found:
-        whose = pod.owner if pod.owner.startswith(f"{events.DAEMON_SET}/") else pod.uid
+        # Anybody may name any DaemonSet as the owner of his pods: it tells of pods of its own namespace alone.
+        of_daemon_set = pod.owner.startswith(f"{events.DAEMON_SET}/")
+        whose = f"{pod.namespace}/{pod.owner}" if of_daemon_set else pod.uid
         last = local.misplaced.get(whose)
-        if told < TOLD_AT_ONCE and (last is None or now.mono - last >= TELL_AGAIN_S):
-            events.on_proxy_node(local, pod, cluster, now)
-            local.misplaced.put(whose, now.mono)
-            told += 1
+        if last is None or now.mono - last >= TELL_AGAIN_S:
+            due.setdefault(whose, (pod, cluster))
+    for whose, (pod, cluster) in _in_turns(due.items(), lambda one: one[1][0].namespace, TOLD_AT_ONCE):
+        events.on_proxy_node(local, pod, cluster, now)
+        local.misplaced.put(whose, now.mono)
+
+
+def _in_turns(found: Iterable[T], namespace_of: Callable[[T], str], most: int) -> list[T]:
+    """So many of them, of each namespace as many as of any other: whoever has many, or some that cannot be written,
+    keeps none of another namespace waiting.
+    """
+    lanes: dict[str, list[T]] = {}
+    for one in found:
+        lanes.setdefault(namespace_of(one), []).append(one)
+    turns = ((turn, at, one) for at, lane in enumerate(lanes.values()) for turn, one in enumerate(lane[:most]))
+    return [one for _, _, one in nsmallest(most, turns, key=itemgetter(0, 1))]
 
 
 def _put_there_by_hand(pod: Pod) -> bool:

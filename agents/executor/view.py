@@ -9,6 +9,7 @@ from typing import Protocol
 
 from shared.model.node import Node
 from shared.model.objects import (
+    DaemonSet,
     Namespace,
     PodDisruptionBudget,
     PriorityClass,
@@ -36,7 +37,7 @@ class ClusterView(Protocol):
     def priority_classes(self) -> Sequence[PriorityClass]:
         """All PriorityClasses; none while that kind is not shown."""
 
-    def adopters(self, namespace: str) -> Iterable[ReplicaSet | ReplicationController]:
+    def adopters(self, namespace: str) -> Iterable[ReplicaSet | ReplicationController | DaemonSet]:
         """Those of a namespace that may take a delegate for their own; none while these kinds are not shown."""
 
     def pod(self, uid: str) -> Pod | None:

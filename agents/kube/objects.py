@@ -16,16 +16,18 @@ from agents.kube import wire_objects as api
 from agents.kube.convert import version_of
 from agents.kube.effective import read_quantities
 from agents.kube.rules import node_terms
-from agents.kube.selectors import expressions_size, label_selector, labels_size, selector_size
+from agents.kube.selectors import expressions_size, label_selector, labels_size
 from agents.kube.volume_sources import csi_name
 from agents.observer.seen import ObjectSeen
+from shared.messages.values import A_VALUE, most_memory_of
 from shared.model import objects as model
 from shared.model.bounds import HIGHEST_PRIORITY
 from shared.model.labels import IN, LabelSelector, NodeSelectorTerm, Requirement
 from shared.model.names import ACCEPT, BUDGET_OF, OPEN
 from shared.model.resources import QuantityError, parse_quantity
 
-MAX_CHARS = 64 * 1024  # of labels or selectors of one object
+MAX_CHARS = 64 * 1024  # of labels of one object
+MAX_MEMORY = 8 * 1024  # bytes of memory in the dispatcher of a selector: many objects of one namespace leave room
 MAX_ENTRIES = 256  # of any list or map of one object
 STORAGE = "storage"
 CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"  # wins over the field, as in Kubernetes
@@ -87,8 +89,14 @@ def _labels(meta: wire.Meta) -> dict[str, str]:
 
 
 def _selector(raw: wire_terms.Selector | None, field: str, problems: list[str]) -> LabelSelector | None:
-    _bounded(f"characters of {field}", selector_size(raw))
-    return label_selector(raw, field, problems)
+    selector = label_selector(raw, field, problems)
+    _bounded_memory(field, selector)
+    return selector
+
+
+def _bounded_memory(field: str, meant: object) -> None:
+    what = f"bytes of memory of {field} ({A_VALUE} for each key, value and clause beside its text)"
+    _bounded(what, most_memory_of(msgspec.msgpack.encode(meant)), MAX_MEMORY)
 
 
 def _note(meta: wire.Meta, key: str) -> str:
@@ -254,6 +262,11 @@ def _budget(found: api.BudgetObject, problems: list[str]) -> model.PodDisruption
     )
 
 
+def _unread_budget(namespace: str, name: str) -> model.PodDisruptionBudget:
+    """It may cover any pod of its namespace: none of them may be disrupted until it can be read."""
+    return model.PodDisruptionBudget(namespace, name, LabelSelector())
+
+
 def _priority_class(found: api.PriorityClassObject, problems: list[str]) -> model.PriorityClass:
     return model.PriorityClass(
         found.metadata.name,
@@ -270,7 +283,7 @@ def _unread_class(_: str, name: str) -> model.PriorityClass:
 
 def _labels_meant(found: api.ServiceObject) -> dict[str, str]:
     labels = found.spec.selector or {}
-    _bounded("characters of spec.selector", labels_size(labels))
+    _bounded_memory("spec.selector", labels)
     return labels
 
 
@@ -284,9 +297,9 @@ def _controller(found: api.ServiceObject, problems: list[str]) -> model.Replicat
 
 
 def _workload(
-    record: type[model.ReplicaSet] | type[model.StatefulSet],
-) -> Callable[[api.WorkloadObject, list[str]], model.AnyObject]:
-    def made(found: api.WorkloadObject, problems: list[str]) -> model.AnyObject:
+    record: type[model.ReplicaSet] | type[model.StatefulSet] | type[model.DaemonSet],
+) -> Callable[[api.WorkloadObject, list[str]], model.AnyWatched]:
+    def made(found: api.WorkloadObject, problems: list[str]) -> model.AnyWatched:
         meta = found.metadata
         return record(meta.namespace, meta.name, _selector(found.spec.selector, "spec.selector", problems))
 
@@ -351,7 +364,7 @@ KINDS: tuple[Kind[Any], ...] = (
         f"{_POLICY}/poddisruptionbudgets",
         Decoder(api.BudgetObject).decode,
         _budget,
-        model.PodDisruptionBudget,
+        _unread_budget,
     ),
     Kind(
         "PriorityClass",
@@ -374,6 +387,13 @@ KINDS: tuple[Kind[Any], ...] = (
         Decoder(api.WorkloadObject).decode,
         _workload(model.StatefulSet),
         model.StatefulSet,
+    ),
+    Kind(
+        "DaemonSet",
+        f"{_APPS}/daemonsets",
+        Decoder(api.WorkloadObject).decode,
+        _workload(model.DaemonSet),
+        model.DaemonSet,
     ),
     Kind(
         "ReplicationController",

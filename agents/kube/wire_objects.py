@@ -226,13 +226,13 @@ class ServiceObject(Wire):
 
 
 class WorkloadSpec(Wire):
-    """apps/v1 ReplicaSetSpec and StatefulSetSpec."""
+    """apps/v1 ReplicaSetSpec, StatefulSetSpec and DaemonSetSpec."""
 
     selector: Selector | None = None
 
 
 class WorkloadObject(Wire):
-    """apps/v1 ReplicaSet and StatefulSet."""
+    """apps/v1 ReplicaSet, StatefulSet and DaemonSet."""
 
     metadata: Meta
     spec: WorkloadSpec = msgspec.field(default_factory=WorkloadSpec)

@@ -6,13 +6,13 @@ A ReplicaSet of a Deployment is none of them for a delegate: its selector names 
 from collections.abc import Collection
 
 from shared.model.names import GENERATED_LABELS
-from shared.model.objects import AnyWatched, ReplicaSet, ReplicationController
+from shared.model.objects import AnyWatched, DaemonSet, ReplicaSet, ReplicationController
 
-Adopter = ReplicaSet | ReplicationController
+Adopter = ReplicaSet | ReplicationController | DaemonSet
 
 
 class Adopters:
-    """The ReplicaSets and ReplicationControllers whose selectors may mean a delegate."""
+    """The controllers whose selectors may mean a delegate, or could not be read."""
 
     def __init__(self) -> None:
         self._of: dict[str, dict[tuple[str, str], Adopter]] = {}
@@ -22,7 +22,7 @@ class Adopters:
         if not isinstance(record, Adopter):
             return
         self.drop(type(record).__name__, record.key)
-        if record.selector is not None and GENERATED_LABELS.isdisjoint(record.selector.match_labels):
+        if record.selector is None or GENERATED_LABELS.isdisjoint(record.selector.match_labels):
             self._of.setdefault(record.namespace, {})[type(record).__name__, record.key] = record
 
     def drop(self, kind: str, key: str) -> None:

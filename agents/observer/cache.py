@@ -30,11 +30,11 @@ from agents.observer.seen import (
 from agents.observer.target_clusters import names_clusters, unknown_clusters
 from shared.model.names import EPOCH, PROXY_NODE_PREFIX
 from shared.model.node import Node
-from shared.model.objects import AnyObject, AnyWatched, Namespace, PodDisruptionBudget, PriorityClass
+from shared.model.objects import AnyObject, AnyWatched, DaemonSet, Namespace, PodDisruptionBudget, PriorityClass
 from shared.model.pod import HostPort, Pod, PodRef, SourceRef
 from shared.model.resources import PODS as PLACES
 
-MAX_WARNED = 10_000  # pods
+MAX_WARNED = 10_000  # pods, of which one namespace has a quarter at the most
 MAX_WARNINGS = 16  # of one pod, as long as it is there
 
 
@@ -60,7 +60,8 @@ class ClusterCache:
         self._versions: dict[str, dict[str, int]] = {kind: {} for kind in watched}
         self._listed: dict[str, set[str]] = {}
         self._complete: set[str] = set()
-        self._warned: dict[str, set[int]] = {}
+        self._warned: dict[str, tuple[str, set[int]]] = {}  # by UID: its namespace, and of what
+        self._warned_in = Counter[str]()  # pods, by namespace
         self._warnings: list[WrongSchedulerName | InvalidAnnotation] = []
         self._unfinished: dict[str, PodRef] = {}
         self._foreign_bytes = Counter[tuple[str, str]]()  # of delegates, by source cluster and namespace, or ""
@@ -143,14 +144,17 @@ class ClusterCache:
             if self._nodes.pop(key, None) is not None:
                 self.log.drop(NODES, key, missing=missing)
         elif kind == PODS:
-            self._warned.pop(key, None)
+            if key in self._warned:
+                namespace, _ = self._warned.pop(key)
+                self._warned_in[namespace] -= 1
             self._unfinished.pop(key, None)
             self._drop_pod(key, missing=missing)
         elif kind == POD_GROUPS:
             self._put_group(key, None)
-        elif self._objects[kind].pop(key, None) is not None:
+        else:
             self._adopters.drop(kind, key)
-            self.log.drop(kind, key, missing=missing)
+            if self._objects[kind].pop(key, None) is not None:
+                self.log.drop(kind, key, missing=missing)
 
     def take_warnings(self, cluster: str = "") -> list[WrongSchedulerName | InvalidAnnotation]:
         """What people are to be warned of since the last call, each pod and text once. `cluster`: the name of this one.
@@ -169,11 +173,13 @@ class ClusterCache:
         return taken
 
     def _warn(self, warning: WrongSchedulerName | InvalidAnnotation) -> None:
-        told = self._warned.get(warning.uid)
-        if told is None:
-            if len(self._warned) >= MAX_WARNED:
+        namespace = warning.namespace
+        if warning.uid not in self._warned:
+            if len(self._warned) >= MAX_WARNED or self._warned_in[namespace] >= MAX_WARNED // 4:
                 return
-            told = self._warned[warning.uid] = set()
+            self._warned[warning.uid] = namespace, set()
+            self._warned_in[namespace] += 1
+        _, told = self._warned[warning.uid]
         if hash(warning) not in told and len(told) < MAX_WARNINGS:
             told.add(hash(warning))
             self._warnings.append(warning)
@@ -205,7 +211,9 @@ class ClusterCache:
 
     def _put_object(self, seen: ObjectSeen) -> None:
         objects = self._objects[seen.kind]
-        if objects.get(seen.key) != seen.record:
+        if isinstance(seen.record, DaemonSet):  # nobody else looks at it, and no peer is told
+            self._adopters.put(seen.record)
+        elif objects.get(seen.key) != seen.record:
             objects[seen.key] = seen.record
             self._adopters.put(seen.record)
             self.log.touch(seen.kind, seen.key)
@@ -300,7 +308,7 @@ class ClusterCache:
     def objects(self) -> Iterable[AnyObject]:
         """All objects beside nodes and pods, but for priority classes."""
         every = (record for objects in self._objects.values() for record in objects.values())
-        return (record for record in every if not isinstance(record, PriorityClass))
+        return (record for record in every if not isinstance(record, PriorityClass | DaemonSet))
 
     def priority_classes(self) -> tuple[PriorityClass, ...]:
         """All PriorityClasses by name; none while that kind is not shown."""

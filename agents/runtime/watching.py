@@ -20,10 +20,13 @@ from agents.runtime.settings import AgentSettings, ApiSettings
 from agents.runtime.watch_handler import WatchHandler
 from agents.runtime.watch_verifier import WatchVerifier
 from shared.kube.client import KubeClient
-from shared.streams.calls import EXECUTOR
+from shared.model.objects import DaemonSet
+from shared.streams.calls import BOTH, EXECUTOR
 
 # What orders are checked against, beside nodes and pods.
-EXECUTOR_KINDS = frozenset({"Namespace", "PodDisruptionBudget", "PriorityClass"})
+EXECUTOR_KINDS = frozenset(
+    {"Namespace", "PodDisruptionBudget", "PriorityClass", "ReplicaSet", "ReplicationController", "DaemonSet"}
+)
 
 SYNC_LOOK_S = 0.5
 
@@ -41,7 +44,7 @@ class Watching:
     ) -> None:
         api = settings.api
         pace = _pace(settings.api)
-        kinds = [kind for kind in KINDS if settings.role != EXECUTOR or kind.name in EXECUTOR_KINDS]
+        kinds = [kind for kind in KINDS if _is_watched(kind.name, settings.role)]
         self.log = ChangeLog(max_graves=settings.max_graves, on_change=on_change)
         whole = settings.role != EXECUTOR
         self.cache = ClusterCache(self.log, (kind.name for kind in kinds), groups=whole)
@@ -99,6 +102,11 @@ class Watching:
         if watch.kind in self.tasks:
             self.tasks[watch.kind].cancel()
         self.tasks[watch.kind] = self._spawn(watch.run(), f"watch {watch.kind}")
+
+
+def _is_watched(kind: str, role: str) -> bool:
+    """Whether an agent in this role watches a kind of objects: an observer alone has nobody who asks for DaemonSets."""
+    return kind in EXECUTOR_KINDS if role == EXECUTOR else role == BOTH or kind != DaemonSet.__name__
 
 
 def _pace(api: ApiSettings) -> Pace:

@@ -9,8 +9,10 @@ A node is refused, in this order, where
 Raw score of a node, in weights: over its domains, weight * pods for each preferred term (minus for anti-affinity), the
 weights of the preferred terms of placed pods that mean this pod, and `hardPodAffinityWeight` for each required affinity
 term of a placed pod that does. Score = floor(100 * (raw - least) / (most - least)) over the feasible nodes, 0 if equal.
-Pods count until they are gone, terminating ones too. Source: kube-scheduler's InterPodAffinity; domains span
-clusters, and terms mean pods of other clusters in their own namespace, or in one open to them (`pods_of_terms`).
+A pod whose labels are too large to be told counts as one that anti-affinity means, and as none that affinity means; but
+then nobody is the first of its kind. Pods count until they are gone, terminating ones too. Source: kube-scheduler's
+InterPodAffinity; domains span clusters, and terms mean pods of other clusters in their own namespace, or in one open to
+them (`pods_of_terms`).
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -55,6 +57,7 @@ class _State:
     scores: tuple[Part, ...]
     rules: AffinityRules
     about: Sequence[StandingTerm]
+    unlabelled: str  # a pod whose labels are not told, that its required terms may mean
 
 
 class AffinityArgs(Args):
@@ -112,11 +115,14 @@ class InterPodAffinity(DomainPlugin[_State]):
 
         Labels and namespace matter by these terms alone, so pods of different labels stay one class until a term tells
         them apart; a pod that a new term means becomes one of another class. Pods of one class do not come apart by
-        the terms that they bring along themselves: the class key says which of these mean the pod.
+        the terms that they bring along themselves: the class key says which of these mean the pod. And whether its
+        required terms may mean pods whose labels are not told.
         """
         if self._brings_too_many(placed, fleet):
             return True
-        return tuple([term.number for term in self._about(placed, self._book.rules_of(placed), fleet)]) or None
+        rules = self._book.rules_of(placed)
+        about = tuple([term.number for term in self._about(placed, rules, fleet)]) or None
+        return (about, True) if _unlabelled(rules, fleet) else about
 
     def _brings_too_many(self, placed: Placed, fleet: FleetView) -> bool:
         return fleet.affinity.owned_with(placed) > self._most
@@ -184,12 +190,14 @@ class InterPodAffinity(DomainPlugin[_State]):
         if rules is None and not about:
             return SKIP
         rules = rules or _NO_RULES
+        unlabelled = _unlabelled(rules, fleet)
+        away = (*rules.repelling, *rules.repelling_unlabelled) if unlabelled else rules.repelling
         filters = (
             *_drawn(rules, placed, fleet),
-            *_refused(_own_counts(rules.repelling, fleet), Reason.POD_ANTI_AFFINITY, fleet),
+            *_refused(_own_counts(away, fleet), Reason.POD_ANTI_AFFINITY, fleet),
             *_refused(_counts_of(about, TermKind.REPELLING, fleet), Reason.EXISTING_ANTI_AFFINITY, fleet),
         )
-        return _State(filters, self._scores(rules, about, fleet), rules, about)
+        return _State(filters, self._scores(rules, about, fleet), rules, about, unlabelled)
 
     def _scores(self, rules: AffinityRules, about: Sequence[StandingTerm], fleet: FleetView) -> tuple[Part, ...]:
         sums: dict[str, Ints] = {}
@@ -207,15 +215,26 @@ class InterPodAffinity(DomainPlugin[_State]):
         """Required affinity, required anti-affinity, that of placed pods."""
         return state.filters
 
+    def explain_refusal(self, state: _State, placed: Placed, fleet: FleetView) -> Sequence[str]:
+        """Whose labels are not told, so that its required terms may mean that pod."""
+        if not state.unlabelled:
+            return ()
+        return (
+            f"labels of pod {state.unlabelled} are too large to be told, so it may be one that the pod's required "
+            "affinity or anti-affinity means: remove some of its metadata.labels",
+        )
+
     def score_parts(self, state: _State, fleet: FleetView) -> Sequence[Part]:
         """One part for each topology key."""
         return state.scores
 
     def count_rules(self, state: _State, placed: Placed, fleet: FleetView) -> CountRules | None:
-        """The same as rules; None while nobody holds one of the pod's terms: the next pod would meet a new one."""
+        """The same as rules; None while nobody holds one of the pod's terms: the next pod would meet a new one. Nor
+        where labels are not told.
+        """
         known = state
         brought = fleet.affinity.brings(placed)
-        if brought is None:
+        if brought is None or known.unlabelled:
             return None
         moving = AffinityCounts(known.rules, known.about, placed, fleet, brought)
         return CountRules(moving.refusals(), moving.first, moving.score_terms(self._hard_weight), scale=Scale.RANGE)
@@ -230,6 +249,10 @@ class InterPodAffinity(DomainPlugin[_State]):
         return scores
 
 
+def _unlabelled(rules: AffinityRules | None, fleet: FleetView) -> str:
+    return fleet.affinity.unlabelled(rules.unlabelled) if rules is not None and rules.unlabelled else ""
+
+
 def _keys(rules: Iterable[AffinityRule]) -> Iterable[str]:
     return dict.fromkeys(rule.key for rule in rules)
 
@@ -240,6 +263,7 @@ def _drawn(rules: AffinityRules, placed: Placed, fleet: FleetView) -> Iterator[P
         return
     counts = {key: fleet.affinity.count_in(rules.together, key) for key in _keys(rules.required)}
     first = not any(found.any() for found in counts.values()) and is_one_of(rules.together, placed, fleet)
+    first = first and not fleet.affinity.unlabelled(rules.drawn_unlabelled)
     code = fleet.reasons.code(Reason.POD_AFFINITY)
     for key, found in counts.items():
         yield _refusing(fleet.topology.domain(key), (found <= 0) & (not first), code, elsewhere=code)
@@ -292,8 +316,8 @@ def _has_terms(pod: Pod) -> bool:
 
 
 def _may_mean(pods: PodSet, pod: Pod, home: str) -> bool:
-    """Whether a pod may be one of `pods`, whatever labels namespaces have."""
-    return pods.asks_namespaces or pods.matches(pod, home, _no_labels)
+    """Whether a pod may be one of `pods`, whatever labels namespaces have, or it has itself if they are not told."""
+    return pod.labels_cut or pods.asks_namespaces or pods.matches(pod, home, _no_labels)
 
 
 def _no_labels(cluster: str, namespace: str) -> Mapping[str, str]:

@@ -144,6 +144,12 @@ class PriorityClass(Named, frozen=True):
     default: bool = False
 
 
+class DaemonSet(Namespaced, frozen=True):
+    """apps/v1 DaemonSet: which pods it means. It is no part of `AnyObject` either: no agent tells of it."""
+
+    selector: LabelSelector | None = None
+
+
 class PodDisruptionBudget(Namespaced, frozen=True, tag=True):
     """policy/v1 PodDisruptionBudget. `allowed` is status.disruptionsAllowed; `disrupted`: pods counted there.
 
@@ -210,7 +216,7 @@ AnyObject = (
     | StatefulSet
     | ReplicationController
 )
-AnyWatched = AnyObject | PriorityClass
+AnyWatched = AnyObject | PriorityClass | DaemonSet
 
 
 class ObjectRef(Record, frozen=True):

@@ -78,8 +78,8 @@ class Reason(enum.Enum):
         "let its pods share terms, or have the administrator raise most_terms_about_others of plugin InterPodAffinity"
     )
     LABELS_CUT = (
-        "whom its required affinity and topologySpreadConstraints count is not known: labels of pod {} are too large "
-        "to be told, remove some of its metadata.labels"
+        "whom its topologySpreadConstraints count is not known: labels of pod {} are too large to be told, remove some "
+        "of its metadata.labels"
     )
     QUOTA = "tenant quota exceeded: {}"
     QUOTA_UNKNOWN = "what the tenant uses of its quota is unknown: {}"

@@ -50,6 +50,7 @@ OBSERVER = {
     ("", "replicationcontrollers", "", "list watch"),
     ("apps", "replicasets", "", "list watch"),
     ("apps", "statefulsets", "", "list watch"),
+    ("apps", "daemonsets", "", "list watch"),
     ("scheduling.k8s.io", "podgroups", "", "list watch"),
     ("", "events", "", "list watch"),
     ("metrics.k8s.io", "nodes", "", "list"),

@@ -185,7 +185,8 @@ def _runs_in_west(site: Site, told: str) -> None:
         assert writes == {("create", "", "serviceaccounts/token")}  # of the account as which kubelets are asked
         assert {one.verb for one in done["executor"]} > READING
         watched = {one.object_ref.resource for one in done["executor"] if one.verb == "watch"}
-        assert watched == {"nodes", "pods", "namespaces", "poddisruptionbudgets", "priorityclasses"}
+        checked = {"nodes", "pods", "namespaces", "poddisruptionbudgets", "priorityclasses"}
+        assert watched == checked | {"replicasets", "replicationcontrollers", "daemonsets"}
 
 
 def _each_ran_again(times: int) -> Callable[[Site, str], None]:

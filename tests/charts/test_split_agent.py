@@ -26,10 +26,14 @@ SPLIT: dict[str, Any] = {"ray": {"address": ""}, "gateway": {"urls": ["wss://gat
 ROLES = ("observer", "executor")
 READING = {"get", "list", "watch"}
 STATE = ("coordination.k8s.io", "leases", "global-dispatcher-agent.state", "get")
+DAEMON_SETS = ("apps", "daemonsets", "", "list watch")
 VIEW = {
     *(("", kind, "", "list watch") for kind in ("nodes", "pods", "namespaces")),
     ("policy", "poddisruptionbudgets", "", "list watch"),
     ("scheduling.k8s.io", "priorityclasses", "", "list watch"),
+    ("", "replicationcontrollers", "", "list watch"),
+    ("apps", "replicasets", "", "list watch"),
+    DAEMON_SETS,
     ("", "namespaces", "kube-system", "get"),
     ("/version", "", "", "get"),
 }
@@ -73,7 +77,7 @@ def mounted_secrets(deployment: Object) -> set[str]:
 
 def test_the_observers_account_may_write_nothing(objects: list[Object]) -> None:
     account = of_role(objects, "observer")["spec"]["template"]["spec"]["serviceAccountName"]
-    assert rights(objects, account) == OBSERVER | {STATE} | TOKENS
+    assert rights(objects, account) == (OBSERVER - {DAEMON_SETS}) | {STATE} | TOKENS
     assert {verb for row in OBSERVER | {STATE} for verb in row[3].split()} <= READING
 
 

@@ -35,6 +35,8 @@ _VOLUMES = (
     "csidrivers.storage.k8s.io csistoragecapacities.storage.k8s.io volumeattachments.storage.k8s.io"
 )
 _OWNERS = "services replicationcontrollers replicasets.apps statefulsets.apps"
+_ADOPTERS = "replicationcontrollers replicasets.apps"
+_ADOPTED = "controllers here may take remote pods for their own"
 _BUDGETS = "poddisruptionbudgets.policy"
 _PRIORITIES = "priorityclasses.scheduling.k8s.io"
 _PROXIES = "it keeps no proxy nodes, without which no pod of this cluster runs in another"
@@ -66,6 +68,8 @@ NEEDS = (
     Need("executor", "namespaces", "get", _IDENTITY, PROBLEM, "split", name="kube-system"),
     Need("executor", _BUDGETS, _SEE, "budgets do not count where it checks orders", NOTE, "split"),
     Need("executor", _PRIORITIES, _SEE, "remote pods are made before their priority is known", NOTE, "split"),
+    Need("executor", _ADOPTERS, _SEE, _ADOPTED, NOTE, "split"),
+    Need("executor", "daemonsets.apps", _SEE, _ADOPTED),
     Need("executor", "pods", "get create patch delete", "it carries out no orders", PROBLEM, "", SERVED),
     Need("executor", "pods/binding", "create", "no pod is bound here", PROBLEM, "", SERVED),
     Need("executor", "pods/status", "patch", "pods do not show how their copies elsewhere do", PROBLEM, "", SERVED),

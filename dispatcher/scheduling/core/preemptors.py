@@ -9,9 +9,11 @@ executor evicts nobody for a pod that it would refuse.
 
 Evictions abroad are paced for each cluster of submission, so that neither a mistake there nor a whole cluster that was
 captured empties the others at once. Worked example: at 0.5 a second 50 pods may be evicted at once; where one pod more
-needed 11 on its node, and 60 were, nobody is for 20 s, and then one pod each 2 s.
+needed 11 on its node, and 60 were, nobody is for 20 s, and then one pod each 2 s. Of those that wait the most important
+is next, and of equally important ones each namespace in turn.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -36,6 +38,7 @@ _AT_ONCE_S = 100.0  # what may be evicted in so many seconds may be evicted at o
 _LONGEST_S = 600.0  # that evictions which were too many at once hold up others
 _AGAIN_S = 60.0  # until a pod that was not confirmed is asked for again
 _MOST_REFUSED = 1024  # pods of which it is known that they were not confirmed
+_MOST_TURNS = 1024  # namespaces of which it is known when they last had a turn
 _WARN_S = 60.0
 _NAMED = 3  # resources in one message
 _MOST_HELD = 16 * 2**20  # bytes of manifests of one cluster's pods that wait for their turn
@@ -64,6 +67,7 @@ class Preemptors:
         self._evict = evict
         self._refused_at: dict[PodId, float] = {}
         self._confirmed: dict[str, dict[PodId, _Confirmed]] = {}  # by home: those whose turn comes
+        self._turns: dict[tuple[str, str], int] = {}  # by home and namespace, the number of its last one
         self._paces: dict[str, Allowance] = {}
         self._open_at: dict[str, float] = {}
         self._warnings = TokenBuckets(1, 1 / _WARN_S)
@@ -103,7 +107,7 @@ class Preemptors:
         self._take_turns(home, now)
         held = self._confirmed.get(home, {})
         while sum(len(one.manifest) for one in held.values()) > _MOST_HELD:
-            least = min(reversed(held), key=self._importance)  # of several, who came last
+            least = self._least(held)
             del held[least]
             self._take_back(least, now)
         if preemptor in held:
@@ -158,19 +162,40 @@ class Preemptors:
         held = self._confirmed[home].items()
         confirmed = {one: was._replace(victims=left) for one, was in held if (left := self._standing(one, was.victims))}
         while confirmed and now >= self._open_at.get(home, float("-inf")):
-            preemptor = max(confirmed, key=self._importance)
+            preemptor = max(confirmed, key=self._next)
             was = confirmed.pop(preemptor)
             victims = self._standing(preemptor, was.victims)
             if victims:
+                self._note_turn(self._lane(preemptor))
                 self._open_at[home] = now + self._pace(home).take(now, len(victims))
                 self._evict(victims, preemptor, now, was.manifest)
         self._confirmed[home] = confirmed
         if not confirmed:
             del self._confirmed[home]
 
+    def _least(self, held: dict[PodId, _Confirmed]) -> PodId:
+        """Who gives way: of the least important one of the namespace that holds most, and of these who came last."""
+        taken = Counter[tuple[str, str]]()
+        for one, confirmed in held.items():
+            taken[self._lane(one)] += len(confirmed.manifest)
+        return min(reversed(held), key=lambda one: (self._importance(one), -taken[self._lane(one)]))
+
     def _importance(self, preemptor: PodId) -> int:
         nominee = self._state.profiles.nominations.of(preemptor)
         return nominee.placed.pod.priority if nominee is not None else NO_PRIORITY
+
+    def _lane(self, preemptor: PodId) -> tuple[str, str]:
+        nominee = self._state.profiles.nominations.of(preemptor)
+        return preemptor[0], nominee.placed.pod.namespace if nominee is not None else ""
+
+    def _next(self, preemptor: PodId) -> tuple[int, int]:
+        return self._importance(preemptor), -self._turns.get(self._lane(preemptor), -1)
+
+    def _note_turn(self, lane: tuple[str, str]) -> None:
+        number = 1 + max(self._turns.values(), default=0)
+        if len(self._turns) >= _MOST_TURNS:
+            self._turns.clear()
+        self._turns[lane] = number
 
     def _pace(self, home: str) -> Allowance:
         per_s = self._state.timing.evictions_abroad_per_s

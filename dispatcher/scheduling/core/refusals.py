@@ -13,8 +13,9 @@ is evicted there for it, as it may be refused once more (one that a failure made
 
 Kept per template (the pods of one controller in its namespace), since what one replica is refused for holds for the
 others; of a pod without a controller for itself. Time ends a refusal, and so does a change of the pod's namespace in
-that cluster. A refusal is forgotten when the cluster has not refused again for as long as the longest pause. Nothing
-outlives the process: a restarted dispatcher asks each cluster once more.
+that cluster. A refusal is forgotten when the cluster has not refused again for as long as the longest pause. Of
+one namespace MOST_TEMPLATES are kept: whoever makes ever new pods that are refused takes no more memory than that.
+Nothing outlives the process: a restarted dispatcher asks each cluster once more.
 """
 
 import heapq
@@ -30,6 +31,8 @@ from shared.model.refusal import ALL_OTHERS, Refusal
 # What a refusal is about where its agent does not say it.
 _UNSAID: dict[IntentKind, str] = {IntentKind.BIND: OF_NODE, IntentKind.CLAIM: OF_POD, IntentKind.CREATE: OF_CLUSTER}
 _REVISION = "controller-revision-hash"  # a StatefulSet or DaemonSet keeps its UID when its template changes
+
+MOST_TEMPLATES = 4096  # of one namespace, in some 10 MiB; beyond, who was refused longest ago is forgotten
 
 _Template = tuple[str, ...]
 _Key = tuple[str, str]  # cluster, and what is kept of it
@@ -61,6 +64,8 @@ class Refusals:
         self._unstarted_pause = Backoff(longest_s, 16 * longest_s)
         self._kept: dict[_Template, dict[_Key, _Entry]] = {}
         self._ends: list[tuple[float, _Template, _Key]] = []  # when to look at what is kept
+        self._of: dict[tuple[str, str], dict[_Template, None]] = {}  # by home and namespace, kept last at the end
+        self._freed: set[PodId] = set()  # that were queued with what was forgotten
 
     def __bool__(self) -> bool:
         return bool(self._kept)
@@ -172,6 +177,14 @@ class Refusals:
     def _keep(self, template: _Template, key: _Key, kept: _Entry) -> None:
         self._kept.setdefault(template, {})[key] = kept
         heapq.heappush(self._ends, (kept.refusal.until, template, key))
+        beside = self._of.setdefault((template[0], kept.namespace), {})
+        beside.pop(template, None)
+        beside[template] = None
+        if len(beside) > MOST_TEMPLATES:
+            oldest = next(iter(beside))
+            for forgotten in list(self._kept[oldest]):
+                self._freed |= self._kept[oldest][forgotten].pods
+                self._forget(oldest, forgotten)
 
     def about(self, pod_id: PodId, pod: Pod, now: float) -> tuple[Refusal, ...]:
         """The refusals that hold for a pod now, by cluster; it is told by `ended` when one of them ends."""
@@ -207,7 +220,8 @@ class Refusals:
 
     def ended(self, now: float) -> list[PodId]:
         """Pods for which a refusal has ended since the last call."""
-        pods: set[PodId] = set()
+        pods = self._freed
+        self._freed = set()
         while self._ends and self._ends[0][0] <= now:
             _, template, key = heapq.heappop(self._ends)
             kept = self._kept.get(template, {}).get(key)
@@ -234,9 +248,11 @@ class Refusals:
         return sorted(pods)
 
     def _forget(self, template: _Template, key: _Key) -> None:
-        del self._kept[template][key]
+        lane = template[0], self._kept[template].pop(key).namespace
         if not self._kept[template]:
-            del self._kept[template]
+            del self._kept[template], self._of[lane][template]
+            if not self._of[lane]:
+                del self._of[lane]
 
 
 def _template(pod_id: PodId, pod: Pod) -> _Template:

@@ -281,7 +281,7 @@ def unfit(placed: Placed, books: Booking) -> Why | None:
         return Why(Reason.INVALID, "; ".join(pod.problems))
     if pod.gated:
         return Why(Reason.GATED, ", ".join(pod.gates))
-    uncertain = books.fleet.cut_labels.meant_by(placed, spreads=books.plan.spreads)
+    uncertain = books.fleet.cut_labels.spread_by(placed, default=books.plan.spreads)
     return Why(Reason.LABELS_CUT, uncertain) if uncertain else None
 
 

@@ -112,13 +112,13 @@ class MatchCounts:
         count = MatchCount(key, pods=pods, namespaces_at=namespaces_at)
         self._index.put(count, pods)
         # Pods of a template share their labels (`SharedDicts`), and nothing else tells whether one is a member.
-        known = dict[tuple[str, str, int, bool], bool]()
+        known = dict[tuple[str, str, int, bool, bool], bool]()
         members = list[int]()
         listed = 0
         for placed, domain in build(pods, key):
             pod = placed.pod
             listed = listed + 1
-            like = (placed.home, pod.namespace, id(pod.labels), pod.terminating)
+            like = (placed.home, pod.namespace, id(pod.labels), pod.terminating, pod.labels_cut)
             if (has := known.get(like)) is None:
                 has = known[like] = count.has(placed, self._labels_of)
             if has:

@@ -1,11 +1,10 @@
 """Pods that are somewhere and whose labels are not told: whether a selector means one of them, nobody knows."""
 
-from collections.abc import Iterator, Mapping
-from itertools import chain
+from collections.abc import Iterable, Mapping
 
 from dispatcher.scheduling.framework import Placed
-from dispatcher.scheduling.framework.pod_sets import LabelsOf, is_among
-from shared.model.pod import Pod, PodAffinityTerm, PodId
+from dispatcher.scheduling.framework.pod_sets import LabelsOf, PodSet
+from shared.model.pod import Pod, PodId
 
 
 class CutLabels:
@@ -32,28 +31,27 @@ class CutLabels:
         if not homes:
             del self._pods[namespace]
 
-    def meant_by(self, placed: Placed, *, spreads: bool = False) -> str:
-        """Which of them the required terms and hard constraints of a pod may count, in words; '' if none. `spreads`:
-        its profile has hard constraints for pods without any.
+    def spread_by(self, placed: Placed, *, default: bool = False) -> str:
+        """Which of them the hard constraints of a pod may count, in words; '' if none. `default`: its profile has hard
+        constraints for pods without any.
         """
+        spread = placed.pod.spread
+        if self._pods and (any(rule.hard for rule in spread) or (default and not spread)):
+            for home, pods in self._pods.get(placed.pod.namespace, {}).items():
+                return _named(home, pods)
+        return ""
+
+    def among(self, sets: Iterable[PodSet]) -> str:
+        """Which of them is in any of these sets, in words; '' if none."""
         if not self._pods:
             return ""
-        pod = placed.pod
-        if any(rule.hard for rule in pod.spread) or (spreads and not pod.spread):
-            for home, pods in self._pods.get(pod.namespace, {}).items():
-                return _named(home, pods)
-        for term in _required(pod):
-            for namespace in self._pods if term.namespace_selector is not None else dict.fromkeys(term.namespaces):
+        for one in sets:
+            for namespace in self._pods if one.namespaces is None else sorted(one.namespaces):
                 for home, pods in self._pods.get(namespace, {}).items():
-                    if is_among(term, placed, home, namespace, self._labels_of):
+                    if one.matches(next(iter(pods.values())), home, self._labels_of):
                         return _named(home, pods)
         return ""
 
 
 def _named(home: str, pods: Mapping[PodId, Pod]) -> str:
     return f"{next(iter(pods.values())).key} of cluster {home}"
-
-
-def _required(pod: Pod) -> Iterator[PodAffinityTerm]:
-    sides = (pod.pod_affinity, pod.pod_anti_affinity)
-    return chain.from_iterable(side.required for side in sides if side is not None)

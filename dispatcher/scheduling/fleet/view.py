@@ -5,7 +5,7 @@ Who keeps a plugin's answers gives it a view of its own and looks into `observed
 noted, since journals tell of every change there.
 """
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, TypeVar, cast
@@ -319,6 +319,10 @@ class ObservedAffinity(_Facet):
     def owned_with(self, placed: Placed) -> int:
         """How many distinct terms about other namespaces a pod's namespace would have with it; 0: it brings none."""
         return self._fleet.terms.owned_with(placed)
+
+    def unlabelled(self, sets: Iterable[PodSet]) -> str:
+        """A pod of any of these sets whose labels are not told, in words."""
+        return self._fleet.cut_labels.among(sets)
 
     def default_selector(self, placed: Placed) -> LabelSelector | None:
         """Which pods the Services and the owner of a pod mean."""

@@ -12,7 +12,7 @@ rows, some of them `live`. Quantities are int64 in internal units (milli-CPU, by
 shares 0..1, NaN unknown.
 """
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -201,6 +201,12 @@ class PodAffinity(Protocol):
     def owned_with(self, placed: Placed) -> int:
         """How many distinct terms about pods of other namespaces those of a pod's namespace would have with it; 0 if
         it brings none that is new. Who asks this has a `standing_key` that says so."""
+        ...
+
+    def unlabelled(self, sets: Iterable[PodSet]) -> str:
+        """A pod of any of these sets whose labels are too large to be told, in words, '' if there is none. Who asks
+        this has a `standing_key` that says whether there is one.
+        """
         ...
 
     def default_selector(self, placed: Placed) -> LabelSelector | None:

@@ -12,7 +12,6 @@ from functools import lru_cache
 from itertools import product
 from typing import Generic, TypeVar
 
-from dispatcher.scheduling.framework.placed import Placed
 from shared.model.labels import IN, LabelSelector
 from shared.model.names import AFFINITY_FROM_OTHERS
 from shared.model.pod import Pod, PodAffinityTerm
@@ -167,11 +166,16 @@ def pods_of_terms(terms: Sequence[PodAffinityTerm], owner: Owner | None = None) 
     )
 
 
-def is_among(term: PodAffinityTerm, placed: Placed, home: str, namespace: str, labels_of: LabelsOf) -> bool:
-    """Whether a term of a pod may mean pods of a namespace of cluster `home`, by their labels."""
-    if term.selector is None:
-        return False
-    return _Target.of(term, (placed.home, placed.pod.namespace)).reaches(namespace, home, labels_of)
+def unlabelled_of_term(term: PodAffinityTerm, owner: Owner) -> PodSet:
+    """The pods that a term may mean, as far as anybody knows: those of its namespaces whose labels are not told."""
+    target = _Target.of(term, owner)
+    return PodSet(
+        ("unlabelled", target.namespaces, _name_of(term.namespace_selector), target.owner),
+        lambda pod, home, labels_of: pod.labels_cut and target.reaches(pod.namespace, home, labels_of),
+        None if term.namespace_selector is not None else target.namespaces,
+        asks_namespaces=target.asks_namespaces,
+        owner=target.owner,
+    )
 
 
 def _looks(targets: "Sequence[_Target]") -> Looks:
@@ -228,6 +232,8 @@ class _Target:
 
     def matches(self, pod: Pod, home: str, labels_of: LabelsOf) -> bool:
         if self.selector is None or not self.selector.matches(pod.labels):
+            return False
+        if pod.labels_cut and self.selector.match_expressions:  # they may rest on a label that is not told
             return False
         return self.reaches(pod.namespace, home, labels_of)
 

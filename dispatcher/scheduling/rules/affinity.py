@@ -1,11 +1,18 @@
 """What a pod's inter-pod affinity says, read once: which pods, in which fault domains, with what weight."""
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from dispatcher.scheduling.framework import Placed
-from dispatcher.scheduling.framework.pod_sets import Owner, PodSet, TermKind, pods_of_terms, reaches_beyond
+from dispatcher.scheduling.framework.pod_sets import (
+    Owner,
+    PodSet,
+    TermKind,
+    pods_of_terms,
+    reaches_beyond,
+    unlabelled_of_term,
+)
 from dispatcher.scheduling.rules.eligibility import topology_key
 from shared.model.names import DOMAIN_SCOPE
 from shared.model.pod import Pod, PodAffinity, PodAffinityTerm
@@ -31,13 +38,16 @@ class AffinityRule:
 class AffinityRules:
     """The terms of one pod, each with the kind it is counted under.
 
-    `together`: the pods that all required affinity terms mean at once, None without such terms.
+    `together`: the pods that all required affinity terms mean at once, None without such terms. `…_unlabelled`: those
+    that required terms may mean, as nobody knows their labels.
     """
 
     required: tuple[AffinityRule, ...]
     repelling: tuple[AffinityRule, ...]
     preferred: tuple[AffinityRule, ...]
     together: PodSet | None
+    drawn_unlabelled: tuple[PodSet, ...] = ()
+    repelling_unlabelled: tuple[AffinityRule, ...] = ()
 
     @classmethod
     def of(cls, placed: Placed) -> "AffinityRules":
@@ -54,6 +64,8 @@ class AffinityRules:
                 *(_rule(one.term, pod, owner, -one.weight) for one in repelled.preferred),
             ),
             together=pods_of_terms(drawn.required, owner) if drawn.required else None,
+            drawn_unlabelled=tuple(rule.pods for rule in _unlabelled(drawn.required, pod, owner)),
+            repelling_unlabelled=_unlabelled(repelled.required, pod, owner),
         )
 
     @cached_property
@@ -66,6 +78,11 @@ class AffinityRules:
         """The pods of each rule, and those of `together`."""
         pods = [rule.pods for rules in (self.required, self.repelling, self.preferred) for rule in rules]
         return (*pods, self.together) if self.together else tuple(pods)
+
+    @cached_property
+    def unlabelled(self) -> tuple[PodSet, ...]:
+        """The pods that required terms may mean, as nobody knows their labels."""
+        return (*self.drawn_unlabelled, *(rule.pods for rule in self.repelling_unlabelled))
 
     @cached_property
     def reaches_beyond(self) -> bool:
@@ -91,6 +108,12 @@ class AffinityRules:
 
 def _rule(term: PodAffinityTerm, pod: Pod, owner: Owner, weight: int = 1) -> AffinityRule:
     return AffinityRule(pods_of_terms((term,), owner), topology_key(term.topology_key, pod), weight)
+
+
+def _unlabelled(terms: Iterable[PodAffinityTerm], pod: Pod, owner: Owner) -> tuple[AffinityRule, ...]:
+    meant = [one for one in terms if one.selector is not None]
+    rules = [AffinityRule(unlabelled_of_term(one, owner), topology_key(one.topology_key, pod)) for one in meant]
+    return tuple({rule.name: rule for rule in rules}.values())
 
 
 def _terms_of(one: PodAffinity | None) -> Iterator[PodAffinityTerm]:

@@ -61,8 +61,9 @@ class Remote:
         self.world.local.events.clear()
         return notes
 
-    def pod(self, name: str = "web", mode: str = "", **spec: Any) -> PodRef:
+    def pod(self, name: str = "web", mode: str = "", namespace: str = "default", **spec: Any) -> PodRef:
         pod = pod_object(name, nodeName=PROXY, **{"tolerations": [*OURS, *DEFAULTS], **spec})
+        pod["metadata"]["namespace"] = namespace
         pod["metadata"]["finalizers"] = [names.FINALIZER]
         pod["metadata"]["annotations"] = {names.FAILOVER: mode} if mode else {}
         pod["status"] = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
@@ -179,6 +180,11 @@ def of_others(name: str, *owners: dict[str, Any], **spec: Any) -> dict[str, Any]
     return pod
 
 
+def in_namespace(namespace: str, pod: dict[str, Any]) -> dict[str, Any]:
+    pod["metadata"]["namespace"] = namespace
+    return pod
+
+
 def test_a_daemon_set_is_told_once_an_hour_of_its_pod_on_a_proxy_node_and_nothing_is_written_onto_it() -> None:
     it = Remote()
     it.world.submit(of_others("logs-1", DAEMON_SET))
@@ -238,6 +244,28 @@ def test_pods_that_others_put_on_a_proxy_node_are_told_a_few_at_a_time() -> None
         told |= {msgspec.json.decode(one.body)["regarding"]["name"] for one in it.world.local.events}
         assert len(told) == proxy_pods.TOLD_AT_ONCE + 1 - left
     assert all("delete it, and set spec.affinity.nodeAffinity" in note for note in it.said())
+
+
+def test_however_many_pods_one_namespace_puts_there_another_is_told_at_once() -> None:
+    it = Remote()
+    it.say(ready=True)
+    for at in range(proxy_pods.TOLD_AT_ONCE + 1):
+        it.world.submit(of_others(f"tool-{at}"))
+    it.world.submit(in_namespace("team", of_others("innocent")))
+    it.tend()
+    told = [msgspec.json.decode(one.body)["regarding"]["name"] for one in it.world.local.events]
+    assert "innocent" in told
+    assert len(told) == proxy_pods.TOLD_AT_ONCE
+
+
+def test_a_pod_that_names_the_daemon_set_of_another_namespace_keeps_nothing_from_being_told() -> None:
+    it = Remote()
+    it.say(ready=True)
+    it.world.submit(of_others("forged", DAEMON_SET))
+    it.tend()
+    it.world.submit(in_namespace("team", of_others("logs-1", DAEMON_SET)))
+    it.tend()
+    assert len(it.said()) == 2
 
 
 def test_a_pod_of_a_daemon_set_that_is_deleted_on_a_proxy_node_is_let_go() -> None:
@@ -426,6 +454,18 @@ def test_only_so_many_pods_at_a_time_are_allowed_to_be_replaced() -> None:
         at for at in range(proxy_pods.FREED_AT_ONCE + 5) if fleet.seen(f"web-{at}")["spec"]["tolerations"] == DEFAULTS
     ]
     assert len(freed) == proxy_pods.FREED_AT_ONCE
+
+
+def test_pods_whose_tolerations_cannot_be_written_keep_none_of_another_namespace_from_being_replaced() -> None:
+    fleet = Remote()
+    for number in range(proxy_pods.FREED_AT_ONCE + 5):
+        fleet.pod(f"web-{number}", mode="asap")
+    innocent = fleet.pod("innocent", mode="asap", namespace="team")
+    fleet.say(ready=False)
+    fleet.tend()  # not Ready, all of them
+    due = [task.name for task in proxy_pods.reconcile_tasks(fleet.world.local, NOW)]
+    assert innocent.uid in due
+    assert len(due) == proxy_pods.FREED_AT_ONCE
 
 
 def test_of_two_leases_that_dispatchers_have_said_the_longer_is_waited_for() -> None:

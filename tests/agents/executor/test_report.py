@@ -43,7 +43,7 @@ def test_the_condition_and_the_event_say_why() -> None:
         "message": WHY,
         "lastTransitionTime": "2023-11-14T22:13:20Z",
     }
-    event = msgspec.json.decode(world.local.events[0].body)
+    event = msgspec.json.decode(next(iter(world.local.events)).body)
     assert (event["type"], event["reason"], event["action"]) == ("Warning", "FailedScheduling", "Scheduling")
     assert (event["note"], event["reportingController"]) == (WHY, names.SCHEDULER_NAME)
     assert event["eventTime"] == "2023-11-14T22:13:20.000000Z"
@@ -67,7 +67,7 @@ def test_a_pod_with_a_place_that_waits_gets_an_event_and_no_condition() -> None:
     world = World()
     assert world.do(report(world.submit(), "waiting on Permit plugin Gang", WAITING)).verdict == DONE
     assert world.api.count("patch") == 0
-    event = msgspec.json.decode(world.local.events[0].body)
+    event = msgspec.json.decode(next(iter(world.local.events)).body)
     assert (event["type"], event["reason"], event["note"]) == ("Normal", "Waiting", "waiting on Permit plugin Gang")
 
 
@@ -76,7 +76,7 @@ def test_a_pod_whose_namespace_is_only_at_home_gets_an_event_before_and_after_it
     world = World()
     ref = world.submit(pod_object(nodeName=node) if node else None)
     assert world.do(report(ref, "it stays", HOME_ONLY)).verdict == DONE
-    event = msgspec.json.decode(world.local.events[0].body)
+    event = msgspec.json.decode(next(iter(world.local.events)).body)
     assert (event["type"], event["reason"], event["note"]) == ("Normal", "StaysHome", "it stays")
     assert "conditions" not in world.api.pod("web")["status"]  # type: ignore[index]
     assert world.do(report(PodRef("default", "web", "another"), "it stays", HOME_ONLY)).verdict == STALE
@@ -136,7 +136,7 @@ def test_an_unknown_reason_is_refused_and_a_silent_server_unknown() -> None:
 def test_a_long_message_is_cut_to_what_an_event_holds() -> None:
     world = World()
     world.do(report(world.submit(), "ü" * 5000))
-    note = msgspec.json.decode(world.local.events[0].body)["note"]
+    note = msgspec.json.decode(next(iter(world.local.events)).body)["note"]
     assert len(note.encode()) <= MAX_NOTE
     assert note.startswith("üü")
 
@@ -144,6 +144,6 @@ def test_a_long_message_is_cut_to_what_an_event_holds() -> None:
 def test_a_pod_of_another_scheduler_is_told_and_left_alone() -> None:
     world = World()
     foreign_scheduler(world.local, PodRef("default", "web", "u"), "default-scheduler", NOW)
-    event = msgspec.json.decode(world.local.events[0].body)
+    event = msgspec.json.decode(next(iter(world.local.events)).body)
     assert event["type"] == "Warning"
     assert '"default-scheduler"' in event["note"]

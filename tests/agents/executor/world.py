@@ -28,6 +28,7 @@ from shared.kube.http import STRATEGIC_PATCH, Procedure, Request, Response
 from shared.messages import AnyIntent, CreateDelegate, Outcome, Peer, PodRef
 from shared.model import names
 from shared.model.objects import (
+    DaemonSet,
     Namespace,
     PodDisruptionBudget,
     PriorityClass,
@@ -44,7 +45,7 @@ T = TypeVar("T")
 NOW = Moment(mono=1000.0, wall=1_700_000_000.0)
 NAMESPACES, BUDGETS = Namespace.__name__, PodDisruptionBudget.__name__
 CLASSES = PriorityClass.__name__
-CONTROLLERS = (ReplicaSet.__name__, ReplicationController.__name__)
+CONTROLLERS = (ReplicaSet.__name__, ReplicationController.__name__, DaemonSet.__name__)
 
 
 def pod_object(name: str = "web", namespace: str = "default", *, cpu: str = "100m", **spec: Any) -> Object:

@@ -1,5 +1,6 @@
 """The cache: what it keeps, what it counts, and that it never goes back in time."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -190,12 +191,29 @@ def test_each_text_about_a_pod_is_told_once_while_the_pod_is_there() -> None:
 
 
 def test_warnings_are_bounded_by_pod_and_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agents.observer.cache.MAX_WARNED", 3)
+    monkeypatch.setattr("agents.observer.cache.MAX_WARNED", 4)
     cache = cache_of()
     for pod in range(5):
-        texts = (invalid_annotation(f"text {number}", f"u{pod}") for number in range(40))
+        texts = (replace(invalid_annotation(f"text {number}", f"u{pod}"), namespace=f"n{pod}") for number in range(40))
         cache.apply(PodSeen(f"u{pod}", 1, None, None, tuple(texts)))
-    assert len(cache.take_warnings()) == 3 * MAX_WARNINGS
+    assert len(cache.take_warnings()) == 4 * MAX_WARNINGS
+
+
+def test_pods_of_one_namespace_leave_warnings_to_others_and_give_them_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agents.observer.cache.MAX_WARNED", 8)
+    cache = cache_of()
+
+    def misplaced(uid: str, namespace: str) -> None:
+        cache.apply(PodSeen(uid, 1, None, WrongSchedulerName(uid, namespace, "p", "other")))
+
+    for at in range(9):
+        misplaced(f"evil{at}", "evil")
+    misplaced("good", "good")
+    assert [one.uid for one in cache.take_warnings()] == ["evil0", "evil1", "good"]
+    cache.forget(PODS, "evil0")
+    misplaced("evil9", "evil")
+    misplaced("evil10", "evil")
+    assert [one.uid for one in cache.take_warnings()] == ["evil9"]
 
 
 @pytest.mark.parametrize(

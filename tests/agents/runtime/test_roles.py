@@ -71,8 +71,14 @@ async def test_each_half_answers_what_is_its_own_alone(tmp_path: Path) -> None:
 async def test_an_executor_watches_what_it_checks_orders_against_and_asks_no_kubelet(tmp_path: Path) -> None:
     async with fake_api() as api, half(api, tmp_path, "executor") as executor:
         await until(lambda: executor.agent.cache.synced)
-        assert set(executor.agent.cache.kinds) == {"Namespace", "PodDisruptionBudget", "PriorityClass"}
+        adopters = {"ReplicaSet", "ReplicationController", "DaemonSet"}
+        assert set(executor.agent.cache.kinds) == {"Namespace", "PodDisruptionBudget", "PriorityClass"} | adopters
         assert not [one for one in api.requests if "metrics.k8s.io" in one or "volume" in one or "storage" in one]
+
+
+async def test_an_observer_alone_watches_no_kind_that_only_executors_ask_for(tmp_path: Path) -> None:
+    async with fake_api() as api, half(api, tmp_path, "observer") as observer:
+        assert {"DaemonSet", "ReplicaSet"} & set(observer.agent.cache.kinds) == {"ReplicaSet"}
 
 
 async def test_an_observer_writes_nothing_also_where_there_is_something_to_warn_of(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from dispatcher.scheduling.core import CoreTiming
@@ -262,6 +263,40 @@ def test_the_most_important_of_those_that_wait_for_their_turn_is_first() -> None
     world.run(60.0)
     assert at_once < 5
     assert world.evicted_for[at_once] == "default/high9 of cluster east"
+
+
+def of_team(name: str) -> Pod:
+    return msgspec.structs.replace(a_pod(name, priority=1000), namespace="team")
+
+
+def signed_of_team(intent: ConfirmNoSource, manifest: bytes = MANIFEST) -> Outcome:
+    source = SourceRef("east", "east-uid", intent.pod.namespace, intent.pod.name, intent.pod.uid, intent.epoch)
+    said = Preemptor(source, intent.preempts, 1000, "", {"cpu": 4000})
+    return outcome(intent, DONE, record=keys_of("east").sign_preemptor(said), manifest=manifest)
+
+
+def test_of_equally_important_ones_each_namespace_has_its_turn_however_many_wait_before_it() -> None:
+    world = World(nodes=12, per_s=0.02, answer=lambda intent, world: signed_of_team(intent))
+    world.submit(10)
+    world.run(2.0)
+    at_once = len(world.evicted)
+    world.report("east", pods=(of_team("late"),))
+    world.run(55.0)
+    assert len(world.evicted) == at_once + 1
+    assert world.evicted_for[at_once] == "team/late of cluster east"
+    world.run(50.0)
+    assert len(world.evicted) == at_once + 2
+
+
+def test_a_namespace_that_holds_many_bytes_gives_way_to_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dispatcher.scheduling.core.preemptors._MOST_HELD", 2 * len(MANIFEST))
+    world = World(nodes=8, per_s=0.02, answer=lambda intent, world: signed_of_team(intent))
+    world.submit(5)
+    world.run(2.0)
+    world.report("east", pods=(of_team("late"),))
+    world.run(0.5)
+    assert len(world.evicted) == 3
+    assert world.core.profiles.nominations.of(("east", "uid-late")) is not None
 
 
 def test_a_pod_is_evicted_in_the_preemptors_own_cluster_without_a_question() -> None:

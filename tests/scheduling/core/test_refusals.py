@@ -146,6 +146,28 @@ def test_who_names_the_controller_of_another_namespace_as_his_own_changes_nothin
     assert (memory.about(forged, 1), memory.about(theirs, 1)) == (["north", "west"], [])
 
 
+def test_of_one_namespace_so_many_pods_are_kept_and_those_that_are_forgotten_are_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dispatcher.scheduling.core.refusals.MOST_TEMPLATES", 3)
+    memory = Memory()
+    other = msgspec.structs.replace(a_pod("other"), namespace="team")
+    memory.refuse(other, "east", 0.0)
+    pods = [a_pod(f"p{at}") for at in range(5)]
+    for at, one in enumerate(pods):
+        memory.refuse(one, "east", 0.0)
+        assert memory.about(one, 1.0) == ["east"]
+        if at == 2:
+            memory.refuse(pods[0], "west", 1.0)  # of which something was kept last
+    assert [memory.about(one, 2.0) for one in pods] == [["east", "west"], [], [], ["east"], ["east"]]
+    assert memory.about(other, 2.0) == ["east"]
+    assert memory.kept.ended(2.0) == [("home", "uid-p1"), ("home", "uid-p2")]
+    assert memory.kept.ended(2.0) == []
+    memory.kept.ended(10_000.0)
+    memory.kept.ended(20_000.0)
+    assert not memory.kept
+
+
 def test_what_was_refused_long_ago_is_forgotten() -> None:
     memory = Memory()
     memory.refuse(a_pod(), "west", 0)

@@ -39,6 +39,7 @@ EMPTY = (
     "/api/v1/replicationcontrollers",
     "/apis/apps/v1/replicasets",
     "/apis/apps/v1/statefulsets",
+    "/apis/apps/v1/daemonsets",
 )
 # Of every pod for nodes that are gone (300 by default; short here so that a seed is short).
 TOLERATION_S = 60
