@@ -261,6 +261,38 @@ def test_one_whose_lease_was_deleted_or_lost_with_a_backup_reads_what_is_stored_
     told(story)
 
 
+def test_one_that_finds_the_lease_deleted_leaves_time_for_a_holder_that_it_may_not_have_seen() -> None:
+    async def story(first: Candidate, second: Candidate) -> None:
+        first.cut_off = True
+        await until_it_acts(second, first)
+        first.cut_off = False
+        second.cut_off = True
+        first._server.lease = None
+        stopped = 0.0
+        while second.acts:
+            assert not first.acts
+            await asyncio.sleep(0.1)
+            stopped += 0.1
+        assert f"lease {PLACE.namespace}/{PLACE.name} was deleted" in first.lease.problem
+        assert CALL_S - 0.2 <= await until_it_acts(first, second) <= CALL_S + RETRY_S + LONGEST_PAUSE_S
+
+    told(story)
+
+
+def test_a_holder_that_was_taken_off_the_lease_by_hand_has_the_time_to_stop() -> None:
+    async def story(first: Candidate, second: Candidate) -> None:
+        lease = first._server.lease
+        assert lease is not None
+        first.cut_off = True
+        lease["spec"]["holderIdentity"] = ""
+        while first.acts:
+            assert not second.acts
+            await asyncio.sleep(0.1)
+        assert await until_it_acts(second, first) >= CALL_S - 0.2
+
+    told(story)
+
+
 def test_one_that_finds_the_cluster_to_be_anothers_never_acts_and_gives_the_lease_up() -> None:
     async def story(first: Candidate, second: Candidate) -> None:
         second.leader.becomes = "it signs with another key"
