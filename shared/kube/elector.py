@@ -148,7 +148,8 @@ class Elector:
             if not isinstance(seen, Lease) or seen.holder != self.identity:
                 return
             now = stamp(self._world.wall())
-            written = await self._file.write(Lease("", seen.transitions, RELEASED_S, (now, now)), seen, self._patience())
+            given_up = Lease("", seen.transitions, RELEASED_S, (now, now))
+            written = await self._file.write(given_up, seen, self._patience())
             if isinstance(written, Lease):
                 return
             seen = await self._file.read(self._patience())  # a renewal that was broken off may have been done
@@ -170,7 +171,9 @@ class Elector:
         known = found or self._seen
         self._see(known)
         if found is None and self._may_be_held():
-            self.problem = f"lease {self._file} was deleted: who held it last may not know for {self._timing.lease_s:g} s"
+            self.problem = (
+                f"lease {self._file} was deleted: who held it last may act for {self._timing.lease_s:g} s more"
+            )
             return False
         if known is not None and self._anothers(known):
             self.problem = ""

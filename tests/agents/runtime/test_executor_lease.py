@@ -54,12 +54,21 @@ class Candidate:
         leader: Any = self.leader
         self.lease = ExecutorLease(self, leader, call_s)
         self.lease.on_held = self._count
-        self.let_in = True  # by a gateway
-        self.lease.reached = lambda: self.let_in
+        self._let_in_until = float("inf")  # by a gateway
+        self.lease.unreached_s = lambda: max(0.0, asyncio.get_running_loop().time() - self._let_in_until)
         self._task = asyncio.create_task(self.lease.run())
 
     def _count(self) -> None:
         self.held += 1
+
+    @property
+    def let_in(self) -> bool:
+        return self._let_in_until == float("inf")
+
+    @let_in.setter
+    def let_in(self, let_in: bool) -> None:
+        if let_in != self.let_in:
+            self._let_in_until = float("inf") if let_in else asyncio.get_running_loop().time()
 
     async def send(self, request: Request, *, timeout_s: float) -> Response:
         if self.cut_off:
@@ -428,6 +437,36 @@ def test_one_that_was_let_in_again_has_its_whole_time_when_it_is_cut_off_the_nex
             first.let_in = True
             await asyncio.sleep(2 * RETRY_S)
         assert first.acts
+
+    told(story)
+
+
+def test_one_that_loses_its_api_server_now_and_then_gives_way_as_soon_as_any_other() -> None:
+    async def story(first: Candidate, second: Candidate) -> None:
+        first.let_in = False
+        lost = 0
+        for _ in range(6):
+            await asyncio.sleep(UNREACHED_S / 2)
+            first.cut_off = True
+            await asyncio.sleep(RENEW_DEADLINE_S + 0.1)
+            lost += not first.acts
+            first.cut_off = False
+        assert lost
+        assert second.acts
+
+    told(story)
+
+
+def test_that_it_is_asked_whether_to_give_way_changes_nothing() -> None:
+    async def story(first: Candidate, second: Candidate) -> None:
+        first.let_in = False
+        asked = set[bool]()
+        while first.acts:
+            before = dict(vars(first.lease))
+            asked.add(first.lease._held_up())
+            assert vars(first.lease) == before
+            await asyncio.sleep(0.1)
+        assert asked == {False, True}
 
     told(story)
 
