@@ -456,6 +456,21 @@ def test_a_share_is_a_percentage_or_a_quantity(resource: str, value: object, wan
     assert parse_share(resource, value) == want
 
 
+@pytest.mark.parametrize(
+    ("resource", "value", "meant"),
+    [
+        ("memory", 256, "256Gi"),
+        ("memory", "100m", "100Mi"),
+        ("hugepages-2Mi", "4", "4Gi"),
+        ("pods", "500m", "1 or more"),
+        ("cpu", "4u", "1m or more"),
+    ],
+)
+def test_an_amount_so_small_that_its_unit_must_be_wrong_is_none(resource: str, value: object, meant: str) -> None:
+    with pytest.raises(ValueError, match=f"{value} of {resource} .* {meant}"):
+        parse_share(resource, value)
+
+
 def test_an_agent_is_told_its_cluster_and_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     cluster = ClusterSection(name="west", context="admin", agent={"kubelet": {"interval_s": 7}})
