@@ -235,6 +235,15 @@ def test_a_problem_names_file_line_and_key(tmp_path: Path, text: str, want: str)
     assert problems_of(tmp_path, dispatcher=text) == [want]
 
 
+@pytest.mark.parametrize(
+    ("key", "value"), [("profile", "d"), ("profiles[0]", "[d]"), ("tenants", "d"), ("plugin_files[0]", "[d]")]
+)
+def test_a_folder_where_a_file_belongs_is_told_with_its_key(tmp_path: Path, key: str, value: str) -> None:
+    (tmp_path / "d").mkdir()
+    found = problems_of(tmp_path, dispatcher=f"{key.partition('[')[0]}: {value}")
+    assert found == [f"dispatcher.yaml:1: {key}: d is a folder: name a file, or leave it out"]
+
+
 def test_all_problems_are_told_at_once_file_by_file(tmp_path: Path) -> None:
     found = problems_of(
         tmp_path,
