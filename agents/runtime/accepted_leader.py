@@ -17,6 +17,7 @@ from shared.security.keys import FORGET
 
 LOG = structlog.get_logger("agent.accepted_leader")
 BELIEVED_S = 5.0
+LASTS_S = 15.0  # a problem that lasts for so long is told: a dispatcher asks every 5 s, whatever it has for us
 MAX_KEYS = 176 * 1024  # bytes of the keys of other clusters: a thousand clusters with a key each
 _SHOWN = 8  # clusters that a message names
 
@@ -32,6 +33,7 @@ class AcceptedLeader:
 
     def __init__(self, local: Local, drive: Drive, clock: Callable[[], Moment], rename_from: str = "") -> None:
         self.problem = ""
+        self._problem_at = float("inf")  # since when there is one
         self.remote_pods: Callable[[], int | None] = lambda: None
         self.confirm_restored: Callable[[], None] = lambda: None
         self._local = local
@@ -60,6 +62,11 @@ class AcceptedLeader:
     def not_ours(self) -> str:
         """Why this executor acts for nobody, '' unless that is known."""
         return self.misnamed or self.wrong_key
+
+    @property
+    def lasting_problem(self) -> str:
+        """Why nobody is obeyed, and has not been for a while; '' where that may pass by itself."""
+        return self.problem if self._clock().mono - self._problem_at >= LASTS_S else ""
 
     async def late(self, dispatcher: str, epoch: int) -> str:
         """Why this dispatcher may give no orders; '' if it may, and is the one that is obeyed from here on."""
@@ -202,6 +209,8 @@ class AcceptedLeader:
     def _found(self, problem: str) -> None:
         if problem and problem != self.problem:
             LOG.error("no dispatcher is obeyed", cluster=self._local.cluster, problem=problem)
+        if not (problem and self.problem):
+            self._problem_at = self._clock().mono
         self.problem = problem
 
 

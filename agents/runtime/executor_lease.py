@@ -39,8 +39,8 @@ _FIXES = {
 
 
 class ExecutorLease:
-    """`on_held` is called when another may have acted since this executor last did. `reached`: whether a gateway lets
-    it in, if it needs one: a holder that none lets in gives way to another that waits, which may be better off.
+    """`on_held` is called when another may have acted since this executor last did. `unreached_s`: for how long no
+    gateway has let it in, if it needs one: such a holder gives way to another that waits, which may be better off.
     """
 
     def __init__(self, client: Client, accepted_leader: AcceptedLeader, call_s: float, identity: str = "") -> None:
@@ -52,9 +52,9 @@ class ExecutorLease:
         self._elector = Elector(store, identity or new_identity(), timing, environment, kind="executor")
         self._elector.held_up = self._held_up
         self._elector.asks_s = ASKS_S
-        self.reached: Callable[[], bool] = lambda: True
-        self._reached_at = 0.0  # when it was last, or began to hold the Lease
-        self._unreached_s = UNREACHED_S
+        self.unreached_s: Callable[[], float] = lambda: 0.0
+        self._turn_at = 0.0  # when its turn with the Lease began
+        self._turn_s = UNREACHED_S  # how long one is in which no gateway lets it in
         self._aside_s = 2 * timing.lease_s  # long enough for another to take a Lease that is not renewed
         self._gives_way = False
         self._accepted_leader = accepted_leader
@@ -137,14 +137,18 @@ class ExecutorLease:
             async with asyncio.timeout(FAREWELL_S):
                 await self._elector.release()
 
+    @property
+    def _patience_s(self) -> float:
+        """For how long it keeps the Lease when no gateway lets it in; once one has in this turn, as at first."""
+        return self._turn_s if self.unreached_s() >= awake() - self._turn_at else UNREACHED_S
+
+    @property
+    def _has_to_give_way(self) -> bool:
+        unreached_s = min(self.unreached_s(), awake() - self._turn_at)
+        return unreached_s >= self._patience_s and self._elector.asked_within(_STILL_ASKS_S)
+
     def _held_up(self) -> bool:
-        now = awake()
-        if self.reached():
-            self._reached_at = now
-            self._unreached_s = UNREACHED_S
-        unreached = now - self._reached_at >= self._unreached_s
-        self._gives_way = unreached and self._elector.asked_within(_STILL_ASKS_S)
-        return self._gives_way or bool(self._accepted_leader.not_ours) or not self._is_prepared
+        return self._has_to_give_way or bool(self._accepted_leader.not_ours) or not self._is_prepared
 
     async def _hold(self) -> None:
         await self._elector.acquire()
@@ -154,10 +158,12 @@ class ExecutorLease:
             if not self._stands_back:
                 self.on_held()
                 self._prepared = self._elector.transitions
+                self._turn_at = awake()
         if self._is_prepared and not leader.not_ours:
             LOG.info("this executor acts", holds=_LEASE, identity=self._elector.identity)
-            self._reached_at = awake()
             why = await self._elector.hold()
+            self._turn_s = self._patience_s
+            self._gives_way = self._has_to_give_way
             unreached = UNREACHED if self._gives_way else ""
             LOG.warning("this executor acts no more", why=leader.not_ours or unreached or why)
         if leader.not_ours:
@@ -167,9 +173,10 @@ class ExecutorLease:
 
     async def _stand_aside(self) -> None:
         """Let the Lease run out, as if this process had died: what it sent last has ended when another acts."""
-        self._unreached_s = min(2 * self._unreached_s, LONGEST_UNREACHED_S)
+        self._turn_s = min(2 * self._turn_s, LONGEST_UNREACHED_S)
         await asyncio.sleep(self._aside_s)
         self._gives_way = False
+        self._turn_at = awake()
 
 
 class NoRivals:

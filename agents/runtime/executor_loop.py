@@ -219,7 +219,8 @@ class ExecutorLoop:
             if self._taking_over is None or self._taking_over.done():
                 self._taking_over = asyncio.create_task(self._take_over_newest())
         word = self._local.renewals.token(*self._clock())
-        return PeersAck(self._local.cluster, word, problem=self.lease.problem)
+        problem = self.lease.problem or self.accepted_leader.lasting_problem
+        return PeersAck(self._local.cluster, word, problem=problem)
 
     async def _take_over_newest(self) -> None:
         while self._newest_peers is not None:

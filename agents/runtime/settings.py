@@ -8,6 +8,7 @@ from agents.executor.policy import HIGHEST_OF_USERS, Allowance
 from agents.observer.rates import MAX_VALUE
 from agents.observer.signals import Signal, with_base
 from agents.runtime.link_settings import LinkSettings
+from agents.runtime.seconds import Seconds
 from agents.runtime.telemetry_settings import TelemetrySettings
 from shared.model.bounds import HIGHEST_PRIORITY
 from shared.model.names import CARRIED_ANNOTATIONS, KUBELET_ACCOUNT
@@ -19,10 +20,12 @@ class KubeletSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    interval_s: float = Field(default=15.0, ge=0.1, description="Seconds between two questions to one kubelet.")
-    timeout_s: float = Field(default=5.0, gt=0, description="Seconds one kubelet may take to answer.")
+    interval_s: Seconds = Field(default=15.0, ge=0.1, description="Seconds between two questions to one kubelet.")
+    timeout_s: Seconds = Field(default=5.0, gt=0, description="Seconds one kubelet may take to answer.")
     concurrency: int = Field(default=32, ge=1, description="Kubelets asked at once.")
-    smoothing_s: float = Field(default=10.0, ge=0, description="Time constant of the moving average of rates; 0: none.")
+    smoothing_s: Seconds = Field(
+        default=10.0, ge=0, description="Time constant of the moving average of rates; 0: none."
+    )
     ca_file: str = Field(default="", description="CA of the kubelets' certificates; empty: the cluster's CA.")
     insecure: bool = Field(
         default=False,
@@ -75,38 +78,39 @@ class ApiSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    connect_s: float = Field(default=3.0, gt=0, description="Seconds to connect.")
-    request_s: float = Field(default=10.0, gt=0, description="Seconds for one call.")
-    list_s: float = Field(
+    connect_s: Seconds = Field(default=3.0, gt=0, description="Seconds to connect.")
+    request_s: Seconds = Field(default=10.0, gt=0, description="Seconds for one call.")
+    list_s: Seconds = Field(
         default=60.0,
         gt=0,
         description="Seconds for one page of a list; one that stands still for 15 s is asked for once more.",
     )
-    silence_s: float = Field(
+    silence_s: Seconds = Field(
         default=28.0,
         gt=0,
         description="A watch without event or bookmark for so long is opened anew; more than twice watch_s.",
     )
-    watch_s: float = Field(
+    watch_s: Seconds = Field(
         default=13.0,
         ge=1,
         description="Seconds after which the server shall end a watch (up to double); it goes on from there.",
     )
-    truth_s: float = Field(
+    truth_s: Seconds = Field(
         default=10.0, gt=0, description="Seconds between two comparisons of each watch with its server."
     )
     restored_hold_s: float = Field(
         default=600.0,
         ge=0,
+        le=604_800,
         description="Seconds for which an API server that went back in time is held, unless an operator confirms.",
     )
-    probe_s: float = Field(default=2.0, gt=0, description="Seconds between two probes of /version.")
-    probe_timeout_s: float = Field(default=3.0, gt=0, description="Seconds a probe may take.")
-    grace_s: float = Field(
+    probe_s: Seconds = Field(default=2.0, gt=0, description="Seconds between two probes of /version.")
+    probe_timeout_s: Seconds = Field(default=3.0, gt=0, description="Seconds a probe may take.")
+    grace_s: Seconds = Field(
         default=5.0, gt=0, description="Seconds without a good answer until the API server counts as lost."
     )
-    backoff_s: float = Field(default=0.25, gt=0, description="First pause after an error; doubles.")
-    max_backoff_s: float = Field(default=5.0, gt=0, description="Longest pause after errors.")
+    backoff_s: Seconds = Field(default=0.25, gt=0, description="First pause after an error; doubles.")
+    max_backoff_s: Seconds = Field(default=5.0, gt=0, description="Longest pause after errors.")
     page: int = Field(default=500, ge=1, description="Objects a page of a list.")
 
 
@@ -164,7 +168,7 @@ class ExecutorOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     concurrency: int = Field(default=16, ge=1, description="Intents carried out at once.")
-    peer_ttl_s: float = Field(default=60.0, gt=0, description="Seconds that word of a cluster is good for new pods.")
+    peer_ttl_s: Seconds = Field(default=60.0, gt=0, description="Seconds that word of a cluster is good for new pods.")
     accept: tuple[AcceptSettings, ...] = Field(
         default=(AcceptSettings(),), description="Consent, any row suffices: docs/crossing.md, keys below."
     )
@@ -258,7 +262,7 @@ class AgentSettings(BaseModel):
         default="",
         description="PEM file with the cluster's Ed25519 keys; empty: one in ~/.local/state, made at the first start.",
     )
-    coalesce_s: float = Field(
+    coalesce_s: Seconds = Field(
         default=0.02,
         ge=0,
         description="Seconds a change waits for company before it is sent; up to five times that while no pod waits, "

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from agents.observer.loads import DEFAULT_SOURCE, Preference
 from agents.observer.signals import Signal
+from agents.runtime.seconds import Seconds
 from agents.telemetry import queries
 from agents.telemetry.matching import LABELS
 from agents.telemetry.queries import Filling, Query
@@ -35,8 +36,8 @@ class _Connected(_Section):
     """How a source over HTTP is asked."""
 
     name: str = Field(pattern=SOURCE_PATTERN, description="What `order` calls it.")
-    interval_s: float = Field(default=15.0, ge=0.1, description="Seconds between two questions.")
-    timeout_s: float = Field(default=5.0, gt=0, description="Seconds for a whole answer, however slowly it drips.")
+    interval_s: Seconds = Field(default=15.0, ge=0.1, description="Seconds between two questions.")
+    timeout_s: Seconds = Field(default=5.0, gt=0, description="Seconds for a whole answer, however slowly it drips.")
     max_mib: int = Field(default=16, ge=1, le=256, description="MiB of an answer after decompression.")
     allow_addresses: tuple[str, ...] = Field(
         default=(), description="Networks asked although they are loopback, link-local or a metadata service."
@@ -193,7 +194,7 @@ class LoadWatcherSettings(_Addressed):
     """A load-watcher, as Trimaran uses it: CPU and memory, averages over 15 minutes."""
 
     name: str = Field(default="load-watcher", pattern=SOURCE_PATTERN, description="What `order` calls it.")
-    interval_s: float = Field(default=30.0, ge=0.1, description="Seconds between two questions.")
+    interval_s: Seconds = Field(default=30.0, ge=0.1, description="Seconds between two questions.")
 
 
 class FileSettings(_Section):
@@ -201,7 +202,7 @@ class FileSettings(_Section):
 
     name: str = Field(default="file", pattern=SOURCE_PATTERN, description="What `order` calls it.")
     path: str = Field(min_length=1, description="The file, YAML or JSON; see docs/telemetry.md.")
-    interval_s: float = Field(default=5.0, ge=0.1, description="Seconds between two looks.")
+    interval_s: Seconds = Field(default=5.0, ge=0.1, description="Seconds between two looks.")
     constant: bool = Field(default=False, description="What it says holds however old it is.")
 
 
@@ -209,7 +210,7 @@ class MetricsApiSettings(_Section):
     """metrics.k8s.io asked for all nodes, and not only for those whose kubelet does not answer."""
 
     enabled: bool = Field(default=False, description="Whether it is a source of its own, `metrics.k8s.io` in `order`.")
-    interval_s: float = Field(default=15.0, ge=0.1, description="Seconds between two questions.")
+    interval_s: Seconds = Field(default=15.0, ge=0.1, description="Seconds between two questions.")
 
 
 class TelemetrySettings(_Section):
@@ -232,7 +233,7 @@ class TelemetrySettings(_Section):
         "first. `kubelet` is the kubelets with metrics.k8s.io for nodes whose kubelet does not answer; they are not "
         "asked where no order names it. Empty: the sources above as they stand here, `kubelet`, metrics.k8s.io.",
     )
-    stale_s: float = Field(
+    stale_s: Seconds = Field(
         default=60.0, gt=0, description="A value older than that is passed over where a later source has a fresher one."
     )
 

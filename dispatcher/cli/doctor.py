@@ -30,7 +30,7 @@ def examine(client: ApiClient, cluster: str, config: Path | None, output: Output
     opted, lacks = asyncio.run(_asked(config, cluster)) if config is not None else ([], [])
     metrics = client.content("/metrics").decode()
     own = [*about_own_files(metrics), *about_expiry(metrics, only=cluster)]
-    findings = [*fleet, *own, *diagnose(clusters, telemetry, client.version()), *_about_opt_ins(opted), *lacks]
+    findings = [*fleet, *own, *diagnose(clusters, telemetry, client.version()), *lacks]
     wrong = [one for one in findings if one.level == PROBLEM]
     if output is not Output.TABLE:
         rows = [one.row() for one in findings]
@@ -58,11 +58,13 @@ async def _asked(file: Path, only: str) -> tuple[list[dict[str, Any]], list[Find
     from dispatcher.cli.joining.pod_networks import all_overlaps
     from dispatcher.cli.joining.rights import all_lacking
     from dispatcher.cli.joining.serving import all_lacks
+    from dispatcher.cli.operate.identity import wrong_contexts
     from dispatcher.cli.operate.members import reached
     from dispatcher.service.run import read_config
 
     config = read_config(file)[0]
     async with reached(config) as members:
+        wrong = await wrong_contexts(file, config, members, only)
         found = await all_in_force(config, members, only)
         lacks = await all_lacks(config, members, only)
         overlaps = await all_overlaps(config, members, only)
@@ -70,7 +72,9 @@ async def _asked(file: Path, only: str) -> tuple[list[dict[str, Any]], list[Find
         lacking = await all_lacking(config, members, only)
     opted = [{"cluster": name, **one._asdict(), "text": str(one)} for name, one in found.items()]
     waiting = [Finding(one.cluster, "logs of remote pods", NOTE, one.text, one.fix) for one in lacks]
-    return opted, [*waiting, *overlaps, *stuck, *lacking]
+    misled = {one.cluster for one in wrong}
+    opt_ins = _about_opt_ins([row for row in opted if row["cluster"] not in misled])
+    return opted, [*wrong, *opt_ins, *waiting, *overlaps, *stuck, *lacking]
 
 
 def _about_opt_ins(opted: list[dict[str, Any]]) -> list[Finding]:

@@ -265,10 +265,16 @@ def _plugin_files(document: Document, config: ConfigFile, problems: list[Problem
 
 
 def _there(named: list[Named], document: Document, problems: list[Problem]) -> list[Named]:
-    """Those of the named files that exist; `problems` gets the others."""
-    text = "there is no file {}: correct it (paths are relative to the folder of this file), or leave it out"
-    problems += [document.problem(key, text.format(path)) for key, _, path in named if not os.path.exists(path)]
-    return [one for one in named if os.path.exists(one[2])]
+    """Those of the named files that are there; `problems` gets the others."""
+    wrong = [(key, _no_file(path)) for key, _, path in named]
+    problems += [document.problem(key, why) for key, why in wrong if why]
+    return [one for one, (_, why) in zip(named, wrong, strict=True) if not why]
+
+
+def _no_file(path: FilePath) -> str:
+    if not os.path.exists(path):
+        return f"there is no file {path}: correct it (paths are relative to the folder of this file), or leave it out"
+    return f"{path} is a folder: name a file, or leave it out" if os.path.isdir(path) else ""
 
 
 def _profile_files(document: Document, config: ConfigFile, problems: list[Problem]) -> list[Named]:

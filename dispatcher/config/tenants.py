@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path as FilePath
+from string import ascii_letters
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -12,10 +13,20 @@ from dispatcher.config.problems import ConfigError, Path, Problem
 from dispatcher.config.sections import TENANT_NAME, Section
 from dispatcher.config.validation import validated
 from dispatcher.scheduling.framework.plugin_args import did_you_mean, shown
-from shared.model.resources import BASE_RESOURCES, QuantityError, is_scalar, parse_quantity, unit_scale
+from shared.model.resources import (
+    BASE_RESOURCES,
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    QuantityError,
+    is_scalar,
+    parse_quantity,
+    unit_scale,
+)
 from shared.model.tenant import Share, Tenant
 
 DEFAULT_TENANT = "default"
+LEAST_BYTES = 2**20
 _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%")
 _NAMESPACE = re.compile(r"(?:[a-z0-9][-a-z0-9]{0,62}/)?(?:\*|[a-z0-9][-a-z0-9]{0,62}\*?)")
 
@@ -141,6 +152,16 @@ def parse_share(resource: str, value: object) -> Share:
     if not text:
         raise ValueError(f"must be a share such as 40% or a quantity such as 64 or 256Gi, not {shown(value)}")
     try:
-        return Share(absolute=parse_quantity(text, scale=unit_scale(resource), round_up=False))
+        amount = parse_quantity(text, scale=unit_scale(resource), round_up=False)
+        is_none = parse_quantity(text) == 0
     except QuantityError as error:
         raise ValueError(f"{error}; write a share such as 40% or a quantity such as 64 or 256Gi") from None
+    if amount < (LEAST_BYTES if _in_bytes(resource) else 1) and not is_none:
+        number = text.rstrip(ascii_letters)
+        least = f"{number}Mi or {number}Gi" if _in_bytes(resource) else "1m or more" if resource == CPU else "1 or more"
+        raise ValueError(f"{text} of {resource} is too little for any pod: write {least}, or 0 for nothing")
+    return Share(absolute=amount)
+
+
+def _in_bytes(resource: str) -> bool:
+    return resource in (MEMORY, EPHEMERAL_STORAGE) or resource.startswith("hugepages-")

@@ -20,6 +20,7 @@ from shared.kube.leader_lease import Lease, LeaseStore, ReadFailure, stamp
 log = structlog.get_logger("leader")
 
 JITTER = 1.2  # client-go's: a candidate waits for one to 2.2 times `retry_s`
+RELEASED_S = 1.0  # how long a Lease that was given up lasts, as client-go writes it
 _APART = 0.1  # of `retry_s`: candidates that wait for the same Lease to run out do not ask all at once
 
 
@@ -77,6 +78,7 @@ class Elector:
         self._kind = kind
         self._seen: Lease | None = None
         self._seen_at = float("-inf")  # when it was last seen to have changed
+        self._missing_at = float("inf")  # when one that was there was first seen to be no more
         self._highest = 0  # transitions ever seen: they grow, also where the Lease was deleted or restored
         self._renewed_at = float("-inf")  # when our last successful write of it began
         self._asks = 0  # how often we have asked for it
@@ -146,7 +148,8 @@ class Elector:
             if not isinstance(seen, Lease) or seen.holder != self.identity:
                 return
             now = stamp(self._world.wall())
-            written = await self._file.write(Lease("", seen.transitions, 1, (now, now)), seen, self._patience())
+            given_up = Lease("", seen.transitions, RELEASED_S, (now, now))
+            written = await self._file.write(given_up, seen, self._patience())
             if isinstance(written, Lease):
                 return
             seen = await self._file.read(self._patience())  # a renewal that was broken off may have been done
@@ -163,8 +166,15 @@ class Elector:
         if isinstance(found, ReadFailure):
             self._note(found)
             return False
-        known = found or self._seen  # a Lease that was deleted is still its holder's for a while
+        if found is not None:
+            self._missing_at = float("inf")
+        known = found or self._seen
         self._see(known)
+        if found is None and self._may_be_held():
+            self.problem = (
+                f"lease {self._file} was deleted: who held it last may act for {self._timing.lease_s:g} s more"
+            )
+            return False
         if known is not None and self._anothers(known):
             self.problem = ""
             await self._ask(found)
@@ -195,8 +205,15 @@ class Elector:
         """A call must leave time for another one before the deadline."""
         return self._timing.renew_deadline_s / 2
 
+    def _may_be_held(self) -> bool:
+        """Whether another may hold a Lease that was deleted: who did last need not be whom we have seen last."""
+        now = self._world.clock()
+        self._missing_at = min(self._missing_at, now)
+        return self._highest > 0 and not self.valid() and now < self._missing_at + self._timing.lease_s
+
     def _anothers(self, found: Lease) -> bool:
-        if found.holder in ("", self.identity):
+        given_up = not found.holder and found.duration_s <= RELEASED_S  # else somebody has taken the holder off
+        if given_up or found.holder == self.identity:
             return False
         return self._world.clock() < self._seen_at + found.duration_s
 

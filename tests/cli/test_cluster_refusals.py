@@ -177,6 +177,15 @@ def test_a_file_without_clusters_is_told_so(world: World) -> None:
     assert f"'west' is not in {world.config}, which lists no clusters" in refused.stderr
 
 
+@pytest.mark.parametrize(("name", "says"), [("wst", "did you mean west?"), ("other", "known: east, west")])
+def test_of_a_cluster_that_alone_would_be_asked_it_is_not_said_that_others_do_not_answer(
+    world: World, name: str, says: str
+) -> None:
+    refused = world.run("confirm", name, "--yes")
+    assert refused.exit_code == ExitCode.NOT_FOUND
+    assert f"{name!r} is not in {world.config}; {says}" in refused.stderr
+
+
 @pytest.mark.parametrize("action", ["confirm", "cordon", "uncordon", "drain", "fence", "unfence", "leave"])
 def test_nobody_says_how_many_pods_are_in_a_cluster_that_cannot_be_asked(
     world: World, fleet: EmbeddedFleet, action: str

@@ -11,6 +11,7 @@ from cryptography import x509
 from prometheus_client import CollectorRegistry, generate_latest
 from typer.testing import CliRunner, Result
 
+from agents.executor import state
 from dispatcher.cli.api_client import ApiClient
 from dispatcher.cli.diagnosis import NOTE, PROBLEM, diagnose
 from dispatcher.cli.expiry import SOON_S, about_expiry
@@ -31,7 +32,9 @@ from localfleet.embedded.fleet import EmbeddedFleet
 from shared.kube.client import KubeClient
 from shared.messages import SourceReport, UnreadSignal
 from shared.model import names
+from tests.cli.test_cluster_refusals import LEASES
 from tests.service.gateway.test_gateway import section
+from tests.system.cluster_api import ClusterApi
 
 FRESH = {"cpu": (10, 3.0, 9.0), "memory": (10, 3.0, 9.0)}
 WELL = SourceReport("prometheus", "telemetry.prometheus[0]", asked=9, answered_s=2.0, lag_s=0.1, nodes=10, ages=FRESH)
@@ -394,6 +397,32 @@ def test_with_a_configuration_it_asks_each_cluster_for_its_opt_in(
     told = json.loads(doctor("--config", str(file), "--cluster", "east", "-o", "json").stdout)
     assert [(one["cluster"], one["acts"]) for one in told["opt_in"]] == [("east", False)]
     assert [(one["about"], one["level"]) for one in told["findings"]] == [("opt-in", NOTE)]
+
+
+def test_contexts_that_are_mixed_up_or_lead_nowhere_are_told_with_the_key_that_mends_them(
+    answers: dict[str, Any], fleet: EmbeddedFleet, tmp_path: Path
+) -> None:
+    file = tmp_path / "dispatcher.yaml"
+    rows = [
+        {"name": "east", "context": "west", "kubeconfig": str(fleet.kubeconfig)},
+        {"name": "west", "kubeconfig": str(tmp_path / "gone")},
+        {"name": "north", "via": "gateway"},
+    ]
+    file.write_text(json.dumps({"clusters": rows, **GATEWAY}))
+    answers["telemetry"] = [telemetry(WELL), telemetry(WELL, cluster="west"), telemetry(WELL, cluster="north")]
+    west = ClusterApi(fleet.kubeconfig, "west")
+    values = {state.VALUES: f'{{"{state.CLUSTER}": "west"}}'}
+    assert west.create(LEASES, {"metadata": {"name": state.NAME, "annotations": values}}).is_success
+    shown = doctor("--config", str(file))
+    west.delete(state.PATH)
+    lines = [" ".join(line.split()) for line in shown.stdout.splitlines()]
+    assert shown.exit_code == ExitCode.FAILED
+    at = next(i for i, line in enumerate(lines) if line.startswith("problem: east: context: cluster east is given"))
+    assert "context 'west' of" in lines[at]
+    assert "which is that of west" in lines[at]
+    assert lines[at + 1] == f"do: mend `context`, or `kubeconfig`, of these in {file}"
+    assert any(line.startswith("problem: west: context: `kubeconfig` of its entry:") for line in lines)
+    assert not any(line.startswith("note: west: opt-in") for line in lines)
 
 
 def test_a_cluster_that_can_have_no_proxy_node_since_a_machine_has_its_name_is_found_with_the_remedy() -> None:

@@ -259,7 +259,7 @@ def test_in_a_pod_no_kubeconfig_is_needed(folder: Path, monkeypatch: pytest.Monk
     ],
 )
 def test_a_share_of_a_resource_that_no_node_has_is_told(folder: Path, resource: str, want: str) -> None:
-    found = problems_of(folder, WEST + "tenants: t.yaml", f"default: {{nominal: {{{resource}: 3}}}}")
+    found = problems_of(folder, WEST + "tenants: t.yaml", f"default: {{nominal: {{{resource}: 3M}}}}")
     assert len(found) == (1 if want else 0)
     assert all(problem.startswith(want) for problem in found)
 

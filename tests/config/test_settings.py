@@ -235,6 +235,15 @@ def test_a_problem_names_file_line_and_key(tmp_path: Path, text: str, want: str)
     assert problems_of(tmp_path, dispatcher=text) == [want]
 
 
+@pytest.mark.parametrize(
+    ("key", "value"), [("profile", "d"), ("profiles[0]", "[d]"), ("tenants", "d"), ("plugin_files[0]", "[d]")]
+)
+def test_a_folder_where_a_file_belongs_is_told_with_its_key(tmp_path: Path, key: str, value: str) -> None:
+    (tmp_path / "d").mkdir()
+    found = problems_of(tmp_path, dispatcher=f"{key.partition('[')[0]}: {value}")
+    assert found == [f"dispatcher.yaml:1: {key}: d is a folder: name a file, or leave it out"]
+
+
 def test_all_problems_are_told_at_once_file_by_file(tmp_path: Path) -> None:
     found = problems_of(
         tmp_path,
@@ -454,6 +463,21 @@ def test_a_default_tenant_comes_last_and_owns_the_rest(tmp_path: Path) -> None:
 )
 def test_a_share_is_a_percentage_or_a_quantity(resource: str, value: object, want: Share) -> None:
     assert parse_share(resource, value) == want
+
+
+@pytest.mark.parametrize(
+    ("resource", "value", "meant"),
+    [
+        ("memory", 256, "256Gi"),
+        ("memory", "100m", "100Mi"),
+        ("hugepages-2Mi", "4", "4Gi"),
+        ("pods", "500m", "1 or more"),
+        ("cpu", "4u", "1m or more"),
+    ],
+)
+def test_an_amount_so_small_that_its_unit_must_be_wrong_is_none(resource: str, value: object, meant: str) -> None:
+    with pytest.raises(ValueError, match=f"{value} of {resource} .* {meant}"):
+        parse_share(resource, value)
 
 
 def test_an_agent_is_told_its_cluster_and_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from agents.runtime.outbound.settings import GatewaySettings
 from agents.runtime.relay.settings import RelaySettings
+from agents.runtime.seconds import Seconds
 from agents.runtime.settings import AgentSettings
 from shared.process.file_paths import beside, with_whole_paths
 from shared.streams.calls import BOTH
@@ -49,9 +50,9 @@ class RayNodeSettings(BaseModel):
     node_ip: str = Field(default="", description="IP or name at which other nodes reach this one; empty: found by Ray.")
     object_store_mib: int = Field(default=80, ge=75, le=1_048_576, description="MiB of shared memory.")
     temp_dir: str = Field(default="", description="Folder for Ray's files, one a node; empty: Ray's choice.")
-    wait_s: float = Field(default=300.0, gt=0, description="How long to wait for the head at the start.")
-    join_s: float = Field(default=90.0, gt=0, description="How long joining may take until the actor first answers.")
-    lost_s: float = Field(default=30.0, gt=0, description="Node, head or actor silent for that long: give up.")
+    wait_s: Seconds = Field(default=300.0, gt=0, description="How long to wait for the head at the start.")
+    join_s: Seconds = Field(default=90.0, gt=0, description="How long joining may take until the actor first answers.")
+    lost_s: Seconds = Field(default=30.0, gt=0, description="Node, head or actor silent for that long: give up.")
     ports: Ports = Field(default_factory=Ports)
 
 

@@ -17,6 +17,7 @@ import structlog
 from agents.runtime.outbound.answering import Answer, Answering, Serve, serve_none
 from agents.runtime.outbound.problems import in_words
 from agents.runtime.outbound.settings import GatewaySettings
+from shared.kube.elector import awake
 from shared.model.backoff import Backoff
 from shared.streams import ProtocolError
 from shared.streams.calls import BOTH, HEARTBEAT_S, PATH, REPLACED
@@ -42,11 +43,11 @@ Failure = (aiohttp.ClientError, ProtocolError, OSError, TimeoutError, ValueError
 
 
 class Lease(Protocol):
-    """By which one executor of a cluster acts (`agents.runtime.executor_lease.ExecutorLease`). `reached`: whether a
-    gateway lets it in.
+    """By which one executor of a cluster acts (`agents.runtime.executor_lease.ExecutorLease`). `unreached_s`: for how
+    long no gateway has let it in.
     """
 
-    reached: Callable[[], bool]
+    unreached_s: Callable[[], float]
 
     def keeps_away(self, *, replaced: bool) -> str:
         """Why not to connect now."""
@@ -76,13 +77,18 @@ class Dialler:
         self._lease = lease
         self._relaying: dict[str, Answering] = {}  # by gateway, those that know relayed streams
         self.problems = dict.fromkeys(settings.urls, _NOT_TRIED)
+        self._reached_at = awake()  # when a connection that lasted has ended, or this began
         if lease is not None:
-            lease.reached = lambda: self.connected
+            lease.unreached_s = self.unreached_s
 
     @property
     def connected(self) -> bool:
         """Whether at least one dispatcher reaches us."""
         return len(self.problems) < len(self._settings.urls)
+
+    def unreached_s(self) -> float:
+        """For how long there was no connection, or none that lasted."""
+        return 0.0 if self.connected else awake() - self._reached_at
 
     def open_streams(self, opening: bytes) -> Iterator[Stream]:
         """A new relayed stream over one gateway after the other, for as long as the caller wants another."""
@@ -142,6 +148,7 @@ class Dialler:
         ):
             opening.reschedule(None)
             self.problems.pop(url, None)
+            connected_at = awake()
             LOG.info("connected", gateway=url)
             connection = Connection(socket)
             answering = Answering(connection, self._answers, self._serve)
@@ -151,6 +158,8 @@ class Dialler:
                 await answering.run()
             finally:
                 self._relaying.pop(url, None)
+                if awake() - connected_at > LASTING_S:
+                    self._reached_at = awake()
             if connection.closed_with == REPLACED:
                 raise Replaced("another agent of this cluster has connected: end one of them")
 

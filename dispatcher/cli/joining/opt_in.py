@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any, NamedTuple
 
-from dispatcher.cli.operate.members import Member, MemberError, Members, access_to, chosen
+from dispatcher.cli.operate.members import Member, MemberError, Members, access_to, chosen, has_context
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import ClusterSection
 from shared.model import names
@@ -128,7 +128,7 @@ async def _of(cluster: ClusterSection, member: Member) -> OptIn:
 
 async def uncertain(cluster: ClusterSection, member: Member) -> str:
     """Why the context of a cluster may lead nowhere, or to another; '' if it does not."""
-    if cluster.via == "gateway" and not (cluster.context or cluster.kubeconfig):
+    if not has_context(cluster):
         return "the configuration has no `context` of it"
     try:
         system = await member.call("GET", "/api/v1/namespaces/kube-system") if cluster.uid else {}

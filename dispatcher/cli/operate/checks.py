@@ -20,7 +20,9 @@ def check_name(wish: Wish, known: list[str], sights: list[Sight]) -> None:
     silent = "".join(f"; {sight.name} does not answer ({sight.problem})" for sight in sights if sight.problem)
     lists = f"lists {', '.join(known)}, and none of them answers" if known else "lists no clusters"
     text = f"{wish.cluster!r} is not in {wish.config}, which {lists}"
-    if answered:
+    if known and not sights:  # a command that asks the cluster alone
+        text = f"{wish.cluster!r} is not in {wish.config}{did_you_mean(wish.cluster, known)}"
+    elif answered:
         text = f"{wish.cluster!r} is neither in {wish.config} nor has a proxy node in {', '.join(answered)}"
         text += did_you_mean(wish.cluster, known)
     raise CommandError(text + silent, ExitCode.NOT_FOUND)

@@ -33,15 +33,15 @@ class Member:
         """`wrong`: why there is no way to it."""
         self.name = name
         self._client = client
-        self._wrong = wrong
+        self.wrong = wrong
 
     async def call(self, method: str, path: str, body: Object | None = None, kind: str = JSON) -> Object:
         """The object that is answered; MemberError for anything but 2xx."""
         return await self._send(Request(method, path, msgspec.json.encode(body) if body is not None else b"", kind))
 
     async def _send(self, request: Request) -> Object:
-        if self._wrong:
-            raise MemberError(0, self._wrong)
+        if self.wrong:
+            raise MemberError(0, self.wrong)
         response = await self._client.send(request)
         if not response.ok:
             raise MemberError(response.status, error_text(response))
@@ -82,6 +82,11 @@ Members = Mapping[str, Member]
 def chosen(config: DispatcherConfig, members: Members, only: str = "") -> list[tuple[ClusterSection, Member]]:
     """All of them with their entries in the configuration, or one."""
     return [(one, members[one.name]) for one in config.clusters if only in ("", one.name)]
+
+
+def has_context(cluster: ClusterSection) -> bool:
+    """Whether the configuration tells a way to its API server: of one that dials in it need not."""
+    return cluster.via != "gateway" or bool(cluster.context or cluster.kubeconfig)
 
 
 def access_to(cluster: ClusterSection) -> Access:

@@ -8,7 +8,7 @@ import pytest
 from agents.executor import state
 from agents.executor.state import CLUSTER, OWN_KEYS
 from agents.runtime import accepted_leader
-from agents.runtime.accepted_leader import BELIEVED_S
+from agents.runtime.accepted_leader import BELIEVED_S, LASTS_S
 from shared.messages import BOUND, UNKNOWN, IntentBatch, Peer, Peers
 from shared.security.keys import MAX_CLUSTERS
 from tests.agents.executor.one_executor import Executor, stored, world
@@ -150,3 +150,27 @@ async def test_a_cluster_is_renamed_on_demand_once_no_remote_pod_is_there(remote
     assert answer.outcomes[0].verdict == verdict
     assert ("it has 2 remote pods" in answer.outcomes[0].message) == (remote == 2)
     assert stored(old.world.api)[2][CLUSTER] == ("north-1" if remote == 0 else "north")
+
+
+async def test_an_executor_that_cannot_read_whom_it_obeys_tells_so_until_it_can() -> None:
+    """Else its cluster looks well, and pods that are placed there wait for ever."""
+    it = Executor(world())
+    ref = it.world.submit()
+    it.world.api.objects[state.PATH] = {"metadata": {"annotations": {state.VALUES: '{"cluster":"a"'}}, "spec": {}}
+    told = [await heard(it) for _ in range(1 + int(LASTS_S / 5.0))]
+    assert told[0] == ""  # a read that fails once is no news
+    assert "kubectl -n kube-node-lease delete lease global-dispatcher-agent.state" in told[-1]
+    assert (await it.bind(ref, 1)).outcomes[0].verdict == UNKNOWN
+    del it.world.api.objects[state.PATH]
+    await heard(it)
+    assert await heard(it) == ""
+    assert (await it.bind(ref, 1)).outcomes[0].verdict == BOUND
+
+
+async def heard(it: Executor) -> str:
+    """What it answers to what it is told every five seconds."""
+    answer = await it.loop.set_peers(Peers("life-1", 1, ()))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    it.now += 5.0
+    return answer.problem

@@ -54,12 +54,21 @@ class Candidate:
         leader: Any = self.leader
         self.lease = ExecutorLease(self, leader, call_s)
         self.lease.on_held = self._count
-        self.let_in = True  # by a gateway
-        self.lease.reached = lambda: self.let_in
+        self._let_in_until = float("inf")  # by a gateway
+        self.lease.unreached_s = lambda: max(0.0, asyncio.get_running_loop().time() - self._let_in_until)
         self._task = asyncio.create_task(self.lease.run())
 
     def _count(self) -> None:
         self.held += 1
+
+    @property
+    def let_in(self) -> bool:
+        return self._let_in_until == float("inf")
+
+    @let_in.setter
+    def let_in(self, let_in: bool) -> None:
+        if let_in != self.let_in:
+            self._let_in_until = float("inf") if let_in else asyncio.get_running_loop().time()
 
     async def send(self, request: Request, *, timeout_s: float) -> Response:
         if self.cut_off:
@@ -261,6 +270,38 @@ def test_one_whose_lease_was_deleted_or_lost_with_a_backup_reads_what_is_stored_
     told(story)
 
 
+def test_one_that_finds_the_lease_deleted_leaves_time_for_a_holder_that_it_may_not_have_seen() -> None:
+    async def story(first: Candidate, second: Candidate) -> None:
+        first.cut_off = True
+        await until_it_acts(second, first)
+        first.cut_off = False
+        second.cut_off = True
+        first._server.lease = None
+        stopped = 0.0
+        while second.acts:
+            assert not first.acts
+            await asyncio.sleep(0.1)
+            stopped += 0.1
+        assert f"lease {PLACE.namespace}/{PLACE.name} was deleted" in first.lease.problem
+        assert CALL_S - 0.2 <= await until_it_acts(first, second) <= CALL_S + RETRY_S + LONGEST_PAUSE_S
+
+    told(story)
+
+
+def test_a_holder_that_was_taken_off_the_lease_by_hand_has_the_time_to_stop() -> None:
+    async def story(first: Candidate, second: Candidate) -> None:
+        lease = first._server.lease
+        assert lease is not None
+        first.cut_off = True
+        lease["spec"]["holderIdentity"] = ""
+        while first.acts:
+            assert not second.acts
+            await asyncio.sleep(0.1)
+        assert await until_it_acts(second, first) >= CALL_S - 0.2
+
+    told(story)
+
+
 def test_one_that_finds_the_cluster_to_be_anothers_never_acts_and_gives_the_lease_up() -> None:
     async def story(first: Candidate, second: Candidate) -> None:
         second.leader.becomes = "it signs with another key"
@@ -396,6 +437,36 @@ def test_one_that_was_let_in_again_has_its_whole_time_when_it_is_cut_off_the_nex
             first.let_in = True
             await asyncio.sleep(2 * RETRY_S)
         assert first.acts
+
+    told(story)
+
+
+def test_one_that_loses_its_api_server_now_and_then_gives_way_as_soon_as_any_other() -> None:
+    async def story(first: Candidate, second: Candidate) -> None:
+        first.let_in = False
+        lost = 0
+        for _ in range(6):
+            await asyncio.sleep(UNREACHED_S / 2)
+            first.cut_off = True
+            await asyncio.sleep(RENEW_DEADLINE_S + 0.1)
+            lost += not first.acts
+            first.cut_off = False
+        assert lost
+        assert second.acts
+
+    told(story)
+
+
+def test_that_it_is_asked_whether_to_give_way_changes_nothing() -> None:
+    async def story(first: Candidate, second: Candidate) -> None:
+        first.let_in = False
+        asked = set[bool]()
+        while first.acts:
+            before = dict(vars(first.lease))
+            asked.add(first.lease._held_up())
+            assert vars(first.lease) == before
+            await asyncio.sleep(0.1)
+        assert asked == {False, True}
 
     told(story)
 

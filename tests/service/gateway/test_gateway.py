@@ -14,6 +14,7 @@ from aiohttp.http import WebSocketWriter
 from structlog.testing import capture_logs
 
 from agents.executor.orders import Refused
+from agents.runtime.outbound import dialling as subject
 from agents.runtime.outbound.answering import answers_of
 from agents.runtime.outbound.dialling import Dialler, Lease
 from agents.runtime.outbound.settings import GatewaySettings
@@ -23,6 +24,7 @@ from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.gateway.link import GatewayLink
 from dispatcher.service.link import AgentDied, AgentFault, AgentMissing, AgentTimeout
+from shared.kube.elector import awake
 from shared.messages import Bind, IntentBatch, PodRef, WireError
 from shared.streams.calls import REPLACED
 from tests.service.fakes import FakeAgent
@@ -156,6 +158,24 @@ async def test_a_call_under_way_at_a_cut_is_unknown_and_the_agent_comes_back(sit
         assert (await link.changes("one", agent.revision - 1, 0.1, timeout_s=WAIT_S)).full is False
 
 
+@pytest.mark.parametrize(("lasting_s", "lets_in"), [(0.0, True), (10.0, False)])
+async def test_a_gateway_whose_connections_are_always_cut_soon_lets_no_executor_in(
+    site: Site, monkeypatch: pytest.MonkeyPatch, lasting_s: float, lets_in: bool
+) -> None:
+    monkeypatch.setattr(subject, "LASTING_S", lasting_s)
+    link, relay = site.gateway.link("east"), Relay(site.gateway.port)
+    async with (
+        relay.listening() as port,
+        dialling(site.settings("east", urls=[f"wss://localhost:{port}"]), "east", FakeAgent("east")) as dialler,
+    ):
+        await connected(link)
+        came = awake()
+        assert dialler.unreached_s() == 0.0
+        relay.cut()
+        await eventually(lambda: not dialler.connected)
+        assert (dialler.unreached_s() < awake() - came) == lets_in
+
+
 async def test_a_call_that_is_given_up_ends_at_the_agent_too(site: Site) -> None:
     agent, link = FakeAgent("east"), site.gateway.link("east")
     ended = asyncio.Event()
@@ -221,7 +241,7 @@ class _Waits:
 
     def __init__(self) -> None:
         self.held, self.asked_after_being_replaced = False, False
-        self.reached: Callable[[], bool] = lambda: True
+        self.unreached_s: Callable[[], float] = lambda: 0.0
 
     def keeps_away(self, *, replaced: bool) -> str:
         self.asked_after_being_replaced |= replaced
@@ -237,7 +257,7 @@ async def test_an_executor_that_waits_for_its_lease_does_not_take_the_place_of_t
         await connected(link)
         async with dialling(quick, "east", new, lease=lease) as second:
             await problem_of(second, "this executor waits")
-            assert (first.reached(), lease.reached()) == (True, False)
+            assert first.unreached_s() == 0.0 < lease.unreached_s()
             await asyncio.sleep(0.5)
             assert (await link.hello(timeout_s=WAIT_S)).incarnation == "old"
             first.held, lease.held = False, True
