@@ -100,8 +100,7 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
     def node_names(self, placed: Placed, fleet: FleetView) -> frozenset[str] | None:
         """The same; terms that conflict, or name a proxy node, are told of as that."""
         names = named_nodes(placed.pod)
-        proxies = {proxy_node_name(info.name) for info in fleet.clusters} if names else frozenset[str]()
-        return names if names and names.isdisjoint(proxies) else None
+        return names if names and not _asked_proxy(placed.pod, fleet) else None
 
     def pre_filter(self, placed: Placed, fleet: FleetView) -> Pod | Refuse | Skip:
         """The pod; SKIP if nothing is asked for; AFFINITY_CONFLICT if its terms name nodes that cannot be one."""
