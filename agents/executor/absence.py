@@ -14,8 +14,8 @@ from agents.executor.existing import Ownership, ownership, unbound_version
 from agents.executor.local import Local, Moment
 from agents.executor.pods import Lookup
 from agents.executor.restrict import class_needed
-from shared.kube.answer import Answer, outcome
 from shared.kube.http import Procedure
+from shared.kube.verdicts import Answer, outcome
 from shared.messages import (
     DONE,
     STALE,

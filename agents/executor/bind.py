@@ -5,8 +5,8 @@ from agents.executor.binding import annotations_of, bind_to, bind_unclaimed, for
 from agents.executor.ledger import HOLD_S, Booking
 from agents.executor.local import Local, Moment
 from agents.executor.recheck import refusal
-from shared.kube.answer import Answer, outcome
 from shared.kube.http import Procedure
+from shared.kube.verdicts import Answer, outcome
 from shared.messages import BOUND, OF_NODE, REFUSED, STALE, UNKNOWN, Bind, Outcome, PodRef
 from shared.model import names
 from shared.model.names import CLAIM_NODE, SCHEDULER_NAME, is_ours

@@ -20,8 +20,8 @@ from agents.executor.policy import absent
 from agents.executor.recheck import refusal, reserved
 from agents.executor.references import Reference
 from agents.executor.restrict import restrict
-from shared.kube.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text, outcome
 from shared.kube.http import Procedure, Request
+from shared.kube.verdicts import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text, outcome
 from shared.messages import (
     BOUND,
     DONE,

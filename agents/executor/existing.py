@@ -11,8 +11,8 @@ from agents.executor import mutations, pods
 from agents.executor.deletion import delete_exactly
 from agents.executor.local import GivenUp, Local
 from agents.executor.pods import LivePod
-from shared.kube.answer import TRIES, Answer
 from shared.kube.http import Procedure
+from shared.kube.verdicts import TRIES, Answer
 from shared.messages import BOUND, DONE, OF_CLUSTER, REFUSED, STALE, UNKNOWN, CreateDelegate, PodRef
 from shared.model import names
 from shared.model.pod import SourceRef

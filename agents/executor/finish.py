@@ -6,9 +6,9 @@ from agents.executor import events, pods
 from agents.executor.deletion import delete_exactly
 from agents.executor.local import Local, Moment
 from agents.executor.pods import LivePod, guarded_patch, without_ours
-from shared.kube.answer import NOT_FOUND, TRIES, Answer, cut, error_text, is_ambiguous, outcome
 from shared.kube.http import STRATEGIC_PATCH, Procedure, Request
 from shared.kube.times import rfc3339
+from shared.kube.verdicts import NOT_FOUND, TRIES, Answer, cut, error_text, is_ambiguous, outcome
 from shared.messages import DONE, REFUSED, UNKNOWN, DeleteSource, FinishSource, Outcome, PodRef
 from shared.model.delegate_events import MAX_MESSAGE, MAX_REASON, DelegateEvent
 from shared.model.names import FINALIZER, PROXY_NODE_PREFIX, marks_lost

@@ -14,8 +14,8 @@ from agents.executor.mirror import mirror_status
 from agents.executor.report import report_unschedulable
 from agents.executor.update import sign_manifest, update_delegate
 from agents.executor.volumes import bind_volume, select_node
-from shared.kube.answer import outcome
 from shared.kube.http import Procedure
+from shared.kube.verdicts import outcome
 from shared.messages import (
     BOUND,
     DONE,

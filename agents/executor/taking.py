@@ -8,8 +8,8 @@ say. What was found is good for that moment alone, as the order to make the dele
 from agents.executor import delegate, existing, mutations, pods, references
 from agents.executor.local import Local, Moment
 from agents.executor.policy import absent
-from shared.kube.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text
 from shared.kube.http import Procedure, Request
+from shared.kube.verdicts import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text
 from shared.messages import OF_CLUSTER, REFUSED, UNKNOWN, CreateDelegate, Evict, PodRef
 from shared.model.pod import SourceRef
 

@@ -10,8 +10,8 @@ from agents.executor import downward, events, manifest, pods, references
 from agents.executor.delegate import delegate_name, unsigned
 from agents.executor.local import Local, Moment
 from agents.executor.pods import LivePod, Lookup, guarded_patch
-from shared.kube.answer import NOT_FOUND, TRIES, Answer, error_text, is_ambiguous, outcome
 from shared.kube.http import Procedure
+from shared.kube.verdicts import NOT_FOUND, TRIES, Answer, error_text, is_ambiguous, outcome
 from shared.messages import (
     DONE,
     REFUSED,

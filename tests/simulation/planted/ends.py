@@ -60,7 +60,7 @@ def any_end_is_believed(patches: Patches) -> None:
 @plant("nothing is mirrored", "people")
 def nothing_mirrored(patches: Patches) -> None:
     from agents.executor import procedures
-    from shared.kube.answer import outcome
+    from shared.kube.verdicts import outcome
     from shared.messages import DONE, MirrorStatus
 
     def nothing(intent: Any, local: Any, now: Any) -> Any:

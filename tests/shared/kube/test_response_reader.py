@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.kube.answers import Answer, AnswerError, AnswerReader, BodyTooLargeError
+from shared.kube.response_reader import BodyTooLargeError, RawResponse, ResponseError, ResponseReader
 
 PLAIN = b"HTTP/1.1 201 Created\r\nContent-Length: 5\r\nRetry-After: 7\r\n\r\nhello"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n"
@@ -24,8 +24,8 @@ SAMPLES = {
 }
 
 
-def read(*pieces: bytes, max_body: int = 1000) -> Answer | None:
-    reader = AnswerReader(max_body)
+def read(*pieces: bytes, max_body: int = 1000) -> RawResponse | None:
+    reader = ResponseReader(max_body)
     answers = [reader.feed(piece) for piece in pieces]
     assert answers[:-1] == [None] * (len(pieces) - 1)
     return answers[-1]
@@ -42,7 +42,7 @@ def test_an_answer_is_read_whole(raw: bytes, status: int, body: bytes) -> None:
 def test_answers_that_follow_each_other_are_read_one_by_one(samples: list[str], cuts: list[int]) -> None:
     raw = b"".join(SAMPLES[sample][0] for sample in samples)
     marks = [0, *sorted({cut for cut in cuts if cut < len(raw)}), len(raw)]
-    reader, found = AnswerReader(1000), list[Answer]()
+    reader, found = ResponseReader(1000), list[RawResponse]()
     reader.more = len(samples) - 1
     for piece in (raw[a:b] for a, b in pairwise(marks)):
         answer = reader.feed(piece)
@@ -65,10 +65,10 @@ def test_pieces_make_the_same_answer_as_the_whole(sample: str, cuts: list[int]) 
 @given(sample=st.sampled_from(sorted(SAMPLES)), data=st.data())
 def test_a_cut_off_answer_is_none_and_its_end_an_error(sample: str, data: st.DataObject) -> None:
     raw = SAMPLES[sample][0]
-    reader = AnswerReader(1000)
+    reader = ResponseReader(1000)
     assert reader.feed(raw[: data.draw(st.integers(1, len(raw) - 1))]) is None
     if reader.begun:
-        with pytest.raises(AnswerError):
+        with pytest.raises(ResponseError):
             reader.end()
 
 
@@ -86,7 +86,7 @@ def test_an_answer_in_one_piece_is_read_as_one_in_many(length: str, before: list
 
 
 def test_one_reader_reads_one_answer_after_another() -> None:
-    reader = AnswerReader(1000)
+    reader = ResponseReader(1000)
     assert [reader.feed(raw) for raw in (PLAIN, CHUNKED, PLAIN)] == [read(PLAIN), read(CHUNKED), read(PLAIN)]
 
 
@@ -114,10 +114,10 @@ def test_a_connection_is_not_used_again_after(raw: bytes) -> None:
 
 
 def test_the_end_of_the_connection_ends_a_body_of_untold_length() -> None:
-    reader = AnswerReader(1000)
+    reader = ResponseReader(1000)
     assert reader.feed(b"HTTP/1.1 200 OK\r\n\r\nhel") is None
     assert reader.feed(b"lo") is None
-    assert reader.end() == Answer(200, b"hello", keep=False)
+    assert reader.end() == RawResponse(200, b"hello", keep=False)
 
 
 BROKEN = {
@@ -141,8 +141,8 @@ BROKEN = {
 
 @pytest.mark.parametrize("raw", BROKEN.values(), ids=BROKEN.keys())
 def test_what_is_no_answer_is_an_error(raw: bytes) -> None:
-    with pytest.raises(AnswerError):
-        AnswerReader(1000).feed(raw)
+    with pytest.raises(ResponseError):
+        ResponseReader(1000).feed(raw)
 
 
 ENDLESS = {
@@ -156,24 +156,24 @@ ENDLESS = {
 
 @pytest.mark.parametrize(("begin", "more"), ENDLESS.values(), ids=ENDLESS.keys())
 def test_what_has_no_end_is_given_up_before_it_costs_memory(begin: bytes, more: bytes) -> None:
-    reader = AnswerReader(1000)
+    reader = ResponseReader(1000)
     pieces = [begin, *[more * (1000 // len(more))] * 100]
-    with pytest.raises(AnswerError, match="no end"):
+    with pytest.raises(ResponseError, match="no end"):
         any(map(reader.feed, pieces))
 
 
 def test_what_is_wrong_comes_after_the_answers_before_it() -> None:
-    reader = AnswerReader(1000)
+    reader = ResponseReader(1000)
     reader.more = 2
     assert reader.feed(PLAIN + EMPTY + b"nonsense") == read(PLAIN)
     assert reader.feed(b"") == read(EMPTY)
-    with pytest.raises(AnswerError):
+    with pytest.raises(ResponseError):
         reader.feed(b"")
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_an_answer_or_an_error(raw: bytes) -> None:
-    with suppress(AnswerError, BodyTooLargeError):
+    with suppress(ResponseError, BodyTooLargeError):
         answer = read(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + raw)
         assert answer is None or len(answer.body) < len(raw)
 
@@ -181,4 +181,4 @@ def test_any_bytes_are_an_answer_or_an_error(raw: bytes) -> None:
 @pytest.mark.parametrize("raw", [PLAIN, CHUNKED, b"HTTP/1.1 200 OK\r\n\r\nhello"], ids=["told", "chunks", "untold"])
 def test_a_body_above_the_bound_is_refused(raw: bytes) -> None:
     with pytest.raises(BodyTooLargeError):
-        AnswerReader(4).feed(raw)
+        ResponseReader(4).feed(raw)

@@ -1,4 +1,7 @@
-"""Turns HTTP responses of the API server into verdicts and messages for the dispatcher."""
+"""Turns HTTP responses of the API server into verdicts and messages for the dispatcher.
+
+`response_reader` makes responses of bytes.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Bytes of HTTP/1.1 answers -> status and body, however the bytes are cut into pieces; httptools (llhttp) reads them.
+"""Bytes of HTTP/1.1 responses -> status and body, however the bytes are cut into pieces; httptools (llhttp) reads them.
 
 What is not plainly an answer is an error, never a guess: its connection is not used again.
 """
@@ -13,7 +13,7 @@ _NO_BODY = (204, 304)
 _TOLD = frozenset((b"content-length", b"transfer-encoding", b"retry-after"))
 
 
-class AnswerError(ValueError):
+class ResponseError(ValueError):
     """The server sent something that is no answer, or ended before its end."""
 
 
@@ -25,7 +25,7 @@ class BodyTooLargeError(ValueError):
         self.head = head
 
 
-class Answer(NamedTuple):
+class RawResponse(NamedTuple):
     """`keep`: whether the connection can be used for another request. `retry_after`: the header of that name."""
 
     status: int
@@ -34,7 +34,7 @@ class Answer(NamedTuple):
     retry_after: bytes = b""
 
 
-class AnswerReader:
+class ResponseReader:
     """Reads one answer after another; `feed` returns the answer that a piece completes.
 
     `more`: answers that are awaited after the next one, so that bytes behind it belong to them; b"" brings them out.
@@ -45,12 +45,12 @@ class AnswerReader:
         self.more = 0
         self.begun = False  # whether there are bytes of an answer that is not complete
         self._parser = HttpResponseParser(self)
-        self._complete: deque[Answer] = deque()
+        self._complete: deque[RawResponse] = deque()
         self._problem: ValueError | None = None  # after the answers that are complete
         self._begin()
 
-    def feed(self, data: bytes) -> Answer | None:
-        """Take a piece; AnswerError or BodyTooLargeError when it cannot be."""
+    def feed(self, data: bytes) -> RawResponse | None:
+        """Take a piece; ResponseError or BodyTooLargeError when it cannot be."""
         if data and self._problem is None:
             self._parse(data)
         if self._complete:
@@ -62,13 +62,13 @@ class AnswerReader:
             raise self._problem
         return None
 
-    def end(self) -> Answer | None:
+    def end(self) -> RawResponse | None:
         """The connection has ended: that completes a body of untold length, and cuts off all else."""
         if self._untold:
             self.on_message_complete()
             return self._complete.popleft()
         if self.begun:
-            raise AnswerError("the connection ended within an answer")
+            raise ResponseError("the connection ended within an answer")
         return None
 
     def _parse(self, data: bytes) -> None:
@@ -77,9 +77,9 @@ class AnswerReader:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
             ours = error.__context__ if isinstance(error, HttpParserCallbackError) else None
-            self._problem = ours if isinstance(ours, ValueError) else AnswerError(f"not an HTTP/1.1 answer: {error}")
+            self._problem = ours if isinstance(ours, ValueError) else ResponseError(f"not an HTTP/1.1 answer: {error}")
         if self._problem is None and self.begun and self._idle > MAX_HEAD:
-            self._problem = AnswerError("a head, a trailer or the size of a chunk has no end")
+            self._problem = ResponseError("a head, a trailer or the size of a chunk has no end")
 
     def _begin(self) -> None:
         self._headers: dict[bytes, bytes] = {}
@@ -105,12 +105,12 @@ class AnswerReader:
         self._status = self._parser.get_status_code()
         self._idle = 0
         if self._parser.get_http_version() != "1.1":
-            raise AnswerError("another version than HTTP/1.1")
+            raise ResponseError("another version than HTTP/1.1")
         coding = self._headers.get(b"transfer-encoding", b"").lower()
         length = self._headers.get(b"content-length", b"")
         bodiless = self._status < 200 or self._status in _NO_BODY
         if coding not in (b"", b"chunked") or (coding and length) or (bodiless and (coding or int(length or 0))):
-            raise AnswerError(f"the length of the answer is not clear: {coding!r}, {length!r}")
+            raise ResponseError(f"the length of the answer is not clear: {coding!r}, {length!r}")
         self._bound(int(length or 0))
         self._untold = not (coding or length or bodiless)
         self._keep = self._parser.should_keep_alive()
@@ -127,7 +127,7 @@ class AnswerReader:
         if self._status >= 200:
             body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
             retry_after = self._headers.get(b"retry-after", b"")
-            self._complete.append(Answer(self._status, body, self._keep, retry_after))
+            self._complete.append(RawResponse(self._status, body, self._keep, retry_after))
         self.begun = False
         self._begin()
 
