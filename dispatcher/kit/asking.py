@@ -4,13 +4,13 @@ import numpy as np
 
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import Filter, FleetView, Floats, Placed, Plugin, Refuse, Score, Skip
+from dispatcher.scheduling.framework import Filter, FleetView, Floats, Plugin, PodInfo, Refuse, Score, Skip
 from dispatcher.scheduling.framework.lifecycle import PreScore
 
 Node = tuple[str, str]  # cluster, node
 
 
-def reasons(plugin: Plugin, placed: Placed, fleet: FleetState) -> dict[Node, str]:
+def reasons(plugin: Plugin, placed: PodInfo, fleet: FleetState) -> dict[Node, str]:
     """(cluster, node) -> why not, for the nodes it refuses; under ("", "") if it refuses the pod itself."""
     view = view_of(fleet)
     state = plugin.pre_filter(placed, view)
@@ -23,7 +23,7 @@ def reasons(plugin: Plugin, placed: Placed, fleet: FleetState) -> dict[Node, str
     return {fleet.name_of(row): fleet.reasons.why(int(codes[row])).text for row in rows}
 
 
-def scores(plugin: Plugin, placed: Placed, fleet: FleetState) -> dict[Node, float]:
+def scores(plugin: Plugin, placed: PodInfo, fleet: FleetState) -> dict[Node, float]:
     """(cluster, node) -> score 0..100 of every node; empty if the plugin has nothing to say about the pod."""
     view = view_of(fleet)
     state = plugin.pre_filter(placed, view)
@@ -38,14 +38,14 @@ def scores(plugin: Plugin, placed: Placed, fleet: FleetState) -> dict[Node, floa
     return {fleet.name_of(row): float(value) for row, value in zip(rows.tolist(), final.tolist(), strict=True)}
 
 
-def prepared_for_score(plugin: Plugin, state: object, placed: Placed, fleet: FleetView) -> object:
+def prepared_for_score(plugin: Plugin, state: object, placed: PodInfo, fleet: FleetView) -> object:
     """What `score` is handed: PreFilter's `state`, or what PreScore makes of it as if all nodes were feasible."""
     if not isinstance(plugin, PreScore):
         return state
     return plugin.pre_score(state, placed, fleet, np.flatnonzero(fleet.nodes.live))
 
 
-def answer_in_words(plugin: Plugin, placed: Placed, fleet: FleetView) -> str:
+def answer_in_words(plugin: Plugin, placed: PodInfo, fleet: FleetView) -> str:
     """What it says, as text: no number is unequal to itself there."""
     state = plugin.pre_filter(placed, fleet)
     if isinstance(state, Refuse | Skip):

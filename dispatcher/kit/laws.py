@@ -40,8 +40,8 @@ from dispatcher.scheduling.framework import (
     FleetView,
     Floats,
     Permit,
-    Placed,
     Plugin,
+    PodInfo,
     Refuse,
     Reserve,
     Score,
@@ -245,7 +245,7 @@ def _later_points(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
             yield from _is_answer("pre_bind", orders, (Sequence,))
 
 
-def _cycle(plugin: Plugin, placed: Placed, fleet: FleetView) -> CycleState:
+def _cycle(plugin: Plugin, placed: PodInfo, fleet: FleetView) -> CycleState:
     return CycleState({plugin.name: plugin.pre_filter(placed, fleet)})
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from dispatcher.kit.samples import a_fleet, a_node, a_pod, seat
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Floats, Placed, SmallInts
+from dispatcher.scheduling.framework import Floats, PodInfo, SmallInts
 from shared.model.labels import NodeSelectorTerm, PreferredTerm, Requirement
 from shared.model.names import REGION, ZONE
 from shared.model.node import FEATURES, NO_SCHEDULE, PREFER_NO_SCHEDULE, Reading, Taint
@@ -53,7 +53,7 @@ def odd_fleet(labels: Iterable[str] = (), metrics: Iterable[str] = ()) -> FleetS
     return fleet
 
 
-def odd_pods() -> list[Placed]:
+def odd_pods() -> list[PodInfo]:
     """Pods that ask for nothing, for everything, for too much, and two of one template."""
     zone = Requirement(ZONE, "In", ("z0",))
     term = NodeSelectorTerm((zone,))
@@ -97,7 +97,7 @@ class Asked:
         return self._fleet.metric(name)
 
 
-def another_of_its_template(placed: Placed) -> Placed:
+def another_of_its_template(placed: PodInfo) -> PodInfo:
     """A pod that differs from this one in all of `model.pod.OWN_FIELDS` and in the names of its claims."""
     own = {"uid": "another", "name": "another", "phase": RUNNING, "reason": "Odd", "ready": True, "terminating": True}
     own |= {"created": 7.0, "started": 7.0, "preempted": True, "nominated_node": "w3", "has_finalizer": True}

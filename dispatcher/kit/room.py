@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dispatcher.kit.samples import a_fleet, a_node
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import CycleState, Permit, Placed, Plugin, Refuse
+from dispatcher.scheduling.framework import CycleState, Permit, Plugin, PodInfo, Refuse
 from shared.model.pod import PodId
 from shared.model.reasons import Why
 
@@ -21,10 +21,10 @@ class Room:
         self.gone: list[str] = []
         self.refused: dict[str, str] = {}
         self._plugin, self._view = plugin, view_of(self.fleet)
-        self._waiting: dict[PodId, tuple[Placed, float]] = {}
+        self._waiting: dict[PodId, tuple[PodInfo, float]] = {}
         plugin.attach(self)
 
-    def come(self, *pods: Placed) -> None:
+    def come(self, *pods: PodInfo) -> None:
         """Ask the plugin about each pod, as after Reserve."""
         for placed in pods:
             pod_id = (placed.home, placed.pod.uid)
@@ -37,7 +37,7 @@ class Room:
             else:
                 self._waiting[pod_id] = (placed, self.fleet.now + answer)
 
-    def _asked(self, plugin: Permit, placed: Placed) -> Refuse | float | None:
+    def _asked(self, plugin: Permit, placed: PodInfo) -> Refuse | float | None:
         cycle = CycleState({plugin.name: plugin.pre_filter(placed, self._view)})
         return plugin.permit(cycle, placed, 0, self._view)
 
@@ -54,7 +54,7 @@ class Room:
         """Who waits."""
         return [placed.pod.name for placed, _ in self._waiting.values()]
 
-    def waiting(self) -> Sequence[tuple[PodId, Placed]]:
+    def waiting(self) -> Sequence[tuple[PodId, PodInfo]]:
         """For the plugin: all pods that wait, longest first."""
         return [(pod_id, placed) for pod_id, (placed, _) in self._waiting.items()]
 
@@ -70,6 +70,6 @@ class Room:
         if placed is not None:
             self._end(pod_id, placed, why)
 
-    def _end(self, pod_id: PodId, placed: Placed, why: Why | None) -> None:
+    def _end(self, pod_id: PodId, placed: PodInfo, why: Why | None) -> None:
         self.fleet.remove(pod_id)
         self.refused[placed.pod.name] = why.text if why else "waited for too long"

@@ -9,7 +9,7 @@ from dispatcher.kit.odd import odd_pods
 from dispatcher.kit.samples import a_pod, seat
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import Observed, ObservedView
-from dispatcher.scheduling.framework import Depends, Filter, FleetView, Placed, Plugin, Refuse, Score, Skip
+from dispatcher.scheduling.framework import Depends, Filter, FleetView, Plugin, PodInfo, Refuse, Score, Skip
 
 _CHANGED = {Depends.STATIC: "any row", Depends.NODE: "rows of other nodes"}
 
@@ -41,7 +41,7 @@ def stale_law(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
 
 
 def _answers(
-    plugin: Plugin, state: object, placed: Placed, view: FleetView
+    plugin: Plugin, state: object, placed: PodInfo, view: FleetView
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     """[2, n] its code and its raw score of each row, 0 where it has none."""
     told = np.zeros((2, view.n))

@@ -8,7 +8,7 @@ from dispatcher.kit.asking import answer_in_words
 from dispatcher.kit.odd import NO_NODES, odd_pods
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import Filter, FleetView, Placed, Plugin, Score
+from dispatcher.scheduling.framework import Filter, FleetView, Plugin, PodInfo, Score
 from shared.model.crossing import Opening
 from shared.model.node import Taint
 
@@ -65,13 +65,13 @@ def standing_law(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
         before = after
 
 
-def _answers_of(plugin: Plugin, placed: Placed, view: FleetView) -> _Answers:
+def _answers_of(plugin: Plugin, placed: PodInfo, view: FleetView) -> _Answers:
     return plugin.class_key(placed), plugin.standing_key(placed, view), answer_in_words(plugin, placed, view)
 
 
-def _pods_that_name(value: str, plugin: Plugin, view: FleetView) -> list[Placed]:
+def _pods_that_name(value: str, plugin: Plugin, view: FleetView) -> list[PodInfo]:
     """Pods with this value in a label or annotation of pods that the plugin asks for."""
-    found = list[Placed]()
+    found = list[PodInfo]()
     for field in ("labels", "annotations"):
         for placed in odd_pods():
             asked = _Asked(getattr(placed.pod, field))
@@ -80,7 +80,7 @@ def _pods_that_name(value: str, plugin: Plugin, view: FleetView) -> list[Placed]
     return found
 
 
-def _with(placed: Placed, field: str, texts: dict[str, str]) -> Placed:
+def _with(placed: PodInfo, field: str, texts: dict[str, str]) -> PodInfo:
     return msgspec.structs.replace(placed, pod=msgspec.structs.replace(placed.pod, **{field: texts}))
 
 

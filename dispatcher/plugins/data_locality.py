@@ -25,7 +25,7 @@ from dispatcher.scheduling.framework import (
     FleetView,
     Floats,
     Part,
-    Placed,
+    PodInfo,
     Refuse,
     Skip,
     refuse,
@@ -69,14 +69,14 @@ class DataLocality(DomainPlugin[_Ground]):
         self._datasets = dict(datasets)
         self._half_ms = half_ms
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """The two annotations."""
         told = placed.pod.annotations
         if names.DATA not in told and names.REQUIRE_DATA not in told:
             return None
         return told.get(names.DATA), told.get(names.REQUIRE_DATA)
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> _Ground | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _Ground | Refuse | Skip:
         """Which clusters have the data, and their points; SKIP without annotation; INVALID for required data that is
         nowhere.
         """
@@ -105,7 +105,7 @@ class DataLocality(DomainPlugin[_Ground]):
             return f"data {shown(name)} is in no cluster of this fleet: {', '.join(self._datasets[name][:_NAMED])}"
         return f"the profile names no data {shown(name)}{did_you_mean(name[:63], list(self._datasets)[:_NAMED])}"
 
-    def closed_clusters(self, placed: Placed, fleet: FleetView) -> Codes | None:
+    def closed_clusters(self, placed: PodInfo, fleet: FleetView) -> Codes | None:
         """DATA_ELSEWHERE outside the clusters that have the required data."""
         ground = self.pre_filter(placed, fleet) if names.REQUIRE_DATA in placed.pod.annotations else SKIP
         return self._closed(ground.only, fleet) if isinstance(ground, _Ground) and ground.only is not None else None
@@ -124,7 +124,7 @@ class DataLocality(DomainPlugin[_Ground]):
         """By cluster."""
         return (Part(fleet.topology.domain(CLUSTER_KEY), np.append(state.by_cluster, 0.0)),)
 
-    def explain(self, state: _Ground, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(self, state: _Ground, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """The data, the nearest cluster that has it, and the round-trip time to that with age and source."""
         if not state.there.any():
             return {"data": state.wanted, "found": self._unknown(state.wanted)}

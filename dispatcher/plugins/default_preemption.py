@@ -19,7 +19,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.scheduling.framework import CycleState, Depends, FleetView, Placed
+from dispatcher.scheduling.framework import CycleState, Depends, FleetView, PodInfo
 from dispatcher.scheduling.framework.lifecycle import NoHelp, Nomination, PostFilter, RowList, Trial, Victim
 from dispatcher.scheduling.framework.plugin_args import Args
 from dispatcher.scheduling.rules.budgets import Budgets, Left
@@ -58,12 +58,12 @@ class DefaultPreemption(PostFilter[None]):
     def __init__(self, min_candidate_nodes_percentage: float = 10, min_candidate_nodes_absolute: float = 100) -> None:
         """Takes kube-scheduler's arguments, so that its files can be read."""
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """What nodes are fit for the pod does not rest on its priority."""
         return None
 
     def post_filter(
-        self, cycle: CycleState, placed: Placed, trial: Trial, fleet: FleetView
+        self, cycle: CycleState, placed: PodInfo, trial: Trial, fleet: FleetView
     ) -> Nomination | NoHelp | None:
         """The best candidate, or why there is none: kube-scheduler's words, and where nobody is evicted."""
         if not placed.pod.preempts:

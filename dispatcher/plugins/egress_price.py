@@ -28,7 +28,7 @@ from dispatcher.scheduling.framework import (
     Floats,
     Ints,
     Part,
-    Placed,
+    PodInfo,
     Refuse,
     Skip,
 )
@@ -99,13 +99,13 @@ class EgressPrice(DomainPlugin[_Ground]):
         self._most = max((price for _, _, price in prices), default=0.0)
         self._known: tuple[tuple[str, ...], Floats] | None = None  # names of the clusters, and [from, to]
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """What is named."""
         near = near_of(placed.pod)
         data = _data_of(placed)
         return None if near is None and data is None else (near_key(near, placed), data)
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> _Ground | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _Ground | Refuse | Skip:
         """Prices of each cluster; SKIP for a pod that names nothing, or without any price above 0."""
         near = near_of(placed.pod)
         data = _data_of(placed)
@@ -150,7 +150,7 @@ class EgressPrice(DomainPlugin[_Ground]):
         """By cluster."""
         return (Part(fleet.topology.domain(CLUSTER_KEY), np.append(state.points, 0.0)),)
 
-    def explain(self, state: _Ground, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(self, state: _Ground, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """What is named, and what a GiB from there costs."""
         if not state.there.any():
             return {"from": state.what, "found": "nowhere"}
@@ -158,6 +158,6 @@ class EgressPrice(DomainPlugin[_Ground]):
         return {"from": state.what, "per_gib": "unknown" if np.isnan(price) else round(price, 6)}
 
 
-def _data_of(placed: Placed) -> str | None:
+def _data_of(placed: PodInfo) -> str | None:
     told = placed.pod.annotations
     return told.get(names.DATA, told.get(names.REQUIRE_DATA))

@@ -34,7 +34,7 @@ from dispatcher.scheduling.framework import (
     Floats,
     Ints,
     Part,
-    Placed,
+    PodInfo,
     Refuse,
     Rows,
     Skip,
@@ -157,7 +157,7 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         """Domains of clusters that these keep the pod out of are not eligible."""
         self._cluster_filters = cluster_filters
 
-    def _rules(self, placed: Placed, fleet: FleetView) -> tuple[SpreadConstraint, ...]:
+    def _rules(self, placed: PodInfo, fleet: FleetView) -> tuple[SpreadConstraint, ...]:
         if placed.pod.spread or not self._system:
             return self._own_rules(placed.pod)
         return system_defaults(fleet.affinity.default_selector(placed))
@@ -168,12 +168,12 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
             return pod.spread
         return self._defaults if self._defaults and pod.app_labels else ()
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """The constraints with what they count, and what makes domains eligible; None without constraints."""
         key = self._own_key(placed)
         return None if key is None else (key, *[one.class_key(placed) for one in self._cluster_filters])
 
-    def _own_key(self, placed: Placed) -> Hashable:
+    def _own_key(self, placed: PodInfo) -> Hashable:
         """The same, but for which clusters it may enter."""
         pod = placed.pod
         if pod.spread or not self._by_app:
@@ -181,7 +181,7 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         app = frozenset(pod.app_labels.items())  # defaults look at nothing else of a pod that tells what they count
         return (pod.namespace, app, *_key_of_ground(placed, self._defaults)) if app else None
 
-    def standing_key(self, placed: Placed, fleet: FleetView) -> Hashable:
+    def standing_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         """System defaults, which rest on Services and on the pod's owner; and which clusters are closed to it."""
         system = self._system and not placed.pod.spread
         own = _key(placed, system_defaults(fleet.affinity.default_selector(placed))) if system else None
@@ -193,19 +193,19 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
             return closed if told else None
         return own, closed, *[one.class_key(placed) for one in self._cluster_filters]
 
-    def away_key(self, placed: Placed, fleet: FleetView) -> Hashable:
+    def away_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         """The constraints, and what tells homes apart for those that keep pods out of clusters."""
         key = self._own_key(placed)
         return None if key is None else (key, *[_away_key(one, placed, fleet) for one in self._cluster_filters])
 
     # --- the ground --------------------------------------------------------------------------------------------------
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> _Ground | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _Ground | Refuse | Skip:
         """The constraints with their counts as they are now; SKIP without constraints."""
         rules = self._rules(placed, fleet)
         return SKIP if not rules or self._alone(placed.pod, fleet) else self._ground(placed, rules, fleet)
 
-    def _ground(self, placed: Placed, rules: Sequence[SpreadConstraint], fleet: FleetView) -> _Ground:
+    def _ground(self, placed: PodInfo, rules: Sequence[SpreadConstraint], fleet: FleetView) -> _Ground:
         pod = placed.pod
         strict = bool(pod.spread) or self._defaulting == LIST
         hard = self._areas([rule for rule in rules if rule.hard], placed, fleet, strict=True)
@@ -214,7 +214,7 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         counted = _counted(hard, fleet), _counted(soft, fleet)
         return _Ground(pod, *counted, weights, strict, as_empty=self._defaulting == APP)
 
-    def state_after_first(self, placed: Placed, fleet: FleetView) -> _Ground | None:
+    def state_after_first(self, placed: PodInfo, fleet: FleetView) -> _Ground | None:
         """App defaults judge pods of an app once it has one, and skip the first (`_alone`)."""
         rules = self._own_rules(placed.pod) if self._defaulting == APP else ()
         return self._ground(placed, rules, fleet) if rules else None
@@ -226,7 +226,7 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         return not np.count_nonzero(fleet.topology.count_matching(pod, None, CLUSTER_LEVEL))
 
     def _areas(
-        self, rules: Sequence[SpreadConstraint], placed: Placed, fleet: FleetView, *, strict: bool
+        self, rules: Sequence[SpreadConstraint], placed: PodInfo, fleet: FleetView, *, strict: bool
     ) -> tuple[Area, ...]:
         if not rules:
             return ()
@@ -250,7 +250,7 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
             found.append(area_of(rule, pod, fleet, eligible & self._taints.tolerated(placed, fleet)))
         return tuple(found)
 
-    def _open_clusters(self, placed: Placed, fleet: FleetView, honor_taints: bool) -> Bools | None:
+    def _open_clusters(self, placed: PodInfo, fleet: FleetView, honor_taints: bool) -> Bools | None:
         filters = self._cluster_filters
         told = tuple([(one.class_key(placed), one.standing_key(placed, fleet)) for one in filters])
         asked = partial(open_clusters, filters, placed, honor_taints=honor_taints)
@@ -263,7 +263,7 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         rows = self._masks.rows(selecting, fleet)
         return rows if open_ is None else rows[open_[fleet.nodes.cluster[rows]]]
 
-    def refresh(self, state: _Ground | Refuse | Skip, placed: Placed, fleet: FleetView) -> _Ground | Refuse | Skip:
+    def refresh(self, state: _Ground | Refuse | Skip, placed: PodInfo, fleet: FleetView) -> _Ground | Refuse | Skip:
         """Count anew on the same ground."""
         by_app = self._defaulting == APP and not placed.pod.spread
         if by_app and isinstance(state, Skip) and (rules := self._own_rules(placed.pod)):
@@ -298,7 +298,7 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
             parts.append(Part(rule.area.domain, answers))
         return parts
 
-    def explain_refusal(self, state: _Ground, placed: Placed, fleet: FleetView) -> Sequence[str]:
+    def explain_refusal(self, state: _Ground, placed: PodInfo, fleet: FleetView) -> Sequence[str]:
         """Of each hard constraint that keeps the pod out of a domain: the emptiest one, which has no room for it."""
         return [hint for rule in state.hard if (hint := rule.hint(fleet))]
 
@@ -310,7 +310,7 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
             parts.append(Part(rule.area.domain, _answers(ground, rule, weight, 0.0 if parts else _HEARD)))
         return parts
 
-    def count_rules(self, state: _Ground, placed: Placed, fleet: FleetView) -> CountRules:
+    def count_rules(self, state: _Ground, placed: PodInfo, fleet: FleetView) -> CountRules:
         """The same as rules."""
         code = fleet.reasons.code
         limits = [
@@ -332,7 +332,7 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         points = np.floor(MAX_SCORE * (largest + told.min() - cost) / largest)
         return points if told is cost else np.where(has, points, 0.0)
 
-    def explain(self, state: _Ground, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(self, state: _Ground, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """Per constraint: domain of the row, pods per eligible domain, least count and the skew of that domain."""
         ground = state
         return {rule.area.level: rule.record(fleet, row) for rule in (*ground.hard, *ground.soft)}
@@ -344,12 +344,12 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         return lambda ats: fields({level: story.told(ats) for level, story in stories.items()})
 
 
-def _away_key(plugin: Filter, placed: Placed, fleet: FleetView) -> Hashable:
+def _away_key(plugin: Filter, placed: PodInfo, fleet: FleetView) -> Hashable:
     found = plugin.away_key(placed, fleet) if "away_key" in vars(type(plugin)) else None
     return plugin.class_key(placed) if found is None else found
 
 
-def _key(placed: Placed, rules: Sequence[SpreadConstraint]) -> Hashable:
+def _key(placed: PodInfo, rules: Sequence[SpreadConstraint]) -> Hashable:
     pod = placed.pod
     if not rules:
         return None
@@ -357,7 +357,7 @@ def _key(placed: Placed, rules: Sequence[SpreadConstraint]) -> Hashable:
     return pod.namespace, keys, *_key_of_ground(placed, rules), bool(pod.spread)
 
 
-def _key_of_ground(placed: Placed, rules: Sequence[SpreadConstraint]) -> tuple[Hashable, ...]:
+def _key_of_ground(placed: PodInfo, rules: Sequence[SpreadConstraint]) -> tuple[Hashable, ...]:
     """What makes domains eligible, and what they are: the scope of domains is among what `clusters_key` looks at."""
     taints = tolerations_key(placed) if any(rule.honor_taints for rule in rules) else None
     return selection_key(placed.pod), clusters_key(placed), taints

@@ -23,7 +23,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.scheduling.framework import SKIP, DomainPlugin, FleetView, Floats, Ints, Part, Placed, Refuse, Skip
+from dispatcher.scheduling.framework import SKIP, DomainPlugin, FleetView, Floats, Ints, Part, PodInfo, Refuse, Skip
 from dispatcher.scheduling.framework.plugin_args import Args
 from dispatcher.scheduling.rules.named_places import (
     APP,
@@ -73,7 +73,7 @@ class Nearness(DomainPlugin[_Ground]):
         self._half_ms = half_ms
         self._app = app
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """The annotation, and what a name in it or an app rests on."""
         return near_key(self._near(placed.pod), placed)
 
@@ -82,7 +82,7 @@ class Nearness(DomainPlugin[_Ground]):
         own = self._app and names.NEAR not in pod.annotations and bool(pod.app_labels)
         return OWN_APP if own else near_of(pod)
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> _Ground | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _Ground | Refuse | Skip:
         """Points of each cluster as things stand; SKIP for a pod that names nothing."""
         near = self._near(placed.pod)
         if near is None:
@@ -107,7 +107,7 @@ class Nearness(DomainPlugin[_Ground]):
             parts.append(Part(fleet.topology.domain(ZONE_KEY), np.asarray([*inside, 0.0])))
         return parts
 
-    def explain(self, state: _Ground, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(self, state: _Ground, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """What it is near to, the nearest cluster that has it, and the round-trip time to that with age and source."""
         if not state.there.any():
             return {"near": state.what, "found": "nowhere" + _meant(state.what, fleet)}

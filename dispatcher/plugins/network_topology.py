@@ -20,7 +20,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.scheduling.framework import SKIP, DomainPlugin, FleetView, Floats, Part, Placed, Refuse, Skip
+from dispatcher.scheduling.framework import SKIP, DomainPlugin, FleetView, Floats, Part, PodInfo, Refuse, Skip
 from dispatcher.scheduling.framework.plugin_args import Args, label_key, number, read_by, shown
 from dispatcher.scheduling.rules.named_places import OWN_APP, near_key, near_of, pods_meant
 from shared.model import nearness
@@ -77,17 +77,17 @@ class NetworkTopology(DomainPlugin[_Ground]):
         self._levels = levels
         self._points = 100.0 / sum(weight for _, weight in levels)
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """Whom it is near to, and what that rests on."""
         return near_key(self._near(placed), placed)
 
-    def _near(self, placed: Placed) -> Near | None:
+    def _near(self, placed: PodInfo) -> Near | None:
         near = near_of(placed.pod)
         if near is not None and near.kind == nearness.SERVICE:
             return near
         return OWN_APP if placed.pod.app_labels else None
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> _Ground | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _Ground | Refuse | Skip:
         """Where those pods are; SKIP for a pod that has none to be near to."""
         near = self._near(placed)
         if near is None:
@@ -106,7 +106,7 @@ class NetworkTopology(DomainPlugin[_Ground]):
             Part(fleet.topology.domain(level), self._points * weights[level] * shares) for level, shares in state.shares
         ]
 
-    def explain(self, state: _Ground, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(self, state: _Ground, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """To what it is near, how many pods that is, and the share of them by level beside the node."""
         beside = {
             level: round(float(shares[int(fleet.topology.domain(level)[row])]), 4) for level, shares in state.shares

@@ -19,7 +19,7 @@ from dispatcher.scheduling.framework import (
     Filter,
     FleetView,
     Floats,
-    Placed,
+    PodInfo,
     Refuse,
     Rows,
     Score,
@@ -76,7 +76,7 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
         """A node that changed helps nobody if its labels are the same."""
         return node_change_helps(event, lambda before, after: before.labels != after.labels)
 
-    def hint(self, event: ClusterEvent, placed: Placed) -> bool:
+    def hint(self, event: ClusterEvent, placed: PodInfo) -> bool:
         """A node that came or changed helps if the pod's selector and required affinity name it."""
         node = event.after
         pod = placed.pod
@@ -87,22 +87,22 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
             required is None or any(term.matches(node.labels, node.name) for term in required)
         )
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         """nodeSelector, required and preferred terms; None without."""
         preferred = placed.pod.affinity.preferred if placed.pod.affinity else ()
         selection = selection_key(placed.pod)
         return (selection, preferred) if preferred else selection
 
-    def names_key(self, placed: Placed) -> Hashable:
+    def names_key(self, placed: PodInfo) -> Hashable:
         """The only node names that the required terms allow."""
         return named_nodes(placed.pod)
 
-    def node_names(self, placed: Placed, fleet: FleetView) -> frozenset[str] | None:
+    def node_names(self, placed: PodInfo, fleet: FleetView) -> frozenset[str] | None:
         """The same; terms that conflict, or name a proxy node, are told of as that."""
         names = named_nodes(placed.pod)
         return names if names and not _asked_proxy(placed.pod, fleet) else None
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> Pod | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Pod | Refuse | Skip:
         """The pod; SKIP if nothing is asked for; AFFINITY_CONFLICT if its terms name nodes that cannot be one."""
         names = named_nodes(placed.pod)
         if names is not None and not names:
@@ -125,7 +125,7 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
             return None
         return self._masks.rows(state, fleet), _unmatched(state, fleet)
 
-    def reach(self, placed: Placed, fleet: FleetView) -> frozenset[str] | None:
+    def reach(self, placed: PodInfo, fleet: FleetView) -> frozenset[str] | None:
         """The clusters of the nodes that its own terms let the pod be on; None unless its selector makes these few."""
         if not placed.pod.node_selector:
             return None

@@ -20,7 +20,7 @@ import itertools
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 
-from dispatcher.scheduling.framework import Placed, QueueSort
+from dispatcher.scheduling.framework import PodInfo, QueueSort
 from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.framework.hints import HELPED_BY, ClusterEvent, WakeEvent
 from dispatcher.scheduling.parked import ParkedPods
@@ -67,7 +67,7 @@ class SchedulingQueue:
     def __init__(
         self,
         sort: QueueSort,
-        classify: Callable[[Placed], Hashable],
+        classify: Callable[[PodInfo], Hashable],
         *,
         gates: Gates | None = None,
         first_s: float = 1.0,
@@ -93,7 +93,7 @@ class SchedulingQueue:
 
     # --- in and out --------------------------------------------------------------------------------------------------
 
-    def add(self, pod_id: PodId, placed: Placed, now: float) -> QueuedPod:
+    def add(self, pod_id: PodId, placed: PodInfo, now: float) -> QueuedPod:
         """Enter a pod, or its new version: one that changed is tried again, one that did not keeps its place.
 
         A pod that has a place already goes on waiting for it, whatever changes about it.
@@ -113,7 +113,7 @@ class SchedulingQueue:
         self._ready(item, now, Cause.ADD if known is None else Cause.UPDATE)
         return item
 
-    def add_all(self, pods: Iterable[tuple[PodId, Placed]], now: float) -> list[QueuedPod]:
+    def add_all(self, pods: Iterable[tuple[PodId, PodInfo]], now: float) -> list[QueuedPod]:
         """`add` each of them; those that are new and not gated are counted together."""
         known = self._pods
         gate = self._gates.gate
@@ -279,7 +279,7 @@ class SchedulingQueue:
         self.incoming[_UNSCHEDULABLE, Cause.FAILED] += parked
         unflushed.forget_void(len(pods))
 
-    def retry(self, item: QueuedPod, now: float, placed: Placed | None = None) -> None:
+    def retry(self, item: QueuedPod, now: float, placed: PodInfo | None = None) -> None:
         """A popped pod had a place that came to nothing: it is decided anew, as `placed`, after its back-off."""
         if placed is not None:
             item.placed = placed
@@ -288,7 +288,7 @@ class SchedulingQueue:
         item.ready_at = now + self._pause.after(item.attempts)
         self._return(item, _BACKOFF, Cause.FAILED)
 
-    def anew(self, item: QueuedPod, placed: Placed, now: float, cause: str = Cause.UPDATE) -> None:
+    def anew(self, item: QueuedPod, placed: PodInfo, now: float, cause: str = Cause.UPDATE) -> None:
         """A popped pod is to be decided again at once by what is known of it now; its age stands, nothing failed."""
         self._drop(item.pod_id)
         item.placed = placed
@@ -365,7 +365,7 @@ class SchedulingQueue:
             self._ready(item, now, Cause.FLUSHED)
 
     def take_policies(
-        self, sort: QueueSort, classify: Callable[[Placed], Hashable], now: float, *, gates: Gates | None = None
+        self, sort: QueueSort, classify: Callable[[PodInfo], Hashable], now: float, *, gates: Gates | None = None
     ) -> None:
         """Other policies hold from now on: all that waits for a decision is sorted, classified and tried anew."""
         self._sort = sort

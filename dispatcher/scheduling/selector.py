@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from dispatcher.scheduling.framework import Codes, Placed
+from dispatcher.scheduling.framework import Codes, PodInfo
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers
 from shared.model.pod import PodId
@@ -39,7 +39,7 @@ Selected = Decision | NoPlace | None  # None: this selector cannot tell, ask ano
 class Selector(Protocol):
     """Finds places for pods of one class. PluginError from any method: a plugin failed."""
 
-    def prepare(self, placed: Placed) -> Why | None:
+    def prepare(self, placed: PodInfo) -> Why | None:
         """Come up to date with the fleet; the reason if PreFilter refuses all pods of the class."""
         return None
 
@@ -47,7 +47,7 @@ class Selector(Protocol):
         """What a plugin answered in PreFilter, or in PreScore after it; SKIP if it was not asked."""
         ...
 
-    def select(self, pod_id: PodId, placed: Placed) -> Selected:
+    def select(self, pod_id: PodId, placed: PodInfo) -> Selected:
         """The place for the next pod, with the record of why; or why there is none. Books nothing."""
         ...
 
@@ -71,6 +71,6 @@ class BatchSelector(Selector, Protocol):
         """Whether `select_all` may be asked."""
         ...
 
-    def select_all(self, items: Sequence[tuple[PodId, Placed]]) -> list[Decision]:
+    def select_all(self, items: Sequence[tuple[PodId, PodInfo]]) -> list[Decision]:
         """The places of as many of the first pods as find one here, as if each had been booked; then it is spent."""
         ...

@@ -28,7 +28,7 @@ from dispatcher.scheduling.events import (
     SendPeers,
     Tick,
 )
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.queued import QueuedPod, State
 from dispatcher.scheduling.records.decision import tables_of
 from dispatcher.service.clock import Clock
@@ -77,7 +77,7 @@ class ProfileNames(Protocol):
         """By schedulerName."""
         ...
 
-    def name_of(self, placed: Placed) -> str:
+    def name_of(self, placed: PodInfo) -> str:
         """The schedulerName of the profile that decides it."""
         ...
 

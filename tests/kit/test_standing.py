@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dispatcher.kit import broken_laws
-from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, Placed, Refuse, Rows, Skip, refuse
+from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, PodInfo, Refuse, Rows, Skip, refuse
 from shared.model.reasons import Reason
 
 PARTNER = "global-dispatcher.io/x-partner"
@@ -25,10 +25,10 @@ class OpenHomes(Filter[frozenset[int]]):
     def __init__(self, depends: Depends = Depends.STATIC) -> None:
         self.depends = depends  # type: ignore[misc]
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         return placed.home
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> frozenset[int]:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> frozenset[int]:
         shut = fleet.closed.get(placed.home, frozenset())
         return frozenset(at for at, one in enumerate(fleet.clusters) if one.name in shut)
 
@@ -44,10 +44,10 @@ class Partner(Filter[None]):
     depends: ClassVar[Depends] = Depends.STATIC
     keyed_by_template = True
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         return placed.pod.annotations.get(PARTNER)
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Refuse | Skip:
         name = placed.pod.annotations.get(PARTNER)
         return SKIP if name is None or self._is_well(name, fleet) else refuse(Reason.POLICY, self.name)
 
@@ -61,10 +61,10 @@ class Partner(Filter[None]):
 class LabelledPartner(Partner):
     """The same by a label."""
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         return placed.pod.labels.get("partner")
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Refuse | Skip:
         name = placed.pod.labels.get("partner")
         return SKIP if name is None or self._is_well(name, fleet) else refuse(Reason.POLICY, self.name)
 
@@ -94,12 +94,12 @@ def test_who_reads_clusters_without_a_standing_key_is_told(plugin: Partner, what
 
 
 class KeyedHomes(OpenHomes):
-    def standing_key(self, placed: Placed, fleet: FleetView) -> Hashable:
+    def standing_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         return fleet.closed.get(placed.home)
 
 
 class KeyedPartner(Partner):
-    def standing_key(self, placed: Placed, fleet: FleetView) -> Hashable:
+    def standing_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         name = placed.pod.annotations.get(PARTNER)
         return name is not None and self._is_well(name, fleet)
 

@@ -16,7 +16,7 @@ from dispatcher.scheduling.equivalence.class_rows import _add_points
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.fleet.columns import RowStore, add_pods, highest
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import FleetView, Part, Placed, kernels, refuse
+from dispatcher.scheduling.framework import FleetView, Part, PodInfo, kernels, refuse
 from dispatcher.scheduling.framework.points import Plan, PluginError
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.records.decision import Decision
@@ -38,7 +38,7 @@ SAMPLES = (
 
 def image(one: EquivalenceClass, n: int) -> dict[str, Any]:
     """All that decisions rest on."""
-    found = one.select(("a", "image"), Placed(pod("image").build(), "a"))
+    found = one.select(("a", "image"), PodInfo(pod("image").build(), "a"))
     decision = found if isinstance(found, Decision) else None
     return {
         "first": one.rows.first[:n].tolist(),
@@ -163,10 +163,10 @@ class Beside(Rooms):
 
     name = "Beside"
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: PodInfo) -> Hashable:
         return tuple(sorted(placed.pod.app_labels.items()))
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> object:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> object:
         fleet.topology.count_matching(placed.pod, selector(app="nobody"), "cluster")  # which never moves
         return placed.pod
 

@@ -15,7 +15,7 @@ from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.delegation.in_flight import IntentKind
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.events import Answered, ClusterChanged, ClusterSilent, SendIntents, Tick
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from shared.messages import BOUND, REFUSED, STALE, Changes, Outcome
 from shared.model.names import SCHEDULER_NAME
 from shared.model.node import Node
@@ -60,7 +60,7 @@ def _core(*, assumed: bool, silent: bool) -> SchedulerCore:
     if silent:
         core.handle(ClusterSilent("east", "away"), 10.0)
     if assumed:
-        core.fleet.place(("east", "u"), Placed(Pod("u", "default", "web"), "east"), "east", "n1", assumed=True)
+        core.fleet.place(("east", "u"), PodInfo(Pod("u", "default", "web"), "east"), "east", "n1", assumed=True)
     return core
 
 

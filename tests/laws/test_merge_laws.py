@@ -31,7 +31,7 @@ from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.class_rows import ClassRows
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import SKIP, FleetView, Placed, Plugin, Profile, kernels
+from dispatcher.scheduling.framework import SKIP, FleetView, Plugin, PodInfo, Profile, kernels
 from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.records.decision import Decision, records_of, tables_of
@@ -57,7 +57,7 @@ def nodes(draw: st.DrawFn) -> tuple[Any, ...]:
 
 
 @st.composite
-def pods(draw: st.DrawFn) -> Placed:
+def pods(draw: st.DrawFn) -> PodInfo:
     """Pods of a few apps that repel, attract and spread in every way that counts pods."""
     one: PodBuilder = pod("p").labels(app=draw(st.sampled_from("uv"))).cpu(draw(st.sampled_from(("100m", "300m"))))
     for _ in range(draw(st.sampled_from((0, 1, 1, 2)))):
@@ -86,7 +86,7 @@ scripts = st.lists(events, min_size=2, max_size=12)
 class Alone(Pair):
     """The product without the oracle."""
 
-    def decide(self, items: Sequence[tuple[tuple[str, str], Placed]]) -> None:
+    def decide(self, items: Sequence[tuple[tuple[str, str], PodInfo]]) -> None:
         one_by_one = [self.scheduler.schedule(one, pod_id) for pod_id, one in items] if not self.batched else None
         self.results += one_by_one or self.scheduler.schedule_class(items)
 
@@ -295,11 +295,11 @@ def test_the_first_pod_of_a_new_app_is_booked_with_those_after_it(monkeypatch: p
 class ForNobody(FaultDomainSpread):
     """Skips all pods, whether others of their app are placed or not."""
 
-    def pre_filter(self, placed: Placed, fleet: FleetView) -> Any:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Any:
         super().pre_filter(placed, fleet)  # it looks at the same counts
         return SKIP
 
-    def refresh(self, _: Any, placed: Placed, fleet: FleetView) -> Any:
+    def refresh(self, _: Any, placed: PodInfo, fleet: FleetView) -> Any:
         return self.pre_filter(placed, fleet)
 
 

@@ -13,7 +13,7 @@ from dispatcher.plugins.home_cluster import HomeCluster
 from dispatcher.plugins.node_affinity import NodeAffinity
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.plugins.tenant_quota import TenantQuota
-from dispatcher.scheduling.framework import Placed, kernels
+from dispatcher.scheduling.framework import PodInfo, kernels
 from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
@@ -27,7 +27,7 @@ from tests.laws.test_merge_laws import Alone
 
 IN_X = {"region": "x"}
 clusters, regions = st.sampled_from(CLUSTERS), st.sampled_from("xyz")
-Item = tuple[tuple[str, str], Placed]
+Item = tuple[tuple[str, str], PodInfo]
 
 
 class Queued(Alone):

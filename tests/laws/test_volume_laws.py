@@ -20,7 +20,7 @@ from dispatcher.scheduling.cycle import batches as batching
 from dispatcher.scheduling.cycle.booking import Booking
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.rules.volume_plan import VolumePlan
 from dispatcher.scheduling.selector import BatchSelector
@@ -90,7 +90,7 @@ class Side:
         self.state.kept.remove("a", "PersistentVolumeClaim", f"default/{name}")
 
     def decide(self, pods: list[Pod]) -> None:
-        items: list[tuple[PodId, Placed]] = [(("a", one.uid), Placed(one, "a")) for one in pods]
+        items: list[tuple[PodId, PodInfo]] = [(("a", one.uid), PodInfo(one, "a")) for one in pods]
         if not self.anew:
             for _, group in groupby(items, key=lambda item: self.scheduler.classify(item[1])):
                 self.results += self.scheduler.schedule_class(list(group))

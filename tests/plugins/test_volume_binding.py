@@ -7,7 +7,7 @@ import pytest
 
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import SKIP, CycleState, Placed, Refuse
+from dispatcher.scheduling.framework import SKIP, CycleState, PodInfo, Refuse
 from dispatcher.scheduling.framework.lifecycle import Order
 from shared.messages import BindVolume, PodRef, SelectNode
 from shared.model.labels import LabelSelector
@@ -519,7 +519,7 @@ def test_pods_with_claims_of_their_own_are_apart_and_others_are_not() -> None:
     plugin = make("VolumeBinding")
     own, other = using("a").placed(), using("b", name="p2").placed()
     plan = plugin.pre_filter(own, view_of(state))
-    disk = Placed(pod("p3").set(volumes=(Volume(CLAIM, "b"), Volume(GCE_DISK, "d"))).build(), "a")
+    disk = PodInfo(pod("p3").set(volumes=(Volume(CLAIM, "b"), Volume(GCE_DISK, "d"))).build(), "a")
     assert plugin.apart(plan, [own, other])
     assert not plugin.apart(plan, [own, own])
     assert not plugin.apart(plan, [using("a", "shared").placed(), using("b", "shared", name="p2").placed()])

@@ -10,7 +10,7 @@ from dispatcher.scheduling.equivalence import rows, static_answers
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from tests.builders import fleet, node, pod, put
@@ -18,7 +18,7 @@ from tests.builders import fleet, node, pod, put
 SIDE_BY_SIDE, APART, NONE = range(8, 12), (3, 20, 39), ()
 
 
-def a_class(state: FleetState, placed: Placed) -> EquivalenceClass:
+def a_class(state: FleetState, placed: PodInfo) -> EquivalenceClass:
     plan = Plan.of(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()))
     made = EquivalenceCache(plan, state, 2**26).get(plan.class_key(placed))
     made.refresh(placed)

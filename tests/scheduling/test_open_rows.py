@@ -11,7 +11,7 @@ from dispatcher.plugins.node_affinity import NodeAffinity
 from dispatcher.scheduling.equivalence.static_answers import StaticAnswersCache
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import FleetView, Placed, PluginUse, Profile
+from dispatcher.scheduling.framework import FleetView, PluginUse, PodInfo, Profile
 from dispatcher.scheduling.framework.points import Plan, PluginError
 from dispatcher.scheduling.framework.roles import roles_of
 from shared.model.pod import Affinity
@@ -151,10 +151,10 @@ def test_a_subclass_that_replaces_filter_alone_is_asked_itself() -> None:
 class _NamesNoKey(ClusterAllowed):
     """Its pods reach one cluster alone, and what it says of them there cannot be hashed."""
 
-    def reach(self, placed: Placed, fleet: FleetView) -> frozenset[str]:
+    def reach(self, placed: PodInfo, fleet: FleetView) -> frozenset[str]:
         return frozenset(("b",))
 
-    def away_key(self, placed: Placed, fleet: FleetView) -> Any:
+    def away_key(self, placed: PodInfo, fleet: FleetView) -> Any:
         return [placed.home]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Hashable
 
 import pytest
 
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.queue import SchedulingQueue, WakeEvent
 from dispatcher.scheduling.queued import AT_A_TIME, Line, NoPlugins, QueuedPod
 from shared.model.reasons import Reason, Why
@@ -18,7 +18,7 @@ ROOM = WakeEvent.POD_REMOVED | WakeEvent.NODE_ADDED
 CLASSES = {app: (app,) for app in "uvw"}  # the very same object for all pods of a class
 
 
-def by_app(placed: Placed) -> Hashable:
+def by_app(placed: PodInfo) -> Hashable:
     return CLASSES[placed.pod.labels["app"]]
 
 
@@ -29,13 +29,13 @@ class Alike(NoPlugins):
         self.held: set[str] = set()
         self.by_class = True
 
-    def gate(self, placed: Placed) -> Why | None:
+    def gate(self, placed: PodInfo) -> Why | None:
         return Why(Reason.GATED, "held") if placed.pod.name in self.held else None
 
-    def refused_alike(self, placed: Placed) -> bool:
+    def refused_alike(self, placed: PodInfo) -> bool:
         return self.by_class
 
-    def quota_alike(self, placed: Placed) -> bool:
+    def quota_alike(self, placed: PodInfo) -> bool:
         return self.by_class
 
 

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.cycle.profiles import Profiles
-from dispatcher.scheduling.framework import Filter, Placed, Plugin, PluginUse, Profile
+from dispatcher.scheduling.framework import Filter, Plugin, PluginUse, PodInfo, Profile
 from dispatcher.service.plugin_times import PluginTimes
 from tests.builders import fleet, node, pod
 from tests.scheduling.tiny_plugins import Fit, Quota, Ready, Selector
@@ -67,7 +67,7 @@ def test_a_plugin_that_raises_is_an_error() -> None:
     class Broken(Filter):
         name = "Broken"
 
-        def class_key(self, placed: Placed) -> Hashable:
+        def class_key(self, placed: PodInfo) -> Hashable:
             return None
 
         def filter(self, state: object, fleet: object, rows: object) -> None:  # type: ignore[override]

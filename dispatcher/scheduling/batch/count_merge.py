@@ -29,7 +29,7 @@ from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.evaluators import finite, weighted
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.volumes import has_only_claims
-from dispatcher.scheduling.framework import Ints, Placed
+from dispatcher.scheduling.framework import Ints, PodInfo
 from dispatcher.scheduling.framework.points import PluginError
 from dispatcher.scheduling.framework.roles import AnswerScope
 from dispatcher.scheduling.records.decision import Decision
@@ -44,7 +44,7 @@ _LEAST_TRACED = 256
 _MOST_TRACED = 1 << 23
 
 
-def count_merge_of(eq_class: EquivalenceClass, kinds: Sequence[Placed], count: int) -> "CountMerge | None":
+def count_merge_of(eq_class: EquivalenceClass, kinds: Sequence[PodInfo], count: int) -> "CountMerge | None":
     """The places of `count` pods of a refreshed class, in order; None where they cannot be known in advance.
 
     `kinds`: the first pod and one of each kind among the others (see `kinds`).
@@ -66,7 +66,7 @@ def count_merge_of(eq_class: EquivalenceClass, kinds: Sequence[Placed], count: i
         return None  # decided alone, the pod meets the error again and says so
 
 
-def _are_alike(eq_class: EquivalenceClass, kinds: Sequence[Placed]) -> bool:
+def _are_alike(eq_class: EquivalenceClass, kinds: Sequence[PodInfo]) -> bool:
     if any(one.role.reserves for one in eq_class.evaluators):
         return False  # what a plugin books for itself cannot be supposed
     if any(one.versions and one not in eq_class.cross_row for one in eq_class.evaluators):
@@ -84,7 +84,7 @@ def _are_alike(eq_class: EquivalenceClass, kinds: Sequence[Placed]) -> bool:
     )
 
 
-def _rules_of(eq_class: EquivalenceClass, placed: Placed) -> PluginRules:
+def _rules_of(eq_class: EquivalenceClass, placed: PodInfo) -> PluginRules:
     """What each policy by domains makes of counts; nothing if one of them does not say."""
     plugin_rules = []
     for evaluator in eq_class.cross_row:
@@ -101,7 +101,7 @@ class CountMerge(BatchSelector):
     def __init__(
         self,
         eq_class: EquivalenceClass,
-        placed: Placed,
+        placed: PodInfo,
         count: int,
         plugin_rules: PluginRules,
         layout: BucketLayout,
@@ -248,7 +248,7 @@ class CountMerge(BatchSelector):
         """Always: all is decided."""
         return True
 
-    def select_all(self, items: Sequence[tuple[PodId, Placed]]) -> list[Decision]:
+    def select_all(self, items: Sequence[tuple[PodId, PodInfo]]) -> list[Decision]:
         """The places of as many of the first pods as find one here, as if each had been booked; the caller books them
         in the fleet, and the merge is spent.
         """
@@ -256,7 +256,7 @@ class CountMerge(BatchSelector):
         self._at = self._decided
         return found
 
-    def select(self, pod_id: PodId, placed: Placed) -> Decision:
+    def select(self, pod_id: PodId, placed: PodInfo) -> Decision:
         """The place for the next pod and why."""
         return self._record.decision(self._at, pod_id, placed)
 

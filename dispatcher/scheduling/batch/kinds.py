@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter, itemgetter
 
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from shared.model.pod import OWN_FIELDS, Pod, PodId
 
-_of_placed = attrgetter(*(name for name in Placed.__struct_fields__ if name != "pod"))
+_of_placed = attrgetter(*(name for name in PodInfo.__struct_fields__ if name != "pod"))
 _of_pod = attrgetter(*(name for name in Pod.__struct_fields__ if name not in OWN_FIELDS), "terminating")
 _by_looks = itemgetter(1)
 
@@ -22,7 +22,7 @@ _by_looks = itemgetter(1)
 class Kinds:
     """Of each kind the first pod: `ats`, ascending, is its place in the batch, and `pods` itself."""
 
-    def __init__(self, ats: Sequence[int], pods: Sequence[Placed]) -> None:
+    def __init__(self, ats: Sequence[int], pods: Sequence[PodInfo]) -> None:
         self.ats = ats
         self.pods = pods
 
@@ -32,7 +32,7 @@ class Kinds:
         return Kinds(self.ats[:few], self.pods[:few])
 
 
-def kinds_of(items: Sequence[tuple[PodId, Placed]], *, alike: bool = False) -> Kinds:
+def kinds_of(items: Sequence[tuple[PodId, PodInfo]], *, alike: bool = False) -> Kinds:
     """The kinds of the pods of a batch; `alike`: they are known to be one, if they have no volumes."""
     if alike and not items[0][1].pod.volumes:
         return Kinds([0], [items[0][1]])

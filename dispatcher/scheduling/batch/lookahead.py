@@ -27,7 +27,7 @@ from dispatcher.scheduling.equivalence.groups import GroupTable, refused_by
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.row import FactSheet
 from dispatcher.scheduling.fleet.volumes import has_only_claims
-from dispatcher.scheduling.framework import Floats, Placed
+from dispatcher.scheduling.framework import Floats, PodInfo
 from dispatcher.scheduling.framework.points import PluginError
 from dispatcher.scheduling.framework.roles import AnswerScope
 from dispatcher.scheduling.records.decision import Decision
@@ -41,7 +41,7 @@ _DEEPEST = 64  # pods on one row
 
 
 def lookahead_of(
-    eq_class: EquivalenceClass, kinds: Sequence[Placed], count: int, *, deferred: bool = False
+    eq_class: EquivalenceClass, kinds: Sequence[PodInfo], count: int, *, deferred: bool = False
 ) -> "Lookahead | None":
     """For the next `count` pods of a refreshed class; None where looking ahead is not exact.
 
@@ -59,7 +59,7 @@ def lookahead_of(
     return Lookahead(eq_class, groups, placed, count, _Best(rows, best), deferred=deferred)
 
 
-def _are_alike(eq_class: EquivalenceClass, kinds: Sequence[Placed]) -> bool:
+def _are_alike(eq_class: EquivalenceClass, kinds: Sequence[PodInfo]) -> bool:
     """Whether all pods take the same, and nothing that cannot be supposed."""
     if any(one.role.reserves for one in eq_class.evaluators):
         return False  # what a plugin books for itself cannot be supposed
@@ -99,7 +99,7 @@ class Lookahead(BatchSelector):
         self,
         eq_class: EquivalenceClass,
         groups: GroupTable,
-        placed: Placed,
+        placed: PodInfo,
         count: int,
         best: _Best,
         *,
@@ -183,7 +183,7 @@ class Lookahead(BatchSelector):
         """Whether nothing but the pods themselves changes the rows: they are one group, and no counts are watched."""
         return self._deferred and not self._spent and len(self._queues) == 1 and not self._watched
 
-    def select_all(self, items: Sequence[tuple[PodId, Placed]]) -> list[Decision]:
+    def select_all(self, items: Sequence[tuple[PodId, PodInfo]]) -> list[Decision]:
         """The places of as many of the first pods as find one here, as if each had been booked; the caller books them
         in the fleet, and the lookahead is spent.
         """
@@ -217,7 +217,7 @@ class Lookahead(BatchSelector):
         self._spent = True
         return found
 
-    def select(self, pod_id: PodId, placed: Placed) -> Decision | NoPlace:
+    def select(self, pod_id: PodId, placed: PodInfo) -> Decision | NoPlace:
         """The place for the next pod and why, or that nothing fits any more."""
         offers = self._best()
         if offers is None:

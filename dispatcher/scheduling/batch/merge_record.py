@@ -19,7 +19,7 @@ from dispatcher.scheduling.fleet.columns import distinct
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import FactSheet
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import Codes, Floats, Ints, Placed
+from dispatcher.scheduling.framework import Codes, Floats, Ints, PodInfo
 from dispatcher.scheduling.framework.domain_counts import ExplainPods, told_of
 from dispatcher.scheduling.framework.points import guarded
 from dispatcher.scheduling.framework.value_columns import Column
@@ -60,7 +60,7 @@ class MergeHistory:
         self,
         decided: int,
         eq_class: EquivalenceClass,
-        placed: Placed,
+        placed: PodInfo,
         plugin_rules: PluginRules,
         layout: BucketLayout,
     ) -> None:
@@ -83,7 +83,7 @@ class MergeHistory:
                 told_later = guarded(plugin, plugin.explain_batch, evaluator.state, rows, view)
                 self._explainers.append((evaluator.role.name, told_later))
 
-    def _keep_rows(self, eq_class: EquivalenceClass, chosen: Ints, placed: Placed) -> None:
+    def _keep_rows(self, eq_class: EquivalenceClass, chosen: Ints, placed: PodInfo) -> None:
         """The rows of the candidates that were chosen, or next best, as they were before the first pod came."""
         found = distinct(chosen[chosen >= 0])
         found = found[np.argsort(self._row_of[found])]
@@ -95,7 +95,7 @@ class MergeHistory:
             zip(rows.tolist(), self.fleet.names_of(rows.tolist()), strict=True)
         )
 
-    def decisions(self, items: Sequence[tuple[PodId, Placed]]) -> list[Decision]:
+    def decisions(self, items: Sequence[tuple[PodId, PodInfo]]) -> list[Decision]:
         """Those for the first pods."""
         rows = self._chosen[: len(items), 0].tolist()
         scores = self._trace.score[: len(items), 0].tolist()
@@ -105,7 +105,7 @@ class MergeHistory:
         whys = map(MergeRecord, repeat(self), range(len(rows)))
         return list(map(Decision, *zip(*items, strict=True), clusters, nodes, rows, scores, whys))
 
-    def decision(self, at: int, pod_id: PodId, placed: Placed) -> Decision:
+    def decision(self, at: int, pod_id: PodId, placed: PodInfo) -> Decision:
         """The decision for the pod number `at`."""
         row: int = self._chosen.item(at, 0)
         cluster, node = self.places[row]

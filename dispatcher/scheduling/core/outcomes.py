@@ -10,7 +10,7 @@ from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.delegation.in_flight import BINDING, InFlightIntent, IntentKind, Transition
 from dispatcher.scheduling.delegation.tracking import ConfirmedEnd, Tracked
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from shared.messages import BOUND, CLAIMED, DONE, OF_CLUSTER, REFUSED, STALE, Outcome
 
 # Enum attributes are slow to look up
@@ -161,7 +161,7 @@ class Outcomes:
         if outcome.verdict != BOUND or source is None:
             return
         self._state.refusals.note_size(tracked.pod_id, source, in_flight.cluster, outcome.requests, now)
-        placed = Placed(source, tracked.home, self._deciding.retries.known(tracked, source, now))
+        placed = PodInfo(source, tracked.home, self._deciding.retries.known(tracked, source, now))
         self._state.profiles.restore(tracked.pod_id, placed, in_flight.cluster, in_flight.node)
 
     def _at_most(self, tracked: Tracked, claimed: InFlightIntent) -> dict[str, int]:

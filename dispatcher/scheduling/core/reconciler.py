@@ -32,7 +32,7 @@ from dispatcher.scheduling.delegation.tracking import (
     place_of,
 )
 from dispatcher.scheduling.fleet.nominations import Nominee
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.hints import WakeEvent
 from dispatcher.scheduling.queued import QueuedPod, State
 from shared.model.pod import Pod, PodId
@@ -206,7 +206,7 @@ class Reconciler:
         state = self._state
         try:
             state.outbox.drop_all(run)
-            state.profiles.confirm_all([(one.pod_id, Placed(one.source, one.pod_id[0])) for one in run if one.source])
+            state.profiles.confirm_all([(one.pod_id, PodInfo(one.source, one.pod_id[0])) for one in run if one.source])
             state.queue.remove_all([one.pod_id for one in run])
             watched = len(state.profiles.nominations) > 0 or len(state.waiting) > 0
             for tracked in run:
@@ -305,15 +305,15 @@ class Reconciler:
         ):
             state.profiles.restore(pod_id, placed, cluster, node)
 
-    def _placed(self, tracked: Tracked, pod: Pod, cluster: str, node: str, now: float) -> Placed:
+    def _placed(self, tracked: Tracked, pod: Pod, cluster: str, node: str, now: float) -> PodInfo:
         """The pod as it is booked there: as large as its cluster makes it, as far as no delegate shows that yet."""
         home = tracked.pod_id[0]
         if cluster == home or pod is not (tracked.source or tracked.vanished):
-            return Placed(pod, home)
+            return PodInfo(pod, home)
         known = self._state.fleet.occupant(tracked.pod_id)
         if known is not None and (known.cluster, known.node) == (cluster, node):
-            return Placed(pod, home, known.placed.refused)
-        return Placed(pod, home, self._retries.known(tracked, pod, now))
+            return PodInfo(pod, home, known.placed.refused)
+        return PodInfo(pod, home, self._retries.known(tracked, pod, now))
 
     # --- places ------------------------------------------------------------------------------------------------------
 
@@ -346,7 +346,7 @@ class Reconciler:
         """Keep status.nominatedNodeName as an earlier dispatcher or somebody else has written it."""
         if tracked.nominated_node is None:
             tracked.nominated_node = pod.nominated_node
-            nominee = Nominee(tracked.pod_id, Placed(pod, tracked.home), tracked.home, pod.nominated_node)
+            nominee = Nominee(tracked.pod_id, PodInfo(pod, tracked.home), tracked.home, pod.nominated_node)
             self._state.profiles.nominations.put(nominee)
 
 

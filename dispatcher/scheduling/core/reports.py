@@ -17,7 +17,7 @@ from dispatcher.scheduling.core.retries import Retries
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation.peers import closed_proxy, tainted_proxy
 from dispatcher.scheduling.delegation.tracking import Tracked
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.hints import OBJECT_EVENTS, ClusterEvent, WakeEvent, placed_pod_changed
 from shared.messages import Changes
 from shared.model.names import CLAIM, is_ours
@@ -438,7 +438,7 @@ class Reports:
         pod_id = (cluster, uid)
         pod = change.after
         if pod is not None and pod.node and not pod.terminal:
-            placed = Placed(pod, cluster)
+            placed = PodInfo(pod, cluster)
             if pod.phase != RUNNING:
                 placed = self._state.fleet.with_use(placed)
             self._state.fleet.place(pod_id, placed, cluster, pod.node, assumed=False)

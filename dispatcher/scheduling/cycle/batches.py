@@ -14,7 +14,7 @@ from dispatcher.scheduling.cycle.booking import Booking
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator
-from dispatcher.scheduling.framework import Depends, Placed, Skip
+from dispatcher.scheduling.framework import Depends, PodInfo, Skip
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.points import PluginError, ReservesRows, guarded
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
@@ -23,7 +23,7 @@ from shared.model.pod import PodId
 from shared.model.reasons import Reason, Why
 
 Result = Decision | Unschedulable
-Item = tuple[PodId, Placed]
+Item = tuple[PodId, PodInfo]
 Enough = Callable[[], bool]
 _WORTH_IT = 4  # pods; looking ahead costs about two decisions
 
@@ -33,7 +33,7 @@ class _SelectAndBook(Protocol):
         self,
         key: ClassKey,
         pod_id: PodId,
-        placed: Placed,
+        placed: PodInfo,
         selectors: Iterable[Selector],
         deferred: list[int] | None = None,
     ) -> Result | None:
@@ -112,7 +112,7 @@ class Batches:
 
     # --- which pods --------------------------------------------------------------------------------------------------
 
-    def _keeps_standing_key(self, key: ClassKey, standing: ClassKey, placed: Placed) -> bool:
+    def _keeps_standing_key(self, key: ClassKey, standing: ClassKey, placed: PodInfo) -> bool:
         """Whether a pod of class `key` still has this standing key, after what was placed since it was found."""
         try:
             return not self._plan.standing or self._plan.standing_key(key, placed, self._books.view) == standing
@@ -136,7 +136,7 @@ class Batches:
             return items[:1], kinds.first(1)
         return items, kinds
 
-    def _skipped_until_first(self, eq_class: EquivalenceClass, placed: Placed) -> list[PluginEvaluator]:
+    def _skipped_until_first(self, eq_class: EquivalenceClass, placed: PodInfo) -> list[PluginEvaluator]:
         """Plugins that skip the class now by counts which placing the pod changes: they may not skip the next pod."""
         skipped = [one for one in eq_class.evaluators if one.versions and one.skipped]
         return [one for one in skipped if any(self._fleet.moves(count, placed) for count, _ in one.versions)]
@@ -174,7 +174,9 @@ class Batches:
         """
         return [one for one in self._books.bulk_by_row if not self._books.skips(one, eq_class.answer_of)]
 
-    def _independent(self, eq_class: EquivalenceClass, bookers: Sequence[ReservesRows], pods: Sequence[Placed]) -> bool:
+    def _independent(
+        self, eq_class: EquivalenceClass, bookers: Sequence[ReservesRows], pods: Sequence[PodInfo]
+    ) -> bool:
         """Whether what these book for one of the pods changes no answer about another."""
         try:
             return all(guarded(one, one.apart, eq_class.answer_of(one.name), pods) for one in bookers)
@@ -274,7 +276,7 @@ class Batches:
         return results
 
 
-def unfit(placed: Placed, books: Booking) -> Why | None:
+def unfit(placed: PodInfo, books: Booking) -> Why | None:
     """What is wrong with the pod itself, or with those that it counts, before any node is looked at."""
     pod = placed.pod
     if pod.problems:
@@ -290,7 +292,7 @@ def never() -> bool:
     return False
 
 
-def decide_each(decide: Callable[[PodId, Placed], Result], items: Sequence[Item], enough: Enough) -> list[Result]:
+def decide_each(decide: Callable[[PodId, PodInfo], Result], items: Sequence[Item], enough: Enough) -> list[Result]:
     """Decide the first pod, and others until it is enough."""
     results = list[Result]()
     for item in items:

@@ -7,7 +7,7 @@ import msgspec
 
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import CycleState, FleetView, Placed, Plugin, Refuse, Reserve, Skip
+from dispatcher.scheduling.framework import CycleState, FleetView, Plugin, PodInfo, Refuse, Reserve, Skip
 from dispatcher.scheduling.framework.domain_counts import ExplainPods
 from dispatcher.scheduling.framework.points import (
     Faults,
@@ -23,16 +23,16 @@ from dispatcher.scheduling.records.extras import BatchExplanation
 from shared.model.pod import PodId
 
 _LONGEST_WAIT_S = 900.0  # kube-scheduler's bound on the wait of a Permit plugin
-_Item = tuple[PodId, Placed]
+_Item = tuple[PodId, PodInfo]
 
 
 class Book(msgspec.Struct, gc=False):
     """What Reserve plugins have booked: for a pod as it was then, on a row (-1: its node was not known)."""
 
-    placed: Placed
+    placed: PodInfo
     row: int
 
-    def show(self, placed: Placed) -> None:
+    def show(self, placed: PodInfo) -> None:
         """A later version of the pod, which asks for the same: it serves as well where it is the same object and all
         that says what it is has stayed, and the earlier one is not kept for the sake of the books.
         """
@@ -127,7 +127,7 @@ class Booking:
         self._reserved.update(zip(pod_ids, map(Book, pods, rows), strict=True))
         self.fleet.assume_all(list(zip(pod_ids, pods, strict=True)), rows, alike=alike)
 
-    def _reserve(self, cycle: CycleState, placed: Placed, row: int) -> Refuse | None:
+    def _reserve(self, cycle: CycleState, placed: PodInfo, row: int) -> Refuse | None:
         done: list[Reserve] = []
         for plugin in self.plan.reserves:
             try:
@@ -141,7 +141,7 @@ class Booking:
             done.append(plugin)
         return None
 
-    def _unreserve(self, plugins: Sequence[Reserve], placed: Placed, row: int) -> None:
+    def _unreserve(self, plugins: Sequence[Reserve], placed: PodInfo, row: int) -> None:
         for plugin in reversed(plugins):
             try:
                 guarded(plugin, plugin.unreserve, placed, row, self.view)
@@ -170,7 +170,7 @@ class Booking:
             self._unreserve(self.plan.reserves, reserved.placed, reserved.row)
         self.fleet.remove(pod_id)
 
-    def holds_to_size(self, placed: Placed) -> bool:
+    def holds_to_size(self, placed: PodInfo) -> bool:
         """Whether a Reserve plugin allows the pod no larger size than was booked."""
         return any(guarded(one, one.holds_to_size, placed) for one in self.plan.reserves)
 
@@ -178,7 +178,7 @@ class Booking:
         """Whether this profile has booked the pod."""
         return pod_id in self._reserved
 
-    def restore(self, pod_id: PodId, placed: Placed, cluster: str, node: str) -> None:
+    def restore(self, pod_id: PodId, placed: PodInfo, cluster: str, node: str) -> None:
         """Enter a pod where its cluster shows it: confirms what was assumed, and charges without the right to refuse.
 
         Charges follow the pod: what was booked for an older version or another place is given back first.
@@ -196,7 +196,7 @@ class Booking:
             self.take_book(pod_id, placed, -1 if row is None else row)
         self.fleet.place(pod_id, placed, cluster, node, assumed=False)
 
-    def confirm(self, pod_id: PodId, placed: Placed) -> None:
+    def confirm(self, pod_id: PodId, placed: PodInfo) -> None:
         """`restore` a pod where its own cluster shows it; nearly always it is as it was assumed there."""
         known = self.fleet.occupant(pod_id)
         booked = self._reserved.get(pod_id)
@@ -208,7 +208,7 @@ class Booking:
         else:
             booked.show(placed)
 
-    def _charge(self, placed: Placed, row: int) -> None:
+    def _charge(self, placed: PodInfo, row: int) -> None:
         """Book with every Reserve plugin; `row` is -1 while the node is not known."""
         for plugin, charge in self._charges:
             try:
@@ -224,7 +224,7 @@ class Booking:
             self._unreserve(self.plan.reserves, book.placed, book.row)
         return books
 
-    def take_book(self, pod_id: PodId, placed: Placed, row: int) -> None:
+    def take_book(self, pod_id: PodId, placed: PodInfo, row: int) -> None:
         """Book a pod that is there, without the right to refuse."""
         self._charge(placed, row)
         self._reserved[pod_id] = Book(placed, row)
@@ -244,7 +244,7 @@ def _note(
         decision.extras = {**decision.extras, **extras} if decision.extras else extras
 
 
-def _charging(plugin: Reserve) -> Callable[[Placed, int, FleetView], object]:
+def _charging(plugin: Reserve) -> Callable[[PodInfo, int, FleetView], object]:
     """How a plugin books what is so already: a pod that no cycle of ours has decided."""
     if isinstance(plugin, Restores):
         return plugin.restore

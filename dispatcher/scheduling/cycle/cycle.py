@@ -20,7 +20,7 @@ from dispatcher.scheduling.cycle.second_pass import SecondPass, leans_on_pods
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations
-from dispatcher.scheduling.framework import CycleState, Placed, Plugin, Profile, Refuse, Skip
+from dispatcher.scheduling.framework import CycleState, Plugin, PodInfo, Profile, Refuse, Skip
 from dispatcher.scheduling.framework.bounds import RoomFilter
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.domain_counts import LazyExplanation
@@ -48,7 +48,7 @@ _MOST_ALONE = 64  # pods
 _MOST_NO_PLACE = 512  # classes whose last refusal is kept with its message
 
 
-def _ranks(placed: Placed) -> Hashable:
+def _ranks(placed: PodInfo) -> Hashable:
     """What makes a pod of a class more important than another one, in any cluster."""
     pod = placed.pod
     return pod.priority, pod.preempts, pod.needs, placed.home
@@ -92,22 +92,22 @@ class Scheduler(Booking):
 
     # --- deciding ----------------------------------------------------------------------------------------------------
 
-    def classify(self, placed: Placed) -> Hashable:
+    def classify(self, placed: PodInfo) -> Hashable:
         """The name of the pod's class, for the queue; a pod that a plugin fails on is a class of its own."""
         try:
             return self._class_of(placed)
         except PluginError as error:
             return ("fault", error.plugin, placed.home, placed.pod.uid)
 
-    def _class_of(self, placed: Placed) -> ClassKey:
+    def _class_of(self, placed: PodInfo) -> ClassKey:
         return self.plan.present_key(self.plan.class_key(placed), placed, self.view)
 
-    def _batch_key_of(self, placed: Placed) -> ClassKey:
+    def _batch_key_of(self, placed: PodInfo) -> ClassKey:
         """The key by which pods are decided together: classes that only Reserve plugins' books tell apart share it."""
         key = self._class_of(placed)
         return key if key.batch is None else key.batch
 
-    def schedule(self, placed: Placed, pod_id: PodId) -> Result:
+    def schedule(self, placed: PodInfo, pod_id: PodId) -> Result:
         """Decide one pod and assume it on its node, or say why there is none."""
         return self.schedule_class([(pod_id, placed)])[0]
 
@@ -132,7 +132,7 @@ class Scheduler(Booking):
                 break
         return results
 
-    def _key_or_error(self, placed: Placed) -> ClassKey | PluginError:
+    def _key_or_error(self, placed: PodInfo) -> ClassKey | PluginError:
         try:
             return self._batch_key_of(placed)
         except PluginError as error:
@@ -159,7 +159,7 @@ class Scheduler(Booking):
         return results
 
     def _refuse_alike(
-        self, key: ClassKey, earlier: Unschedulable, items: Sequence[tuple[PodId, Placed]]
+        self, key: ClassKey, earlier: Unschedulable, items: Sequence[tuple[PodId, PodInfo]]
     ) -> list[Result]:
         """Refusals of the first pods that find no place for the reasons of an `earlier` pod of their class.
 
@@ -192,14 +192,14 @@ class Scheduler(Booking):
             pass  # decided alone, the pod meets the error again
         return found
 
-    def _nominations_matter(self, items: Sequence[tuple[PodId, Placed]]) -> bool:
+    def _nominations_matter(self, items: Sequence[tuple[PodId, PodInfo]]) -> bool:
         """Whether nominated pods step aside for any of these, or affinity may count them: each is decided alone."""
         nominations = self.nominations
         return len(nominations) > 0 and any(
             nominations.matter_to(id_, one) or leans_on_pods(one.pod) for id_, one in items
         )
 
-    def _decide_sized(self, pod_id: PodId, placed: Placed) -> Result:
+    def _decide_sized(self, pod_id: PodId, placed: PodInfo) -> Result:
         """A pod that some clusters make larger: where its size there cannot be booked it is not tried, nor preempts."""
         try:
             found = [guarded(one, one.too_large, placed, self.view) for one in self.plan.reserves]
@@ -213,7 +213,7 @@ class Scheduler(Booking):
             return msgspec.structs.replace(result, reasons=result.reasons | {Reason.QUOTA})
         return result
 
-    def _decide(self, key: ClassKey, pod_id: PodId, placed: Placed) -> Result:
+    def _decide(self, key: ClassKey, pod_id: PodId, placed: PodInfo) -> Result:
         with self.nominations.aside_for(pod_id, placed):
             try:  # the pod's own nomination is no part of its key
                 key = self.plan.standing_key(key, placed, self.view)
@@ -224,7 +224,7 @@ class Scheduler(Booking):
             raise LookupError("a class left a pod undecided")
         return result
 
-    def _selectors(self, key: ClassKey, pod_id: PodId, placed: Placed) -> Iterator[Selector]:
+    def _selectors(self, key: ClassKey, pod_id: PodId, placed: PodInfo) -> Iterator[Selector]:
         """Ways to find a place for one pod, the cheapest first; the last one always has an answer."""
         nominated = len(self.nominations) > 0
         if not (nominated and (leans_on_pods(placed.pod) or self.nominations.of(pod_id) is not None)):
@@ -238,7 +238,7 @@ class Scheduler(Booking):
         self,
         key: ClassKey,
         pod_id: PodId,
-        placed: Placed,
+        placed: PodInfo,
         selectors: Iterable[Selector],
         deferred: list[int] | None = None,
     ) -> Result | None:
@@ -265,7 +265,7 @@ class Scheduler(Booking):
         self,
         key: ClassKey,
         pod_id: PodId,
-        placed: Placed,
+        placed: PodInfo,
         selector: Selector,
         states: dict[str, object],
         deferred: list[int] | None,
@@ -294,14 +294,14 @@ class Scheduler(Booking):
         return decision
 
     def _refused_class(
-        self, cycle: CycleState, key: ClassKey, pod_id: PodId, placed: Placed, why: Why
+        self, cycle: CycleState, key: ClassKey, pod_id: PodId, placed: PodInfo, why: Why
     ) -> Unschedulable:
         """PreFilter refused; PostFilter is asked all the same, as in kube-scheduler."""
         if is_ours(why):
             return self._refuse_and_clear_nomination(pod_id, placed, why)
         return self.post_filters.hopeless(cycle, self._refused(pod_id, placed, why), key, why)
 
-    def _pre_filter(self, placed: Placed, states: dict[str, object]) -> Why | None:
+    def _pre_filter(self, placed: PodInfo, states: dict[str, object]) -> Why | None:
         for plugin in self.plan.pod_plugins:
             states[plugin.name] = state = guarded(plugin, plugin.pre_filter, placed, self.view)
             if isinstance(state, Refuse):
@@ -327,7 +327,7 @@ class Scheduler(Booking):
             return LazyExplanation(explained, partial(self._faults.of, plugin.name))
         return guarded(plugin, plugin.explain, state, decision.placed, self.view, decision.row)
 
-    def would_go(self, pod_id: PodId, placed: Placed) -> Decision | None:
+    def would_go(self, pod_id: PodId, placed: PodInfo) -> Decision | None:
         """Where a pod of a node would go if it was gone and its controller made it anew; None if nowhere.
 
         Books nothing. Quota is not asked: what the pod uses of it is free for the new one.
@@ -347,7 +347,7 @@ class Scheduler(Booking):
         finally:
             self.fleet.add_pod(occupant, row)
 
-    def would_choose(self, pod_id: PodId, placed: Placed) -> Decision | None:
+    def would_choose(self, pod_id: PodId, placed: PodInfo) -> Decision | None:
         """Where a pod that is nowhere yet would go now; None if nowhere. Books nothing, and quota is not asked."""
         try:
             return self._dry_run(pod_id, placed)
@@ -355,7 +355,7 @@ class Scheduler(Booking):
             self._faults.note(error)
             return None
 
-    def _dry_run(self, pod_id: PodId, placed: Placed) -> Decision | None:
+    def _dry_run(self, pod_id: PodId, placed: PodInfo) -> Decision | None:
         key = self.plan.standing_key(self._batch_key_of(placed), placed, self.view)
         try:
             for selector in self._selectors(key, pod_id, placed):
@@ -371,12 +371,12 @@ class Scheduler(Booking):
 
     # --- refusing ----------------------------------------------------------------------------------------------------
 
-    def _refused(self, pod_id: PodId, placed: Placed, why: Why) -> Unschedulable:
+    def _refused(self, pod_id: PodId, placed: PodInfo, why: Why) -> Unschedulable:
         context = DecisionContext(self.plan.profile, self.fleet.reasons, (), {}, 0, 0)
         message = refusal_message(sum(self.fleet.node_counts().values()), why)
         return Unschedulable(pod_id, placed, message, frozenset((why.reason,)), self.fleet.now, context)
 
-    def _refuse_and_clear_nomination(self, pod_id: PodId, placed: Placed, why: Why) -> Unschedulable:
+    def _refuse_and_clear_nomination(self, pod_id: PodId, placed: PodInfo, why: Why) -> Unschedulable:
         """A refusal that no room helps against (quota, Reserve): the pod's nomination ends, its room is for others.
 
         kube-scheduler's clearNominatedNode.
@@ -388,12 +388,12 @@ class Scheduler(Booking):
         """What plugins failed with since the last call, each text once: for the operator's log."""
         return self._faults.take()
 
-    def _fault(self, pod_id: PodId, placed: Placed, error: PluginError) -> Unschedulable:
+    def _fault(self, pod_id: PodId, placed: PodInfo, error: PluginError) -> Unschedulable:
         self._faults.note(error)
         return self._refuse_and_clear_nomination(pod_id, placed, Why(Reason.PLUGIN_ERROR, error.plugin))
 
     def _no_place(
-        self, cycle: CycleState, key: ClassKey, pod_id: PodId, placed: Placed, found: NoPlace
+        self, cycle: CycleState, key: ClassKey, pod_id: PodId, placed: PodInfo, found: NoPlace
     ) -> Unschedulable | None:
         """The refusal, after PostFilter where the profile has one; None if that has to start from each row's reason."""
         if found.codes is None and self.plan.post_filters:
@@ -416,7 +416,7 @@ class Scheduler(Booking):
         self._last_no_place = refused
         return refused
 
-    def _hints(self, cycle: CycleState, placed: Placed) -> tuple[str, ...]:
+    def _hints(self, cycle: CycleState, placed: PodInfo) -> tuple[str, ...]:
         hints: list[str] = []
         for plugin in self.plan.filters:
             if not isinstance(plugin, ExplainsRefusals) or isinstance(state := cycle.read(plugin.name), Skip):

@@ -37,7 +37,7 @@ from dispatcher.scheduling.equivalence.static_columns import StaticColumn
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import RowFacts
-from dispatcher.scheduling.framework import SKIP, Depends, Floats, Placed
+from dispatcher.scheduling.framework import SKIP, Depends, Floats, PodInfo
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.framework.roles import AnswerScope, Role
@@ -90,7 +90,7 @@ class EquivalenceClass(Selector):
 
     # --- catching up -------------------------------------------------------------------------------------------------
 
-    def refresh(self, placed: Placed) -> None:
+    def refresh(self, placed: PodInfo) -> None:
         """Bring every answer up to date with the fleet; `placed` is any pod of the class."""
         self._needs = placed.pod.needs
         fleet = self.fleet
@@ -127,14 +127,14 @@ class EquivalenceClass(Selector):
         touched = self.fleet.loads.since(self._loads_at)
         return (None, None) if changed is None or touched is None else (changed, touched)
 
-    def _pre_filter(self, placed: Placed, due: Sequence[PluginEvaluator]) -> Why | None:
+    def _pre_filter(self, placed: PodInfo, due: Sequence[PluginEvaluator]) -> Why | None:
         refused = None if self._static.current else self._static.refresh(placed)
         for evaluator in due:
             if refused is None:
                 refused = evaluator.pre_filter(placed)
         return refused
 
-    def assume_first_placed(self, skipped: Sequence[PluginEvaluator], placed: Placed) -> bool:
+    def assume_first_placed(self, skipped: Sequence[PluginEvaluator], placed: PodInfo) -> bool:
         """Activate plugins that skip the class until one of its pods is placed, with the state that they will have
         then; False if one of them cannot tell it.
 
@@ -187,7 +187,7 @@ class EquivalenceClass(Selector):
             part.static_filters, filters, points, [one for one in row_scoped if one.role.score_at is not None]
         )
 
-    def _answer(self, placed: Placed, rows: RowList | None, *, flipped: bool, cross_row: bool) -> None:
+    def _answer(self, placed: PodInfo, rows: RowList | None, *, flipped: bool, cross_row: bool) -> None:
         if cross_row:
             partition = self.group_scores.partition if self.group_scores else None
             self.group_scores = self._group_scores()
@@ -275,12 +275,12 @@ class EquivalenceClass(Selector):
         """What knows the best rows; None until the first refresh."""
         return self.groups or self._fleet_scoped
 
-    def prepare(self, placed: Placed) -> Why | None:
+    def prepare(self, placed: PodInfo) -> Why | None:
         """Bring every answer up to date; the reason if a plugin refuses the pods of the class as a whole."""
         self.refresh(placed)
         return self.refusal
 
-    def select(self, pod_id: PodId, placed: Placed) -> Decision | NoPlace:
+    def select(self, pod_id: PodId, placed: PodInfo) -> Decision | NoPlace:
         """The place for a pod of the class and why, or that no node is feasible."""
         table = self._table
         found = table.best() if table else None
@@ -288,7 +288,7 @@ class EquivalenceClass(Selector):
             return NoPlace(self.context(), self.rows.first[: self.fleet.n])
         return self._decision(pod_id, placed, *found)
 
-    def select_on(self, row: int, pod_id: PodId, placed: Placed) -> Decision | None:
+    def select_on(self, row: int, pod_id: PodId, placed: PodInfo) -> Decision | None:
         """Decide for `row`, with scores normalised over all feasible rows; None if `row` is not feasible."""
         table = self._table
         row_score = table.at(row) if table else None
@@ -301,7 +301,7 @@ class EquivalenceClass(Selector):
                 return evaluator.prepared if evaluator.role.pre_scores else evaluator.state
         return SKIP
 
-    def _decision(self, pod_id: PodId, placed: Placed, first: RowScore, second: RowScore | None) -> Decision:
+    def _decision(self, pod_id: PodId, placed: PodInfo, first: RowScore, second: RowScore | None) -> Decision:
         table = self._table
         if table is None:
             raise LookupError("the class has not been refreshed")

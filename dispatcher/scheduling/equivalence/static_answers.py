@@ -18,7 +18,7 @@ from dispatcher.scheduling.equivalence.partitions import Partitions
 from dispatcher.scheduling.equivalence.static_columns import ClusterColumn, StaticColumn
 from dispatcher.scheduling.fleet.columns import RowList, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Codes, Ints, Placed, Readings, Rows
+from dispatcher.scheduling.framework import Codes, Ints, PodInfo, Readings, Rows
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.memory import blocks, window_of
@@ -231,7 +231,7 @@ class StaticAnswers:
             for one, version in self._volatile
         )
 
-    def refresh(self, placed: Placed) -> Why | None:
+    def refresh(self, placed: PodInfo) -> Why | None:
         """Bring all columns up to date; the reason if a plugin refuses the pods as a whole."""
         self._at = _NEVER
         for column in self._columns:

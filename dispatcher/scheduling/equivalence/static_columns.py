@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator, finite
 from dispatcher.scheduling.fleet.columns import RowList, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Codes, Floats, Placed, Rows, SmallInts
+from dispatcher.scheduling.framework import Codes, Floats, PodInfo, Rows, SmallInts
 from dispatcher.scheduling.framework.roles import Role
 from shared.model.reasons import Why
 
@@ -51,7 +51,7 @@ class StaticColumn:
         """The plugin has nothing to say about these pods."""
         return self.evaluator.skipped
 
-    def refresh(self, placed: Placed, fleet: FleetState) -> Why | None:
+    def refresh(self, placed: PodInfo, fleet: FleetState) -> Why | None:
         """Bring the answers up to date; the reason if the plugin refuses the pods as a whole."""
         evaluator = self.evaluator
         changed = fleet.changes.since(self._at) if self._at != _NEVER else None

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.pod_sets import LabelsOf, is_among
 from shared.model.pod import Pod, PodAffinityTerm, PodId
 
@@ -15,13 +15,13 @@ class CutLabels:
         self._labels_of = labels_of
         self._pods: dict[str, dict[str, dict[PodId, Pod]]] = {}
 
-    def put(self, pod_id: PodId, placed: Placed) -> None:
+    def put(self, pod_id: PodId, placed: PodInfo) -> None:
         """A pod is somewhere; one whose labels are told is none of these."""
         if placed.pod.labels_cut:
             homes = self._pods.setdefault(placed.pod.namespace, {})
             homes.setdefault(placed.home, {})[pod_id] = placed.pod
 
-    def drop(self, pod_id: PodId, placed: Placed) -> None:
+    def drop(self, pod_id: PodId, placed: PodInfo) -> None:
         """The inverse of `put`; one that was not entered is none of these."""
         namespace = placed.pod.namespace
         home = placed.home
@@ -32,7 +32,7 @@ class CutLabels:
         if not homes:
             del self._pods[namespace]
 
-    def meant_by(self, placed: Placed, *, spreads: bool = False) -> str:
+    def meant_by(self, placed: PodInfo, *, spreads: bool = False) -> str:
         """Which of them the required terms and hard constraints of a pod may count, in words; '' if none. `spreads`:
         its profile has hard constraints for pods without any.
         """

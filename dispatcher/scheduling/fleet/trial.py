@@ -14,7 +14,7 @@ from dispatcher.scheduling.fleet.nominations import Nominee, is_seat
 from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.fleet.view import Observed, ObservedView
 from dispatcher.scheduling.fleet.volumes import USERS
-from dispatcher.scheduling.framework import Bools, Codes, Depends, Filter, FleetView, Ints, Placed, Refuse, Skip
+from dispatcher.scheduling.framework import Bools, Codes, Depends, Filter, FleetView, Ints, PodInfo, Refuse, Skip
 from dispatcher.scheduling.framework.bounds import RoomFilter
 from dispatcher.scheduling.framework.lifecycle import LeastVictims, RowList, Victim
 from dispatcher.scheduling.framework.points import Plan, guarded
@@ -106,7 +106,7 @@ class FleetTrial:
         self,
         plan: Plan,
         fleet: FleetState,
-        placed: Placed,
+        placed: PodInfo,
         first: Codes,
         least: LeastPods,
         may_evict: MayEvict,
@@ -370,12 +370,12 @@ def _staying(left: Sequence[int], pods: Sequence[Sequence[int]]) -> list[bool] |
     return stays
 
 
-def _priorities(fleet: FleetState, placed: Placed) -> Ints:
+def _priorities(fleet: FleetState, placed: PodInfo) -> Ints:
     """[clusters] how important the pod will be in each, once it is there."""
     return np.asarray([fleet.priorities.of(placed, one.name) for one in fleet.clusters], dtype=np.int64)
 
 
-def _spared(fleet: FleetState, placed: Placed) -> Bools:
+def _spared(fleet: FleetState, placed: PodInfo) -> Bools:
     """[clusters] in which nobody is evicted for the pod: it was refused there, and may be once more."""
     names = [info.name for info in fleet.clusters]
     spared = [any(one.spares(name, placed.home) for one in placed.over) for name in names]

@@ -22,7 +22,7 @@ from typing_extensions import TypeVar
 
 from dispatcher.scheduling.framework.coded_values import CodedValues
 from dispatcher.scheduling.framework.derived import HotRule
-from dispatcher.scheduling.framework.placed import Placed
+from dispatcher.scheduling.framework.pod_info import PodInfo
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm
 from shared.model.crossing import Opening
 from shared.model.labels import LabelSelector
@@ -186,7 +186,7 @@ class PodAffinity(Protocol):
         """[domains of key] pods of a set (`pod_sets`), placed + assumed, each once in the whole fleet."""
         ...
 
-    def terms_about(self, placed: Placed) -> Sequence[StandingTerm]:
+    def terms_about(self, placed: PodInfo) -> Sequence[StandingTerm]:
         """The affinity terms of placed pods that match a pod, by number. Who asks this has a `standing_key`."""
         ...
 
@@ -194,16 +194,16 @@ class PodAffinity(Protocol):
         """[domains of its key] how many pods hold a term of `terms_about`; their weights if it is a preferred one."""
         ...
 
-    def brings(self, placed: Placed) -> Mapping[int, int] | None:
+    def brings(self, placed: PodInfo) -> Mapping[int, int] | None:
         """Number of a standing term -> what a pod adds to its count; None if nobody holds one of its terms yet."""
         ...
 
-    def owned_with(self, placed: Placed) -> int:
+    def owned_with(self, placed: PodInfo) -> int:
         """How many distinct terms about pods of other namespaces those of a pod's namespace would have with it; 0 if
         it brings none that is new. Who asks this has a `standing_key` that says so."""
         ...
 
-    def default_selector(self, placed: Placed) -> LabelSelector | None:
+    def default_selector(self, placed: PodInfo) -> LabelSelector | None:
         """Which pods the Services and the owner of a pod mean; who asks this has a `standing_key` that says so."""
         ...
 

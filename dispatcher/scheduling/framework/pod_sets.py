@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import product
 from typing import Generic, TypeVar
 
-from dispatcher.scheduling.framework.placed import Placed
+from dispatcher.scheduling.framework.pod_info import PodInfo
 from shared.model.labels import IN, LabelSelector
 from shared.model.names import AFFINITY_FROM_OTHERS
 from shared.model.pod import Pod, PodAffinityTerm
@@ -167,7 +167,7 @@ def pods_of_terms(terms: Sequence[PodAffinityTerm], owner: Owner | None = None) 
     )
 
 
-def is_among(term: PodAffinityTerm, placed: Placed, home: str, namespace: str, labels_of: LabelsOf) -> bool:
+def is_among(term: PodAffinityTerm, placed: PodInfo, home: str, namespace: str, labels_of: LabelsOf) -> bool:
     """Whether a term of a pod may mean pods of a namespace of cluster `home`, by their labels."""
     if term.selector is None:
         return False

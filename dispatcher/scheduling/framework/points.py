@@ -13,8 +13,8 @@ from dispatcher.scheduling.framework import (
     Filter,
     FleetView,
     Permit,
-    Placed,
     Plugin,
+    PodInfo,
     Profile,
     Reserve,
     Rows,
@@ -86,7 +86,7 @@ def guarded(
 class Restores(Protocol):
     """A Reserve plugin that can book a pod found bound, without the right to refuse."""
 
-    def restore(self, placed: Placed, row: int, fleet: FleetView) -> None:
+    def restore(self, placed: PodInfo, row: int, fleet: FleetView) -> None:
         """Book what is already so."""
         ...
 
@@ -97,14 +97,14 @@ class ReservesMany(Protocol):
     its own `batch_key` leaves out.
     """
 
-    def fits(self, pods: Sequence[Placed], fleet: FleetView) -> int:
+    def fits(self, pods: Sequence[PodInfo], fleet: FleetView) -> int:
         """How many of the first pods `pre_filter` and `reserve` let pass, if each is booked before the next comes; they
         pass all the more if none is booked.
         """
         ...
 
     def reserve_all(
-        self, pods: Sequence[Placed], fleet: FleetView
+        self, pods: Sequence[PodInfo], fleet: FleetView
     ) -> ExplainPods | Sequence[Callable[[], Mapping[str, Any]]] | None:
         """Book all of these, or raise and book none. Answers a function of the numbers of some of them, ascending,
         called when their records are wanted: it returns what `explain` would have said had the pods been booked one by
@@ -119,13 +119,13 @@ class ReservesRows(Protocol):
 
     name: ClassVar[str]
 
-    def apart(self, state: object, pods: Sequence[Placed]) -> bool:
+    def apart(self, state: object, pods: Sequence[PodInfo]) -> bool:
         """Whether `reserve` takes all of these, and booking one changes nothing that any filter, score or standing key
         says of another but what `FleetState.suppose` shows. `state`: what PreFilter answered for their class.
         """
         ...
 
-    def reserve_rows(self, state: object, pods: Sequence[Placed], rows: Sequence[int], fleet: FleetView) -> None:
+    def reserve_rows(self, state: object, pods: Sequence[PodInfo], rows: Sequence[int], fleet: FleetView) -> None:
         """Book each on its row, or raise and book none."""
         ...
 
@@ -150,7 +150,7 @@ class ExplainingPlugin(Protocol):
 
     name: ClassVar[str]
 
-    def explain(self, state: Any, placed: Placed, fleet: FleetView, row: int) -> object:
+    def explain(self, state: Any, placed: PodInfo, fleet: FleetView, row: int) -> object:
         """Plain JSON values about the chosen row."""
         ...
 
@@ -161,7 +161,7 @@ class ExplainsRefusals(Protocol):
 
     name: ClassVar[str]
 
-    def explain_refusal(self, state: Any, placed: Placed, fleet: FleetView) -> Sequence[str]:
+    def explain_refusal(self, state: Any, placed: PodInfo, fleet: FleetView) -> Sequence[str]:
         """Sentences for a pod without a place, empty where no node was refused by this plugin."""
         ...
 
@@ -171,7 +171,7 @@ class ExplainsRows(Protocol):
     """A plugin that explains many rows at once: faster, where all decisions are recorded."""
 
     def explain_rows(
-        self, state: Any, placed: Placed, fleet: FleetView, rows: Rows
+        self, state: Any, placed: PodInfo, fleet: FleetView, rows: Rows
     ) -> Column | Sequence[Mapping[str, Any]]:
         """For each row what `explain` says of it, as a column if possible; `placed` is whichever pod of the class."""
         ...
@@ -274,7 +274,7 @@ class Plan:
     def _keys(self) -> ClassKeys:
         return ClassKeys(self.looks)
 
-    def class_key(self, placed: Placed) -> ClassKey:
+    def class_key(self, placed: PodInfo) -> ClassKey:
         """What all plugins look at in a pod: pods with equal keys are one class. PluginError if one fails.
 
         Pods with the very same key are equal in all but `model.pod.OWN_FIELDS` and the names of their claims, too.
@@ -285,7 +285,7 @@ class Plan:
             keys = [guarded(plugin, _hashed, plugin.class_key, placed) for plugin in self.looks]
             return self._key((*keys, placed.counts_as, self.profile))
 
-    def _key_of(self, placed: Placed) -> ClassKey:
+    def _key_of(self, placed: PodInfo) -> ClassKey:
         """With what it is booked by, of which `looks` need not read anything, and the profile."""
         return self._key((*[plugin.class_key(placed) for plugin in self.looks], placed.counts_as, self.profile))
 
@@ -310,7 +310,7 @@ class Plan:
     def _away(self) -> tuple[tuple[int, Plugin], ...]:
         return tuple((at, one) for at, one in enumerate(self.looks) if "away_key" in vars(type(one)))
 
-    def present_key(self, key: ClassKey, placed: Placed, fleet: FleetView) -> ClassKey:
+    def present_key(self, key: ClassKey, placed: PodInfo, fleet: FleetView) -> ClassKey:
         """`key`; of a pod that can go to no node of its home now, one that pods of other homes share. PluginError."""
         for plugin in self._reaching:
             reach = guarded(plugin, plugin.reach, placed, fleet)
@@ -318,7 +318,7 @@ class Plan:
                 return self._away_key(key, placed, fleet, reach)
         return key
 
-    def _away_key(self, key: ClassKey, placed: Placed, fleet: FleetView, reach: frozenset[str]) -> ClassKey:
+    def _away_key(self, key: ClassKey, placed: PodInfo, fleet: FleetView, reach: frozenset[str]) -> ClassKey:
         """With the clusters that are left: what a plugin keeps for a key holds for these alone."""
         keys = (reach, *[guarded(one, _hashed, one.away_key, placed, fleet) for _, one in self._away])
         if key.away is None or key.away[0] != keys:
@@ -328,7 +328,7 @@ class Plan:
             key.away = keys, self._key(parts)
         return key.away[1]
 
-    def standing_key(self, key: ClassKey, placed: Placed, fleet: FleetView) -> ClassKey:
+    def standing_key(self, key: ClassKey, placed: PodInfo, fleet: FleetView) -> ClassKey:
         """`key` and what else tells its pods apart as the fleet is now. PluginError if a plugin fails."""
         for at, plugin in self.standing:
             try:  # asked of every pod: cheaper than `guarded`

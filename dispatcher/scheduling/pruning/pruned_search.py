@@ -26,7 +26,7 @@ from dispatcher.scheduling.equivalence.static_columns import StaticColumn
 from dispatcher.scheduling.fleet.columns import RowList, distinct
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import RowFacts
-from dispatcher.scheduling.framework import SKIP, Codes, Floats, Placed, Rows
+from dispatcher.scheduling.framework import SKIP, Codes, Floats, PodInfo, Rows
 from dispatcher.scheduling.framework.points import PluginError
 from dispatcher.scheduling.framework.roles import Role
 from dispatcher.scheduling.pruning.block_bounds import blocks_of
@@ -193,7 +193,7 @@ class PrunedSearch(Selector):
         active = (*columns, *self._clusters.evaluators, *self._evaluators, *self._by_domain)
         return next((one.state for one in active if one.role.name == plugin), SKIP)
 
-    def select(self, pod_id: PodId, placed: Placed) -> Decision | None:
+    def select(self, pod_id: PodId, placed: PodInfo) -> Decision | None:
         """The place for the pod and why; None if too many rows may win, there is none, or a plugin fails: the class
         decides, and says so.
         """
@@ -202,7 +202,7 @@ class PrunedSearch(Selector):
         except PluginError:
             return None
 
-    def _select(self, pod_id: PodId, placed: Placed) -> Decision | None:
+    def _select(self, pod_id: PodId, placed: PodInfo) -> Decision | None:
         fleet = self._fleet
         setup = self._setup
         short = self._short()
@@ -283,7 +283,7 @@ class PrunedSearch(Selector):
             first[rows] = codes
         return self._ask(slice(0, n), first)
 
-    def _row_bounds(self, placed: Placed, bounds: UpperBounds, left_out: RowList) -> RowBounds:
+    def _row_bounds(self, placed: PodInfo, bounds: UpperBounds, left_out: RowList) -> RowBounds:
         """Without the rows that are left out."""
         static = self._setup.static
         terms = self._terms
@@ -296,7 +296,7 @@ class PrunedSearch(Selector):
         blocks = blocks_of(known, static, self._fitting.partitions) if few is None else None
         return bounds.row_bounds(points, known, least_expected(placed), left_out, few, blocks)
 
-    def _best_two(self, placed: Placed, bounds: UpperBounds, refused: RowList) -> _Found | None:
+    def _best_two(self, placed: PodInfo, bounds: UpperBounds, refused: RowList) -> _Found | None:
         """Rows among which are the two best of all; None if too many may be. `refused`: by the filters by row."""
         loose = bounds.loose  # they may reach anything
         row_bounds = self._row_bounds(placed, bounds, np.concatenate([loose, refused]))

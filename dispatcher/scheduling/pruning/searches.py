@@ -8,7 +8,7 @@ from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator
 from dispatcher.scheduling.equivalence.static_answers import StaticAnswers
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.bounds import BoundedScore, RoomFilter
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.points import Plan, PluginError
@@ -79,7 +79,7 @@ class PrunedSearches:
         self._last: tuple[ClassKey, PrunedSearch] | None = None
         self._by_host: OrderedDict[ClassKey, bool] = OrderedDict()
 
-    def search_for(self, key: ClassKey, placed: Placed) -> PrunedSearch | None:
+    def search_for(self, key: ClassKey, placed: PodInfo) -> PrunedSearch | None:
         """The search for a pod of the class of a key; None if its class has to decide, or to say which plugin fails."""
         last = self._last
         self._last = None
@@ -112,7 +112,7 @@ class PrunedSearches:
             self._met.popitem(last=False)
         return False
 
-    def _made(self, key: ClassKey, placed: Placed) -> PrunedSearch | None:
+    def _made(self, key: ClassKey, placed: PodInfo) -> PrunedSearch | None:
         large = self._fleet.n >= self._large
         static = self._classes.static_answers.part(key, by_node=large)
         if (
@@ -149,7 +149,7 @@ class PrunedSearches:
         filters += [one.role.key_at for one in self._bounded if one.role.filter_at is not None]
         return last < min(filters, default=last + 1)
 
-    def _of_clusters(self, key: ClassKey, placed: Placed, roles: Sequence[Role]) -> ClusterAnswers | None:
+    def _of_clusters(self, key: ClassKey, placed: PodInfo, roles: Sequence[Role]) -> ClusterAnswers | None:
         """What `roles` say, which rest on clusters alone; None if one of these refuses the pod."""
         if not roles:
             if self._no_answers is None or len(self._no_answers.closed) != len(self._fleet.clusters):
@@ -173,7 +173,7 @@ class PrunedSearches:
                 active.append(evaluator)
         return ClusterAnswers.ask(self._fitting, active)
 
-    def _by_domain(self, key: ClassKey, placed: Placed) -> list[PluginEvaluator] | None:
+    def _by_domain(self, key: ClassKey, placed: PodInfo) -> list[PluginEvaluator] | None:
         """Of those that cannot be bounded, who has something to say: policies by domains; None if others have, too."""
         name = tuple([key[role.key_at] for role in self._others])
         position = self._fleet.changes.position

@@ -1,12 +1,12 @@
 """Which pods of a batch are asked for all of their kind."""
 
 from dispatcher.scheduling.batch.kinds import kinds_of
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import PodInfo
 from shared.model.pod import CLAIM, Volume
 from tests.builders import pod
 
 
-def ats(*placed: Placed) -> list[int]:
+def ats(*placed: PodInfo) -> list[int]:
     return list(kinds_of([((one.home, one.pod.uid), one) for one in placed]).ats)
 
 

@@ -9,7 +9,7 @@ from shared.model.refusal import Refusal
 from shared.model.resources import CPU, MEMORY
 
 
-class Placed(msgspec.Struct, frozen=True, gc=False):
+class PodInfo(msgspec.Struct, frozen=True, gc=False):
     """A pod with the cluster it was submitted in, and what clusters said of it, as the cycle hands it to plugins."""
 
     pod: Pod
@@ -27,7 +27,7 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
         """Of `refused` those whose time has passed."""
         return tuple([one for one in self.refused if one.over]) if self.refused else ()
 
-    def at(self, cluster: str) -> "Placed":
+    def at(self, cluster: str) -> "PodInfo":
         """The same with the pod as the server of `cluster` makes it, as far as that is known: what it takes there.
 
         Wherever a place in one cluster is booked, promised or charged, it is by this.
