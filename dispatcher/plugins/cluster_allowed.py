@@ -47,7 +47,7 @@ class ClusterAllowed(ClusterFilter):
         """The two annotations, whether there are volumes, the home of a pod that stays there, and the tolerations."""
         return clusters_key(placed), tolerations_key(placed)
 
-    def standing_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
+    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         """The clusters that are closed to pods from its home, to all or by taints; None if none is."""
         closed = fleet.closed.get(placed.home)
         tainted = fleet.proxy_taints.get(placed.home)
@@ -55,7 +55,7 @@ class ClusterAllowed(ClusterFilter):
 
     def away_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         """The same, and the clusters that are closed to pods from its home: pods queue together if these are equal."""
-        return self.class_key(placed), self.standing_key(placed, fleet)
+        return self.class_key(placed), self.fleet_key(placed, fleet)
 
     def pre_filter(self, placed: PodInfo, fleet: FleetView) -> Codes | Refuse | Skip:
         """[clusters] CLUSTER_NOT_ALLOWED outside the allowed set, VOLUMES_ELSEWHERE for a pod with volumes;

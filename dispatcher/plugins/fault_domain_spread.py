@@ -181,13 +181,13 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         app = frozenset(pod.app_labels.items())  # defaults look at nothing else of a pod that tells what they count
         return (pod.namespace, app, *_key_of_ground(placed, self._defaults)) if app else None
 
-    def standing_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
+    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         """System defaults, which rest on Services and on the pod's owner; and which clusters are closed to it."""
         system = self._system and not placed.pod.spread
         own = _key(placed, system_defaults(fleet.affinity.default_selector(placed))) if system else None
         if own is None and not self._own_rules(placed.pod):
             return None
-        closed = tuple([one.standing_key(placed, fleet) for one in self._cluster_filters])
+        closed = tuple([one.fleet_key(placed, fleet) for one in self._cluster_filters])
         told = any(key is not None for key in closed)
         if own is None:
             return closed if told else None
@@ -252,7 +252,7 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
 
     def _open_clusters(self, placed: PodInfo, fleet: FleetView, honor_taints: bool) -> Bools | None:
         filters = self._cluster_filters
-        told = tuple([(one.class_key(placed), one.standing_key(placed, fleet)) for one in filters])
+        told = tuple([(one.class_key(placed), one.fleet_key(placed, fleet)) for one in filters])
         asked = partial(open_clusters, filters, placed, honor_taints=honor_taints)
         return fleet.of_clusters(self._entries, (honor_taints, told), asked)
 

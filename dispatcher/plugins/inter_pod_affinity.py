@@ -107,7 +107,7 @@ class InterPodAffinity(DomainPlugin[_State]):
         rules = self._book.rules_of(placed)
         return None if rules is None else (rules.name, _self_key(rules, placed))
 
-    def standing_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
+    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         """The numbers of the terms of placed pods that mean this pod; None if none does. True: it brings too many.
 
         Labels and namespace matter by these terms alone, so pods of different labels stay one class until a term tells

@@ -61,7 +61,7 @@ class NodeVolumeLimits(Filter[_State]):
         disks = tuple([volume for volume in placed.pod.volumes if volume.kind != CLAIM])
         return (placed.home, disks) if placed.pod.volumes else None
 
-    def standing_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
+    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         """How many volumes of which driver are asked for, and which of them may be on some node."""
         return wanted_of(placed, fleet) if placed.pod.volumes else None
 

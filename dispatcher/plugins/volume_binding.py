@@ -88,7 +88,7 @@ class VolumeBinding(Filter[VolumePlan], Score[VolumePlan], Reserve[VolumePlan], 
         """Where the claims are; what they are says the fleet."""
         return placed.home if any(claims_of(placed.pod)) else None
 
-    def standing_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
+    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         """What the claims need of nodes, whatever their names."""
         return plan_key(placed, fleet) if any(claims_of(placed.pod)) else None
 

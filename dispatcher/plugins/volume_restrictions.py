@@ -37,7 +37,7 @@ class VolumeRestrictions(Filter[_State]):
         pod = placed.pod
         return (placed.home if any(claims_of(pod)) else "", _disks(pod)) if pod.volumes else None
 
-    def standing_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
+    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         """The claims that bear one pod, or the one that is not there."""
         found = _claims_of_one_pod(placed, fleet) if placed.pod.volumes else None
         return found.why if isinstance(found, Refuse) else found or None

@@ -49,7 +49,7 @@ class VolumeZone(Filter[tuple[Requirement, ...]]):
         """Where the claims are; what they are says the fleet."""
         return placed.home if any(not volume.ephemeral for volume in claims_of(placed.pod)) else None
 
-    def standing_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
+    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         """What the volumes demand, or why the pod is refused."""
         if not placed.pod.volumes:
             return None

@@ -121,7 +121,7 @@ class StandingByName(Harmless):
     def class_key(self, placed: PodInfo) -> Any:
         return None
 
-    def standing_key(self, placed: PodInfo, fleet: FleetView) -> Any:
+    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Any:
         return placed.pod.name
 
 
@@ -197,10 +197,10 @@ def test_a_broken_law_is_told(what: str) -> None:
         (Restless(), "differently when asked again"),
         (Unequal(), "has the class key of another pod but"),
         (Named(), "class_key tells pods of one template apart"),
-        (StandingByName(), "standing_key tells pods of one template apart"),
+        (StandingByName(), "fleet_key tells pods of one template apart"),
         (OfNodes(), "tells nodes of one cluster apart"),
     ],
-    ids=["key", "answer", "template", "standing", "cluster"],
+    ids=["key", "answer", "template", "fleet key", "cluster"],
 )
 def test_a_broken_class_is_told(plugin: Plugin, want: str) -> None:
     assert any(want in text for text in broken_laws(plugin)), broken_laws(plugin)

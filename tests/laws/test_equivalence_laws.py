@@ -62,7 +62,7 @@ class Audited(Pair):
         plan = self.scheduler.plan
         for sample in SAMPLES:
             placed = sample.placed("a")
-            key = plan.standing_key(plan.class_key(placed), placed, view_of(self.fleet))
+            key = plan.fleet_key(plan.class_key(placed), placed, view_of(self.fleet))
             fresh = EquivalenceCache(plan, self.fleet, 2**26).get(key)
             kept = self.kept.get(key)
             for one in (kept, fresh):

@@ -368,7 +368,7 @@ def test_all_of_a_batch_are_merged_once_their_terms_are_known(one: PodBuilder) -
     placed = one.labels(app="u").placed("a")
     pair.pods(placed, 2)
     plan, classes = pair.scheduler.plan, EquivalenceCache(pair.scheduler.plan, pair.fleet, 2**26)
-    pods = classes.get(plan.standing_key(plan.class_key(placed), placed, view_of(pair.fleet)))
+    pods = classes.get(plan.fleet_key(plan.class_key(placed), placed, view_of(pair.fleet)))
     pods.refresh(placed)
     merged = count_merge_of(pods, [placed], 7)
     assert merged is not None
@@ -389,7 +389,7 @@ def test_a_batch_is_merged_where_there_are_hundreds_of_domains_and_decides_what_
         pair.decide(items)
         results.append([result for result in pair.results if isinstance(result, Decision)])
         plan, classes = pair.scheduler.plan, EquivalenceCache(pair.scheduler.plan, pair.fleet, 2**26)
-        pods = classes.get(plan.standing_key(plan.class_key(one), one, view_of(pair.fleet)))
+        pods = classes.get(plan.fleet_key(plan.class_key(one), one, view_of(pair.fleet)))
         pods.refresh(one)
         assert count_merge_of(pods, [one], len(items)) is not None
     merged, alone = results

@@ -59,16 +59,16 @@ class Batches:
         """
         # later: the key as the fleet is now
         first = items[0][1]
-        standing = key
+        fleet_key = key
         try:
             items = items[: self._books.fitting(items)] if len(items) >= _WORTH_IT else ()
             if len(items) < _WORTH_IT:
                 return []
-            standing = self._plan.standing_key(key, first, self._books.view)
-            eq_class = self._classes.get(standing)
+            fleet_key = self._plan.fleet_key(key, first, self._books.view)
+            eq_class = self._classes.get(fleet_key)
             eq_class.refresh(first)
         except PluginError:
-            self._classes.drop(standing)  # decided alone, the pod meets the error again and says so
+            self._classes.drop(fleet_key)  # decided alone, the pod meets the error again and says so
             return []
         hopeless = bool(self._plan.post_filters) and not eq_class.rows.feasible
         if hopeless or eq_class.refusal is not None:
@@ -77,23 +77,23 @@ class Batches:
         if len(items) < _WORTH_IT:
             return []
         if skipped := self._skipped_until_first(eq_class, first):
-            return self._first_and_rest(eq_class, standing, items, kinds, skipped)
-        return self._with_active_plugins(eq_class, key, standing, items, kinds)
+            return self._first_and_rest(eq_class, fleet_key, items, kinds, skipped)
+        return self._with_active_plugins(eq_class, key, fleet_key, items, kinds)
 
     def _with_active_plugins(
-        self, eq_class: EquivalenceClass, key: ClassKey, standing: ClassKey, items: Sequence[Item], kinds: Kinds
+        self, eq_class: EquivalenceClass, key: ClassKey, fleet_key: ClassKey, items: Sequence[Item], kinds: Kinds
     ) -> list[Result]:
-        """Decide pods whose keys are `key` and, with what the fleet holds, `standing`, by the plugins active now."""
+        """Decide pods whose keys are `key` and, with what the fleet holds, `fleet_key`, by the plugins active now."""
         deferred, selector = self._selector(eq_class, items, kinds)
         if selector is None:
             return []
         if deferred:
-            return self._decide_together(eq_class, standing, items, kinds, selector)
+            return self._decide_together(eq_class, fleet_key, items, kinds, selector)
         results: list[Result] = []
         for pod_id, placed in items:
-            if selector.spent() or (results and not self._keeps_standing_key(key, standing, placed)):
+            if selector.spent() or (results and not self._keeps_fleet_key(key, fleet_key, placed)):
                 break
-            result = self._select_and_book(standing, pod_id, placed, (selector,))
+            result = self._select_and_book(fleet_key, pod_id, placed, (selector,))
             if result is None:
                 break
             results.append(result)
@@ -112,22 +112,22 @@ class Batches:
 
     # --- which pods --------------------------------------------------------------------------------------------------
 
-    def _keeps_standing_key(self, key: ClassKey, standing: ClassKey, placed: PodInfo) -> bool:
-        """Whether a pod of class `key` still has this standing key, after what was placed since it was found."""
+    def _keeps_fleet_key(self, key: ClassKey, fleet_key: ClassKey, placed: PodInfo) -> bool:
+        """Whether a pod of class `key` still has this fleet key, after what was placed since it was found."""
         try:
-            return not self._plan.standing or self._plan.standing_key(key, placed, self._books.view) == standing
+            return not self._plan.fleet_keyed or self._plan.fleet_key(key, placed, self._books.view) == fleet_key
         except PluginError:
             return False  # decided alone, it meets the error again
 
     def _equal_prefix(self, items: Sequence[Item], kinds: Kinds) -> tuple[Sequence[Item], Kinds]:
-        """The first of these pods, as many as have equal standing keys, and their kinds.
+        """The first of these pods, as many as have equal fleet keys, and their kinds.
 
-        A plugin whose standing key rests on the template alone is asked for each kind, all others for each pod.
+        A plugin whose fleet key rests on the template alone is asked for each kind, all others for each pod.
         """
         fleet = self._books.view
         try:
-            for plugin, by_template in self._plan.standing_alike:
-                key_of, first = plugin.standing_key, plugin.standing_key(items[0][1], fleet)
+            for plugin, by_template in self._plan.fleet_keys_alike:
+                key_of, first = plugin.fleet_key, plugin.fleet_key(items[0][1], fleet)
                 pods = zip(kinds.ats, kinds.pods, strict=True) if by_template else enumerate(one for _, one in items)
                 other = next((at for at, placed in pods if key_of(placed, fleet) != first), len(items))
                 if other < len(items):

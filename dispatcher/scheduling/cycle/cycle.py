@@ -171,7 +171,7 @@ class Scheduler(Booking):
         if earlier.victims or len(self.nominations):
             return found
         try:
-            standing = self.plan.standing_key(key, first, self.view)
+            standing = self.plan.fleet_key(key, first, self.view)
             template = template_of(first.pod) if self.plan.stands_by_template and not first.pod.volumes else None
             let_pass = self.fitting(items) if len(self.bulk) == len(self.plan.pod_plugins) else 0
             for at, (pod_id, placed) in enumerate(items):
@@ -185,7 +185,7 @@ class Scheduler(Booking):
                 if at >= let_pass and self._pre_filter(placed, {}) is not None:
                     break
                 alike = template is not None and template_of(pod) == template
-                if not alike and self.plan.standing_key(key, placed, self.view) != standing:
+                if not alike and self.plan.fleet_key(key, placed, self.view) != standing:
                     break
                 found.append(earlier.again(pod_id, placed, self.fleet.now))
         except PluginError:
@@ -216,7 +216,7 @@ class Scheduler(Booking):
     def _decide(self, key: ClassKey, pod_id: PodId, placed: PodInfo) -> Result:
         with self.nominations.aside_for(pod_id, placed):
             try:  # the pod's own nomination is no part of its key
-                key = self.plan.standing_key(key, placed, self.view)
+                key = self.plan.fleet_key(key, placed, self.view)
             except PluginError as error:
                 return self._fault(pod_id, placed, error)
             result = self._select_and_book(key, pod_id, placed, self._selectors(key, pod_id, placed))
@@ -356,7 +356,7 @@ class Scheduler(Booking):
             return None
 
     def _dry_run(self, pod_id: PodId, placed: PodInfo) -> Decision | None:
-        key = self.plan.standing_key(self._batch_key_of(placed), placed, self.view)
+        key = self.plan.fleet_key(self._batch_key_of(placed), placed, self.view)
         try:
             for selector in self._selectors(key, pod_id, placed):
                 found = selector.select(pod_id, placed) if selector.prepare(placed) is None else None

@@ -1,6 +1,6 @@
 """An equivalence class: what every plugin answers for every row, refreshed where something changed.
 
-All pods with the same class key (`Plan.class_key`: what the plugins look at in a pod), extended by `Plan.standing_key`
+All pods with the same class key (`Plan.class_key`: what the plugins look at in a pod), extended by `Plan.fleet_key`
 (what placed pods and objects add right now), share one class. Without it each pod would cost one call of every plugin
 for all rows. Its answers come in layers, so that one placement touches one row and a few domains: columns shared with
 other classes (`static_answers`), the score of each row (`rows`), and what domains add to it (`groups`) or the whole

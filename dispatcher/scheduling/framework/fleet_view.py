@@ -6,7 +6,7 @@ links between clusters.
 What belongs to no facet (the clock, tables of names) is on the view itself.
 
 A view notes what is read through it besides rows: the clock, counts, kinds of objects. An answer that rests on these is
-asked for again when they move; nobody else's is. What is not noted says so, and is for a `standing_key`. So a plugin
+asked for again when they move; nobody else's is. What is not noted says so, and is for a `fleet_key`. So a plugin
 reads through the view that it was handed for this call, and keeps neither it nor a facet. Arrays are read-only, of n
 rows, some of them `live`. Quantities are int64 in internal units (milli-CPU, bytes, counts); readings are float32
 shares 0..1, NaN unknown.
@@ -187,7 +187,7 @@ class PodAffinity(Protocol):
         ...
 
     def terms_about(self, placed: PodInfo) -> Sequence[StandingTerm]:
-        """The affinity terms of placed pods that match a pod, by number. Who asks this has a `standing_key`."""
+        """The affinity terms of placed pods that match a pod, by number. Who asks this has a `fleet_key`."""
         ...
 
     def count_of(self, term: StandingTerm) -> Ints:
@@ -200,11 +200,11 @@ class PodAffinity(Protocol):
 
     def owned_with(self, placed: PodInfo) -> int:
         """How many distinct terms about pods of other namespaces those of a pod's namespace would have with it; 0 if
-        it brings none that is new. Who asks this has a `standing_key` that says so."""
+        it brings none that is new. Who asks this has a `fleet_key` that says so."""
         ...
 
     def default_selector(self, placed: PodInfo) -> LabelSelector | None:
-        """Which pods the Services and the owner of a pod mean; who asks this has a `standing_key` that says so."""
+        """Which pods the Services and the owner of a pod mean; who asks this has a `fleet_key` that says so."""
         ...
 
 
@@ -230,11 +230,11 @@ class Volumes(Protocol):
         ...
 
     def names(self, cluster: str, namespace: str, claim: str) -> bool:
-        """Whether pods on any node use a claim, also an ephemeral one; who asks this has a `standing_key`."""
+        """Whether pods on any node use a claim, also an ephemeral one; who asks this has a `fleet_key`."""
         ...
 
     def has_disk(self, volume: tuple[str, str]) -> bool:
-        """Whether pods on any node use the (driver, handle) as an inline disk; who asks this has a `standing_key`."""
+        """Whether pods on any node use the (driver, handle) as an inline disk; who asks this has a `fleet_key`."""
         ...
 
 
@@ -248,12 +248,12 @@ class Objects(Protocol):
         ...
 
     def named(self, cluster: str, kind: type[K], key: str) -> K | None:
-        """One object, None if it is not known. Who asks this has a `standing_key` that says what it makes of it."""
+        """One object, None if it is not known. Who asks this has a `fleet_key` that says what it makes of it."""
         ...
 
     def alike(self, cluster: str, kind: type[Any], values: object) -> int:
         """How many PersistentVolumes have this (driver, handle), or PersistentVolumeClaims this volume. Who asks this
-        has a `standing_key` that says what it makes of it.
+        has a `fleet_key` that says what it makes of it.
         """
         ...
 
@@ -367,7 +367,7 @@ class FleetView(Protocol):
     @property
     def clusters(self) -> Sequence[ClusterInfo]:
         """The clusters, in the order of `nodes.cluster`'s codes. Nothing is noted: who reads more than names of
-        other clusters than the row's own has a `standing_key` that says what it makes of it.
+        other clusters than the row's own has a `fleet_key` that says what it makes of it.
         """
         ...
 
@@ -379,7 +379,7 @@ class FleetView(Protocol):
     @property
     def closed(self) -> Mapping[str, frozenset[str]]:
         """Cluster of submission -> clusters whose proxy node there is cordoned. Nothing is noted: who reads it has a
-        `standing_key` that says what it makes of it.
+        `fleet_key` that says what it makes of it.
         """
         ...
 

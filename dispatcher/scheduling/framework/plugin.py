@@ -78,7 +78,7 @@ class Plugin(ABC, Generic[S]):
     name: ClassVar[str]
     depends: ClassVar[Depends] = Depends.NODE
     # Whether `class_key` is the same for pods that differ in `model.pod.OWN_FIELDS` and in names of their claims alone,
-    # as long as the plugin lives: asked once for a template then, else of every pod. It says the same of `standing_key`
+    # as long as the plugin lives: asked once for a template then, else of every pod. It says the same of `fleet_key`
     # for pods without volumes, as long as nothing in the fleet moves.
     keyed_by_template: bool = False
     by_cluster: bool = False  # of a STATIC Filter or Score: all nodes of a cluster get the same answer
@@ -110,10 +110,10 @@ class Plugin(ABC, Generic[S]):
     def class_key(self, placed: PodInfo) -> Hashable:
         """Everything of the pod that this plugin looks at: equal keys must mean equal answers."""
 
-    def standing_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
+    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         """What else of the pod matters because of what the fleet holds now (terms of placed pods that match it).
 
-        Two pods get equal answers if their class keys and their standing keys are equal. It is asked right before a
+        Two pods get equal answers if their class keys and their fleet keys are equal. It is asked right before a
         decision, of every pod: it must be cheap, and no key may come back with another meaning.
         """
         return None

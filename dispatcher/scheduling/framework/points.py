@@ -120,7 +120,7 @@ class ReservesRows(Protocol):
     name: ClassVar[str]
 
     def apart(self, state: object, pods: Sequence[PodInfo]) -> bool:
-        """Whether `reserve` takes all of these, and booking one changes nothing that any filter, score or standing key
+        """Whether `reserve` takes all of these, and booking one changes nothing that any filter, score or fleet key
         says of another but what `FleetState.suppose` shows. `state`: what PreFilter answered for their class.
         """
         ...
@@ -189,7 +189,7 @@ class Scored:
 class Plan:
     """The plugins of one profile by extension point, each in profile order.
 
-    `standing`: plugins that tell pods of equal class keys apart by what the fleet holds, with their place in `looks`.
+    `fleet_keyed`: plugins that tell pods of equal class keys apart by what the fleet holds, with their place in `looks`.
     `class_plugins`: filters and scores; their PreFilter runs once for a class, and its answer is kept. `pod_plugins`:
     Reserve plugins and those that only pre-filter; their PreFilter runs for every single pod, since what they book
     changes with every pod. A filter or score that reserves, too, and yet says that it is STATIC is no pod plugin: what
@@ -198,7 +198,7 @@ class Plan:
 
     profile: str
     looks: tuple[Plugin, ...]
-    standing: tuple[tuple[int, Plugin], ...]
+    fleet_keyed: tuple[tuple[int, Plugin], ...]
     class_plugins: tuple[Plugin, ...]
     pod_plugins: tuple[Plugin, ...]
     filters: tuple[Filter, ...]
@@ -230,9 +230,7 @@ class Plan:
         return cls(
             profile=profile.scheduler_name,
             looks=tuple(looks),
-            standing=tuple(
-                (at, one) for at, one in enumerate(looks) if type(one).standing_key is not Plugin.standing_key
-            ),
+            fleet_keyed=tuple((at, one) for at, one in enumerate(looks) if type(one).fleet_key is not Plugin.fleet_key),
             class_plugins=tuple(class_plugins),
             pod_plugins=tuple(pod_plugins),
             filters=tuple(one for one in plugins if isinstance(one, Filter)),
@@ -328,11 +326,11 @@ class Plan:
             key.away = keys, self._key(parts)
         return key.away[1]
 
-    def standing_key(self, key: ClassKey, placed: PodInfo, fleet: FleetView) -> ClassKey:
+    def fleet_key(self, key: ClassKey, placed: PodInfo, fleet: FleetView) -> ClassKey:
         """`key` and what else tells its pods apart as the fleet is now. PluginError if a plugin fails."""
-        for at, plugin in self.standing:
+        for at, plugin in self.fleet_keyed:
             try:  # asked of every pod: cheaper than `guarded`
-                found = plugin.standing_key(placed, fleet)
+                found = plugin.fleet_key(placed, fleet)
             except Exception as error:
                 raise PluginError.of(plugin.name, error) from error
             if found is not None:
@@ -340,16 +338,16 @@ class Plan:
         return key
 
     @cached_property
-    def standing_alike(self) -> tuple[tuple[Plugin, bool], ...]:
-        """Those of `standing`, each with whether it says the same of pods of one template without volumes, as long as
+    def fleet_keys_alike(self) -> tuple[tuple[Plugin, bool], ...]:
+        """Those of `fleet_keyed`, each with whether it says the same of pods of one template without volumes, as long as
         nothing moves.
         """
-        return tuple((plugin, keyed_by_template(plugin, "standing_key")) for _, plugin in self.standing)
+        return tuple((plugin, keyed_by_template(plugin, "fleet_key")) for _, plugin in self.fleet_keyed)
 
     @cached_property
     def stands_by_template(self) -> bool:
-        """Whether pods of one template without volumes have equal standing keys, as long as nothing moves."""
-        return all(by_template for _, by_template in self.standing_alike)
+        """Whether pods of one template without volumes have equal fleet keys, as long as nothing moves."""
+        return all(by_template for _, by_template in self.fleet_keys_alike)
 
     @cached_property
     def refuses_alike(self) -> bool:

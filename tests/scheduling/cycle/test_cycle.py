@@ -344,14 +344,14 @@ class Standing(Fit):
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def standing_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
+    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         self.asked.append(placed.pod.name)
         return placed.pod.labels.get("means")
 
 
 class StandingByTemplate(Standing):
     keyed_by_template = True
-    standing_key = Standing.standing_key
+    fleet_key = Standing.fleet_key
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Clusters are not noted by a view: a plugin that looks at others than a row's own says so in its standing key."""
+"""Clusters are not noted by a view: a plugin that looks at others than a row's own says so in its fleet key."""
 
 from collections.abc import Hashable
 from typing import ClassVar
@@ -12,7 +12,7 @@ from shared.model.reasons import Reason
 
 PARTNER = "global-dispatcher.io/x-partner"
 LET_STANDING_KEY_SAY = (
-    "its answer is another one, but class_key and standing_key are not; let standing_key say what it makes of fleet."
+    "its answer is another one, but class_key and fleet_key are not; let fleet_key say what it makes of fleet."
 )
 
 
@@ -77,7 +77,7 @@ class OpenPartner(Partner):
 
 
 @pytest.mark.parametrize("depends", [Depends.STATIC, Depends.NODE, Depends.FLEET])
-def test_who_reads_closed_without_a_standing_key_is_told(depends: Depends) -> None:
+def test_who_reads_closed_without_a_fleet_key_is_told(depends: Depends) -> None:
     assert broken_laws(OpenHomes(depends)) == [f"clusters are closed to the pod's home: {LET_STANDING_KEY_SAY}closed"]
 
 
@@ -89,21 +89,21 @@ def test_who_reads_closed_without_a_standing_key_is_told(depends: Depends) -> No
         (OpenPartner(), "opens to other tolerations"),
     ],
 )
-def test_who_reads_clusters_without_a_standing_key_is_told(plugin: Partner, what: str) -> None:
+def test_who_reads_clusters_without_a_fleet_key_is_told(plugin: Partner, what: str) -> None:
     assert f"a cluster without nodes {what}: {LET_STANDING_KEY_SAY}clusters" in broken_laws(plugin)
 
 
 class KeyedHomes(OpenHomes):
-    def standing_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
+    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         return fleet.closed.get(placed.home)
 
 
 class KeyedPartner(Partner):
-    def standing_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
+    def fleet_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         name = placed.pod.annotations.get(PARTNER)
         return name is not None and self._is_well(name, fleet)
 
 
 @pytest.mark.parametrize("plugin", [KeyedHomes(), KeyedPartner()])
-def test_with_a_standing_key_all_is_well(plugin: Partner) -> None:
+def test_with_a_fleet_key_all_is_well(plugin: Partner) -> None:
     assert broken_laws(plugin) == []

@@ -1,4 +1,4 @@
-"""The law of `standing_key`: what a plugin makes of other clusters than a row's own is in it, or in its class key."""
+"""The law of `fleet_key`: what a plugin makes of other clusters than a row's own is in it, or in its class key."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
@@ -12,7 +12,7 @@ from dispatcher.scheduling.framework import Filter, FleetView, Plugin, PodInfo, 
 from shared.model.crossing import Opening
 from shared.model.node import Taint
 
-_Answers = tuple[Hashable, Hashable, str]  # class key, standing key, answer
+_Answers = tuple[Hashable, Hashable, str]  # class key, fleet key, answer
 _ALL = ("*",)
 
 
@@ -47,7 +47,7 @@ _EVENTS: Sequence[tuple[str, Callable[[FleetState], None], str]] = (
 )
 
 
-def standing_law(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
+def fleet_key_law(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
     """No answer changes for a pod whose keys stay, when clusters of no row change. It changes the clusters."""
     if not isinstance(plugin, Filter | Score):
         return  # asked about each pod
@@ -59,14 +59,14 @@ def standing_law(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
         after = [_answers_of(plugin, placed, view) for placed in pods]
         if any(was[:2] == now[:2] and was[2] != now[2] for was, now in zip(before, after, strict=True)):
             yield (
-                f"{what}: its answer is another one, but class_key and standing_key are not; "
-                f"let standing_key say what it makes of {where}"
+                f"{what}: its answer is another one, but class_key and fleet_key are not; "
+                f"let fleet_key say what it makes of {where}"
             )
         before = after
 
 
 def _answers_of(plugin: Plugin, placed: PodInfo, view: FleetView) -> _Answers:
-    return plugin.class_key(placed), plugin.standing_key(placed, view), answer_in_words(plugin, placed, view)
+    return plugin.class_key(placed), plugin.fleet_key(placed, view), answer_in_words(plugin, placed, view)
 
 
 def _pods_that_name(value: str, plugin: Plugin, view: FleetView) -> list[PodInfo]:
