@@ -189,7 +189,7 @@ class Scored:
 class Plan:
     """The plugins of one profile by extension point, each in profile order.
 
-    `fleet_keyed`: plugins that tell pods of equal class keys apart by what the fleet holds, with their place in `looks`.
+    `fleet_keyed`: plugins that tell pods of equal class keys apart by what the fleet holds, and their place in `looks`.
     `class_plugins`: filters and scores; their PreFilter runs once for a class, and its answer is kept. `pod_plugins`:
     Reserve plugins and those that only pre-filter; their PreFilter runs for every single pod, since what they book
     changes with every pod. A filter or score that reserves, too, and yet says that it is STATIC is no pod plugin: what
@@ -339,8 +339,8 @@ class Plan:
 
     @cached_property
     def fleet_keys_alike(self) -> tuple[tuple[Plugin, bool], ...]:
-        """Those of `fleet_keyed`, each with whether it says the same of pods of one template without volumes, as long as
-        nothing moves.
+        """Those of `fleet_keyed`, each with whether it says the same of pods of one template without volumes,
+        as long as nothing moves.
         """
         return tuple((plugin, keyed_by_template(plugin, "fleet_key")) for _, plugin in self.fleet_keyed)
 
