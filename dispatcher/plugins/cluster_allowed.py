@@ -53,7 +53,7 @@ class ClusterAllowed(ClusterFilter):
         tainted = fleet.proxy_taints.get(placed.home)
         return (closed, tainted) if closed or tainted else None
 
-    def away_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
+    def key_without_home(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         """The same, and the clusters that are closed to pods from its home: pods queue together if these are equal."""
         return self.class_key(placed), self.fleet_key(placed, fleet)
 

@@ -193,10 +193,10 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
             return closed if told else None
         return own, closed, *[one.class_key(placed) for one in self._cluster_filters]
 
-    def away_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
+    def key_without_home(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         """The constraints, and what tells homes apart for those that keep pods out of clusters."""
         key = self._own_key(placed)
-        return None if key is None else (key, *[_away_key(one, placed, fleet) for one in self._cluster_filters])
+        return None if key is None else (key, *[_key_without_home(one, placed, fleet) for one in self._cluster_filters])
 
     # --- the ground --------------------------------------------------------------------------------------------------
 
@@ -344,8 +344,8 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         return lambda ats: fields({level: story.told(ats) for level, story in stories.items()})
 
 
-def _away_key(plugin: Filter, placed: PodInfo, fleet: FleetView) -> Hashable:
-    found = plugin.away_key(placed, fleet) if "away_key" in vars(type(plugin)) else None
+def _key_without_home(plugin: Filter, placed: PodInfo, fleet: FleetView) -> Hashable:
+    found = plugin.key_without_home(placed, fleet) if "key_without_home" in vars(type(plugin)) else None
     return plugin.class_key(placed) if found is None else found
 
 

@@ -24,7 +24,7 @@ class HomeCluster(Score[int]):
         """The cluster of submission."""
         return placed.home
 
-    def away_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
+    def key_without_home(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         """Nothing: it says the same of all nodes that the pod may go to."""
         return ()
 

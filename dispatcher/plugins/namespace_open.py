@@ -52,7 +52,7 @@ class NamespaceOpen(ClusterFilter):
         """The pod's own cluster and its namespace, and what it needs of others."""
         return placed.home, placed.pod.namespace, placed.pod.needs, _calls_services(placed)
 
-    def away_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
+    def key_without_home(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         """The namespace alone, where it matters to nobody from where the pod is: not to its own cluster, either."""
         apart = placed.pod.needs is not None or _wanted(placed, fleet) or any(map(_tells_homes_apart, fleet.clusters))
         closed = apart or _closed(placed.home, placed, fleet)

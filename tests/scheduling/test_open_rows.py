@@ -154,12 +154,12 @@ class _NamesNoKey(ClusterAllowed):
     def reach(self, placed: PodInfo, fleet: FleetView) -> frozenset[str]:
         return frozenset(("b",))
 
-    def away_key(self, placed: PodInfo, fleet: FleetView) -> Any:
+    def key_without_home(self, placed: PodInfo, fleet: FleetView) -> Any:
         return [placed.home]
 
 
-def test_an_away_key_that_cannot_be_hashed_is_told_with_the_name_of_its_plugin() -> None:
+def test_a_key_without_home_that_cannot_be_hashed_is_told_with_the_name_of_its_plugin() -> None:
     plan = Plan.of(Profile("p", (PluginUse("ClusterAllowed"),)), [_NamesNoKey()])
     asking = pod("p").placed("a")
     with pytest.raises(PluginError, match=r"ClusterAllowed.*unhashable"):
-        plan.present_key(plan.class_key(asking), asking, view_of(_fleet()))
+        plan.key_without_home(plan.class_key(asking), asking, view_of(_fleet()))

@@ -100,7 +100,7 @@ class Scheduler(Booking):
             return ("fault", error.plugin, placed.home, placed.pod.uid)
 
     def _class_of(self, placed: PodInfo) -> ClassKey:
-        return self.plan.present_key(self.plan.class_key(placed), placed, self.view)
+        return self.plan.key_without_home(self.plan.class_key(placed), placed, self.view)
 
     def _batch_key_of(self, placed: PodInfo) -> ClassKey:
         """The key by which pods are decided together: classes that only Reserve plugins' books tell apart share it."""

@@ -22,7 +22,7 @@ class ClassKey(tuple[Hashable, ...]):
 
     hash: int
     batch: "ClassKey | None" = None  # by which its pods are decided, if others share it: see `Reserve.batch_key`
-    away: "tuple[Hashable, ClassKey] | None" = None  # see `Plan.present_key`: by what it was made last
+    without_home: "tuple[Hashable, ClassKey] | None" = None  # see `Plan.key_without_home`: by what it was made last
 
     @classmethod
     def of(cls, parts: Iterable[Hashable]) -> "ClassKey":

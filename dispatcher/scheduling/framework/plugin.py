@@ -118,7 +118,7 @@ class Plugin(ABC, Generic[S]):
         """
         return None
 
-    def away_key(self, placed: PodInfo, fleet: FleetView) -> Hashable:
+    def key_without_home(self, placed: PodInfo, fleet: FleetView) -> Hashable:
         """Instead of `class_key` of a pod that some filter lets go to no node of its home now (`Filter.reach`): pods of
         several homes whose keys are equal get equal answers, but for scores of nodes that this filter refuses.
 

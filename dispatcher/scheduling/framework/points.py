@@ -305,26 +305,29 @@ class Plan:
         return tuple(one for one in self.filters if "reach" in vars(type(one)))
 
     @cached_property
-    def _away(self) -> tuple[tuple[int, Plugin], ...]:
-        return tuple((at, one) for at, one in enumerate(self.looks) if "away_key" in vars(type(one)))
+    def _keyed_without_home(self) -> tuple[tuple[int, Plugin], ...]:
+        return tuple((at, one) for at, one in enumerate(self.looks) if "key_without_home" in vars(type(one)))
 
-    def present_key(self, key: ClassKey, placed: PodInfo, fleet: FleetView) -> ClassKey:
+    def key_without_home(self, key: ClassKey, placed: PodInfo, fleet: FleetView) -> ClassKey:
         """`key`; of a pod that can go to no node of its home now, one that pods of other homes share. PluginError."""
         for plugin in self._reaching:
             reach = guarded(plugin, plugin.reach, placed, fleet)
             if reach is not None and placed.home not in reach:
-                return self._away_key(key, placed, fleet, reach)
+                return self._key_without_home(key, placed, fleet, reach)
         return key
 
-    def _away_key(self, key: ClassKey, placed: PodInfo, fleet: FleetView, reach: frozenset[str]) -> ClassKey:
+    def _key_without_home(self, key: ClassKey, placed: PodInfo, fleet: FleetView, reach: frozenset[str]) -> ClassKey:
         """With the clusters that are left: what a plugin keeps for a key holds for these alone."""
-        keys = (reach, *[guarded(one, _hashed, one.away_key, placed, fleet) for _, one in self._away])
-        if key.away is None or key.away[0] != keys:
+        keys = (
+            reach,
+            *[guarded(one, _hashed, one.key_without_home, placed, fleet) for _, one in self._keyed_without_home],
+        )
+        if key.without_home is None or key.without_home[0] != keys:
             parts = list(key)
-            for (at, _), one in zip(self._away, keys[1:], strict=True):
+            for (at, _), one in zip(self._keyed_without_home, keys[1:], strict=True):
                 parts[at] = key[at] if one is None else (reach, one)
-            key.away = keys, self._key(parts)
-        return key.away[1]
+            key.without_home = keys, self._key(parts)
+        return key.without_home[1]
 
     def fleet_key(self, key: ClassKey, placed: PodInfo, fleet: FleetView) -> ClassKey:
         """`key` and what else tells its pods apart as the fleet is now. PluginError if a plugin fails."""
