@@ -49,7 +49,7 @@ def count_merge_of(eq_class: EquivalenceClass, kinds: Sequence[PodInfo], count: 
 
     `kinds`: the first pod and one of each kind among the others (see `kinds`).
     """
-    if MERGE.fast is None or not eq_class.cross_row or not _are_alike(eq_class, kinds):
+    if MERGE.fast is None or not eq_class.beyond_row or not _are_alike(eq_class, kinds):
         return None
     first = kinds[0]
     try:
@@ -69,7 +69,7 @@ def count_merge_of(eq_class: EquivalenceClass, kinds: Sequence[PodInfo], count: 
 def _are_alike(eq_class: EquivalenceClass, kinds: Sequence[PodInfo]) -> bool:
     if any(one.role.reserves for one in eq_class.evaluators):
         return False  # what a plugin books for itself cannot be supposed
-    if any(one.versions and one not in eq_class.cross_row for one in eq_class.evaluators):
+    if any(one.versions and one not in eq_class.beyond_row for one in eq_class.evaluators):
         return False  # it rests on counts that the merge does not update for it
     first = kinds[0].pod
     return not first.terminating and all(
@@ -87,7 +87,7 @@ def _are_alike(eq_class: EquivalenceClass, kinds: Sequence[PodInfo]) -> bool:
 def _rules_of(eq_class: EquivalenceClass, placed: PodInfo) -> PluginRules:
     """What each policy by domains makes of counts; nothing if one of them does not say."""
     plugin_rules = []
-    for evaluator in eq_class.cross_row:
+    for evaluator in eq_class.beyond_row:
         rules = evaluator.count_rules(placed) if evaluator.role.scope is AnswerScope.DOMAIN else None
         if rules is None:
             return ()

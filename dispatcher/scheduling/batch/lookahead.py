@@ -338,7 +338,7 @@ class Lookahead(BatchSelector):
         for evaluator in stale:
             evaluator.record_dependencies()
             evaluator.known = not self._spent
-        self._eq_class.collect_cross_row_explainers()
+        self._eq_class.collect_beyond_row_explainers()
         self._finalise()
         self._batch = None
         if not np.array_equal(before, self._group_scores.codes):

@@ -148,7 +148,7 @@ class Batches:
         """
         if not counted and (
             eq_class.fleet_explainers
-            or eq_class.cross_row
+            or eq_class.beyond_row
             or any(evaluator.versions for evaluator in eq_class.evaluators)
         ):
             return False

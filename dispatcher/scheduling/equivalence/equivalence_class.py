@@ -77,7 +77,7 @@ class EquivalenceClass(Selector):
         self.fleet_explainers: Explainers = ()  # and those that look further and must do so at once
         self.scored: list[StaticColumn | PluginEvaluator] = []  # that score this class, in profile order
         self._names: tuple[tuple[str, ...], tuple[float, ...]] = ((), ())
-        self._cross_row: list[PluginEvaluator] = []
+        self._beyond_row: list[PluginEvaluator] = []
         self.group_scores: GroupScores | None = None
         self.groups: GroupTable | None = None
         self._fleet_scoped: FleetScopedTable | None = None
@@ -111,11 +111,11 @@ class EquivalenceClass(Selector):
         self.rows.plugins.version += any(by_row)
         anew = self._select_active() or changed is None
         rows, flipped = self.rows.refresh()
-        cross_row = anew or rows is None or nodes_changed or self._table is None or not all(by_row)
-        self._answer(placed, None if anew else rows, flipped=flipped, cross_row=cross_row)
+        beyond_row = anew or rows is None or nodes_changed or self._table is None or not all(by_row)
+        self._answer(placed, None if anew else rows, flipped=flipped, beyond_row=beyond_row)
         for one in self.evaluators:
             one.record_dependencies()
-        if cross_row:
+        if beyond_row:
             self._collect_explainers()
         self._changes_at = fleet.changes.position
         self._loads_at = fleet.loads.position
@@ -162,9 +162,9 @@ class EquivalenceClass(Selector):
             return False
         others = self._active[:1] + self._active[2:] != (part.version, row_scoped)
         self._active = active
-        self._cross_row = []
+        self._beyond_row = []
         if len(row_scoped) < len(evaluators):
-            self._cross_row = [one for one in evaluators if one.role.scope is not AnswerScope.ROW]
+            self._beyond_row = [one for one in evaluators if one.role.scope is not AnswerScope.ROW]
         everybody: list[StaticColumn | PluginEvaluator] = [*part.active, *evaluators]
         scored = [one for one in everybody if one.role.score_at is not None]
         self.scored = sorted(scored, key=_score_at)
@@ -181,19 +181,19 @@ class EquivalenceClass(Selector):
         filters = [
             one for one in everybody if one.role.filter_at is not None and one not in part.static_filters.columns
         ]
-        filters = sorted([one for one in filters if one not in self._cross_row], key=_filter_at)
+        filters = sorted([one for one in filters if one not in self._beyond_row], key=_filter_at)
         points = [one for one in part.active if one.role.score_at is not None and not one.role.normalizes]
         self.rows.use(
             part.static_filters, filters, points, [one for one in row_scoped if one.role.score_at is not None]
         )
 
-    def _answer(self, placed: PodInfo, rows: RowList | None, *, flipped: bool, cross_row: bool) -> None:
-        if cross_row:
+    def _answer(self, placed: PodInfo, rows: RowList | None, *, flipped: bool, beyond_row: bool) -> None:
+        if beyond_row:
             partition = self.group_scores.partition if self.group_scores else None
             self.group_scores = self._group_scores()
             if self.group_scores is None:
                 self.groups = None
-                inputs = self._static.normalizing, self._cross_row, self.last_asked
+                inputs = self._static.normalizing, self._beyond_row, self.last_asked
                 self._fleet_scoped = FleetScopedTable(self.fleet, self.rows, *inputs)
             elif (
                 self.groups is None
@@ -206,7 +206,7 @@ class EquivalenceClass(Selector):
         if self.groups is None:
             if self._fleet_scoped is not None:
                 self._fleet_scoped.due(placed)
-                if any(one.role.scope is not AnswerScope.DOMAIN for one in self._cross_row):
+                if any(one.role.scope is not AnswerScope.DOMAIN for one in self._beyond_row):
                     self._fleet_scoped.ask()  # now: what PreScore answers is asked for beside the scores (`answer_of`)
         elif rows is None:
             self.groups.rebuild()
@@ -215,14 +215,14 @@ class EquivalenceClass(Selector):
 
     def _group_scores(self) -> GroupScores | None:
         """What domains say; None if not all of that is by domain, or if there is nearly a domain a row."""
-        if not self._cross_row:
+        if not self._beyond_row:
             return self._static.group_scores
-        if any(evaluator.role.scope is not AnswerScope.DOMAIN for evaluator in self._cross_row):
+        if any(evaluator.role.scope is not AnswerScope.DOMAIN for evaluator in self._beyond_row):
             return None
         if self._ungrouped_at == self.fleet.changes.position:
             return None
         group_scores = self.group_scores or GroupScores(
-            self._static.normalizing, self._cross_row, self._shared.partitions
+            self._static.normalizing, self._beyond_row, self._shared.partitions
         )
         grouped = group_scores.ask(self.fleet)
         self._ungrouped_at = -1 if grouped else self.fleet.changes.position
@@ -237,12 +237,12 @@ class EquivalenceClass(Selector):
         self.row_explainers = tuple(
             [(plugin, state) for plugin, depends, state in extras if plugin and depends in _ROW_ALONE]
         )
-        self.collect_cross_row_explainers()
+        self.collect_beyond_row_explainers()
 
-    def collect_cross_row_explainers(self) -> None:
+    def collect_beyond_row_explainers(self) -> None:
         """Plugins whose answers rest on more than a row and that can explain a decision, with their present state."""
         explainers = [
-            (one.role.explainer, one.state, one.role.plugin.depends) for one in self._cross_row if one.role.explainer
+            (one.role.explainer, one.state, one.role.plugin.depends) for one in self._beyond_row if one.role.explainer
         ]
         self.fleet_explainers = tuple(
             [(plugin, state) for plugin, state, depends in explainers if plugin and depends not in _ROW_ALONE]
@@ -254,9 +254,9 @@ class EquivalenceClass(Selector):
         return not self._static.current or any(one.objects_moved() for one in self.evaluators)
 
     @property
-    def cross_row(self) -> Sequence[PluginEvaluator]:
+    def beyond_row(self) -> Sequence[PluginEvaluator]:
         """Those with something to say that look further than one row."""
-        return self._cross_row
+        return self._beyond_row
 
     @property
     def normalizing(self) -> Sequence[StaticColumn]:
