@@ -6,7 +6,7 @@ for all rows. Its answers come in layers, so that one placement touches one row 
 other classes (`static_answers`), the score of each row (`rows`), and what domains add to it (`groups`) or the whole
 fleet does (`fleet_scoped`).
 
-Whatever changes in the fleet is written in two journals: `fleet.changes`, of rows whose node changed, and
+Whatever changes in the fleet is written in two logs of rows: `fleet.changes`, of rows whose node changed, and
 `fleet.loads`, of rows whose pods or readings changed. A class that is used again re-evaluates the rows in them, and
 those plugins whose `depends` says that more is stale:
 

@@ -47,7 +47,7 @@ class PluginEvaluator:
     versions: list[tuple[DomainCount, int]] = field(default_factory=list)
     object_versions: dict[str, int] = field(default_factory=dict)  # object kind -> version seen
     asked_at: float = float("nan")
-    nodes_at: int = -1  # position of the journal of nodes when PreFilter answered
+    nodes_at: int = -1  # position of the log of nodes when PreFilter answered
     prepared: object = None  # what PreScore answered
     known: bool = False  # its answers were taken and hold, as far as `is_stale` does not say otherwise
 

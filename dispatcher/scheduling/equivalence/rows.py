@@ -13,9 +13,9 @@ from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE
 from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator, finite
 from dispatcher.scheduling.equivalence.static_answers import FEW_OPEN, NO_NODE, StaticFilters, count_codes
 from dispatcher.scheduling.equivalence.static_columns import StaticColumn
+from dispatcher.scheduling.fleet.changed_rows import ChangedRows
 from dispatcher.scheduling.fleet.columns import RowList, distinct, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.framework import Bools, Codes, Floats, Rows
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.memory import blocks, window_of
@@ -75,7 +75,7 @@ def close_totals(first: Codes, total: Floats) -> bool:
 class RowPlugins:
     """The plugins that look at one row each, asked for pods that look alike to all of them.
 
-    `version` moves when they have to be asked about all rows anew, whatever the journals of rows say.
+    `version` moves when they have to be asked about all rows anew, whatever the logs of rows say.
     """
 
     def __init__(self, evaluators: Sequence[PluginEvaluator]) -> None:
@@ -103,7 +103,7 @@ class RowTable:
         self._loads_at = self._changes_at = _NEVER
         self._seen: tuple[int, ...] = ()
         self.version = self.flips = 0
-        self.asked = Journal(_MOST_ASKED)
+        self.asked = ChangedRows(_MOST_ASKED)
         # score_at -> [n] raw scores of the last full scan, if one call asked for all rows: only where the whole fleet
         # fits in one BLOCK (else scores of a full scan come in pieces and are not kept), and until a pod is booked
         self.last_scores: dict[int | None, Floats] = {}
@@ -169,7 +169,7 @@ class RowTable:
         return self._plugins.version, self._static_filters.version, *columns
 
     def _ask_all(self) -> None:
-        self.last_scores, self.asked = {}, Journal(_MOST_ASKED)
+        self.last_scores, self.asked = {}, ChangedRows(_MOST_ASKED)
         self.version += 1
         self.flips += 1
         self.fill_all()

@@ -196,7 +196,7 @@ class StaticAnswers:
     """All that classes have in common whose pods look alike to every plugin that rests on nodes alone.
 
     `active`: the columns that are not skipped, in profile order; `static_filters`: the filters among them that stand
-    before any other filter. `version` increases when answers may have changed on rows that are not in the journal of
+    before any other filter. `version` increases when answers may have changed on rows that are not in the log of
     nodes.
     """
 

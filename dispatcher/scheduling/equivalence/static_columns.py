@@ -19,7 +19,7 @@ class StaticColumn:
     `grid_points` [n], the weighted score in units of 1 / GRID.
 
     `open_rows`: where the filter tells them, the rows that it lets pass and the code of all others.
-    `version` increases when answers may have changed on rows that are not in the journal of nodes (`fleet.changes`).
+    `version` increases when answers may have changed on rows that are not in the log of nodes (`fleet.changes`).
     Values of a row without a node mean nothing.
     """
 

@@ -1,6 +1,6 @@
 """The fleet: every node of every cluster as one row of columns, and every pod that sits on one.
 
-The single writer is the core. Each change touches the rows it is about and says so in a journal, so that pod classes
+The single writer is the core. Each change touches the rows it is about and says so in a log, so that pod classes
 catch up with exactly those rows. Proxy nodes are no rows: a pod behind one is entered where its delegate runs.
 """
 
@@ -12,10 +12,10 @@ from types import MappingProxyType
 import msgspec
 import numpy as np
 
+from dispatcher.scheduling.fleet.changed_rows import ChangedRows
 from dispatcher.scheduling.fleet.columns import RowList, add_pods, highest
 from dispatcher.scheduling.fleet.counts import DomainCount, MatchCounts
 from dispatcher.scheduling.fleet.cut_labels import CutLabels
-from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.fleet.occupants import (
     Apps,
     Occupant,
@@ -56,7 +56,7 @@ class FleetState(ReadingTable):
     def __init__(self, *, now: float = 0.0) -> None:
         super().__init__(now)
         self.reasons = ReasonTable()
-        self.starts = Journal()  # rows with a pod of which only the time of its start, or its priority, changed
+        self.starts = ChangedRows()  # rows with a pod of which only the time of its start, or its priority, changed
         self._counts = MatchCounts(self._namespace_labels)
         self.terms = TermCounts(self._namespace_labels, has_domains=lambda key: self._domain_size(key) > 0)
         self.cut_labels = CutLabels(self._namespace_labels)
@@ -340,7 +340,7 @@ class FleetState(ReadingTable):
                     self._store.add("requested", self._store.requested, column, row, amount)
 
     def suppose(self, rows: Rows, placed: PodInfo, times: "int | Ints") -> None:
-        """As if the pod were placed `times` more often (negative: undo) on each of `rows`; no occupant, no journal.
+        """As if the pod were placed `times` more often (negative: undo) on each of `rows`; no occupant, no log.
 
         Exact as long as no cell passes MAX_QUANTITY (see `can_suppose`). What-if is apply and undo.
         """

@@ -41,7 +41,7 @@ class Known:
     """What PostFilter plugins found out of rows for one kind of pod, forgotten row by row as the fleet moves; and what
     PreFilter of its filters answers, as long as no node and no object that they looked at changes.
 
-    After `KEPT_S` seconds all is found out anew: who may be evicted is in no journal, and that of pods that say anew
+    After `KEPT_S` seconds all is found out anew: who may be evicted is in no log, and that of pods that say anew
     when they started (`FleetState.starts`) is not read here.
     """
 

@@ -2,7 +2,7 @@
 
 Who keeps a plugin's answers gives it a view of its own and looks into `observed` to know when they are stale
 (`equivalence.evaluators`). Facets last as long as the view, so that a call costs no more objects. Of columns nothing is
-noted, since journals tell of every change there.
+noted, since logs tell of every change there.
 """
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence

@@ -81,7 +81,7 @@ class Link:
 class Nodes(Protocol):
     """The nodes as columns, one row each: conditions, taints, labels, what they have and what pods took of it.
 
-    Nothing here is noted by the view: the journals of the fleet tell which rows have changed.
+    Nothing here is noted by the view: the logs of the fleet tell which rows have changed.
     """
 
     live: Bools  # [n] the row is a node that exists (dead rows are filtered by the cycle itself)

@@ -80,7 +80,7 @@ class SearchSetup:
         places = [role.score_at for role, _ in scored]
         self.names = tuple(role.name for role, _ in scored), tuple(role.weight for role, _ in scored)
         self._points = [one for one in columns if not one.role.normalizes]
-        self._points_of_all: tuple[int, Floats] = (-1, np.zeros(0))  # position of the journal of nodes
+        self._points_of_all: tuple[int, Floats] = (-1, np.zeros(0))  # position of the log of nodes
         self.common_score, common = _finalised(self.source)
         self.common = [(at, *common[place]) for at, place in enumerate(places) if place in common]
         self._context: DecisionContext | None = None

@@ -9,7 +9,7 @@ from dispatcher.scheduling.fleet.columns import RowList, distinct
 _NONE: RowList = np.zeros(0, dtype=np.intp)
 
 
-class Journal:
+class ChangedRows:
     """Rows in the order in which they were touched. A reader keeps a position and catches up when it likes.
 
     The oldest half is dropped when it grows beyond `limit`; a reader that fell behind learns that all rows are due.
