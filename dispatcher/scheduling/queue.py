@@ -28,9 +28,9 @@ from dispatcher.scheduling.queued import (
     ActivePods,
     Cause,
     Gates,
-    Line,
     NoPlugins,
     QueuedPod,
+    RefusedTogether,
     State,
     alike_by,
     helped_by_of,
@@ -38,7 +38,7 @@ from dispatcher.scheduling.queued import (
     order_of,
 )
 from dispatcher.scheduling.retried import RefusedPods, RetriedPods
-from dispatcher.scheduling.waking import Waking, Woken
+from dispatcher.scheduling.waking import ToActivate, Waking
 from shared.model.backoff import Backoff
 from shared.model.pod import PodId
 from shared.model.reasons import Reason
@@ -87,7 +87,7 @@ class SchedulingQueue:
         self._retried = RetriedPods()
         self._unflushed = RefusedPods()
         self.waking = Waking(self._parked)
-        self._left: deque[Line] = deque()  # nobody is tried for these any more: the next `flush` sees to it
+        self._left: deque[RefusedTogether] = deque()  # nobody is tried for these any more: the next `flush` sees to it
         self._tickets = itertools.count(1)
         self._policies = 0
 
@@ -322,13 +322,13 @@ class SchedulingQueue:
     def wake(self, kind: WakeEvent | ClusterEvent, now: float, *, but: QueuedPod | None = None) -> None:
         """Pods that it may help, `but` the one that did it, are decided again, after what is left of their back-off."""
         event = kind if isinstance(kind, ClusterEvent) else ClusterEvent(kind)
-        self._wake(self.waking.told(event, but, self._gates), now)
+        self._wake(self.waking.on_event(event, but, self._gates), now)
 
     def wake_rest(self, now: float) -> None:
         """A turn of decisions begins: part of the pods that events have left for it are woken."""
         self._wake(self.waking.rest(self._gates), now)
 
-    def _wake(self, found: Iterable[Woken], now: float) -> None:
+    def _wake(self, found: Iterable[ToActivate], now: float) -> None:
         for line, due, cause in found:
             for item in due:
                 self._ready(item, now, cause)
@@ -344,7 +344,7 @@ class SchedulingQueue:
             if item.line is not None and item.state not in _PARKED:
                 line = item.line
                 item.line = None
-                self._wake([Woken.next_of(line)], now)
+                self._wake([ToActivate.next_of(line)], now)
 
     def listens(self, kind: WakeEvent) -> bool:
         """Whether anybody waits for such an event: if not, there is no use in telling of it."""
@@ -360,7 +360,7 @@ class SchedulingQueue:
         """Time passed: back-offs end; what waits for `flush_s`, or for a first in line that is gone, is tried again."""
         self._first(now)
         for _ in range(min(len(self._left), _FLUSHED)):
-            self._wake([Woken.next_of(self._left.popleft())], now)
+            self._wake([ToActivate.next_of(self._left.popleft())], now)
         for item in itertools.islice(self._unflushed.refused_before(now - self._flush_s), _FLUSHED):
             self._ready(item, now, Cause.FLUSHED)
 

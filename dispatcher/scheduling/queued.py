@@ -162,7 +162,7 @@ class QueuedPod(msgspec.Struct, eq=False):
     ticket: int = 0
     policies: int = 0  # under which it was sorted and classified
     group: "Group | None" = None  # while it is active: the pods of its turn and class
-    line: "Line | None" = None  # where it waits for an event, or whose pods wait for what becomes of it
+    line: "RefusedTogether | None" = None  # where it waits for an event, or whose pods wait for what becomes of it
 
 
 def note_gated(gates: Gates, item: QueuedPod, why: Why) -> None:
@@ -187,7 +187,7 @@ def alike_by(gates: Gates, item: QueuedPod) -> Hashable:
     return id(item.class_key) if gates.refused_alike(item.placed) else None
 
 
-class Line(dict[PodId, QueuedPod]):
+class RefusedTogether(dict[PodId, QueuedPod]):
     """Pods of one class that were refused for the same; the one that was tried longest ago first.
 
     `alike`: what they have in common that refuses them alike; None: nothing, so all of them are tried with each event.

@@ -35,7 +35,7 @@ from dispatcher.scheduling.framework import SKIP, FleetView, Plugin, PodInfo, Pr
 from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.records.decision import Decision, records_of, tables_of
-from dispatcher.service.journal import ChangedRows, journal_lines
+from dispatcher.service.journal import Journal, journal_lines
 from shared.model.node import PREFER_NO_SCHEDULE
 from tests.builders import PodBuilder, fleet, node, pod, put, selector
 from tests.laws import test_affinity_laws as affinity
@@ -232,7 +232,7 @@ def test_a_journal_prints_each_record_byte_for_byte(script: list[tuple[Any, ...]
     decisions = [result for result in pair.results if isinstance(result, Decision)]
     with TemporaryDirectory() as folder:
         path = Path(folder) / "decisions"
-        journal = ChangedRows(path)
+        journal = Journal(path)
         journal.write(tables_of(decisions))
         journal.close()
         assert list(journal_lines(path)) == [msgspec.json.encode(one.record()) + b"\n" for one in decisions]
