@@ -21,9 +21,9 @@ from dispatcher.scheduling.cycle.booking import Booking
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import PodInfo
+from dispatcher.scheduling.place_finder import BatchPlaceFinder
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.rules.volume_plan import VolumePlan
-from dispatcher.scheduling.selector import BatchSelector
 from shared.model.names import HOSTNAME, ZONE
 from shared.model.objects import (
     AnyObject,
@@ -372,10 +372,10 @@ def test_what_volumes_have_in_common_and_what_not(
 def test_pods_whose_claims_ask_for_the_same_are_one_class_and_are_decided_together(
     owner: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batches: list[BatchSelector] = []
+    batches: list[BatchPlaceFinder] = []
 
-    def noting(run: Callable[..., BatchSelector | None]) -> Callable[..., BatchSelector | None]:
-        def made(*args: Any, **more: Any) -> BatchSelector | None:
+    def noting(run: Callable[..., BatchPlaceFinder | None]) -> Callable[..., BatchPlaceFinder | None]:
+        def made(*args: Any, **more: Any) -> BatchPlaceFinder | None:
             found = run(*args, **more)
             batches.extend([found] if found is not None else [])
             return found

@@ -32,8 +32,8 @@ from dispatcher.scheduling.fleet.volumes import has_only_claims
 from dispatcher.scheduling.framework import Ints, PodInfo
 from dispatcher.scheduling.framework.points import PluginError
 from dispatcher.scheduling.framework.roles import AnswerScope
+from dispatcher.scheduling.place_finder import BatchPlaceFinder
 from dispatcher.scheduling.records.decision import Decision
-from dispatcher.scheduling.selector import BatchSelector
 from shared.model.pod import PodId
 
 _FEW = 16  # buckets whose next ones are found before the merge begins
@@ -95,7 +95,7 @@ def _rules_of(eq_class: EquivalenceClass, placed: PodInfo) -> PluginRules:
     return plugin_rules
 
 
-class CountMerge(BatchSelector):
+class CountMerge(BatchPlaceFinder):
     """The decisions of a batch, all taken when it is made."""
 
     def __init__(

@@ -30,9 +30,9 @@ from dispatcher.scheduling.fleet.volumes import has_only_claims
 from dispatcher.scheduling.framework import Floats, PodInfo
 from dispatcher.scheduling.framework.points import PluginError
 from dispatcher.scheduling.framework.roles import AnswerScope
+from dispatcher.scheduling.place_finder import BatchPlaceFinder, NoPlace
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, merged
-from dispatcher.scheduling.selector import BatchSelector, NoPlace
 from shared.model.pod import PodId
 
 _MOST_GROUPS = 256
@@ -92,7 +92,7 @@ def _best_per_group(eq_class: EquivalenceClass, group_scores: GroupScores, count
     return found
 
 
-class Lookahead(BatchSelector):
+class Lookahead(BatchPlaceFinder):
     """Best rows for the next `count` pods of a refreshed class; meanwhile nothing else touches the fleet."""
 
     def __init__(
@@ -168,7 +168,7 @@ class Lookahead(BatchSelector):
     # --- answers -----------------------------------------------------------------------------------------------------
 
     def spent(self) -> bool:
-        """See `BatchSelector`."""
+        """See `BatchPlaceFinder`."""
         return self._spent
 
     def answer_of(self, plugin: str) -> object:

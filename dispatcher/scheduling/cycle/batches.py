@@ -17,8 +17,8 @@ from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator
 from dispatcher.scheduling.framework import Depends, PodInfo, Skip
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.points import PluginError, ReservesRows, guarded
+from dispatcher.scheduling.place_finder import BatchPlaceFinder, PlaceFinder
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
-from dispatcher.scheduling.selector import BatchSelector, Selector
 from shared.model.pod import PodId
 from shared.model.reasons import Reason, Why
 
@@ -34,7 +34,7 @@ class _SelectAndBook(Protocol):
         key: ClassKey,
         pod_id: PodId,
         placed: PodInfo,
-        selectors: Iterable[Selector],
+        finders: Iterable[PlaceFinder],
         deferred: list[int] | None = None,
     ) -> Result | None:
         """See `Scheduler._select_and_book`."""
@@ -84,31 +84,31 @@ class Batches:
         self, eq_class: EquivalenceClass, key: ClassKey, fleet_key: ClassKey, items: Sequence[Item], kinds: Kinds
     ) -> list[Result]:
         """Decide pods whose keys are `key` and, with what the fleet holds, `fleet_key`, by the plugins active now."""
-        deferred, selector = self._selector(eq_class, items, kinds)
-        if selector is None:
+        deferred, finder = self._finder(eq_class, items, kinds)
+        if finder is None:
             return []
         if deferred:
-            return self._decide_together(eq_class, fleet_key, items, kinds, selector)
+            return self._decide_together(eq_class, fleet_key, items, kinds, finder)
         results: list[Result] = []
         for pod_id, placed in items:
-            if selector.spent() or (results and not self._keeps_fleet_key(key, fleet_key, placed)):
+            if finder.spent() or (results and not self._keeps_fleet_key(key, fleet_key, placed)):
                 break
-            result = self._select_and_book(fleet_key, pod_id, placed, (selector,))
+            result = self._select_and_book(fleet_key, pod_id, placed, (finder,))
             if result is None:
                 break
             results.append(result)
         return results
 
-    def _selector(
+    def _finder(
         self, eq_class: EquivalenceClass, items: Sequence[Item], kinds: Kinds
-    ) -> tuple[bool, BatchSelector | None]:
-        """Whether the pods may be written to the fleet at the end, and the selector that finds their places."""
+    ) -> tuple[bool, BatchPlaceFinder | None]:
+        """Whether the pods may be written to the fleet at the end, and the finder that finds their places."""
         merge = count_merge_of(eq_class, kinds.pods, len(items))
         deferred = self._may_defer(eq_class, items, kinds, counted=merge is not None)
-        selector = merge or lookahead_of(eq_class, kinds.pods, len(items), deferred=deferred)
-        if deferred and selector is not None and not selector.selects_all() and self._row_bookers(eq_class):
+        finder = merge or lookahead_of(eq_class, kinds.pods, len(items), deferred=deferred)
+        if deferred and finder is not None and not finder.selects_all() and self._row_bookers(eq_class):
             return False, lookahead_of(eq_class, kinds.pods, len(items), deferred=False)
-        return deferred, selector
+        return deferred, finder
 
     # --- which pods --------------------------------------------------------------------------------------------------
 
@@ -236,37 +236,37 @@ class Batches:
         return found
 
     def _decide_together(
-        self, eq_class: EquivalenceClass, key: ClassKey, items: Sequence[Item], kinds: Kinds, selector: BatchSelector
+        self, eq_class: EquivalenceClass, key: ClassKey, items: Sequence[Item], kinds: Kinds, finder: BatchPlaceFinder
     ) -> list[Result]:
         """Decide pods that may be written to the fleet at the end."""
-        at_once = selector.selects_all() and self._in_bulk(eq_class, kinds)
-        found = self._book_at_once(items, kinds, selector) if at_once else []
-        return found if found or self._row_bookers(eq_class) else self._decide_deferred(key, items, selector)
+        at_once = finder.selects_all() and self._in_bulk(eq_class, kinds)
+        found = self._book_at_once(items, kinds, finder) if at_once else []
+        return found if found or self._row_bookers(eq_class) else self._decide_deferred(key, items, finder)
 
     def _book_at_once(
-        self, items: Sequence[Item], kinds: Kinds, selector: BatchSelector, first: Decision | None = None
+        self, items: Sequence[Item], kinds: Kinds, finder: BatchPlaceFinder, first: Decision | None = None
     ) -> list[Result]:
-        """Book what `selector` decides for all. `first`: the first pod's decision, if that is known already; [] if
-        `selector` puts it on another row.
+        """Book what `finder` decides for all. `first`: the first pod's decision, if that is known already; [] if
+        `finder` puts it on another row.
         """
-        decisions = selector.select_all(items)
+        decisions = finder.select_all(items)
         if first is not None and decisions:
             decisions = [first, *decisions[1:]] if decisions[0].row == first.row else []
         try:
             if decisions:
-                self._books.book_all(decisions, selector.answer_of, alike=len(kinds.ats) == 1)
+                self._books.book_all(decisions, finder.answer_of, alike=len(kinds.ats) == 1)
         except PluginError:
             return []  # decided alone, the pods meet the error again
         return list(decisions)
 
-    def _decide_deferred(self, key: ClassKey, items: Sequence[Item], selector: BatchSelector) -> list[Result]:
+    def _decide_deferred(self, key: ClassKey, items: Sequence[Item], finder: BatchPlaceFinder) -> list[Result]:
         """Decide pod by pod; all are written to the fleet at the end."""
         results: list[Result] = []
         rows: list[int] = []
         for item in items:
-            if selector.spent():
+            if finder.spent():
                 break
-            result = self._select_and_book(key, *item, (selector,), rows)
+            result = self._select_and_book(key, *item, (finder,), rows)
             if result is None:
                 break
             results.append(result)

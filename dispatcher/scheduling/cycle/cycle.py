@@ -33,11 +33,11 @@ from dispatcher.scheduling.framework.points import (
     PluginError,
     guarded,
 )
+from dispatcher.scheduling.place_finder import NoPlace, PlaceFinder
 from dispatcher.scheduling.pruning.searches import LARGE, PrunedSearches
 from dispatcher.scheduling.records.decision import Decision, Unschedulable, no_place
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers
 from dispatcher.scheduling.records.messages import is_ours, refusal_message
-from dispatcher.scheduling.selector import NoPlace, Selector
 from shared.model.pod import PENDING, PodId, template_of
 from shared.model.reasons import Reason, Why
 from shared.model.refusal import Refusal
@@ -219,12 +219,12 @@ class Scheduler(Booking):
                 key = self.plan.fleet_key(key, placed, self.view)
             except PluginError as error:
                 return self._fault(pod_id, placed, error)
-            result = self._select_and_book(key, pod_id, placed, self._selectors(key, pod_id, placed))
+            result = self._select_and_book(key, pod_id, placed, self._finders(key, pod_id, placed))
         if result is None:
             raise LookupError("a class left a pod undecided")
         return result
 
-    def _selectors(self, key: ClassKey, pod_id: PodId, placed: PodInfo) -> Iterator[Selector]:
+    def _finders(self, key: ClassKey, pod_id: PodId, placed: PodInfo) -> Iterator[PlaceFinder]:
         """Ways to find a place for one pod, the cheapest first; the last one always has an answer."""
         nominated = len(self.nominations) > 0
         if not (nominated and (leans_on_pods(placed.pod) or self.nominations.of(pod_id) is not None)):
@@ -239,10 +239,10 @@ class Scheduler(Booking):
         key: ClassKey,
         pod_id: PodId,
         placed: PodInfo,
-        selectors: Iterable[Selector],
+        finders: Iterable[PlaceFinder],
         deferred: list[int] | None = None,
     ) -> Result | None:
-        """Decide one pod by the first selector that has an answer, and book it, or note its row in `deferred`."""
+        """Decide one pod by the first finder that has an answer, and book it, or note its row in `deferred`."""
         refused = unfit(placed, self)
         if refused is not None:
             return self._refuse_and_clear_nomination(pod_id, placed, refused)
@@ -251,8 +251,8 @@ class Scheduler(Booking):
             refused = self._pre_filter(placed, states)
             if refused is not None:
                 return self._refuse_and_clear_nomination(pod_id, placed, refused)
-            for selector in selectors:
-                result = self._try_selector(key, pod_id, placed, selector, states, deferred)
+            for finder in finders:
+                result = self._try_finder(key, pod_id, placed, finder, states, deferred)
                 if result is not None:
                     return result
         except PluginError as error:
@@ -261,24 +261,24 @@ class Scheduler(Booking):
             return self._fault(pod_id, placed, error)
         return None
 
-    def _try_selector(
+    def _try_finder(
         self,
         key: ClassKey,
         pod_id: PodId,
         placed: PodInfo,
-        selector: Selector,
+        finder: PlaceFinder,
         states: dict[str, object],
         deferred: list[int] | None,
     ) -> Result | None:
-        why = selector.prepare(placed)
-        cycle = CycleState(states, selector.answer_of)
+        why = finder.prepare(placed)
+        cycle = CycleState(states, finder.answer_of)
         if why is not None:
             return self._refused_class(cycle, key, pod_id, placed, why)
-        found = selector.select(pod_id, placed)
+        found = finder.select(pod_id, placed)
         if isinstance(found, Decision):
-            result = self._explain_and_book(cycle, found, selector.explainers(), deferred)
+            result = self._explain_and_book(cycle, found, finder.explainers(), deferred)
             if result is found:
-                selector.booked(found.row)
+                finder.booked(found.row)
             return result
         return None if found is None else self._no_place(cycle, key, pod_id, placed, found)
 
@@ -358,10 +358,10 @@ class Scheduler(Booking):
     def _dry_run(self, pod_id: PodId, placed: PodInfo) -> Decision | None:
         key = self.plan.fleet_key(self._batch_key_of(placed), placed, self.view)
         try:
-            for selector in self._selectors(key, pod_id, placed):
-                found = selector.select(pod_id, placed) if selector.prepare(placed) is None else None
+            for finder in self._finders(key, pod_id, placed):
+                found = finder.select(pod_id, placed) if finder.prepare(placed) is None else None
                 if isinstance(found, Decision):
-                    selector.booked(found.row)  # it is not, but what is kept until then need be kept no longer
+                    finder.booked(found.row)  # it is not, but what is kept until then need be kept no longer
                 if found is not None:
                     return found if isinstance(found, Decision) else None
         except PluginError:

@@ -8,9 +8,9 @@ from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.fleet.nodes import rank_of
 from dispatcher.scheduling.fleet.nominations import Nominations
 from dispatcher.scheduling.framework import PodInfo
+from dispatcher.scheduling.place_finder import NoPlace, PlaceFinder
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import Explainers
-from dispatcher.scheduling.selector import NoPlace, Selector
 from shared.model.pod import Pod, PodId
 from shared.model.reasons import Why
 
@@ -21,7 +21,7 @@ def leans_on_pods(pod: Pod) -> bool:
     return near or any(rule.hard for rule in pod.spread)
 
 
-class SecondPass(Selector):
+class SecondPass(PlaceFinder):
     """The class of a pod, while rooms are held for nominated pods: a nominee goes where it was nominated, and no place
     is taken that rests on pods which may never come.
     """

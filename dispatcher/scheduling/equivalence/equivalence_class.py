@@ -41,9 +41,9 @@ from dispatcher.scheduling.framework import SKIP, Depends, Floats, PodInfo
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.framework.roles import AnswerScope, Role
+from dispatcher.scheduling.place_finder import NoPlace, PlaceFinder
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, Scores, merged
-from dispatcher.scheduling.selector import NoPlace, Selector
 from shared.model.pod import Needs, PodId
 from shared.model.reasons import Why
 
@@ -52,7 +52,7 @@ ScoresByPlace = dict[int, list[float]]  # score_at -> the score of each row aske
 _ROW_ALONE = (Depends.STATIC, Depends.NODE)
 
 
-class EquivalenceClass(Selector):
+class EquivalenceClass(PlaceFinder):
     """The answers for the class named `key` over all rows of the fleet. Raises PluginError where a plugin fails."""
 
     def __init__(
@@ -377,7 +377,7 @@ class EquivalenceClass(Selector):
         return DecisionContext(profile, reasons, names, rejected, feasible, self.rows.evaluated, self._needs)
 
     def explainers(self) -> Explainers:
-        """See `Selector`."""
+        """See `PlaceFinder`."""
         return self.fleet_explainers
 
 

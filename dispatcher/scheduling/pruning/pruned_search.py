@@ -29,6 +29,7 @@ from dispatcher.scheduling.fleet.row import RowFacts
 from dispatcher.scheduling.framework import SKIP, Codes, Floats, PodInfo, Rows
 from dispatcher.scheduling.framework.points import PluginError
 from dispatcher.scheduling.framework.roles import Role
+from dispatcher.scheduling.place_finder import PlaceFinder
 from dispatcher.scheduling.pruning.block_bounds import blocks_of
 from dispatcher.scheduling.pruning.counted_terms import CountedTerms
 from dispatcher.scheduling.pruning.domain_terms import ClusterAnswers, DomainTerms, domain_terms
@@ -39,7 +40,6 @@ from dispatcher.scheduling.pruning.upper_bounds import UpperBounds
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, Scores, merged
 from dispatcher.scheduling.rules.requests import least_expected
-from dispatcher.scheduling.selector import Selector
 from shared.model.pod import PodId
 
 _FIRST = 48  # rows that are asked at once
@@ -163,7 +163,7 @@ def _second(found: _Found) -> float:
     return found.totals.item(found.best[1]) if found.best[1] >= 0 else INFEASIBLE
 
 
-class PrunedSearch(Selector):
+class PrunedSearch(PlaceFinder):
     """The search for one pod: `evaluators` are its row-scoped plugins; `domains`: what rests on clusters alone, and its
     policies by fault domain.
     """

@@ -1,6 +1,6 @@
 """Who finds a place: the one question that the scheduling cycle asks, whoever answers it.
 
-    selector                      finds the place of                                    reads, per pod
+    place finder                  finds the place of                                    reads, per pod
     pruning.PrunedSearch          a pod unlike others, in a class not worth caching     some dozens of rows
     equivalence.EquivalenceClass  any pod, one at a time                                rows that changed
     batch.Lookahead               many equal pods, by rows and groups of rows           one row
@@ -26,17 +26,17 @@ from shared.model.reasons import Why
 class NoPlace:
     """No row is feasible. `context`: how many were refused, and for what.
 
-    `codes` [n]: the reason code of each row, for PostFilter; None from a selector that does not know them row by row.
+    `codes` [n]: the reason code of each row, for PostFilter; None from one that does not know them row by row.
     """
 
     context: DecisionContext
     codes: Codes | None = None
 
 
-Selected = Decision | NoPlace | None  # None: this selector cannot tell, ask another one
+Selected = Decision | NoPlace | None  # None: this one cannot tell, ask another one
 
 
-class Selector(Protocol):
+class PlaceFinder(Protocol):
     """Finds places for pods of one class. PluginError from any method: a plugin failed."""
 
     def prepare(self, placed: PodInfo) -> Why | None:
@@ -60,7 +60,7 @@ class Selector(Protocol):
         return
 
 
-class BatchSelector(Selector, Protocol):
+class BatchPlaceFinder(PlaceFinder, Protocol):
     """Finds places for a batch of pods that are alike, as long as nobody else changes the fleet."""
 
     def spent(self) -> bool:
