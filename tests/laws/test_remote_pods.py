@@ -163,7 +163,14 @@ def _answered(core: SchedulerCore, order: MirrorStatus) -> list[object]:
 def _state(core: SchedulerCore) -> list[object]:
     found, state = core.fleet.occupant(("east", "u")), core._state
     place = None if found is None else (found.placed, found.cluster, found.node, found.assumed)
-    return [list(core.tracked.values()), place, state.due, state.waiting, state._alarms, core.queue.counts()]
+    return [
+        list(core.tracked.values()),
+        place,
+        state.dirty,
+        state.recheck_each_tick,
+        state._alarms,
+        core.queue.counts(),
+    ]
 
 
 @pytest.mark.parametrize("meanwhile", MEANWHILE)

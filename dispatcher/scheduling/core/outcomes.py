@@ -42,7 +42,7 @@ class Outcomes:
         for outcome in event.outcomes:
             tracked = self.answered(outcome, now)
             if tracked is not None and not self._only_waits(tracked, now):
-                self._state.due.add(tracked.pod_id)
+                self._state.dirty.add(tracked.pod_id)
 
     def _only_waits(self, tracked: Tracked, now: float) -> bool:
         """Whether a look would find nothing to do before the watch shows something, or an answer comes."""
@@ -96,7 +96,7 @@ class Outcomes:
         self._deciding.retries.note_refused(tracked, in_flight, unsaid, now)
         self._state.outbox.drop(tracked)
         tracked.decided = 0
-        self._state.due.add(tracked.pod_id)
+        self._state.dirty.add(tracked.pod_id)
 
     def _bind_proxy(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
         why = self._state.why(tracked)
@@ -112,7 +112,7 @@ class Outcomes:
         self._deciding.retries.note_refused(tracked, in_flight, outcome, now)
         self._state.outbox.drop(tracked)
         self._state.free(tracked.pod_id, now)
-        self._state.due.add(tracked.pod_id)  # it may show in a place already
+        self._state.dirty.add(tracked.pod_id)  # it may show in a place already
         self._hold_if_claimed(tracked, now)
 
     def _look_later(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:

@@ -66,9 +66,9 @@ class Reconciler:
         """Reconcile every pod that is due, until none is: what one needs may make another due."""
         state = self._state
         self._reach = None
-        while state.due:
-            due = _in_order(state.due)
-            state.due = set()
+        while state.dirty:
+            due = _in_order(state.dirty)
+            state.dirty = set()
             for handler, run in groupby(state.tracked.get_all(due), partial(self._handler_of, now)):
                 handler(self, list(run), now)
         self._newcomers.wake_waiting(now)
@@ -100,10 +100,10 @@ class Reconciler:
     def occupy_due(self, now: float) -> None:
         """Make the fleet hold the pods that are due where they are, and do nothing about them: another leads."""
         state = self._state
-        due = _in_order(state.due | state.late.keys())
-        state.due = set()
-        state.late.clear()
-        state.touched.clear()
+        due = _in_order(state.dirty | state.dirty_backlog.keys())
+        state.dirty = set()
+        state.dirty_backlog.clear()
+        state.backlog_clusters.clear()
         for pod_id in due:
             tracked = self._state.tracked.get(pod_id)
             if tracked is None:
@@ -124,7 +124,7 @@ class Reconciler:
     def _retry_later(self, tracked: Tracked, error: Exception, now: float) -> None:
         self._report_fault(f"pod {tracked.pod_id}", error)
         tracked.hold_until = now + self._state.timing.retry.most_s
-        self._state.look_at(tracked, tracked.hold_until)
+        self._state.schedule_recheck(tracked, tracked.hold_until)
 
     def _reconcile(self, tracked: Tracked, now: float) -> None:
         """Do what is due for one pod."""
@@ -141,12 +141,12 @@ class Reconciler:
         if tracked.in_flight is not None:
             return
         if now < tracked.hold_until:
-            state.look_at(tracked, tracked.hold_until)
+            state.schedule_recheck(tracked, tracked.hold_until)
             return
         due = self._next_step(tracked, now)
         if due is None:
             tracked.hold_until = now + _PAUSE_S
-            state.look_at(tracked, tracked.hold_until)
+            state.schedule_recheck(tracked, tracked.hold_until)
             return
         step, cluster = due
         if due is QUEUE:
@@ -208,7 +208,7 @@ class Reconciler:
             state.outbox.drop_all(run)
             state.profiles.confirm_all([(one.pod_id, PodInfo(one.source, one.pod_id[0])) for one in run if one.source])
             state.queue.remove_all([one.pod_id for one in run])
-            watched = len(state.profiles.nominations) > 0 or len(state.waiting) > 0
+            watched = len(state.profiles.nominations) > 0 or len(state.recheck_each_tick) > 0
             for tracked in run:
                 tracked.queued = False
                 tracked.item = None
@@ -276,9 +276,9 @@ class Reconciler:
         if forgotten:
             state.forget(pod_id)
         if not forgotten and tracked.waits_for_time:
-            state.waiting.add(pod_id)
-        elif state.waiting:
-            state.waiting.discard(pod_id)
+            state.recheck_each_tick.add(pod_id)
+        elif state.recheck_each_tick:
+            state.recheck_each_tick.discard(pod_id)
         if not forgotten:
             state.tracked.rest(tracked)
 
