@@ -63,7 +63,7 @@ class InParts(Simulation):
             state.touch(name)
             touched = {*state.dirty, *state.dirty_backlog}
             state.dirty, state.dirty_backlog, state.backlog_clusters = asked, late, clusters
-            at_rest = {tracked.pod_id for tracked in state.tracked.values() if tracked.is_at_rest}
+            at_rest = {tracked.pod_id for tracked in state.tracked.values() if tracked.is_settled}
             concerned = {tracked.pod_id for tracked in state.tracked.values() if tracked.touches(name)}
             assert touched == concerned - at_rest
             self._look_in_vain(sorted(at_rest & concerned))

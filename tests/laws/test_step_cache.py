@@ -195,5 +195,5 @@ def test_so_many_are_kept_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_for_a_pod_at_rest_nothing_is_due_whichever_clusters_answer(source: Pod) -> None:
     tracked = Tracked(("east", "u"), source)
     found = {next_step(_seen(tracked, fleet, Reach.of(fleet))) for fleet in _fleets()}
-    assert tracked.is_at_rest == (source.node == "e1")
-    assert not tracked.is_at_rest or found == {NOTHING}
+    assert tracked.is_settled == (source.node == "e1")
+    assert not tracked.is_settled or found == {NOTHING}

@@ -182,9 +182,9 @@ class SchedulerCore:
         state.dirty |= state.recheck_each_tick
         state.take_alarms(now)
         state.admit_backlog()
-        late = map(state.tracked.unsettled.get, state.outbox.overdue(now, state.timing.settle_s))
+        late = map(state.tracked.active.get, state.outbox.overdue(now, state.timing.settle_s))
         state.dirty.update([one.pod_id for one in late if one is not None and one.in_flight is not None])
-        for tracked, in_flight in state.outbox.doubted(state.tracked.unsettled, now):
+        for tracked, in_flight in state.outbox.doubted(state.tracked.active, now):
             state.report_waiting(tracked, in_flight.doubt)
             self._outcomes.doubted(tracked, in_flight, now)
         state.outbox.resend(state.clusters, now)
@@ -203,7 +203,7 @@ class SchedulerCore:
         state.effects += [events.OperatorWarning(text) for text in state.orphans.excess(now).values()]
         if now - self._strangers_at >= state.timing.strangers_s:
             self._strangers_at = now
-            state.tracked.rest_all()
+            state.tracked.compact_all()
             abroad = (state.tracked[pod_id] for pod_id in state.abroad)
             warnings = [one.text for one in unconfigured.of(abroad, state.clusters)]
             warnings += [one.text for one in shared_keys.of(state.clusters)]

@@ -115,7 +115,7 @@ class Reconciler:
             if tracked.forgotten:
                 self._state.forget(pod_id)
             else:
-                self._state.tracked.rest(tracked)
+                self._state.tracked.compact(tracked)
 
     def _report_fault(self, about: str, error: Exception) -> None:
         self._state.counters["faults", type(error).__name__] += 1
@@ -215,7 +215,7 @@ class Reconciler:
                 if watched or tracked.missing_since:
                     self._rest(tracked, now)
                 else:
-                    state.tracked.rest(tracked)
+                    state.tracked.compact(tracked)
         except Exception as error:  # a fault of ours about one pod must not stop the others
             self._report_fault("pods that show bound together", error)
             self._each(self._reconcile, state.tracked.get_all([one.pod_id for one in run]), now)
@@ -280,7 +280,7 @@ class Reconciler:
         elif state.recheck_each_tick:
             state.recheck_each_tick.discard(pod_id)
         if not forgotten:
-            state.tracked.rest(tracked)
+            state.tracked.compact(tracked)
 
     def _occupy(self, tracked: Tracked, now: float) -> None:
         """Make the fleet hold this pod where it is, goes, or may be; nowhere once it has ended."""

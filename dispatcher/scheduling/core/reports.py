@@ -387,7 +387,7 @@ class Reports:
             pod = without_claim(pod)
         tracked = state.tracked.get(pod_id)
         if tracked is None and not pod.node and pod.claim is None:  # at home, that is
-            state.tracked.unsettled[pod_id] = Tracked(pod_id, pod)
+            state.tracked.active[pod_id] = Tracked(pod_id, pod)
             state.dirty.add(pod_id)
             return
         tracked = tracked or state.track(pod_id)

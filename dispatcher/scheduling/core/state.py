@@ -98,8 +98,8 @@ class CoreState:
         """All pods that have to do with the cluster are due: its own, and of the others those that go abroad; but for
         those at rest, nearly all of its own. Where these are many, they are due by parts, as if some reports were late.
         """
-        own = (self.tracked.unsettled.get((cluster, uid)) for uid in self.clusters[cluster].pods)
-        found = [one.pod_id for one in own if one is not None and not one.is_at_rest]
+        own = (self.tracked.active.get((cluster, uid)) for uid in self.clusters[cluster].pods)
+        found = [one.pod_id for one in own if one is not None and not one.is_settled]
         abroad = [pod_id for pod_id in self.abroad if self.tracked[pod_id].touches(cluster)]
         if len(self.dirty_backlog) + len(found) + len(abroad) <= self.timing.look_at_once:
             self.dirty.update(found, abroad)
@@ -118,7 +118,7 @@ class CoreState:
         """What is tracked of a pod of ours, from now on."""
         found = self.tracked.get(pod_id)
         if found is None:
-            found = self.tracked.unsettled[pod_id] = Tracked(pod_id)
+            found = self.tracked.active[pod_id] = Tracked(pod_id)
         return found
 
     def free(self, pod_id: PodId, now: float) -> None:
@@ -201,7 +201,7 @@ class CoreState:
 
     def forget(self, pod_id: PodId) -> None:
         """Nothing is left to track of it."""
-        known = self.tracked.unsettled.get(pod_id)
+        known = self.tracked.active.get(pod_id)
         if known is not None and known.report:
             self.side_intents.drop(known.report)
         self.tracked.drop(pod_id)
@@ -248,7 +248,7 @@ class CoreState:
     def tell_held(self, now: float) -> None:
         """Report what changed too soon after a report, of pods that still wait."""
         for pod_id, held in self.held_reports.due(now):
-            tracked = self.tracked.unsettled.get(pod_id)
+            tracked = self.tracked.active.get(pod_id)
             if tracked is not None and tracked.reported and _waits(tracked):
                 self.report(tracked, held.message, now, held.reason, nodes_help=held.nodes_help)
 

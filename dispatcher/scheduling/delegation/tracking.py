@@ -118,7 +118,7 @@ class Tracked(msgspec.Struct, gc=False):
         return bool(source.node or source.claim) and bool(target_of(self.pod_id[0], source))
 
     @property
-    def is_at_rest(self) -> bool:
+    def is_settled(self) -> bool:
         """Whether it stands on a node of its own cluster, and nothing is asked for it, missing, or marked as ours: a
         look would find nothing to do, whether its cluster is Ready or not.
         """

@@ -93,7 +93,7 @@ def explain(core: SchedulerCore, namespace: str, name: str, cluster: str = "") -
 
 def source_of(core: SchedulerCore, namespace: str, name: str) -> Row | None:
     """The pod of which a pod is the copy, and where that is; None if it is nobody's."""
-    for tracked in core.tracked.unsettled.values():
+    for tracked in core.tracked.active.values():
         for cluster, delegate in tracked.delegates.items():
             source = delegate.source
             if source is not None and (delegate.namespace, delegate.name) == (namespace, name):
