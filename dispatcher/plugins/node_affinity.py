@@ -69,8 +69,8 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
     def __init__(self, added_affinity: Affinity) -> None:
         self._added = added_affinity
         self._masks = LabelMasks()
-        self._reach_at: SmallInts | None = None
-        self._reach: dict[Hashable, frozenset[str] | None] = {}
+        self._possible_at: SmallInts | None = None
+        self._possible: dict[Hashable, frozenset[str] | None] = {}
 
     def hint_any(self, event: ClusterEvent, key: Hashable) -> bool:
         """A node that changed helps nobody if its labels are the same."""
@@ -125,22 +125,22 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
             return None
         return self._masks.rows(state, fleet), _unmatched(state, fleet)
 
-    def reach(self, placed: PodInfo, fleet: FleetView) -> frozenset[str] | None:
+    def possible_clusters(self, placed: PodInfo, fleet: FleetView) -> frozenset[str] | None:
         """The clusters of the nodes that its own terms let the pod be on; None unless its selector makes these few."""
         if not placed.pod.node_selector:
             return None
         hosts = fleet.topology.domain(HOST_LEVEL)
         selection = selection_key(placed.pod)
-        if hosts is not self._reach_at or len(self._reach) >= _MOST_KNOWN:
+        if hosts is not self._possible_at or len(self._possible) >= _MOST_KNOWN:
             # while no node changes, it is the very same array
-            self._reach_at = hosts
-            self._reach = {}
-        if selection not in self._reach:
+            self._possible_at = hosts
+            self._possible = {}
+        if selection not in self._possible:
             rows = self._masks.few_rows(placed.pod, fleet)
             there = None if rows is None else np.unique(fleet.nodes.cluster[rows]).tolist()
             names = None if there is None else frozenset(fleet.clusters[at].name for at in there)
-            self._reach[selection] = names
-        return self._reach[selection]
+            self._possible[selection] = names
+        return self._possible[selection]
 
     def score(self, state: Pod, fleet: FleetView, rows: Rows) -> Floats:
         """Sum of the weights of the matching preferred terms."""

@@ -11,7 +11,7 @@ from dispatcher.scheduling.clusters import Change, ClusterView
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.delegation.protocol import NOTHING, next_step
 from dispatcher.scheduling.delegation.timing import CoreTiming
-from dispatcher.scheduling.delegation.tracking import Reach, Tracked, observed_state
+from dispatcher.scheduling.delegation.tracking import ClusterReachability, Tracked, observed_state
 from dispatcher.scheduling.events import Answered, ClusterChanged, ClusterSilent, SendIntents, Tick
 from shared.messages import DONE, Changes, MirrorStatus, Outcome
 from shared.model.names import CLAIM, SCHEDULER_NAME, proxy_node_name
@@ -63,7 +63,7 @@ def test_a_look_is_spared_only_where_it_would_find_nothing(fenced: bool) -> None
             core._reconciler._cached_step(tracked, NOW)
             spared.add(state.only_waits(tracked, NOW))
             if state.only_waits(tracked, NOW):
-                reach = Reach.of(state.clusters)
+                reach = ClusterReachability.of(state.clusters)
                 more = {"reach": reach, "orphans_may_go": True, "fenced": frozenset(fence)}
                 seen = observed_state(tracked, state.clusters, NOW, CoreTiming(), **more)  # type: ignore[arg-type]
                 assert next_step(seen) is NOTHING, (source, copy, mirrored, until, home, west)

@@ -121,7 +121,7 @@ def test_pods_of_homes_that_share_a_class_are_decided_and_recorded_as_each_alone
     kernels.compile_all()
     together = Queued(batched=True, tenants=tenants).records(script)
     with pytest.MonkeyPatch.context() as patch:
-        patch.delattr(NodeAffinity, "reach")
+        patch.delattr(NodeAffinity, "possible_clusters")
         assert Queued(batched=False, tenants=tenants).records(script) == together
 
 

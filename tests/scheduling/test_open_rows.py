@@ -151,7 +151,7 @@ def test_a_subclass_that_replaces_filter_alone_is_asked_itself() -> None:
 class _NamesNoKey(ClusterAllowed):
     """Its pods reach one cluster alone, and what it says of them there cannot be hashed."""
 
-    def reach(self, placed: PodInfo, fleet: FleetView) -> frozenset[str]:
+    def possible_clusters(self, placed: PodInfo, fleet: FleetView) -> frozenset[str]:
         return frozenset(("b",))
 
     def key_without_home(self, placed: PodInfo, fleet: FleetView) -> Any:

@@ -25,7 +25,7 @@ from dispatcher.scheduling.delegation.protocol import (
 )
 from dispatcher.scheduling.delegation.steps import Attempt, intent_for
 from dispatcher.scheduling.delegation.tracking import (
-    Reach,
+    ClusterReachability,
     Tracked,
     forget_vanished,
     observed_state,
@@ -59,13 +59,13 @@ class Reconciler:
         self._retries = deciding.retries
         self._binding = deciding.binding
         self._evictions = deciding.evictions
-        self._reach: Reach | None = None  # while nothing but pods changes
+        self._reachability: ClusterReachability | None = None  # while nothing but pods changes
         self._newcomers = Newcomers(state.queue)
 
     def reconcile_due(self, now: float) -> None:
         """Reconcile every pod that is due, until none is: what one needs may make another due."""
         state = self._state
-        self._reach = None
+        self._reachability = None
         while state.dirty:
             due = _in_order(state.dirty)
             state.dirty = set()
@@ -242,14 +242,16 @@ class Reconciler:
         orphan = tracked.orphaned_at is not None
         may_go = not orphan or self._state.orphans.may_go(tracked.pod_id, now)
         fenced = self._state.fences.of(tracked.home)
-        if self._reach is None:  # once for all that are due: nothing that is done for a pod makes a cluster come or go
-            self._reach = Reach.of(self._state.clusters)
+        if (
+            self._reachability is None
+        ):  # once for all that are due: nothing that is done for a pod makes a cluster come or go
+            self._reachability = ClusterReachability.of(self._state.clusters)
         return observed_state(
             tracked,
             self._state.clusters,
             now,
             self._state.timing,
-            reach=self._reach,
+            reach=self._reachability,
             orphans_may_go=may_go,
             fenced=fenced,
         )

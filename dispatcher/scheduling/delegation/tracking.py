@@ -211,7 +211,7 @@ def _without(known: Mapping[str, T], cluster: str) -> Mapping[str, T]:
     return {one: value for one, value in known.items() if one != cluster} if cluster in known else known
 
 
-class Reach(NamedTuple):
+class ClusterReachability(NamedTuple):
     """Which clusters answer now, and which went back in time: the same for every pod, found out once for many.
 
     `executor_only`: clusters whose executors take orders, but whose observers are away; `observer_only`: the reverse.
@@ -223,7 +223,7 @@ class Reach(NamedTuple):
     observer_only: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, clusters: Mapping[str, ClusterView]) -> "Reach":
+    def of(cls, clusters: Mapping[str, ClusterView]) -> "ClusterReachability":
         """By what is known of them now."""
         ready = list[str]()
         restored = list[str]()
@@ -248,7 +248,7 @@ def observed_state(  # noqa: PLR0913 - what is known of a pod, and what holds fo
     now: float,
     timing: CoreTiming,
     *,
-    reach: Reach,
+    reach: ClusterReachability,
     orphans_may_go: bool,
     fenced: frozenset[str] = frozenset(),
 ) -> ObservedState:

@@ -119,7 +119,7 @@ class Plugin(ABC, Generic[S]):
         return None
 
     def key_without_home(self, placed: PodInfo, fleet: FleetView) -> Hashable:
-        """Instead of `class_key` of a pod that some filter lets go to no node of its home now (`Filter.reach`): pods of
+        """Instead of `class_key` of a pod that some filter lets go to no node of its home now (`Filter.possible_clusters`): pods of
         several homes whose keys are equal get equal answers, but for scores of nodes that this filter refuses.
 
         None: `class_key` holds. Not inherited.
@@ -159,7 +159,7 @@ class Filter(Plugin[S]):
         """
         return None
 
-    def reach(self, placed: PodInfo, fleet: FleetView) -> frozenset[str] | None:
+    def possible_clusters(self, placed: PodInfo, fleet: FleetView) -> frozenset[str] | None:
         """The clusters that hold all nodes that it lets the pod be on now; None where that takes long to tell. Not
         inherited.
         """

@@ -301,8 +301,8 @@ class Plan:
         return key
 
     @cached_property
-    def _reaching(self) -> tuple[Filter, ...]:
-        return tuple(one for one in self.filters if "reach" in vars(type(one)))
+    def _bounding_clusters(self) -> tuple[Filter, ...]:
+        return tuple(one for one in self.filters if "possible_clusters" in vars(type(one)))
 
     @cached_property
     def _keyed_without_home(self) -> tuple[tuple[int, Plugin], ...]:
@@ -310,22 +310,22 @@ class Plan:
 
     def key_without_home(self, key: ClassKey, placed: PodInfo, fleet: FleetView) -> ClassKey:
         """`key`; of a pod that can go to no node of its home now, one that pods of other homes share. PluginError."""
-        for plugin in self._reaching:
-            reach = guarded(plugin, plugin.reach, placed, fleet)
-            if reach is not None and placed.home not in reach:
-                return self._key_without_home(key, placed, fleet, reach)
+        for plugin in self._bounding_clusters:
+            possible = guarded(plugin, plugin.possible_clusters, placed, fleet)
+            if possible is not None and placed.home not in possible:
+                return self._key_without_home(key, placed, fleet, possible)
         return key
 
-    def _key_without_home(self, key: ClassKey, placed: PodInfo, fleet: FleetView, reach: frozenset[str]) -> ClassKey:
+    def _key_without_home(self, key: ClassKey, placed: PodInfo, fleet: FleetView, possible: frozenset[str]) -> ClassKey:
         """With the clusters that are left: what a plugin keeps for a key holds for these alone."""
         keys = (
-            reach,
+            possible,
             *[guarded(one, _hashed, one.key_without_home, placed, fleet) for _, one in self._keyed_without_home],
         )
         if key.without_home is None or key.without_home[0] != keys:
             parts = list(key)
             for (at, _), one in zip(self._keyed_without_home, keys[1:], strict=True):
-                parts[at] = key[at] if one is None else (reach, one)
+                parts[at] = key[at] if one is None else (possible, one)
             key.without_home = keys, self._key(parts)
         return key.without_home[1]
 
