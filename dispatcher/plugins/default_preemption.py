@@ -97,7 +97,7 @@ def _by_bound(due: RowList, trial: Trial, fleet: FleetView) -> Iterator[tuple[in
 
     Where not all victims are of the least priority there is, the highest is greater than it, which alone is worse.
     """
-    priority, count, latest = trial.least(due)
+    priority, count, latest = trial.victim_bounds(due)
     total = count * (priority + _SHIFT)
     order = np.lexsort((fleet.nodes.by_name()[due], -latest, count, total, priority))
     bounds = np.stack([priority, total, count, -latest])
@@ -117,7 +117,7 @@ def _chunks(rows: Iterator[tuple[int, _Badness]], most: int) -> Iterator[list[tu
 def _waits(trial: Trial) -> bool:
     """Whether the node that the pod is promised still empties itself for it."""
     row = trial.nominated
-    return row is not None and (trial.why(row) is None or row in trial.rows) and trial.going(row)
+    return row is not None and (trial.why(row) is None or row in trial.rows) and trial.terminating(row)
 
 
 def _message(trial: Trial, refused: Sequence[object]) -> str:
@@ -166,12 +166,12 @@ class _Tried:
         """The answers of rows with pods that may go."""
         answers: dict[int, _Candidate | tuple[str, ...]] = dict.fromkeys(tried.tolist(), _NOBODY)
         everybody = [one for row in tried.tolist() for one in victims[row]]
-        self._trial.without(everybody)
+        self._trial.suppose_gone(everybody)
         codes = self._trial.codes(tried)
         whys = {code: tuple(why.text for why in self._fleet.reasons.whys(code)) for code in set(codes.tolist()) if code}
         answers.update((row, whys[code]) for row, code in zip(tried.tolist(), codes.tolist(), strict=True) if code)
         answers.update((one.row, one) for one in self._reprieve(tried[codes == 0], victims))
-        self._trial.back(everybody)
+        self._trial.restore(everybody)
         return answers
 
     def _reprieve(self, rows: RowList, victims: dict[int, list[Victim]]) -> list[_Candidate]:
@@ -180,10 +180,10 @@ class _Tried:
         evicted: dict[int, list[tuple[Victim, bool]]] = {row: [] for row in queues}
         turn = 0
         while returning := {row: queue[turn] for row, queue in queues.items() if turn < len(queue)}:
-            self._trial.back([victim for victim, _ in returning.values()])
+            self._trial.restore([victim for victim, _ in returning.values()])
             here = np.asarray(list(returning), dtype=np.intp)
             for row in here[self._trial.codes(here) != 0].tolist():
-                self._trial.without([returning[row][0]])
+                self._trial.suppose_gone([returning[row][0]])
                 evicted[row].append(returning[row])
             turn += 1
         return [_candidate(self._fleet.nodes.name_of(row), row, pods) for row, pods in evicted.items() if pods]

@@ -59,7 +59,7 @@ def test_a_look_is_spared_only_where_it_would_find_nothing(fenced: bool) -> None
             tracked = Tracked(("east", "u"), changed(SOURCE, **source), {"west": changed(COPY, **copy)})
             tracked.mirrored, tracked.mirrored_until = mirrored, until
             state.steps.forget_clusters()
-            core._reconciler._reach = None
+            core._reconciler._reachability = None
             core._reconciler._cached_step(tracked, NOW)
             spared.add(state.only_waits(tracked, NOW))
             if state.only_waits(tracked, NOW):

@@ -75,7 +75,7 @@ class NoHelp:
     keeps: bool = False
 
 
-class LeastVictims(NamedTuple):
+class VictimBounds(NamedTuple):
     """By row, bounds of what victims come to, above all others where none can help. `priority`: of the least important
     pod there. `victims`: so many are needed. `latest`: if all victims have that priority, one has started no later
     (unix seconds, infinite for one that has not started).
@@ -111,7 +111,7 @@ class Trial(Protocol):
         """Why the row is refused, None if it is not."""
         ...
 
-    def least(self, rows: RowList) -> LeastVictims:
+    def victim_bounds(self, rows: RowList) -> VictimBounds:
         """What victims on hopeful `rows` come to at least, known without a try."""
         ...
 
@@ -119,15 +119,15 @@ class Trial(Protocol):
         """Pods on the row of lower priority than the refused one, as far as they may be evicted."""
         ...
 
-    def going(self, row: int) -> bool:
+    def terminating(self, row: int) -> bool:
         """Whether a pod of lower priority on the row is on its way out already."""
         ...
 
-    def without(self, victims: Sequence[Victim]) -> None:
+    def suppose_gone(self, victims: Sequence[Victim]) -> None:
         """As if these were gone."""
         ...
 
-    def back(self, victims: Sequence[Victim]) -> None:
+    def restore(self, victims: Sequence[Victim]) -> None:
         """As if these had stayed after all."""
         ...
 

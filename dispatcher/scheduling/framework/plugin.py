@@ -119,8 +119,10 @@ class Plugin(ABC, Generic[S]):
         return None
 
     def key_without_home(self, placed: PodInfo, fleet: FleetView) -> Hashable:
-        """Instead of `class_key` of a pod that some filter lets go to no node of its home now (`Filter.possible_clusters`): pods of
-        several homes whose keys are equal get equal answers, but for scores of nodes that this filter refuses.
+        """Instead of `class_key` of a pod that some filter lets go to no node of its home now: pods of several homes
+        whose keys are equal get equal answers, but for scores of nodes that this filter refuses.
+
+        See `Filter.possible_clusters`.
 
         None: `class_key` holds. Not inherited.
         """
