@@ -228,7 +228,7 @@ class CountMerge(BatchPlaceFinder):
         raw = eq_class.raw_of(rows[fits])
         points = np.zeros(int(np.count_nonzero(fits)))
         for at, one in enumerate(eq_class.scored):
-            if not one.role.normalizes and one.role.scope in (AnswerScope.ROW, AnswerScope.SHARED):
+            if not one.role.normalizes and one.role.scope in (AnswerScope.ROW, AnswerScope.NODE_OBJECT):
                 points += weighted(finite(one.role.plugin, raw[at]), one.role.weight)
         candidates.next_code[due] = codes
         candidates.next_points[due[fits]] = points

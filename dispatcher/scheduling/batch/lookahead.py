@@ -390,7 +390,7 @@ class Lookahead(BatchPlaceFinder):
         raw = self._eq_class.raw_of(fits)
         points = np.zeros(len(fits))
         for at, one in enumerate(self._eq_class.scored):
-            if not one.role.normalizes and one.role.scope in (AnswerScope.ROW, AnswerScope.SHARED):
+            if not one.role.normalizes and one.role.scope in (AnswerScope.ROW, AnswerScope.NODE_OBJECT):
                 points += weighted(finite(one.role.plugin, raw[at]), one.role.weight)
         full = codes != 0
         for row, candidate in zip(fits.tolist(), self._candidates_of(fits, raw, fits, points), strict=True):

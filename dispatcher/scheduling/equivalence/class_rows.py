@@ -23,7 +23,7 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Codes, Floats, SmallInts
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.kernels import kernel
-from dispatcher.scheduling.framework.roles import AnswerScope, Role
+from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole
 
 _NEVER = -1
 
@@ -45,7 +45,7 @@ def _add_points(total: Floats, by_cluster: Floats, cluster: SmallInts, found: Fl
 class RowTables:
     """The tables that classes use, and the plugins that they ask; what no class uses is forgotten."""
 
-    def __init__(self, roles: Sequence[Role], fleet: FleetState) -> None:
+    def __init__(self, roles: Sequence[PluginRole], fleet: FleetState) -> None:
         self._roles = [role for role in roles if role.scope is AnswerScope.ROW]
         self._fleet = fleet
         self._plugins: WeakValueDictionary[tuple[Hashable, ...], RowPlugins] = WeakValueDictionary()

@@ -40,7 +40,7 @@ from dispatcher.scheduling.fleet.row import RowFacts
 from dispatcher.scheduling.framework import SKIP, Depends, Floats, PodInfo
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.points import Plan
-from dispatcher.scheduling.framework.roles import AnswerScope, Role
+from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole
 from dispatcher.scheduling.place_finder import NoPlace, PlaceFinder
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, Scores, merged
@@ -58,7 +58,7 @@ class EquivalenceClass(PlaceFinder):
     def __init__(
         self,
         plan: Plan,
-        roles: Sequence[Role],
+        roles: Sequence[PluginRole],
         fleet: FleetState,
         shared: StaticAnswersCache,
         key: ClassKey,
@@ -71,7 +71,7 @@ class EquivalenceClass(PlaceFinder):
         self.refusal: Why | None = None
         self._static = shared.part(key)
         by_row = {one.role: one for one in rows.plugins.evaluators}
-        mine = [role for role in roles if role.scope is not AnswerScope.SHARED]
+        mine = [role for role in roles if role.scope is not AnswerScope.NODE_OBJECT]
         self.evaluators = [by_row.get(role) or PluginEvaluator(role, fleet) for role in mine]
         self.row_explainers: Explainers = ()  # plugins that can explain a decision later, from the row as it was
         self.fleet_explainers: Explainers = ()  # and those that look further and must do so at once
@@ -351,7 +351,7 @@ class EquivalenceClass(PlaceFinder):
         raw = np.zeros((len(self.scored), len(rows)))
         known = self.rows.last_scores if refreshed else {}
         for at, one in enumerate(self.scored):
-            if len(rows) and one.role.scope in (AnswerScope.SHARED, AnswerScope.ROW):
+            if len(rows) and one.role.scope in (AnswerScope.NODE_OBJECT, AnswerScope.ROW):
                 of_all = known.get(one.role.score_at)
                 raw[at] = self._ask(one, rows) if of_all is None else of_all[rows]
         return raw

@@ -28,7 +28,7 @@ from dispatcher.scheduling.framework.domain_counts import CountRules
 from dispatcher.scheduling.framework.domains import pre_scores_groups, tells_after_first, tells_rules
 from dispatcher.scheduling.framework.in_step import in_step
 from dispatcher.scheduling.framework.points import PluginError, guarded
-from dispatcher.scheduling.framework.roles import AnswerScope, Role
+from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole
 from shared.model.reasons import Why
 
 GRID = 2.0**20  # weighted scores are whole multiples of 1 / GRID: exact sums in any order, and equal scores are equal
@@ -38,7 +38,7 @@ GRID = 2.0**20  # weighted scores are whole multiples of 1 / GRID: exact sums in
 class PluginEvaluator:
     """A Filter or Score plugin asked for one kind of pod, with a view of its own: `observed` is what it read there."""
 
-    role: Role
+    role: PluginRole
     fleet: FleetState
     observed: Observed = field(default_factory=Observed)
     view: ObservedView = field(init=False)

@@ -22,7 +22,7 @@ from dispatcher.scheduling.framework import Codes, Ints, PodInfo, Readings, Rows
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.memory import blocks, window_of
-from dispatcher.scheduling.framework.roles import AnswerScope, Role
+from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole
 from shared.model.reasons import Why
 
 NO_NODE = 0xFFFF  # instead of a reason code: the row holds no node
@@ -303,16 +303,20 @@ class StaticAnswersCache:
     take little, and each of many homes has its own.
     """
 
-    def __init__(self, roles: Sequence[Role], fleet: FleetState, limit: int) -> None:
+    def __init__(self, roles: Sequence[PluginRole], fleet: FleetState, limit: int) -> None:
         self.partitions = Partitions(fleet)
         self._fleet = fleet
         self._limit = limit
-        self._roles = [role for role in roles if role.scope is AnswerScope.SHARED]
+        self._roles = [role for role in roles if role.scope is AnswerScope.NODE_OBJECT]
         self._by_node = [role for role in self._roles if not role.by_cluster]
-        others = [role.key_at for role in roles if role.scope is not AnswerScope.SHARED and role.filter_at is not None]
+        others = [
+            role.key_at for role in roles if role.scope is not AnswerScope.NODE_OBJECT and role.filter_at is not None
+        ]
         self._leading = min(others, default=len(roles) + max((role.key_at for role in roles), default=0))
         # Bytes a row -> role and key -> column.
-        self._columns: defaultdict[int, OrderedDict[tuple[Role, Hashable], StaticColumn]] = defaultdict(OrderedDict)
+        self._columns: defaultdict[int, OrderedDict[tuple[PluginRole, Hashable], StaticColumn]] = defaultdict(
+            OrderedDict
+        )
         self._parts: OrderedDict[tuple[Hashable, ...], StaticAnswers] = OrderedDict()
         self._filters: OrderedDict[tuple[StaticColumn, ...], StaticFilters] = OrderedDict()
 
@@ -340,7 +344,7 @@ class StaticAnswersCache:
             self._filters.move_to_end(columns)
         return found
 
-    def _column(self, role: Role, key: Hashable) -> StaticColumn:
+    def _column(self, role: PluginRole, key: Hashable) -> StaticColumn:
         alike = role.by_cluster and role.filter_at is None and role.score_at is not None and not role.normalizes
         bytes_per_row = _COLUMN_BYTES_PER_ROW
         if role.by_cluster and (alike or role.score_at is None):

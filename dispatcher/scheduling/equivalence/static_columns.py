@@ -7,7 +7,7 @@ from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator, 
 from dispatcher.scheduling.fleet.columns import RowList, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Codes, Floats, PodInfo, Rows, SmallInts
-from dispatcher.scheduling.framework.roles import Role
+from dispatcher.scheduling.framework.roles import PluginRole
 from shared.model.reasons import Why
 
 _NEVER = -1
@@ -23,7 +23,7 @@ class StaticColumn:
     Values of a row without a node mean nothing.
     """
 
-    def __init__(self, role: Role, fleet: FleetState) -> None:
+    def __init__(self, role: PluginRole, fleet: FleetState) -> None:
         self.role = role
         self.evaluator = PluginEvaluator(role, fleet)
         self.version = 0
@@ -156,7 +156,7 @@ class ClusterColumn(StaticColumn):
     made for those who ask.
     """
 
-    def __init__(self, role: Role, fleet: FleetState) -> None:
+    def __init__(self, role: PluginRole, fleet: FleetState) -> None:
         super().__init__(role, fleet)
         self._fleet = fleet
         self.points: Floats = np.zeros(0)

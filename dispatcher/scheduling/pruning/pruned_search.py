@@ -28,7 +28,7 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import RowFacts
 from dispatcher.scheduling.framework import SKIP, Codes, Floats, PodInfo, Rows
 from dispatcher.scheduling.framework.points import PluginError
-from dispatcher.scheduling.framework.roles import Role
+from dispatcher.scheduling.framework.roles import PluginRole
 from dispatcher.scheduling.place_finder import PlaceFinder
 from dispatcher.scheduling.pruning.block_bounds import blocks_of
 from dispatcher.scheduling.pruning.counted_terms import CountedTerms
@@ -61,8 +61,8 @@ class SearchSetup:
         self,
         profile: str,
         static: StaticAnswers,
-        roles: Sequence[Role],
-        by_domain: Sequence[Role],
+        roles: Sequence[PluginRole],
+        by_domain: Sequence[PluginRole],
         bounds: UpperBounds | None,
     ) -> None:
         self.static = static
@@ -72,7 +72,7 @@ class SearchSetup:
         self._profile = profile
         by_row = [role for role in roles if role.score_at is not None]
         columns = [one for one in static.active if one.role.score_at is not None]
-        scored: list[tuple[Role, StaticColumn | Role | int]] = [(one.role, one) for one in columns]
+        scored: list[tuple[PluginRole, StaticColumn | PluginRole | int]] = [(one.role, one) for one in columns]
         scored += [(role, at) for at, role in enumerate(by_row)]
         scored += [(role, role) for role in by_domain if role.score_at is not None]
         scored.sort(key=lambda one: one[0].score_at or 0)
@@ -375,7 +375,7 @@ class PrunedSearch(PlaceFinder):
                 raw = [self._raw(one, found, at, row, group) for one in setup.scored]
                 normal = raw.copy()
                 for place, one in enumerate(setup.scored if terms is not None else ()):
-                    if isinstance(one, Role) and terms is not None:
+                    if isinstance(one, PluginRole) and terms is not None:
                         normal[place] = terms.normal[one.score_at].item(group)
                 for place, scores, normalized in setup.common:
                     raw[place], normal[place] = scores, normalized
@@ -383,10 +383,10 @@ class PrunedSearch(PlaceFinder):
                 normals.append(normal)
         return Scores(*self._setup.names, raws[0], normals[0], normals[1] if len(normals) > 1 else None)
 
-    def _raw(self, one: StaticColumn | Role | int, found: _Found, at: int, row: int, group: int) -> float:
+    def _raw(self, one: StaticColumn | PluginRole | int, found: _Found, at: int, row: int, group: int) -> float:
         if isinstance(one, int):
             return found.raw[one].item(at)
-        if isinstance(one, Role):
+        if isinstance(one, PluginRole):
             return 0.0 if self._terms is None else self._terms.raw[one.score_at].item(group)
         return one.raw_at(row)
 
