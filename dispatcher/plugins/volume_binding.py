@@ -151,7 +151,7 @@ class VolumeBinding(Filter[VolumePlan], Score[VolumePlan], Reserve[VolumePlan], 
         fleet.objects.assume(placed.home, held.object, held.fields, placed.pod.uid)
         self._held.setdefault(placed.pod.uid, []).append(held)
 
-    def apart(self, state: object, pods: Sequence[PodInfo]) -> bool:
+    def are_independent(self, state: object, pods: Sequence[PodInfo]) -> bool:
         """Whether none of these has an inline disk or a claim of another, and no volume that is there is to be chosen:
         what is held for one is read of no other then.
         """

@@ -17,7 +17,7 @@ from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.batch.count_merge import CountMerge
 from dispatcher.scheduling.batch.lookahead import Lookahead
 from dispatcher.scheduling.cycle import batches as batching
-from dispatcher.scheduling.cycle.booking import Booking
+from dispatcher.scheduling.cycle.assumed_pods import AssumedPods
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import PodInfo
@@ -403,13 +403,13 @@ def test_pods_with_claims_of_their_own_are_booked_together_with_what_later_point
     wish: dict[str, Any] | None, owner: str, monkeypatch: pytest.MonkeyPatch, *, shared: bool, together: bool
 ) -> None:
     booked: list[int] = []
-    book_all = Booking.book_all
+    book_all = AssumedPods.book_all
 
-    def noted(self: Booking, decisions: Sequence[Decision], *how: Any, **more: Any) -> None:
+    def noted(self: AssumedPods, decisions: Sequence[Decision], *how: Any, **more: Any) -> None:
         booked.append(len(decisions))
         book_all(self, decisions, *how, **more)
 
-    monkeypatch.setattr(Booking, "book_all", noted)
+    monkeypatch.setattr(AssumedPods, "book_all", noted)
     sides = [Side(fleet_of((None,) * 4), anew=anew) for anew in (False, True)]
     for side in sides:
         script = Script(side, owner)

@@ -10,7 +10,7 @@ from typing import Protocol
 from dispatcher.scheduling.batch.count_merge import count_merge_of
 from dispatcher.scheduling.batch.kinds import Kinds, kinds_of
 from dispatcher.scheduling.batch.lookahead import lookahead_of
-from dispatcher.scheduling.cycle.booking import Booking
+from dispatcher.scheduling.cycle.assumed_pods import AssumedPods
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator
@@ -44,7 +44,7 @@ class _SelectAndBook(Protocol):
 class Batches:
     """The batches of one scheduler. `select_and_book` decides a single pod, with all plugins of all points."""
 
-    def __init__(self, books: Booking, classes: EquivalenceCache, select_and_book: _SelectAndBook) -> None:
+    def __init__(self, books: AssumedPods, classes: EquivalenceCache, select_and_book: _SelectAndBook) -> None:
         self._books = books
         self._plan = books.plan
         self._fleet = books.fleet
@@ -179,7 +179,7 @@ class Batches:
     ) -> bool:
         """Whether what these book for one of the pods changes no answer about another."""
         try:
-            return all(guarded(one, one.apart, eq_class.answer_of(one.name), pods) for one in bookers)
+            return all(guarded(one, one.are_independent, eq_class.answer_of(one.name), pods) for one in bookers)
         except PluginError:
             return False  # decided pod by pod, they meet it again
 
@@ -276,7 +276,7 @@ class Batches:
         return results
 
 
-def unfit(placed: PodInfo, books: Booking) -> Why | None:
+def unfit(placed: PodInfo, books: AssumedPods) -> Why | None:
     """What is wrong with the pod itself, or with those that it counts, before any node is looked at."""
     pod = placed.pod
     if pod.problems:

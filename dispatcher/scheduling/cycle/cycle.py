@@ -13,8 +13,8 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 
+from dispatcher.scheduling.cycle.assumed_pods import AssumedPods
 from dispatcher.scheduling.cycle.batches import Batches, Enough, Item, Result, decide_each, never, unfit
-from dispatcher.scheduling.cycle.booking import Booking
 from dispatcher.scheduling.cycle.post_filter import PostFilters
 from dispatcher.scheduling.cycle.second_pass import SecondPass, leans_on_pods
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
@@ -54,7 +54,7 @@ def _ranks(placed: PodInfo) -> Hashable:
     return pod.priority, pod.preempts, pod.needs, placed.home
 
 
-class Scheduler(Booking):
+class Scheduler(AssumedPods):
     """Decides pods under one profile, and books what it decides in the fleet and with the Reserve plugins.
 
     `class_bytes` bounds the memory of kept classes; the one unused for longest goes first. From `large` nodes on, pods

@@ -119,7 +119,7 @@ class ReservesRows(Protocol):
 
     name: ClassVar[str]
 
-    def apart(self, state: object, pods: Sequence[PodInfo]) -> bool:
+    def are_independent(self, state: object, pods: Sequence[PodInfo]) -> bool:
         """Whether `reserve` takes all of these, and booking one changes nothing that any filter, score or fleet key
         says of another but what `FleetState.suppose` shows. `state`: what PreFilter answered for their class.
         """
@@ -140,7 +140,7 @@ def books_many(plugin: Any) -> TypeIs[ReservesMany]:
 def books_rows(plugin: Any) -> TypeIs[ReservesRows]:
     """The same of one that books each pod on its row."""
     kind = plugin.__class__
-    passes = in_step(kind, "apart", "pre_filter", "reserve")
+    passes = in_step(kind, "are_independent", "pre_filter", "reserve")
     return isinstance(plugin, ReservesRows) and passes and in_step(kind, "reserve_rows", "reserve")
 
 

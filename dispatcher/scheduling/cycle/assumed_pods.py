@@ -45,7 +45,7 @@ class Book(msgspec.Struct, gc=False):
             self.placed = placed if same else msgspec.structs.replace(placed, counts_as=counts_as)
 
 
-class Booking:
+class AssumedPods:
     """What one profile has assumed and reserved. `on_wait` is called with every decision that Permit makes wait."""
 
     def __init__(self, plan: Plan, fleet: FleetState, faults: Faults) -> None:
