@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-from agents.executor.absence import confirm_no_delegate, confirm_no_source
 from agents.executor.bind import bind
 from agents.executor.claim import claim, restore_claim, unclaim
+from agents.executor.confirm_absent import confirm_no_delegate, confirm_no_source
 from agents.executor.delegate import create_delegate, delete_delegate, overtaken
 from agents.executor.evict import evict
-from agents.executor.finish import delete_source, finish_source
+from agents.executor.finish_source import delete_source, finish_source
 from agents.executor.local import Local, Moment
 from agents.executor.mirror import mirror_status
 from agents.executor.report import report_unschedulable

@@ -4,8 +4,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from dispatcher.kit.asking import answer_in_words
-from dispatcher.kit.odd import NO_NODES, odd_pods
+from dispatcher.kit.call_plugin import answer_in_words
+from dispatcher.kit.edge_case_fleet import NO_NODES, odd_pods
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Filter, FleetView, Plugin, PodInfo, Score

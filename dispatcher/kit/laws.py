@@ -25,12 +25,12 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.kit.asking import answer_in_words, prepared_for_score
 from dispatcher.kit.bounds import bound_laws
+from dispatcher.kit.call_plugin import answer_in_words, prepared_for_score
+from dispatcher.kit.depends_law import stale_law
+from dispatcher.kit.edge_case_fleet import Asked, another_of_its_template, odd_fleet, odd_pods
 from dispatcher.kit.fleet_key import fleet_key_law
-from dispatcher.kit.odd import Asked, another_of_its_template, odd_fleet, odd_pods
-from dispatcher.kit.room import Room
-from dispatcher.kit.stale import stale_law
+from dispatcher.kit.waiting_room import Room
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import (

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import cast
 from urllib.parse import SplitResult
 
-from shared.kube.naps import Naps
+from shared.kube.read_batching import ReadBatching
 from shared.kube.response_reader import RawResponse, ResponseError, ResponseReader
 
 MAX_CONNECTIONS = 64
@@ -26,7 +26,7 @@ class Exchanges:
         self._tls = tls if url.scheme == "https" else None
         self._server_name = server_name if self._tls else None
         self._connect_s = connect_s
-        self.naps = Naps()
+        self.naps = ReadBatching()
         self._room = asyncio.Semaphore(MAX_CONNECTIONS)
         self._idle: list[Exchange] = []
         self._open: set[Exchange] = set()
@@ -96,7 +96,7 @@ class Exchanges:
 class Exchange(asyncio.Protocol):
     """One connection, one call or series at a time."""
 
-    def __init__(self, everyone: "set[Exchange]", naps: Naps, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, everyone: "set[Exchange]", naps: ReadBatching, loop: asyncio.AbstractEventLoop) -> None:
         self.used_at = self._sent_at = time.monotonic()
         self._everyone = everyone
         self._naps = naps

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from dispatcher.kit import Room, a_fleet, a_node, a_pod, broken_laws, scores
-from dispatcher.kit.form import broken_form
+from dispatcher.kit.interface_law import broken_form
 from dispatcher.plugins.registry import REGISTRY, PluginContext
 from dispatcher.scheduling.framework import (
     SKIP,

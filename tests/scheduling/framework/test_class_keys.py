@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.kit.odd import another_of_its_template
+from dispatcher.kit.edge_case_fleet import another_of_its_template
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.batch.kinds import kinds_of
 from dispatcher.scheduling.framework import Plugin, PodInfo, class_keys

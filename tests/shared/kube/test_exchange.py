@@ -10,7 +10,7 @@ import pytest
 
 from shared.kube.exchange import MAX_CONNECTIONS, Exchange, Exchanges
 from shared.kube.http import Request
-from shared.kube.naps import Naps
+from shared.kube.read_batching import ReadBatching
 from shared.kube.rendering import USER_AGENT, Rendering
 from shared.kube.response_reader import RawResponse
 
@@ -134,7 +134,7 @@ async def test_closing_ends_calls_under_way() -> None:
             await call
 
 
-class Noted(Naps):
+class Noted(ReadBatching):
     """How long each answer was waited for."""
 
     def __init__(self) -> None:

@@ -10,9 +10,9 @@ from tests.simulation.world.fleet import Sizes
 
 @plant("our finalizer is never taken off", "people", hint=Hint(stories.deleted))
 def finalizer_left(patches: Patches) -> None:
-    from agents.executor import finish
+    from agents.executor import finish_source
 
-    patches.set(finish, "without_ours", lambda pod: tuple(pod.finalizers))
+    patches.set(finish_source, "without_ours", lambda pod: tuple(pod.finalizers))
 
 
 @plant("a source is let go while its delegate still stops", "people", hint=Hint(stories.deleted))

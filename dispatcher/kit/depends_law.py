@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dispatcher.kit.asking import prepared_for_score
-from dispatcher.kit.odd import odd_pods
+from dispatcher.kit.call_plugin import prepared_for_score
+from dispatcher.kit.edge_case_fleet import odd_pods
 from dispatcher.kit.samples import a_pod, seat
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import Observed, ObservedView

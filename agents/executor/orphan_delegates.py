@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from agents.executor import pods
 from agents.executor.delegate import delegate_name
 from agents.executor.deletion import delete_exactly
-from agents.executor.existing import unbound_version
+from agents.executor.existing_delegate import unbound_version
 from agents.executor.local import Local, Moment
 from agents.executor.pods import LivePod
 from agents.executor.proxy import ReconcileTask

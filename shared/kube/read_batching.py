@@ -27,7 +27,7 @@ def _clocks() -> tuple[float, float]:
     return time.monotonic(), time.thread_time()
 
 
-class Naps:
+class ReadBatching:
     """Of one pool of connections. `clocks`: the time, of which `sleep` is, and that in which this thread was busy;
     seconds.
     """

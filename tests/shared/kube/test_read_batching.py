@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from shared.kube.naps import LEAST, MOST_S, ROUNDS, SHARE, Naps
+from shared.kube.read_batching import LEAST, MOST_S, ROUNDS, SHARE, ReadBatching
 
 
 class Time:
@@ -30,7 +30,7 @@ class Time:
 
 async def answer_each(seconds: float, time: Time, under_way: float = 16, answers: int = 20) -> None:
     """Answers at even distances to so many requests; those that come in a nap are taken in after it, all at once."""
-    naps = Naps(time.sleep, time.clocks)
+    naps = ReadBatching(time.sleep, time.clocks)
     begun, taken = time.now, 0
     while taken < answers:
         due = int((time.now - begun) / seconds + 1e-6)
@@ -63,7 +63,7 @@ async def test_no_answer_waits_for_longer_than_the_most() -> None:
 
 async def test_one_nap_is_taken_for_all_answers_of_a_wake_up() -> None:
     time = Time()
-    naps = Naps(time.sleep, time.clocks)
+    naps = ReadBatching(time.sleep, time.clocks)
     time.pass_by(0.010)
     looks = time.looks
     for _ in range(10):
@@ -95,7 +95,7 @@ async def test_a_thread_that_has_its_hands_full_takes_no_nap(busy: float, naps: 
 
 async def test_what_an_answer_sets_off_is_sent_before_the_nap() -> None:
     time = Time()
-    naps = Naps(time.sleep, time.clocks)
+    naps = ReadBatching(time.sleep, time.clocks)
     sent_before: list[int] = []
 
     async def procedure(answered: "asyncio.Future[None]", granted: "asyncio.Future[None]") -> None:

@@ -10,7 +10,7 @@ from agents.executor import manifest, pods, references
 from agents.executor.claim import objection
 from agents.executor.delegate import delegate_name
 from agents.executor.deletion import delete_exactly
-from agents.executor.existing import Ownership, ownership, unbound_version
+from agents.executor.existing_delegate import Ownership, ownership, unbound_version
 from agents.executor.local import Local, Moment
 from agents.executor.pods import Lookup
 from agents.executor.restrict import class_needed

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor import leftovers
-from agents.executor.leftovers import LEFT_S, NOT_OURS_S
+from agents.executor import orphan_delegates
 from agents.executor.manifest import sanitise
+from agents.executor.orphan_delegates import LEFT_S, NOT_OURS_S
 from agents.executor.procedures import carry_out
 from shared.kube.http import Request, Response
 from shared.messages import BOUND, UNKNOWN, CreateDelegate, PodRef
@@ -46,7 +46,7 @@ class Duty:
     def tend(self, seconds: float, answer: Callable[[Request], Response] | None = None) -> list[str]:
         """Look at what is due after so many seconds: what went wrong, one text a task."""
         now = NOW._replace(mono=NOW.mono + seconds)
-        due = leftovers.reconcile_tasks(self.world.local, now)
+        due = orphan_delegates.reconcile_tasks(self.world.local, now)
         return [run(task.procedure, answer or self.world.api.answer) for task in due]
 
     @property
