@@ -73,7 +73,7 @@ _HEARD = 1.0  # taken from every raw score, so that 0 is that of pods without so
 
 
 @dataclass(frozen=True)
-class _Ground:
+class _State:
     """What a pod class is judged on: constraints as things stand, and the weight of each soft one.
 
     `strict`: nodes that lack a soft key get nothing; else they are judged by the keys they have, and `as_empty` says
@@ -132,7 +132,7 @@ class SpreadArgs(Args):
     ] = LIST
 
 
-class FaultDomainSpread(DomainPlugin[_Ground]):
+class FaultDomainSpread(DomainPlugin[_State]):
     """Filter on hard constraints, score on soft ones."""
 
     name: ClassVar[str] = "FaultDomainSpread"
@@ -200,21 +200,21 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
 
     # --- the ground --------------------------------------------------------------------------------------------------
 
-    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _Ground | Refuse | Skip:
+    def pre_filter(self, placed: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
         """The constraints with their counts as they are now; SKIP without constraints."""
         rules = self._rules(placed, fleet)
         return SKIP if not rules or self._alone(placed.pod, fleet) else self._ground(placed, rules, fleet)
 
-    def _ground(self, placed: PodInfo, rules: Sequence[SpreadConstraint], fleet: FleetView) -> _Ground:
+    def _ground(self, placed: PodInfo, rules: Sequence[SpreadConstraint], fleet: FleetView) -> _State:
         pod = placed.pod
         strict = bool(pod.spread) or self._defaulting == LIST
         hard = self._areas([rule for rule in rules if rule.hard], placed, fleet, strict=True)
         soft = self._areas([rule for rule in rules if not rule.hard], placed, fleet, strict=strict)
         weights = tuple([_weight(area.domains.size) for area in soft])
         counted = _counted(hard, fleet), _counted(soft, fleet)
-        return _Ground(pod, *counted, weights, strict, as_empty=self._defaulting == APP)
+        return _State(pod, *counted, weights, strict, as_empty=self._defaulting == APP)
 
-    def state_after_first(self, placed: PodInfo, fleet: FleetView) -> _Ground | None:
+    def state_after_first(self, placed: PodInfo, fleet: FleetView) -> _State | None:
         """App defaults judge pods of an app once it has one, and skip the first (`_alone`)."""
         rules = self._own_rules(placed.pod) if self._defaulting == APP else ()
         return self._ground(placed, rules, fleet) if rules else None
@@ -263,12 +263,12 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         rows = self._masks.rows(selecting, fleet)
         return rows if open_ is None else rows[open_[fleet.nodes.cluster[rows]]]
 
-    def refresh(self, state: _Ground | Refuse | Skip, placed: PodInfo, fleet: FleetView) -> _Ground | Refuse | Skip:
+    def refresh(self, state: _State | Refuse | Skip, placed: PodInfo, fleet: FleetView) -> _State | Refuse | Skip:
         """Count anew on the same ground."""
         by_app = self._defaulting == APP and not placed.pod.spread
         if by_app and isinstance(state, Skip) and (rules := self._own_rules(placed.pod)):
             return SKIP if self._alone(placed.pod, fleet) else self._ground(placed, rules, fleet)
-        if not isinstance(state, _Ground):
+        if not isinstance(state, _State):
             return state
         moved = bool(state.hard) or any(one.area.counts(fleet) is not one.counts for one in state.soft)
         hard = _counted([one.area for one in state.hard], fleet)
@@ -276,19 +276,19 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         whole = [one.counts for one in soft if by_app and one.area.level == CLUSTER_LEVEL and one.area.counts_all]
         if not any(whole[0].tolist()) if whole else self._alone(placed.pod, fleet):
             return SKIP
-        return _Ground(state.pod, hard, soft, state.weights, state.strict, state.as_empty) if moved else state
+        return _State(state.pod, hard, soft, state.weights, state.strict, state.as_empty) if moved else state
 
-    def pre_score_domains(self, state: _Ground, fleet: FleetView, rows: Rows) -> _Ground:
+    def pre_score_domains(self, state: _State, fleet: FleetView, rows: Rows) -> _State:
         """Give the soft constraints their weights by the domains of the feasible rows."""
         return _weighed(state, rows, None)
 
-    def pre_score_groups(self, state: _Ground, fleet: FleetView, rows: Rows, alike: Ints) -> _Ground:
+    def pre_score_groups(self, state: _State, fleet: FleetView, rows: Rows, alike: Ints) -> _State:
         """The same; of hosts only their number counts."""
         return _weighed(state, rows, alike)
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
-    def filter_parts(self, state: _Ground, fleet: FleetView) -> Sequence[Part]:
+    def filter_parts(self, state: _State, fleet: FleetView) -> Sequence[Part]:
         """SPREAD_LABEL where the node has no such domain, SPREAD where one pod more would break max_skew."""
         parts = []
         for rule in state.hard:
@@ -298,11 +298,11 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
             parts.append(Part(rule.area.domain, answers))
         return parts
 
-    def explain_refusal(self, state: _Ground, placed: PodInfo, fleet: FleetView) -> Sequence[str]:
+    def explain_refusal(self, state: _State, placed: PodInfo, fleet: FleetView) -> Sequence[str]:
         """Of each hard constraint that keeps the pod out of a domain: the emptiest one, which has no room for it."""
         return [hint for rule in state.hard if (hint := rule.hint(fleet))]
 
-    def score_parts(self, state: _Ground, fleet: FleetView) -> Sequence[Part]:
+    def score_parts(self, state: _State, fleet: FleetView) -> Sequence[Part]:
         """Minus the cost of the module, lower for fuller domains."""
         ground = state
         parts: list[Part] = []
@@ -310,7 +310,7 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
             parts.append(Part(rule.area.domain, _answers(ground, rule, weight, 0.0 if parts else _HEARD)))
         return parts
 
-    def count_rules(self, state: _Ground, placed: PodInfo, fleet: FleetView) -> CountRules:
+    def count_rules(self, state: _State, placed: PodInfo, fleet: FleetView) -> CountRules:
         """The same as rules."""
         code = fleet.reasons.code
         limits = [
@@ -332,12 +332,12 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         points = np.floor(MAX_SCORE * (largest + told.min() - cost) / largest)
         return points if told is cost else np.where(has, points, 0.0)
 
-    def explain(self, state: _Ground, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
+    def explain(self, state: _State, placed: PodInfo, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """Per constraint: domain of the row, pods per eligible domain, least count and the skew of that domain."""
         ground = state
         return {rule.area.level: rule.record(fleet, row) for rule in (*ground.hard, *ground.soft)}
 
-    def explain_batch(self, state: _Ground, rows: RowList, fleet: FleetView) -> ExplainPods:
+    def explain_batch(self, state: _State, rows: RowList, fleet: FleetView) -> ExplainPods:
         """The same of each pod of a batch."""
         ground = state
         stories = {rule.area.level: rule.story(rows, fleet) for rule in (*ground.hard, *ground.soft)}
@@ -373,7 +373,7 @@ def _counted(areas: Sequence[Area], fleet: FleetView) -> tuple[Spread, ...]:
     return tuple([Spread.of(area, fleet) for area in areas])
 
 
-def _answers(ground: _Ground, rule: Spread, weight: float, heard: float) -> Floats | CountedAnswers:
+def _answers(ground: _State, rule: Spread, weight: float, heard: float) -> Floats | CountedAnswers:
     """Minus the cost of each domain, and `heard`."""
     free = rule.area.constraint.max_skew - 1
     absent = ground.elsewhere(rule) - heard
@@ -386,7 +386,7 @@ def _answers(ground: _Ground, rule: Spread, weight: float, heard: float) -> Floa
     return answers
 
 
-def _weighed(ground: _Ground, rows: Rows, alike: Ints | None) -> _Ground:
+def _weighed(ground: _State, rows: Rows, alike: Ints | None) -> _State:
     if not ground.soft:
         return ground
     found = [one.area.domain[rows] for one in ground.soft]

@@ -42,7 +42,7 @@ from dispatcher.service.poller import Poller
 from dispatcher.service.quota_file import QuotaFile
 from dispatcher.service.term import NOBODY, Deposed, Term
 from dispatcher.service.timing import Budget, Round, ServiceTiming, Slice
-from dispatcher.service.traces.ways import Ways
+from dispatcher.service.traces.pod_traces import PodTraces
 from dispatcher.service.warm_up import collect_no_more_of
 
 log = structlog.get_logger("service")
@@ -152,7 +152,7 @@ class Service:
         self.clock = clock
         self.links = tuple(links)
         self.quota_file: QuotaFile | None = None  # to be brought up to date before orders leave
-        self.ways: Ways | None = None  # of pods that are traced
+        self.pod_traces: PodTraces | None = None  # of pods that are traced
         self.timing = timing or ServiceTiming()
         self.term = term or Term()
         self.obeyed = obeyed or ObeyedEpochs([link.cluster for link in links])
@@ -350,8 +350,8 @@ class Service:
             log.debug("the event", detail=repr(event)[:2000])
             return False
         self.metrics.event(event, self.clock())
-        if self.ways is not None:
-            self.ways.event(event, self.clock())
+        if self.pod_traces is not None:
+            self.pod_traces.event(event, self.clock())
         if self.quota_file is not None:
             self.quota_file.keep(self.clock())
         for effect in effects:
@@ -362,8 +362,8 @@ class Service:
 
     def _send_intents(self, effect: SendIntents) -> None:
         self.metrics.intents(effect.cluster, effect.intents)
-        if self.ways is not None:
-            self.ways.sent(effect.cluster, effect.intents, self.clock())
+        if self.pod_traces is not None:
+            self.pod_traces.sent(effect.cluster, effect.intents, self.clock())
         self.senders[effect.cluster].put(effect.intents)
 
     def _send_peers(self, effect: SendPeers) -> None:
@@ -383,5 +383,5 @@ class Service:
 
     def _decided(self, effect: Decided) -> None:
         self.metrics.decided(effect.decision.pod_id, effect.attempts, effect.queued_at)
-        if self.ways is not None:
-            self.ways.decided(effect.decision, self.clock())
+        if self.pod_traces is not None:
+            self.pod_traces.decided(effect.decision, self.clock())

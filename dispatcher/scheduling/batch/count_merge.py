@@ -16,7 +16,7 @@ from dispatcher.scheduling.batch.buckets import BucketLayout, PluginRules
 from dispatcher.scheduling.batch.fresh_layouts import layout_of
 from dispatcher.scheduling.batch.leading_rows import leading_rows
 from dispatcher.scheduling.batch.merge_compiled import MERGE
-from dispatcher.scheduling.batch.merge_record import MergeHistory
+from dispatcher.scheduling.batch.merge_explanation import MergeExplanation
 from dispatcher.scheduling.batch.merge_tables import (
     AT,
     BUCKET_UNKNOWN,
@@ -44,14 +44,14 @@ _LEAST_TRACED = 256
 _MOST_TRACED = 1 << 23
 
 
-def count_merge_of(eq_class: EquivalenceClass, kinds: Sequence[PodInfo], count: int) -> "CountMerge | None":
+def count_merge_of(eq_class: EquivalenceClass, variants: Sequence[PodInfo], count: int) -> "CountMerge | None":
     """The places of `count` pods of a refreshed class, in order; None where they cannot be known in advance.
 
-    `kinds`: the first pod and one of each kind among the others (see `kinds`).
+    `variants`: the first pod and one of each variant among the others (see `pod_variants`).
     """
-    if MERGE.fast is None or not eq_class.beyond_row or not _are_alike(eq_class, kinds):
+    if MERGE.fast is None or not eq_class.beyond_row or not _are_alike(eq_class, variants):
         return None
-    first = kinds[0]
+    first = variants[0]
     try:
         plugin_rules = _rules_of(eq_class, first)
         layout = layout_of(eq_class, plugin_rules, count) if plugin_rules else None
@@ -66,12 +66,12 @@ def count_merge_of(eq_class: EquivalenceClass, kinds: Sequence[PodInfo], count: 
         return None  # decided alone, the pod meets the error again and says so
 
 
-def _are_alike(eq_class: EquivalenceClass, kinds: Sequence[PodInfo]) -> bool:
+def _are_alike(eq_class: EquivalenceClass, variants: Sequence[PodInfo]) -> bool:
     if any(one.role.reserves for one in eq_class.evaluators):
         return False  # what a plugin books for itself cannot be supposed
     if any(one.versions and one not in eq_class.beyond_row for one in eq_class.evaluators):
         return False  # it rests on counts that the merge does not update for it
-    first = kinds[0].pod
+    first = variants[0].pod
     return not first.terminating and all(
         placed.pod is first
         or (
@@ -80,7 +80,7 @@ def _are_alike(eq_class: EquivalenceClass, kinds: Sequence[PodInfo]) -> bool:
             and not placed.pod.terminating
             and has_only_claims(placed.pod)
         )
-        for placed in kinds
+        for placed in variants
     )
 
 
@@ -120,7 +120,7 @@ class CountMerge(BatchPlaceFinder):
         self._renormalizes = any(len(column.values) > 1 for column in eq_class.normalizing)
         self._progress = np.asarray([0, count, self._renormalizes], dtype=np.int64)
         self._trace = _blank(count, len(plugin_rules), len(layout.all_buckets.members))
-        self._record = MergeHistory(eq_class, plugin_rules, layout, self._candidates, self._trace)
+        self._record = MergeExplanation(eq_class, plugin_rules, layout, self._candidates, self._trace)
         self._decided = self._run()
         self._record.seal(self._decided, eq_class, placed, plugin_rules, layout)
 

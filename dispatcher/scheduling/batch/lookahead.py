@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dispatcher.scheduling.batch.candidates import NO_CANDIDATE, Candidate, CandidateQueue
-from dispatcher.scheduling.batch.lookahead_record import GroupScoreColumns, LookaheadContext, LookaheadRecord
+from dispatcher.scheduling.batch.lookahead_explanation import GroupScoreColumns, LookaheadContext, LookaheadExplanation
 from dispatcher.scheduling.equivalence.best_rows import best_rows
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.evaluators import finite, weighted
@@ -41,16 +41,16 @@ _DEEPEST = 64  # pods on one row
 
 
 def lookahead_of(
-    eq_class: EquivalenceClass, kinds: Sequence[PodInfo], count: int, *, deferred: bool = False
+    eq_class: EquivalenceClass, variants: Sequence[PodInfo], count: int, *, deferred: bool = False
 ) -> "Lookahead | None":
     """For the next `count` pods of a refreshed class; None where looking ahead is not exact.
 
-    `kinds`: the first pod and one of each kind among the others (see `kinds`).
+    `variants`: the first pod and one of each variant among the others (see `pod_variants`).
     `deferred`: what is booked is not in the fleet yet, but will be before anybody else looks.
     """
     groups = eq_class.groups
-    placed = kinds[0]
-    if groups is None or groups.group_scores.size > _MOST_GROUPS or not _are_alike(eq_class, kinds):
+    placed = variants[0]
+    if groups is None or groups.group_scores.size > _MOST_GROUPS or not _are_alike(eq_class, variants):
         return None
     best = _best_per_group(eq_class, groups.group_scores, count)
     rows = np.sort(np.concatenate([rows for rows, _ in best])) if best else np.zeros(0, dtype=np.intp)
@@ -59,15 +59,15 @@ def lookahead_of(
     return Lookahead(eq_class, groups, placed, count, _Best(rows, best), deferred=deferred)
 
 
-def _are_alike(eq_class: EquivalenceClass, kinds: Sequence[PodInfo]) -> bool:
+def _are_alike(eq_class: EquivalenceClass, variants: Sequence[PodInfo]) -> bool:
     """Whether all pods take the same, and nothing that cannot be supposed."""
     if any(one.role.reserves for one in eq_class.evaluators):
         return False  # what a plugin books for itself cannot be supposed
-    first = kinds[0].pod
+    first = variants[0].pod
     return all(
         placed.pod is first
         or (placed.pod.requests == first.requests and not placed.pod.ports and has_only_claims(placed.pod))
-        for placed in kinds
+        for placed in variants
     )
 
 
@@ -199,7 +199,7 @@ class Lookahead(BatchPlaceFinder):
                 break
             row = first[2]
             pods = taken.get(row, 0)
-            why = LookaheadRecord(self._batch or self._circumstances(), first, second, pods)
+            why = LookaheadExplanation(self._batch or self._circumstances(), first, second, pods)
             cluster, node = places.get(row) or self._place(row)
             if second[2] not in places:
                 self._place(second[2])
@@ -225,7 +225,7 @@ class Lookahead(BatchPlaceFinder):
         (first, group), (second, other) = self._offers = offers
         row = first[2]
         pods = self.sheet.taken.get(row, 0)
-        why = LookaheadRecord(self._batch or self._circumstances(), first, second, pods, group, other)
+        why = LookaheadExplanation(self._batch or self._circumstances(), first, second, pods, group, other)
         cluster, node = self._places.get(row) or self._place(row)
         if second[2] not in self._places:
             self._place(second[2])

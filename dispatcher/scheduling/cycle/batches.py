@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from dispatcher.scheduling.batch.count_merge import count_merge_of
-from dispatcher.scheduling.batch.kinds import Kinds, kinds_of
 from dispatcher.scheduling.batch.lookahead import lookahead_of
+from dispatcher.scheduling.batch.pod_variants import PodVariants, variants_of
 from dispatcher.scheduling.cycle.assumed_pods import AssumedPods
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
@@ -73,22 +73,27 @@ class Batches:
         hopeless = bool(self._plan.post_filters) and not eq_class.rows.feasible
         if hopeless or eq_class.refusal is not None:
             return []
-        items, kinds = self._equal_prefix(items, kinds_of(items, alike=alike))
+        items, variants = self._equal_prefix(items, variants_of(items, alike=alike))
         if len(items) < _WORTH_IT:
             return []
         if skipped := self._skipped_until_first(eq_class, first):
-            return self._first_and_rest(eq_class, fleet_key, items, kinds, skipped)
-        return self._with_active_plugins(eq_class, key, fleet_key, items, kinds)
+            return self._first_and_rest(eq_class, fleet_key, items, variants, skipped)
+        return self._with_active_plugins(eq_class, key, fleet_key, items, variants)
 
     def _with_active_plugins(
-        self, eq_class: EquivalenceClass, key: ClassKey, fleet_key: ClassKey, items: Sequence[Item], kinds: Kinds
+        self,
+        eq_class: EquivalenceClass,
+        key: ClassKey,
+        fleet_key: ClassKey,
+        items: Sequence[Item],
+        variants: PodVariants,
     ) -> list[Result]:
         """Decide pods whose keys are `key` and, with what the fleet holds, `fleet_key`, by the plugins active now."""
-        deferred, finder = self._finder(eq_class, items, kinds)
+        deferred, finder = self._finder(eq_class, items, variants)
         if finder is None:
             return []
         if deferred:
-            return self._decide_together(eq_class, fleet_key, items, kinds, finder)
+            return self._decide_together(eq_class, fleet_key, items, variants, finder)
         results: list[Result] = []
         for pod_id, placed in items:
             if finder.spent() or (results and not self._keeps_fleet_key(key, fleet_key, placed)):
@@ -100,14 +105,14 @@ class Batches:
         return results
 
     def _finder(
-        self, eq_class: EquivalenceClass, items: Sequence[Item], kinds: Kinds
+        self, eq_class: EquivalenceClass, items: Sequence[Item], variants: PodVariants
     ) -> tuple[bool, BatchPlaceFinder | None]:
         """Whether the pods may be written to the fleet at the end, and the finder that finds their places."""
-        merge = count_merge_of(eq_class, kinds.pods, len(items))
-        deferred = self._may_defer(eq_class, items, kinds, counted=merge is not None)
-        finder = merge or lookahead_of(eq_class, kinds.pods, len(items), deferred=deferred)
+        merge = count_merge_of(eq_class, variants.pods, len(items))
+        deferred = self._may_defer(eq_class, items, variants, counted=merge is not None)
+        finder = merge or lookahead_of(eq_class, variants.pods, len(items), deferred=deferred)
         if deferred and finder is not None and not finder.selects_all() and self._row_bookers(eq_class):
-            return False, lookahead_of(eq_class, kinds.pods, len(items), deferred=False)
+            return False, lookahead_of(eq_class, variants.pods, len(items), deferred=False)
         return deferred, finder
 
     # --- which pods --------------------------------------------------------------------------------------------------
@@ -119,8 +124,8 @@ class Batches:
         except PluginError:
             return False  # decided alone, it meets the error again
 
-    def _equal_prefix(self, items: Sequence[Item], kinds: Kinds) -> tuple[Sequence[Item], Kinds]:
-        """The first of these pods, as many as have equal fleet keys, and their kinds.
+    def _equal_prefix(self, items: Sequence[Item], variants: PodVariants) -> tuple[Sequence[Item], PodVariants]:
+        """The first of these pods, as many as have equal fleet keys, and their variants.
 
         A plugin whose fleet key rests on the template alone is asked for each kind, all others for each pod.
         """
@@ -128,20 +133,24 @@ class Batches:
         try:
             for plugin, by_template in self._plan.fleet_keys_alike:
                 key_of, first = plugin.fleet_key, plugin.fleet_key(items[0][1], fleet)
-                pods = zip(kinds.ats, kinds.pods, strict=True) if by_template else enumerate(one for _, one in items)
+                pods = (
+                    zip(variants.ats, variants.pods, strict=True) if by_template else enumerate(one for _, one in items)
+                )
                 other = next((at for at, placed in pods if key_of(placed, fleet) != first), len(items))
                 if other < len(items):
-                    items, kinds = items[:other], kinds.first(other)
+                    items, variants = items[:other], variants.first(other)
         except Exception:  # decided alone, the pod meets the error again
-            return items[:1], kinds.first(1)
-        return items, kinds
+            return items[:1], variants.first(1)
+        return items, variants
 
     def _skipped_until_first(self, eq_class: EquivalenceClass, placed: PodInfo) -> list[PluginEvaluator]:
         """Plugins that skip the class now by counts which placing the pod changes: they may not skip the next pod."""
         skipped = [one for one in eq_class.evaluators if one.versions and one.skipped]
         return [one for one in skipped if any(self._fleet.moves(count, placed) for count, _ in one.versions)]
 
-    def _may_defer(self, eq_class: EquivalenceClass, items: Sequence[Item], kinds: Kinds, *, counted: bool) -> bool:
+    def _may_defer(
+        self, eq_class: EquivalenceClass, items: Sequence[Item], variants: PodVariants, *, counted: bool
+    ) -> bool:
         """Whether no plugin reads the fleet before all of `items` are decided, so that it may be written once.
 
         `counted`: plugins that read counts of pods know what these pods add to them.
@@ -154,13 +163,13 @@ class Batches:
             return False
         looking = (one for one in self._booking if one.depends is not Depends.STATIC)
         bookers = self._row_bookers(eq_class)
-        if any(one.pod.volumes for one in kinds.pods) and not bookers:
+        if any(one.pod.volumes for one in variants.pods) and not bookers:
             return False
         names = {one.name for one in bookers}
         others = (one for one in (*self._books.late, *looking) if one.name not in names)
         if not all(self._books.skips(one, eq_class.answer_of) for one in others):
             return False
-        if bookers and not self._in_bulk(eq_class, kinds):
+        if bookers and not self._in_bulk(eq_class, variants):
             return False
         if bookers and not self._independent(eq_class, bookers, [one for _, one in items]):
             return False
@@ -183,14 +192,14 @@ class Batches:
         except PluginError:
             return False  # decided pod by pod, they meet it again
 
-    def _in_bulk(self, eq_class: EquivalenceClass, kinds: Kinds) -> bool:
+    def _in_bulk(self, eq_class: EquivalenceClass, variants: PodVariants) -> bool:
         """Whether nothing is wrong with any of these pods, and no pod plugin checks or books them one by one.
 
         It is asked of the first pod alone: SKIP holds for a whole class.
         """
-        if any(unfit(placed, self._books) is not None for placed in kinds.pods):
+        if any(unfit(placed, self._books) is not None for placed in variants.pods):
             return False
-        first = kinds.pods[0]
+        first = variants.pods[0]
         fleet = self._books.view
         try:
             alone = (one for one in self._plan.pod_plugins if one not in self._books.bulk)
@@ -209,7 +218,7 @@ class Batches:
         eq_class: EquivalenceClass,
         key: ClassKey,
         items: Sequence[Item],
-        kinds: Kinds,
+        variants: PodVariants,
         skipped: Sequence[PluginEvaluator],
     ) -> list[Result]:
         """Decide the first pod by the class as it is, and the others with the plugins that are `skipped` until it is
@@ -226,9 +235,13 @@ class Batches:
         try:
             first = None if eq_class.fleet_explainers else eq_class.select(*items[0])
             if isinstance(first, Decision) and eq_class.assume_first_placed(skipped, items[0][1]):
-                merge = count_merge_of(eq_class, kinds.pods, len(items))
-                if merge and self._may_defer(eq_class, items, kinds, counted=True) and self._in_bulk(eq_class, kinds):
-                    found = self._book_at_once(items, kinds, merge, first)
+                merge = count_merge_of(eq_class, variants.pods, len(items))
+                if (
+                    merge
+                    and self._may_defer(eq_class, items, variants, counted=True)
+                    and self._in_bulk(eq_class, variants)
+                ):
+                    found = self._book_at_once(items, variants, merge, first)
         except PluginError:
             self._classes.drop(key)  # decided alone, the pod meets the error again and says so
         if not found:
@@ -236,15 +249,20 @@ class Batches:
         return found
 
     def _decide_together(
-        self, eq_class: EquivalenceClass, key: ClassKey, items: Sequence[Item], kinds: Kinds, finder: BatchPlaceFinder
+        self,
+        eq_class: EquivalenceClass,
+        key: ClassKey,
+        items: Sequence[Item],
+        variants: PodVariants,
+        finder: BatchPlaceFinder,
     ) -> list[Result]:
         """Decide pods that may be written to the fleet at the end."""
-        at_once = finder.selects_all() and self._in_bulk(eq_class, kinds)
-        found = self._book_at_once(items, kinds, finder) if at_once else []
+        at_once = finder.selects_all() and self._in_bulk(eq_class, variants)
+        found = self._book_at_once(items, variants, finder) if at_once else []
         return found if found or self._row_bookers(eq_class) else self._decide_deferred(key, items, finder)
 
     def _book_at_once(
-        self, items: Sequence[Item], kinds: Kinds, finder: BatchPlaceFinder, first: Decision | None = None
+        self, items: Sequence[Item], variants: PodVariants, finder: BatchPlaceFinder, first: Decision | None = None
     ) -> list[Result]:
         """Book what `finder` decides for all. `first`: the first pod's decision, if that is known already; [] if
         `finder` puts it on another row.
@@ -254,7 +272,7 @@ class Batches:
             decisions = [first, *decisions[1:]] if decisions[0].row == first.row else []
         try:
             if decisions:
-                self._books.book_all(decisions, finder.answer_of, alike=len(kinds.ats) == 1)
+                self._books.book_all(decisions, finder.answer_of, alike=len(variants.ats) == 1)
         except PluginError:
             return []  # decided alone, the pods meet the error again
         return list(decisions)

@@ -31,7 +31,7 @@ from dispatcher.scheduling.equivalence.fleet_scoped import FleetScopedTable, Las
 from dispatcher.scheduling.equivalence.group_scores import GroupScores
 from dispatcher.scheduling.equivalence.groups import GroupTable
 from dispatcher.scheduling.equivalence.partitions import Partitions
-from dispatcher.scheduling.equivalence.row_record import RowRecord
+from dispatcher.scheduling.equivalence.row_explanation import RowExplanation
 from dispatcher.scheduling.equivalence.static_answers import StaticAnswersCache
 from dispatcher.scheduling.equivalence.static_columns import StaticColumn
 from dispatcher.scheduling.fleet.columns import RowList
@@ -307,7 +307,7 @@ class EquivalenceClass(PlaceFinder):
             raise LookupError("the class has not been refreshed")
         fleet = self.fleet
         rows = [first.row] if second is None else [first.row, second.row]
-        why = RowRecord(
+        why = RowExplanation(
             self.context(),
             fleet.now,
             fleet,

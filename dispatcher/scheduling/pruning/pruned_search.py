@@ -19,7 +19,7 @@ import numpy as np
 from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE, add_terms, two_best
 from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator, finite
 from dispatcher.scheduling.equivalence.group_scores import GroupScores
-from dispatcher.scheduling.equivalence.row_record import RowRecord
+from dispatcher.scheduling.equivalence.row_explanation import RowExplanation
 from dispatcher.scheduling.equivalence.rows import add_score, close_totals, is_plain
 from dispatcher.scheduling.equivalence.static_answers import StaticAnswers, count_codes
 from dispatcher.scheduling.equivalence.static_columns import StaticColumn
@@ -225,7 +225,7 @@ class PrunedSearch(PlaceFinder):
         first, rival = found.best
         row = found.row(first)
         self.by_host = self._terms is not None and self._terms.by_host
-        why = RowRecord(
+        why = RowExplanation(
             self._context(rows, codes),
             fleet.now,
             fleet,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dispatcher.kit.edge_case_fleet import another_of_its_template
 from dispatcher.plugins.registry import PluginContext, build
-from dispatcher.scheduling.batch.kinds import kinds_of
+from dispatcher.scheduling.batch.pod_variants import variants_of
 from dispatcher.scheduling.framework import Plugin, PodInfo, class_keys
 from dispatcher.scheduling.framework.class_keys import keyed_by_template
 from dispatcher.scheduling.framework.points import Plan
@@ -87,7 +87,7 @@ def test_pods_of_the_very_same_key_are_of_one_kind(field: str) -> None:
     for (key, one), (other_key, other) in itertools.combinations(met, 2):
         items = [(("a", "1"), one), (("a", "2"), other)]
         if key is other_key:
-            assert kinds_of(items, alike=True).ats == kinds_of(items).ats
+            assert variants_of(items, alike=True).ats == variants_of(items).ats
 
 
 @pytest.mark.parametrize(

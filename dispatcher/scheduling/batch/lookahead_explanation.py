@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dispatcher.scheduling.batch.batch_record import BatchRecord, gathered
+from dispatcher.scheduling.batch.batch_explanation import BatchExplanation, gathered
 from dispatcher.scheduling.batch.candidates import NO_CANDIDATE, Candidate
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import FactSheet
@@ -30,7 +30,7 @@ class LookaheadContext:
     points: Sequence[float]
 
 
-class LookaheadRecord(BatchRecord[LookaheadContext], gc=False, eq=False, frozen=True):
+class LookaheadExplanation(BatchExplanation[LookaheadContext], gc=False, eq=False, frozen=True):
     """Why one decision of a lookahead batch was taken; built when asked for.
 
     `first` and `second` (NO_CANDIDATE without) are the candidates, `group` and `other` their groups; the chosen row
@@ -53,7 +53,7 @@ class LookaheadRecord(BatchRecord[LookaheadContext], gc=False, eq=False, frozen=
         """How many nodes were feasible, of how many."""
         return self.context.feasible, self.context.evaluated
 
-    def parts(self, whys: Sequence["LookaheadRecord"]) -> RecordParts:
+    def parts(self, whys: Sequence["LookaheadExplanation"]) -> RecordParts:
         """Their rows as they were; all else is the same for all."""
         facts = self.batch.sheet.facts([one.first[2] for one in whys], [one.pods for one in whys])
         firsts = [one.first for one in whys]

@@ -10,7 +10,7 @@ from itertools import repeat
 
 import numpy as np
 
-from dispatcher.scheduling.batch.batch_record import BatchRecord
+from dispatcher.scheduling.batch.batch_explanation import BatchExplanation
 from dispatcher.scheduling.batch.buckets import BucketLayout, PluginRules
 from dispatcher.scheduling.batch.merge_tables import Candidates, Trace
 from dispatcher.scheduling.batch.raw_values import RawValues
@@ -28,7 +28,7 @@ from dispatcher.scheduling.records.decision_record import DecisionContext, Recor
 from shared.model.pod import PodId
 
 
-class MergeHistory:
+class MergeExplanation:
     """What the decisions of a batch have in common. `normal_history`: (pods decided before, normal scores by bucket of
     the columns that normalise), whenever these changed.
     """
@@ -227,7 +227,7 @@ def _members(layout: BucketLayout, fleet: FleetState) -> Ints:
     return counts
 
 
-class MergeRecord(BatchRecord[MergeHistory], gc=False, eq=False, frozen=True):
+class MergeRecord(BatchExplanation[MergeExplanation], gc=False, eq=False, frozen=True):
     """Why one of the pods went where it went (see `DecisionRecord`)."""
 
     at: int

@@ -22,7 +22,7 @@ class BatchContext(Protocol):
 
     @property
     def row_explainers(self) -> Explainers:
-        """See `RowRecord`."""
+        """See `RowExplanation`."""
         ...
 
     @property
@@ -49,7 +49,7 @@ def gathered(cells: Sequence[tuple[Floats, int]]) -> Floats:
 B = TypeVar("B", bound=BatchContext)
 
 
-class BatchRecord(msgspec.Struct, Generic[B], gc=False, eq=False, frozen=True):
+class BatchExplanation(msgspec.Struct, Generic[B], gc=False, eq=False, frozen=True):
     """A decision out of many: put together from what its batch keeps when somebody asks (see `DecisionRecord`)."""
 
     batch: B

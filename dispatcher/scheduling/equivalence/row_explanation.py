@@ -10,7 +10,7 @@ from dispatcher.scheduling.fleet.row import RowFacts
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, RecordParts, ScoreColumns, Scores
 
 
-class RowRecord(msgspec.Struct, gc=False, eq=False, frozen=True):
+class RowExplanation(msgspec.Struct, gc=False, eq=False, frozen=True):
     """Why a single decision was taken: the scores, the row as it was, (cluster, node, score) of the runner-up.
 
     `row_explainers`: plugins that can explain it at any time, since they look at the chosen row alone, and their
@@ -26,7 +26,7 @@ class RowRecord(msgspec.Struct, gc=False, eq=False, frozen=True):
     runner_up: tuple[str, str, float] | None
 
     @property
-    def batch(self) -> "RowRecord":
+    def batch(self) -> "RowExplanation":
         """It stands alone."""
         return self
 
@@ -35,7 +35,7 @@ class RowRecord(msgspec.Struct, gc=False, eq=False, frozen=True):
         """How many nodes were feasible, of how many."""
         return self.context.feasible, self.context.evaluated
 
-    def parts(self, whys: Sequence["RowRecord"]) -> RecordParts:
+    def parts(self, whys: Sequence["RowExplanation"]) -> RecordParts:
         """All at hand: plugins that look further than the row were asked at once."""
         scores = self.scores
         raw, normalized = (np.asarray([one]).T for one in (scores.raw, scores.normalized))

@@ -1,13 +1,13 @@
 """Which pods of a batch are asked for all of their kind."""
 
-from dispatcher.scheduling.batch.kinds import kinds_of
+from dispatcher.scheduling.batch.pod_variants import variants_of
 from dispatcher.scheduling.framework import PodInfo
 from shared.model.pod import CLAIM, Volume
 from tests.builders import pod
 
 
 def ats(*placed: PodInfo) -> list[int]:
-    return list(kinds_of([((one.home, one.pod.uid), one) for one in placed]).ats)
+    return list(variants_of([((one.home, one.pod.uid), one) for one in placed]).ats)
 
 
 def test_neighbours_that_differ_in_who_they_are_and_how_they_fare_are_one_kind() -> None:
@@ -32,6 +32,6 @@ def test_each_pod_with_volumes_is_a_kind_of_its_own() -> None:
 
 def test_the_kinds_among_the_first_pods_are_those_that_begin_there() -> None:
     web, db = pod("w").labels(app="web").placed("a"), pod("d").labels(app="db").placed("a")
-    kinds = kinds_of([((one.home, one.pod.uid), one) for one in (web, web, db, web)])
-    assert list(kinds.first(3).ats) == [0, 2]
-    assert list(kinds.first(2).pods) == [web]
+    variants = variants_of([((one.home, one.pod.uid), one) for one in (web, web, db, web)])
+    assert list(variants.first(3).ats) == [0, 2]
+    assert list(variants.first(2).pods) == [web]
