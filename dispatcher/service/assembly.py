@@ -25,13 +25,13 @@ from dispatcher.service.fleet_views import CoreViews
 from dispatcher.service.gateway.metrics import CertificateCollector, RelayCollector
 from dispatcher.service.journal import Journal
 from dispatcher.service.link import AgentLink
-from dispatcher.service.link_metrics import LinkCollector
-from dispatcher.service.load_metrics import LoadCollector
-from dispatcher.service.metrics import Metrics
+from dispatcher.service.metrics.counters import Metrics
+from dispatcher.service.metrics.links import LinkCollector
+from dispatcher.service.metrics.load import LoadCollector
+from dispatcher.service.metrics.owners import OwnerUseCollector
+from dispatcher.service.metrics.quotas import QuotaCollector
 from dispatcher.service.obeyed_epochs import ObeyedEpochs
-from dispatcher.service.owner_metrics import OwnerUseCollector
 from dispatcher.service.quota_file import QuotaFile, read_quota
-from dispatcher.service.quota_metrics import QuotaCollector
 from dispatcher.service.service import Service
 from dispatcher.service.term import NOBODY, Term
 from dispatcher.service.timing import ServiceTiming

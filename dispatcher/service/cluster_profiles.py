@@ -14,7 +14,7 @@ import structlog
 
 from dispatcher.config.sections import ClusterProfilesSection
 from dispatcher.service.beside import beside
-from dispatcher.service.load_metrics import LoadCollector
+from dispatcher.service.metrics.load import LoadCollector
 from shared.kube.client import KubeClient
 from shared.kube.http import MERGE_PATCH, Request
 from shared.kube.leader_lease import Client

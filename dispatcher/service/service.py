@@ -36,7 +36,7 @@ from dispatcher.service.free_memory import FreeMemory
 from dispatcher.service.intent_sender import IntentSender
 from dispatcher.service.journal import Journal
 from dispatcher.service.link import AgentLink
-from dispatcher.service.metrics import Metrics
+from dispatcher.service.metrics.counters import Metrics
 from dispatcher.service.obeyed_epochs import ObeyedEpochs
 from dispatcher.service.poller import Poller
 from dispatcher.service.quota_file import QuotaFile

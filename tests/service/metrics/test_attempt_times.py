@@ -3,8 +3,8 @@
 import pytest
 
 from dispatcher.scheduling.events import Answered
-from dispatcher.service import attempt_times
-from dispatcher.service.metrics import Metrics
+from dispatcher.service.metrics import attempt_times
+from dispatcher.service.metrics.counters import Metrics
 from shared.messages import BOUND, CLAIMED, REFUSED, Outcome
 
 ATTEMPT = "scheduler_scheduling_attempt_duration_seconds"

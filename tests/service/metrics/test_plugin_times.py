@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.framework import Filter, Plugin, PluginUse, PodInfo, Profile
-from dispatcher.service.plugin_times import PluginTimes
+from dispatcher.service.metrics.plugin_times import PluginTimes
 from tests.builders import fleet, node, pod
 from tests.scheduling.tiny_plugins import Fit, Quota, Ready, Selector
 

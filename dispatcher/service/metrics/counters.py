@@ -13,8 +13,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from dispatcher.scheduling.events import Answered, Event, FoldOn, Unanswered
-from dispatcher.service.attempt_times import AttemptTimes, Outcome
-from dispatcher.service.plugin_times import PluginTimes
+from dispatcher.service.metrics.attempt_times import AttemptTimes, Outcome
+from dispatcher.service.metrics.plugin_times import PluginTimes
 from shared.messages import AnyIntent
 from shared.model.pod import PodId
 

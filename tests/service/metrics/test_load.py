@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from dispatcher.service.load_metrics import LoadCollector, _quantiles_of
+from dispatcher.service.metrics.load import LoadCollector, _quantiles_of
 from tests.builders import fleet, node, put, reading
 from tests.builders import pod as a_pod
 

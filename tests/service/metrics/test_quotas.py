@@ -10,7 +10,7 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.gateway.metrics import CertificateCollector
-from dispatcher.service.quota_metrics import QuotaCollector
+from dispatcher.service.metrics.quotas import QuotaCollector
 from shared.model.tenant import Share, Tenant
 
 EXPIRY = "global_dispatcher_gateway_certificate_expiry_timestamp_seconds"
