@@ -53,7 +53,7 @@ from dispatcher.scheduling.rules.eligibility import (
     topology_key,
 )
 from dispatcher.scheduling.rules.entry import open_clusters
-from dispatcher.scheduling.rules.spread import Area, KnownAreas, Spread, area_of, spread_key
+from dispatcher.scheduling.rules.spread import ConstraintCounts, ConstraintDomains, KnownDomains, area_of, spread_key
 from dispatcher.scheduling.rules.spread_args import (
     APP,
     APP_DEFAULTS,
@@ -81,13 +81,13 @@ class _State:
     """
 
     pod: Pod
-    hard: tuple[Spread, ...]
-    soft: tuple[Spread, ...]
+    hard: tuple[ConstraintCounts, ...]
+    soft: tuple[ConstraintCounts, ...]
     weights: tuple[float, ...]
     strict: bool
     as_empty: bool = False
 
-    def elsewhere(self, rule: Spread) -> float:
+    def elsewhere(self, rule: ConstraintCounts) -> float:
         """The raw score of one soft constraint where its key is lacking."""
         if self.strict:
             return _LACKS_KEY
@@ -149,7 +149,7 @@ class FaultDomainSpread(DomainPlugin[_State]):
         self.spreads_all = any(rule.hard for rule in self._defaults)
         self._masks = LabelMasks()
         self._taints = TaintMasks()
-        self._known = KnownAreas()
+        self._known = KnownDomains()
         self._cluster_filters: Sequence[Filter] = ()
         self._entries: dict[Hashable, Any] = {}  # which clusters are open, by what is asked of them
 
@@ -227,13 +227,13 @@ class FaultDomainSpread(DomainPlugin[_State]):
 
     def _areas(
         self, rules: Sequence[SpreadConstraint], placed: PodInfo, fleet: FleetView, *, strict: bool
-    ) -> tuple[Area, ...]:
+    ) -> tuple[ConstraintDomains, ...]:
         if not rules:
             return ()
         pod = placed.pod
         levels = tuple([topology_key(rule.key, pod) for rule in rules]) if strict else ()
         key = selection_key(pod)
-        found = list[Area]()
+        found = list[ConstraintDomains]()
         selected = cache(partial(self._masks.selected, pod, fleet, slice(0, fleet.n)))
         open_clusters_of = cache(partial(self._open_clusters, placed, fleet))
         for rule in rules:
@@ -340,8 +340,8 @@ class FaultDomainSpread(DomainPlugin[_State]):
     def explain_batch(self, state: _State, rows: RowList, fleet: FleetView) -> ExplainPods:
         """The same of each pod of a batch."""
         ground = state
-        stories = {rule.area.level: rule.story(rows, fleet) for rule in (*ground.hard, *ground.soft)}
-        return lambda ats: fields({level: story.told(ats) for level, story in stories.items()})
+        explanations = {rule.area.level: rule.explanation(rows, fleet) for rule in (*ground.hard, *ground.soft)}
+        return lambda ats: fields({level: explanation.told(ats) for level, explanation in explanations.items()})
 
 
 def _key_without_home(plugin: Filter, placed: PodInfo, fleet: FleetView) -> Hashable:
@@ -369,11 +369,11 @@ def _in_clusters(open_: Bools, fleet: FleetView) -> Bools:
     return mask
 
 
-def _counted(areas: Sequence[Area], fleet: FleetView) -> tuple[Spread, ...]:
-    return tuple([Spread.of(area, fleet) for area in areas])
+def _counted(areas: Sequence[ConstraintDomains], fleet: FleetView) -> tuple[ConstraintCounts, ...]:
+    return tuple([ConstraintCounts.of(area, fleet) for area in areas])
 
 
-def _answers(ground: _State, rule: Spread, weight: float, heard: float) -> Floats | CountedAnswers:
+def _answers(ground: _State, rule: ConstraintCounts, weight: float, heard: float) -> Floats | CountedAnswers:
     """Minus the cost of each domain, and `heard`."""
     free = rule.area.constraint.max_skew - 1
     absent = ground.elsewhere(rule) - heard
@@ -404,7 +404,7 @@ def _weight(size: int) -> float:
     return float(LN.up_to(size)[size])
 
 
-def _size(area: Area, codes: np.ndarray[Any, np.dtype[np.int32]], hosts: int) -> int:
+def _size(area: ConstraintDomains, codes: np.ndarray[Any, np.dtype[np.int32]], hosts: int) -> int:
     """How many domains there are among `codes`, of as many `hosts`; rows without one are together one more."""
     if area.level == HOST_LEVEL:
         return hosts

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dispatcher.scheduling.framework import kernels
-from dispatcher.scheduling.rules.spread import SpreadStory
+from dispatcher.scheduling.rules.spread import SpreadExplanation
 from shared.model.pod import SpreadConstraint
 
 DOMAINS = 5
@@ -35,7 +35,7 @@ def test_a_story_tells_of_each_pod_the_counts_that_it_met(data: st.DataObject) -
     enough = data.draw(st.booleans())
     ats = sorted(data.draw(st.sets(st.integers(0, len(chosen) - 1), min_size=1)))
     others = [counts[code] for code in eligible - set(chosen)]
-    story = SpreadStory(
+    explanation = SpreadExplanation(
         SpreadConstraint("zone", 1, hard=False),
         np.asarray(chosen, dtype=np.int32),
         np.asarray(adds, dtype=np.int32),
@@ -46,9 +46,9 @@ def test_a_story_tells_of_each_pod_the_counts_that_it_met(data: st.DataObject) -
         len(eligible),
         sorted(eligible & set(chosen)),
         min(others) if others else None,
-        enough=enough,
+        has_min_domains=enough,
     )
-    told = story.told(ats).values(len(ats))
+    told = explanation.told(ats).values(len(ats))
     now, want = list(counts), []
     for code, more in zip(chosen, adds, strict=True):
         least = min(now[one] for one in eligible) if enough else 0
