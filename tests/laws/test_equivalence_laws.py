@@ -41,7 +41,7 @@ def image(one: EquivalenceClass, n: int) -> dict[str, Any]:
     found = one.select(("a", "image"), PodInfo(pod("image").build(), "a"))
     decision = found if isinstance(found, Decision) else None
     return {
-        "first": one.rows.first[:n].tolist(),
+        "first": one.rows.refusal_codes[:n].tolist(),
         "total": one.rows.total[:n].tolist(),
         "rejected": dict(one.context().rejected),
         "counts": (one.context().feasible, one.context().evaluated),
@@ -140,7 +140,7 @@ def test_a_class_that_pre_filter_refuses_as_a_whole_has_no_feasible_rows() -> No
     plan, placed = Plan.of(profile(Fit=1), [fit]), pod("p").placed("a")
     one = EquivalenceCache(plan, state, 2**26).get(plan.class_key(placed))
     assert one.prepare(placed) == Why(Reason.INVALID, "odd")
-    assert (one.rows.feasible, one.rows.evaluated, len(one.rows.first)) == (0, 0, 0)
+    assert (one.rows.feasible, one.rows.evaluated, len(one.rows.refusal_codes)) == (0, 0, 0)
 
 
 def test_a_class_that_was_dropped_keeps_its_answers_while_others_are_made() -> None:

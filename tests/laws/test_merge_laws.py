@@ -167,7 +167,7 @@ def test_kept_best_rows_of_groups_are_their_best_rows_whatever_took_pods(width: 
             for group in range(partition.size):
                 own = found.best[group][found.best[group] >= 0]
                 want = best_rows(partition.rows(group), total, state.rank, len(own))
-                fitting = int(np.count_nonzero(kept.rows.first[partition.rows(group)] == 0))
+                fitting = int(np.count_nonzero(kept.rows.refusal_codes[partition.rows(group)] == 0))
                 assert own.tolist() == want.tolist()
                 assert found.members[group] == fitting
                 assert len(own) >= min(fitting, width // 2)

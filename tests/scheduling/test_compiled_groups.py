@@ -103,7 +103,7 @@ def test_the_first_of_several_filters_that_refuses_a_row_is_told_compiled_or_not
         use()
         filters = StaticFilters(cast(list[StaticColumn], columns))
         filters.refresh(state)
-        told.append(filters.first[:12].tolist())
+        told.append(filters.refusal_codes[:12].tolist())
     assert told == [[one or other for one, other in zip(first, second, strict=True)]] * 2
 
 
@@ -148,7 +148,7 @@ def test_compiled_counts_of_rows_that_fit_are_those_of_numpy(axis: list[int], re
     pytest.importorskip("numba")
     partition = partition_of([np.asarray(axis, dtype=np.int32)])
     assert isinstance(partition, Partition)
-    filters = cast(StaticFilters, SimpleNamespace(first=np.asarray(refused, dtype=np.uint16), columns=()))
+    filters = cast(StaticFilters, SimpleNamespace(refusal_codes=np.asarray(refused, dtype=np.uint16), columns=()))
     told = []
     for compiled in (False, True):
         kernels.use_numpy()

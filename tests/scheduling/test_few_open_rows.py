@@ -81,13 +81,13 @@ def test_refusals_of_few_open_rows_are_those_of_rows_that_are_all_kept(
     few = a_class(state, placed)
     all_kept()
     kept = a_class(state, placed)
-    assert not asks_first or few.rows.first[: state.n].tolist() == kept.rows.first[: state.n].tolist()
+    assert not asks_first or few.rows.refusal_codes[: state.n].tolist() == kept.rows.refusal_codes[: state.n].tolist()
     state.put_node("a", node("n5").labels(disk="ssd").build())
     state.put_node("a", node(f"n{chosen[-1]}").build())
     put(state, pod("more").cpu(4), "a", f"n{chosen[0]}")
     for one in (few, kept):
         one.refresh(placed)
-    assert few.rows.first[: state.n].tolist() == kept.rows.first[: state.n].tolist()
+    assert few.rows.refusal_codes[: state.n].tolist() == kept.rows.refusal_codes[: state.n].tolist()
     assert few.rows.total[: state.n].tolist() == kept.rows.total[: state.n].tolist()
     assert few.rows.feasible_rows().tolist() == kept.rows.feasible_rows().tolist()
     assert (few.rows.feasible, few.rows.rejected) == (kept.rows.feasible, kept.rows.rejected)
@@ -98,7 +98,7 @@ def test_a_row_that_comes_to_be_open_beside_few_ones_is_told_of() -> None:
     placed = pod("one").cpu(1).node_selector({"disk": "ssd"}).placed("a")
     few = a_class(state, placed)
     assert few.rows.table is not None
-    before = few.rows.table.flips
+    before = few.rows.table.feasibility_version
     state.put_node("a", node("n5").labels(disk="ssd").build())
     few.refresh(placed)
-    assert few.rows.table.flips > before
+    assert few.rows.table.feasibility_version > before

@@ -47,7 +47,7 @@ def _told(state: FleetState, cache: StaticAnswersCache, plan: Plan, places: Sequ
         filters, few = part.static_filters, part.static_filters.few_open
         found.append(
             {
-                "first": filters.first[: state.n].tolist(),
+                "first": filters.refusal_codes[: state.n].tolist(),
                 "rejected": list(filters.rejected.items()),
                 "refused": filters.refused,
                 "evaluated": filters.evaluated,
@@ -145,7 +145,7 @@ def test_a_subclass_that_replaces_filter_alone_is_asked_itself() -> None:
     one, state = pod("p").node_selector({"place": "p1"}).placed("a"), _fleet()
     part = StaticAnswersCache(roles_of(plan), state, 1 << 30).part(plan.class_key(one))
     assert part.refresh(one) is None
-    assert part.static_filters.first[: state.n].all()
+    assert part.static_filters.refusal_codes[: state.n].all()
 
 
 class _NamesNoKey(ClusterAllowed):

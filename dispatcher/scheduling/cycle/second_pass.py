@@ -65,7 +65,7 @@ class SecondPass(PlaceFinder):
             self._class.refresh(placed)
             context = self._class.context()
         self._class.refresh(placed)
-        return NoPlace(context, self._class.rows.first[: self._class.fleet.n])
+        return NoPlace(context, self._class.rows.refusal_codes[: self._class.fleet.n])
 
 
 def holds_alone(

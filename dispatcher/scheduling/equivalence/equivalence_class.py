@@ -285,7 +285,7 @@ class EquivalenceClass(PlaceFinder):
         table = self._table
         found = table.best() if table else None
         if found is None:
-            return NoPlace(self.context(), self.rows.first[: self.fleet.n])
+            return NoPlace(self.context(), self.rows.refusal_codes[: self.fleet.n])
         return self._decision(pod_id, placed, *found)
 
     def select_on(self, row: int, pod_id: PodId, placed: PodInfo) -> Decision | None:

@@ -38,14 +38,14 @@ _CODES_BYTES_PER_ROW = 2
 
 @kernel("marks out_marks")
 def _refuse(codes, first):  # type: ignore[no-untyped-def]
-    """Write the `codes` of a filter into `first` at the rows that no filter before it refuses."""
+    """Write the `codes` of a filter into `refusal_codes` at the rows that no filter before it refuses."""
     for row in range(len(first)):
         if first[row] == 0:
             first[row] = codes[row]
 
 
 class StaticFilters:
-    """The first of several shared filters that refuses each row: `first` [n], NO_NODE where there is no node.
+    """The first of several shared filters that refuses each row: `refusal_codes` [n], NO_NODE where there is no node.
 
     `rejected`: (reason code, cluster index) -> rows; `refused`: these and the dead ones; `evaluated`: live rows.
     """
@@ -66,7 +66,7 @@ class StaticFilters:
         self._closed: tuple[int, Codes, dict[tuple[int, int], int]] | None = None
 
     @property
-    def first(self) -> Codes:
+    def refusal_codes(self) -> Codes:
         """See above. Of few open rows it is made when somebody asks: fresh memory costs more than their answers."""
         if self._few is not None:
             (closed, rows, first), self._few = self._few, None
@@ -78,7 +78,7 @@ class StaticFilters:
     def few_open(self) -> RowList | None:
         """The rows that all of them let pass, ascending, if these are few: as for pods that select a region."""
         if self._open is None and FEW_OPEN * (self._n - self.refused) < self._n:
-            self._open = np.flatnonzero(self.first[: self._n] == 0)
+            self._open = np.flatnonzero(self.refusal_codes[: self._n] == 0)
         return self._open
 
     def refresh(self, fleet: FleetState) -> None:
@@ -102,7 +102,7 @@ class StaticFilters:
         self._versions = versions
 
     def _ask(self, fleet: FleetState, rows: Rows) -> None:
-        whole = self._first = grown(self.first, fleet.n, NO_NODE)
+        whole = self._first = grown(self.refusal_codes, fleet.n, NO_NODE)
         first = ~fleet.live[rows] * np.uint16(NO_NODE)
         for column in self.columns:
             if _refuse.fast is not None:
@@ -122,7 +122,7 @@ class StaticFilters:
         """
         before.refresh(fleet)
         (closed, rejected), where = before.closed(code, fleet), window_of(rows)
-        first = before.first[where].copy()
+        first = before.refusal_codes[where].copy()
         for column in self.columns[at + 1 :]:
             np.copyto(first, column.codes[where], where=first == 0)
         self._few = closed, rows, first
@@ -135,10 +135,10 @@ class StaticFilters:
         self.refused = fleet.n - len(self._open)
 
     def closed(self, code: int, fleet: FleetState) -> tuple[Codes, dict[tuple[int, int], int]]:
-        """`first` and `rejected` as they would be if a further filter refused all other rows with `code`."""
+        """`refusal_codes` and `rejected` as they would be if a further filter refused all other rows with `code`."""
         known = self._closed
         if known is None or known[0] != code:
-            first = self.first[: fleet.n].copy()
+            first = self.refusal_codes[: fleet.n].copy()
             first[first == 0] = code
             known = self._closed = code, first, count_codes(first, fleet)
         return known[1:]
@@ -168,7 +168,7 @@ def _numbered(first: Codes) -> tuple[Ints, Codes]:
 
 
 def count_codes(first: Codes, fleet: FleetState, rows: Rows | None = None) -> dict[tuple[int, int], int]:
-    """(reason code, cluster index) -> rows refused for it; `first` is about `rows`, None: all."""
+    """(reason code, cluster index) -> rows refused for it; `refusal_codes` is about `rows`, None: all."""
     clusters = max(len(fleet.clusters), 1)
     distinct = np.arange(_USUAL_CODES)
     cluster = fleet.cluster if rows is None else fleet.cluster[rows]
@@ -264,7 +264,7 @@ class StaticAnswers:
             scoring = [one for one in self.active if one.role.score_at is not None and not one.role.normalizes]
             self._upper_bounds = grown(self._upper_bounds, fleet.n, 0.0)
             for rows in blocks(slice(0, fleet.n)) if changed is None else (changed,):
-                closed = self.static_filters.first[rows] != 0
+                closed = self.static_filters.refusal_codes[rows] != 0
                 top = sum([one.points_of(rows) for one in scoring], np.zeros(len(closed)))
                 top *= (1.0 + 2.0**-20) / GRID
                 top[closed] = INFEASIBLE

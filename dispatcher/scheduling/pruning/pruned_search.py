@@ -251,7 +251,7 @@ class PrunedSearch(PlaceFinder):
 
     def _refusals(self, short: RowList) -> tuple[RowList, Codes]:
         """Rows that the filters by row are to be asked about, and what the first says that refuses."""
-        rows = short[self._setup.static.static_filters.first[short] == 0] if len(short) else short
+        rows = short[self._setup.static.static_filters.refusal_codes[short] == 0] if len(short) else short
         return rows, self._codes(rows)
 
     def _context(self, rows: RowList, codes: Codes) -> DecisionContext:
@@ -277,7 +277,7 @@ class PrunedSearch(PlaceFinder):
     def _all(self, rows: RowList, codes: Codes) -> _Found:
         """All rows; `codes`: why the filters by row refuse `rows`, and no others."""
         n = self._fleet.n
-        first = self._setup.static.static_filters.first[:n]
+        first = self._setup.static.static_filters.refusal_codes[:n]
         if len(rows):
             first = first.copy()
             first[rows] = codes
@@ -327,7 +327,7 @@ class PrunedSearch(PlaceFinder):
 
     def _ask_some(self, rows: RowList) -> _Found:
         """Some rows that the filters by row let pass."""
-        return self._ask(rows, self._setup.static.static_filters.first[rows])
+        return self._ask(rows, self._setup.static.static_filters.refusal_codes[rows])
 
     def _ask(self, rows: Rows, first: Codes) -> _Found:
         """Exact totals of some rows; `first`: who refuses these. At least one evaluator scores (`PrunedSearches`)."""
